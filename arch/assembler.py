@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assembler and disassembler, both driven by the instruction table.
+
+One instruction a line: `mnemonic operand=value, operand=value`, operands in any order, those with
+a default may be left out. Numbers are decimal or 0x hexadecimal, negative where the field is
+signed, or a name where the field has names (`function=relu`). `#` starts a comment. `.word` with
+a number of 128 bits stands for any instruction word, legal or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from systola.arch.isa import (
+    BY_MNEMONIC,
+    INSTRUCTION_BYTES,
+    EncodingError,
+    Field,
+    Instruction,
+    decode,
+    encode,
+)
+
+WORD_DIRECTIVE = ".word"
+# No number of an instruction has more digits; longer ones need not be converted.
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,40}|[0-9]{1,40})")
+
+
+class AssemblyError(ValueError):
+    """A mistake in assembly text: the message begins with `line N: `, N counted from 1."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+
+
+def assemble(text: str) -> bytes:
+    """The program that `text` describes, INSTRUCTION_BYTES bytes for each instruction.
+
+    Raises AssemblyError for the first mistake.
+    """
+    program = bytearray()
+    for number, line in enumerate(text.split("\n"), start=1):
+        statement = line.partition("#")[0].split(maxsplit=1)
+        if not statement:
+            continue
+        name = statement[0]
+        rest = statement[1].strip() if len(statement) > 1 else ""
+        try:
+            program += _word(rest) if name.lower() == WORD_DIRECTIVE else _instruction(name, rest)
+        except _Mistake as mistake:
+            raise AssemblyError(number, str(mistake)) from None
+    return bytes(program)
+
+
+def disassemble(program: bytes) -> str:
+    """Text that assembles to `program`, one line for each instruction word.
+
+    All operands are written out. A word that the assembler has no instruction for becomes a
+    `.word` line. Raises ValueError where `program` is no whole number of words.
+    """
+    if len(program) % INSTRUCTION_BYTES:
+        raise ValueError(
+            f"program of {len(program)} bytes is no multiple of {INSTRUCTION_BYTES} bytes"
+        )
+    words = (
+        program[start : start + INSTRUCTION_BYTES]
+        for start in range(0, len(program), INSTRUCTION_BYTES)
+    )
+    return "".join(_text(word) + "\n" for word in words)
+
+
+class _Mistake(Exception):
+    """What is wrong with a line; assemble() adds the line number."""
+
+
+def _instruction(name: str, rest: str) -> bytes:
+    entry = BY_MNEMONIC.get(name.lower())
+    if entry is None:
+        hint = _hint(name, [*BY_MNEMONIC, WORD_DIRECTIVE])
+        raise _Mistake(f"unknown instruction '{name}'{hint}")
+    operands: dict[str, int] = {}
+    for part in rest.split(",") if rest else []:
+        operand, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (operand and equals and value):
+            raise _Mistake(f"expected operand=value, found '{part.strip()}'")
+        field = _field(entry, operand)
+        if field.name in operands:
+            raise _Mistake(f"operand '{field.name}' is given twice")
+        operands[field.name] = _value(entry, field, value)
+    try:
+        return encode(entry.opcode, **operands)
+    except EncodingError as error:
+        raise _Mistake(str(error)) from None
+
+
+def _field(entry: Instruction, operand: str) -> Field:
+    for field in entry.fields:
+        if field.name == operand.lower():
+            return field
+    known = [field.name for field in entry.fields]
+    if not known:
+        raise _Mistake(f"{entry.mnemonic} takes no operands, found '{operand}'")
+    hint = _hint(operand, known) or f" (it has {', '.join(known)})"
+    raise _Mistake(f"{entry.mnemonic} has no operand '{operand}'{hint}")
+
+
+def _value(entry: Instruction, field: Field, text: str) -> int:
+    names = {member.name.lower(): int(member) for member in field.values or ()}
+    if text.lower() in names:
+        return names[text.lower()]
+    if _NUMBER.fullmatch(text):
+        return _number(text)
+    where = f"{entry.mnemonic}: {field.name}={text}"
+    if names:
+        hint = _hint(text, names) or f" (one of {', '.join(names)})"
+        raise _Mistake(f"{where} is neither a number nor a known name{hint}")
+    raise _Mistake(f"{where} is not a number")
+
+
+def _word(rest: str) -> bytes:
+    limit = 8 * INSTRUCTION_BYTES
+    if not _NUMBER.fullmatch(rest):
+        raise _Mistake(f"{WORD_DIRECTIVE} needs one number, found '{rest}'")
+    value = _number(rest)
+    if not 0 <= value < 1 << limit:
+        raise _Mistake(f"{WORD_DIRECTIVE} {rest} does not fit {limit} bits")
+    return value.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def _number(text: str) -> int:
+    return int(text, 16 if "x" in text.lower() else 10)
+
+
+def _hint(text: str, known: Iterable[str]) -> str:
+    close = get_close_matches(text.lower(), list(known), n=1)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _text(word: bytes) -> str:
+    decoded = decode(word)
+    if decoded is not None:
+        entry, operands = decoded
+        try:
+            exact = encode(entry.opcode, **operands) == word
+        except EncodingError:
+            exact = False  # a field below its minimum
+        if exact:
+            shown = (
+                f"{field.name}={_shown(field, operands[field.name])}" for field in entry.fields
+            )
+            return f"{entry.mnemonic} {', '.join(shown)}".rstrip()
+    return f"{WORD_DIRECTIVE} 0x{int.from_bytes(word, 'little'):032x}"
+
+
+def _shown(field: Field, value: int) -> str:
+    for member in field.values or ():
+        if member == value:
+            return member.name.lower()
+    return str(value)

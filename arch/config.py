@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of one machine, and the named presets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+HOST_PAGE_BYTES = 4096
+"""Granularity of the DMA windows in bytes; also the AXI limit that no burst crosses."""
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be built, with the reason in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All parameters of one machine. Refused at construction when they make no sense.
+
+    Sizes are counts of the unit in the name: lines, rows, tiles, entries, bytes, beats.
+    """
+
+    name: str
+    rows: int
+    """Rows of the array: elements of K that one weight tile covers."""
+    cols: int
+    """Columns of the array: elements of N that one weight tile covers."""
+    columns_per_stage: int = 4
+    """Columns that share one activation register; the horizontal skew is cols / this."""
+    buffer_lines: int
+    """Unified buffer depth in lines of `line_bytes`."""
+    buffer_banks: int = 4
+    """Banks of the unified buffer, interleaved by line; one read and one write port each."""
+    accumulator_rows: int
+    """Accumulator depth in rows of cols x 32 bits."""
+    weight_fifo_tiles: int = 4
+    parameter_entries: int = 64
+    """Depth of the parameter memory; one entry serves one tile of columns."""
+    tables: int = 2
+    """256-entry activation tables."""
+    host_bus_bytes: int
+    weight_bus_bytes: int
+    weight_throttle: tuple[int, int] = (1, 1)
+    """Upper bound on weight-memory beats per cycle as a fraction (numerator, denominator)."""
+    max_burst_beats: int = 16
+    queue_depth: int = 4
+    """Instructions that may wait in front of each unit."""
+    address_bits: int = 40
+    """Width of the AXI addresses."""
+
+    def __post_init__(self) -> None:
+        def need(ok: bool, why: str) -> None:
+            if not ok:
+                raise ConfigError(f"configuration '{self.name}': {why}")
+
+        need(2 <= self.rows <= 256, f"rows must be 2 to 256, not {self.rows}")
+        need(2 <= self.cols <= 256, f"cols must be 2 to 256, not {self.cols}")
+        need(
+            1 <= self.columns_per_stage <= self.cols,
+            f"columns_per_stage must be 1 to cols, not {self.columns_per_stage}",
+        )
+        need(
+            max(self.rows, self.cols) <= 32 or self.cols % self.columns_per_stage == 0,
+            f"an array beyond 32x32 needs cols in multiples of columns_per_stage, not {self.cols}",
+        )
+        need(
+            self.buffer_banks in (2, 4, 8, 16),
+            f"buffer_banks must be 2, 4, 8 or 16, not {self.buffer_banks}",
+        )
+        need(
+            self.buffer_banks <= self.buffer_lines <= 1 << 19
+            and self.buffer_lines % self.buffer_banks == 0,
+            f"buffer_lines must be a multiple of {self.buffer_banks} up to {1 << 19}, "
+            f"not {self.buffer_lines}",
+        )
+        need(
+            2 <= self.accumulator_rows <= 1 << 15 and self.accumulator_rows % 2 == 0,
+            f"accumulator_rows must be even, 2 to {1 << 15}, not {self.accumulator_rows}",
+        )
+        need(2 <= self.weight_fifo_tiles <= 16, "weight_fifo_tiles must be 2 to 16")
+        need(1 <= self.parameter_entries <= 2048, "parameter_entries must be 1 to 2048")
+        need(1 <= self.tables <= 8, "tables must be 1 to 8")
+        for bus in ("host_bus_bytes", "weight_bus_bytes"):
+            width = getattr(self, bus)
+            need(width in (4, 8, 16, 32, 64, 128), f"{bus} must be 4, 8, ... 128, not {width}")
+        numerator, denominator = self.weight_throttle
+        need(1 <= numerator <= denominator, "weight_throttle must be a fraction in (0, 1]")
+        need(
+            self.max_burst_beats in (1, 2, 4, 8, 16, 32, 64, 128, 256)
+            and self.max_burst_beats * max(self.host_bus_bytes, self.weight_bus_bytes)
+            <= HOST_PAGE_BYTES,
+            "max_burst_beats must be a power of two and a burst at most 4 KiB",
+        )
+        need(
+            self.max_burst_beats * self.host_bus_bytes >= 16,
+            "a host burst must hold one instruction of 16 bytes",
+        )
+        need(2 <= self.queue_depth <= 8, "queue_depth must be 2 to 8")
+        need(32 <= self.address_bits <= 64, "address_bits must be 32 to 64")
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of one unified-buffer line: the longer of an input and an output vector."""
+        return max(self.rows, self.cols)
+
+    @property
+    def input_pitch(self) -> int:
+        """Bytes that one input vector (`rows` bytes) takes in host memory: whole bus beats."""
+        return _round_up(self.rows, self.host_bus_bytes)
+
+    @property
+    def output_pitch(self) -> int:
+        """Bytes that one output vector (`cols` bytes) takes in host memory: whole bus beats."""
+        return _round_up(self.cols, self.host_bus_bytes)
+
+    @property
+    def weight_row_pitch(self) -> int:
+        """Bytes that one row of a weight tile takes in weight memory: whole bus beats."""
+        return _round_up(self.cols, self.weight_bus_bytes)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of one weight tile in weight memory."""
+        return self.rows * self.weight_row_pitch
+
+    @property
+    def stages(self) -> int:
+        """Horizontal pipeline stages of the array: groups of columns_per_stage columns."""
+        return -(-self.cols // self.columns_per_stage)
+
+    @property
+    def peak_macs(self) -> int:
+        """Multiply-accumulates per cycle when every PE works."""
+        return self.rows * self.cols
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def sized(rows: int, cols: int) -> Config:
+    """A machine of the given array size with memories and buses in proportion."""
+    if not (2 <= rows <= 256 and 2 <= cols <= 256):
+        raise ConfigError(f"array {rows}x{cols}: rows and cols must be 2 to 256")
+    bus = 4
+    while bus < max(rows, cols) and bus < 64:
+        bus *= 2
+    return Config(
+        name=f"{rows}x{cols}",
+        rows=rows,
+        cols=cols,
+        columns_per_stage=next(n for n in (4, 2, 1) if cols % n == 0),
+        buffer_lines=8192,
+        accumulator_rows=1024,
+        host_bus_bytes=bus,
+        weight_bus_bytes=bus,
+    )
+
+
+PRESETS: dict[str, Config] = {
+    config.name: config
+    for config in (
+        Config(
+            name="tiny",
+            rows=4,
+            cols=4,
+            buffer_lines=1024,
+            accumulator_rows=256,
+            parameter_entries=32,
+            host_bus_bytes=4,
+            weight_bus_bytes=4,
+        ),
+        Config(
+            name="small",
+            rows=8,
+            cols=8,
+            buffer_lines=4096,
+            accumulator_rows=1024,
+            host_bus_bytes=8,
+            weight_bus_bytes=8,
+        ),
+        Config(
+            name="base",
+            rows=16,
+            cols=16,
+            buffer_lines=16384,
+            accumulator_rows=2048,
+            host_bus_bytes=16,
+            weight_bus_bytes=16,
+        ),
+        # Jouppi et al., ISCA 2017: 24 MiB unified buffer, 4 MiB of accumulators, weight memory
+        # at 34 GB/s and 700 MHz = 340/7 bytes a cycle, that is 85/112 of a 64-byte bus.
+        Config(
+            name="v1",
+            rows=256,
+            cols=256,
+            buffer_lines=98304,
+            accumulator_rows=4096,
+            parameter_entries=128,
+            host_bus_bytes=32,
+            weight_bus_bytes=64,
+            weight_throttle=(85, 112),
+        ),
+    )
+}
+
+DEFAULT_PRESET = "base"
+
+
+def preset(name: str) -> Config:
+    """The configuration called `name`: a preset, or `RxC` for an array of R rows and C columns.
+
+    Raises ConfigError for an unknown name.
+    """
+    if name in PRESETS:
+        return PRESETS[name]
+    match = re.fullmatch(r"(\d{1,4})x(\d{1,4})", name)
+    if match:
+        return sized(int(match[1]), int(match[2]))
+    known = ", ".join(PRESETS)
+    raise ConfigError(f"unknown preset '{name}' (known: {known}, or ROWSxCOLS such as 14x14)")

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference pages docs/isa.md and docs/registers.md, generated from the definitions.
+
+`python -m systola.arch.reference --write docs` writes them, `--check docs` exits with status 1
+where one is missing or out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+from systola.arch.isa import (
+    FAULT_TEXT,
+    INSTRUCTION_BYTES,
+    INSTRUCTIONS,
+    OPCODE_BITS,
+    Fault,
+    Field,
+    Instruction,
+)
+from systola.arch.registers import (
+    COUNTER_BITS,
+    CYCLE_CLASS_TEXT,
+    REGISTER_SPACE_BITS,
+    REGISTER_TEXT,
+    Control,
+    Interrupt,
+    Register,
+    Status,
+    counter_offset,
+)
+
+_NOTICE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Made by `python -m systola.arch.reference --write docs`. Edit arch/{source}.py instead. -->
+"""
+
+_ISA_TEXT = f"""
+A program is a sequence of instruction words in the host window, starting at the offset in the
+register PROGRAM. A word has {8 * INSTRUCTION_BYTES} bits and takes {INSTRUCTION_BYTES} bytes of
+host memory, the least significant byte first. The opcode is in bits {OPCODE_BITS - 1}:0, the
+fields follow from bit {OPCODE_BITS} upwards; bits that belong to no field must be zero.
+
+There are no jumps: instructions run one after the other up to Halt or a fault. The units of the
+machine overlap them, but the result of every program is that of running each instruction to its
+end before the next one starts. One thing is left undefined, because instructions are fetched
+ahead: what is executed where a program has overwritten its own instructions. On-chip memories
+keep their contents from one program to the next, and are undefined after power-up. R and C are
+the rows and columns of the array.
+"""
+
+_FAULT_INTRODUCTION = """
+A fault ends the program: FAULT appears in STATUS, the cause in FAULT_CAUSE, the number of the
+instruction (the first one is 0) in FAULT_PC. For every instruction ILLEGAL_OPCODE is checked
+first, then ILLEGAL_FIELD, then what its section names, in that order. These faults and
+FETCH_WINDOW stop the program before the instruction has any effect: all earlier instructions have
+completed, no later one has begun.
+"""
+
+_ASSEMBLY_TEXT = """
+One instruction a line: the mnemonic, then `operand=value` separated by commas, in any order.
+Operands that have a default may be left out. A value is a decimal number, a hexadecimal one with
+`0x`, either with `-` in front, or a name where the table of the instruction lists names. Case
+does not matter. `#` begins a comment; empty lines count for nothing. `.word` with one number
+places that instruction word as it stands, legal or not.
+
+```
+# 16 vectors of one block each, relu(x W + bias)
+read_weights tile=0, count=1
+read_host_memory host=0x1000, buffer=0, rows=16, stride=16, blocks=1, tail=16
+load_parameters host=0x2000, parameter=0, count=1
+matrix_multiply buffer=0, accumulator=0, rows=16, k_tiles=1, n_tiles=1
+activate accumulator=0, buffer=64, rows=16, n_tiles=1, parameter=0, function=relu, zero_point=-128
+write_host_memory host=0x3000, buffer=64, rows=16, stride=16, blocks=1, tail=16
+halt
+```
+"""
+
+
+def isa_page() -> str:
+    """The text of docs/isa.md."""
+    overview = _table(
+        ("Opcode", "Instruction", "Assembly", "What it does"),
+        (
+            (
+                f"0x{entry.opcode:02x}",
+                f"[{entry.title}](#{entry.mnemonic})",
+                f"`{entry.mnemonic}`",
+                entry.summary,
+            )
+            for entry in INSTRUCTIONS
+        ),
+    )
+    faults = _table(
+        ("FAULT_CAUSE", "Name", "Meaning", "FAULT_ADDRESS"),
+        ((str(int(fault)), fault.name, *FAULT_TEXT[fault]) for fault in Fault),
+    )
+    return "\n".join(
+        (
+            _NOTICE.format(source="isa"),
+            "# Instruction set",
+            _ISA_TEXT,
+            overview,
+            *map(_instruction_section, INSTRUCTIONS),
+            "## Faults",
+            _FAULT_INTRODUCTION,
+            faults,
+            "## Assembly text",
+            _ASSEMBLY_TEXT.rstrip("\n"),
+            "",
+        )
+    )
+
+
+def registers_page() -> str:
+    """The text of docs/registers.md."""
+    registers = _table(
+        ("Offset", "Register", "Access", "Meaning"),
+        (
+            (
+                f"0x{register:03x}",
+                register.name,
+                REGISTER_TEXT[register].access,
+                REGISTER_TEXT[register].doc,
+            )
+            for register in Register
+        ),
+    )
+    counters = _table(
+        ("Low word", "High word", "Class", "The cycle is one in which"),
+        (
+            (
+                f"0x{counter_offset(which):03x}",
+                f"0x{counter_offset(which) + 4:03x}",
+                which.name,
+                CYCLE_CLASS_TEXT[which],
+            )
+            for which in sorted(CYCLE_CLASS_TEXT)
+        ),
+    )
+    return "\n".join(
+        (
+            _NOTICE.format(source="registers"),
+            "# Registers",
+            "",
+            f"The AXI4-Lite slave decodes {REGISTER_SPACE_BITS} address bits; all registers have",
+            "32 bits. RO: read only, RW: read and write, WO: write only, W1C: writing 1 clears it.",
+            "The causes of faults are listed with the [instruction set](isa.md#faults).",
+            "",
+            registers,
+            "## Bits",
+            "",
+            _bits("CONTROL", Control),
+            _bits("STATUS", Status),
+            _bits("IRQ_STATUS and IRQ_ENABLE", Interrupt),
+            "## Cycle counters",
+            "",
+            "Every cycle from the start of a program to its completion belongs to exactly one",
+            f"class, so the counters sum to its duration. Each has {COUNTER_BITS} bits.",
+            "",
+            counters.rstrip("\n"),
+            "",
+        )
+    )
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"isa.md": isa_page, "registers.md": registers_page}
+"""File name and generator of each page."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes or checks the pages; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m systola.arch.reference", description=__doc__)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--write", metavar="DIR", type=Path, help="write the pages into DIR")
+    action.add_argument("--check", metavar="DIR", type=Path, help="compare DIR with the pages")
+    options = parser.parse_args(arguments)
+    if options.write is not None:
+        for name, page in PAGES.items():
+            (options.write / name).write_text(page(), encoding="utf-8")
+        return 0
+    stale = [name for name, page in PAGES.items() if not _same(options.check / name, page())]
+    for name in stale:
+        print(
+            f"{options.check / name} is out of date: "
+            f"run python -m systola.arch.reference --write {options.check}",
+            file=sys.stderr,
+        )
+    return 1 if stale else 0
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def _instruction_section(entry: Instruction) -> str:
+    rows: list[tuple[str, ...]] = [
+        (_span(0, OPCODE_BITS), "opcode", "", f"0x{entry.opcode:02x}", "", "")
+    ]
+    for field in entry.fields:
+        rows.append(
+            (
+                _span(entry.offset(field.name), field.width),
+                f"`{field.name}`",
+                str(field.width),
+                _values(field),
+                _default(field),
+                field.doc,
+            )
+        )
+    top = 8 * INSTRUCTION_BYTES
+    rows.append((_span(entry.width, top - entry.width), "reserved", "", "0", "", ""))
+    checks = ", ".join(fault.name for fault in entry.checks) or "none of its own"
+    return "\n".join(
+        (
+            f"## {entry.title}",
+            "",
+            entry.summary,
+            "",
+            _table(("Bits", "Field", "Width", "Values", "Default", "Meaning"), rows),
+            entry.semantics,
+            "",
+            f"Checks, in order: {checks}.",
+            "",
+        )
+    )
+
+
+def _span(low: int, width: int) -> str:
+    return f"{low + width - 1}:{low}" if width > 1 else str(low)
+
+
+def _values(field: Field) -> str:
+    low, high = field.range
+    if field.values is None:
+        return f"{low} to {high}"
+    return ", ".join(f"{int(member)} {member.name.lower()}" for member in field.values)
+
+
+def _default(field: Field) -> str:
+    if field.default is None:
+        return ""
+    names: Iterable[IntEnum] = field.values or ()
+    return next((m.name.lower() for m in names if m == field.default), str(field.default))
+
+
+def _bits(title: str, flags: type[IntFlag]) -> str:
+    rows = ((str(flag.value.bit_length() - 1), str(flag.name)) for flag in flags)
+    return _table(("Bit", title), rows)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, with a blank line behind it."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+    return line(header) + "|" + " --- |" * len(header) + "\n" + "".join(map(line, rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

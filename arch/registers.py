@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The AXI4-Lite register map and the cycle classes: offsets and bits, defined here only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+IDENTITY = 0x5450_5531
+"""What the ID register reads: 'TPU1'."""
+VERSION = 1
+
+
+class Register(IntEnum):
+    """Byte offsets of the 32-bit registers."""
+
+    ID = 0x000
+    VERSION = 0x004
+    CONTROL = 0x008
+    STATUS = 0x00C
+    IRQ_ENABLE = 0x010
+    IRQ_STATUS = 0x014
+    IRQ_CODE = 0x018
+    PROGRAM = 0x01C
+    HOST_BASE_LO = 0x020
+    HOST_BASE_HI = 0x024
+    HOST_PAGES = 0x028
+    WEIGHT_BASE_LO = 0x030
+    WEIGHT_BASE_HI = 0x034
+    WEIGHT_TILES = 0x038
+    FAULT_CAUSE = 0x040
+    FAULT_PC = 0x044
+    FAULT_ADDRESS = 0x048
+    GEOMETRY = 0x050
+    BUFFER_LINES = 0x054
+    ACCUMULATOR_ROWS = 0x058
+    COUNTERS = 0x100
+
+
+@dataclass(frozen=True)
+class RegisterText:
+    """Access ('RO', 'RW', 'WO', 'W1C') and meaning of one register."""
+
+    access: str
+    doc: str
+
+
+REGISTER_TEXT: dict[Register, RegisterText] = {
+    Register.ID: RegisterText("RO", f"0x{IDENTITY:08x}, the characters TPU1"),
+    Register.VERSION: RegisterText("RO", "version of the register map and instruction set"),
+    Register.CONTROL: RegisterText(
+        "WO",
+        "START: run the program at PROGRAM (ignored while BUSY). SOFT_RESET: abandon the program; "
+        "outstanding bus transfers end in order, then BUSY falls, and STATUS, IRQ_STATUS and the "
+        "FAULT registers are clear. Other registers keep their values",
+    ),
+    Register.STATUS: RegisterText("RO", "BUSY, DONE (program ended at Halt), FAULT (it did not)"),
+    Register.IRQ_ENABLE: RegisterText("RW", "the interrupt is IRQ_STATUS & IRQ_ENABLE, any bit"),
+    Register.IRQ_STATUS: RegisterText("W1C", "DONE, FAULT, PROGRAM (Interrupt_Host)"),
+    Register.IRQ_CODE: RegisterText("RO", "code of the last Interrupt_Host"),
+    Register.PROGRAM: RegisterText(
+        "RW", "byte offset of the program in the host window, a multiple of 128 (low bits read 0)"
+    ),
+    Register.HOST_BASE_LO: RegisterText("RW", "bus address of the host window, 4 KiB aligned"),
+    Register.HOST_BASE_HI: RegisterText("RW", "upper bits of that address"),
+    Register.HOST_PAGES: RegisterText("RW", "size of the host window in 4 KiB pages, up to 2^20"),
+    Register.WEIGHT_BASE_LO: RegisterText("RW", "bus address of the weight window, 4 KiB aligned"),
+    Register.WEIGHT_BASE_HI: RegisterText("RW", "upper bits of that address"),
+    Register.WEIGHT_TILES: RegisterText("RW", "size of the weight window in tiles, up to 2^24"),
+    Register.FAULT_CAUSE: RegisterText("RO", "why the program stopped, see the faults"),
+    Register.FAULT_PC: RegisterText("RO", "number of the faulting instruction in the program"),
+    Register.FAULT_ADDRESS: RegisterText("RO", "the offending address, see the faults"),
+    Register.GEOMETRY: RegisterText("RO", "array rows in bits 15:0, columns in bits 31:16"),
+    Register.BUFFER_LINES: RegisterText("RO", "lines of the unified buffer"),
+    Register.ACCUMULATOR_ROWS: RegisterText("RO", "rows of the accumulators"),
+    Register.COUNTERS: RegisterText(
+        "RO",
+        "one pair of words (low, high; 48 bits) for each cycle class, in the order of the table "
+        "below; cleared by START",
+    ),
+}
+
+REGISTER_SPACE_BITS = 12
+PROGRAM_ALIGNMENT = 128
+"""Programs start at a multiple of this many bytes, so that a fetch burst never leaves a page."""
+
+
+class Control(IntFlag):
+    """Bits of CONTROL."""
+
+    START = 1
+    SOFT_RESET = 2
+
+
+class Status(IntFlag):
+    """Bits of STATUS."""
+
+    BUSY = 1
+    DONE = 2
+    FAULT = 4
+
+
+class Interrupt(IntFlag):
+    """Bits of IRQ_STATUS and IRQ_ENABLE."""
+
+    DONE = 1
+    FAULT = 2
+    PROGRAM = 4
+
+
+class CycleClass(IntEnum):
+    """Every cycle of a program belongs to exactly one of these; they sum to its duration."""
+
+    ARRAY_ACTIVE = 0
+    WEIGHT_STALL = 1
+    WEIGHT_SHIFT = 2
+    INPUT_STALL = 3
+    OPERAND_STALL = 4
+    ACCUMULATOR_STALL = 5
+    OUTPUT_STALL = 6
+    FETCH = 7
+    DRAIN = 8
+
+
+CYCLE_CLASS_TEXT: dict[CycleClass, str] = {
+    CycleClass.ARRAY_ACTIVE: "a vector enters the array",
+    CycleClass.WEIGHT_STALL: "the next weight tile has not arrived from weight memory",
+    CycleClass.WEIGHT_SHIFT: "the tile is there and is being moved into the array",
+    CycleClass.INPUT_STALL: "the vector is still on its way from host memory",
+    CycleClass.OPERAND_STALL: "the vector is still being written by Activate",
+    CycleClass.ACCUMULATOR_STALL: "the accumulator row is still to be read by Activate",
+    CycleClass.OUTPUT_STALL: "no MatrixMultiply waits, and an instruction cannot be issued because "
+    "the queue of its unit is full or the units must drain for it",
+    CycleClass.FETCH: "no MatrixMultiply waits, and instructions are being fetched or decoded",
+    CycleClass.DRAIN: "after Halt or a fault: the units finish",
+}
+
+COUNTER_BITS = 48
+
+
+def counter_offset(which: CycleClass) -> int:
+    """Byte offset of the low word of a counter."""
+    return Register.COUNTERS + 8 * which

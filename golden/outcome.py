@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the run of a program ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.arch.isa import Fault
+
+
+@dataclass(frozen=True)
+class FaultReport:
+    """What the FAULT registers of a stopped machine hold."""
+
+    cause: Fault
+    pc: int
+    """Number of the faulting instruction in the program."""
+    address: int
+    """The offending address, 32 bits; its meaning depends on the cause: see FAULT_TEXT."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one run of a program."""
+
+    fault: FaultReport | None
+    """None when the program ended at Halt."""
+    interrupts: tuple[int, ...]
+    """Codes of the Interrupt_Host instructions, in order."""
+    executed: int
+    """Instructions that completed, Halt included; equal to the pc of a fault."""

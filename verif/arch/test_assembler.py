@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assembly text to words and back, and the message for every kind of mistake."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from systola.arch.assembler import AssemblyError, assemble, disassemble
+from systola.arch.isa import INSTRUCTIONS, Function, Opcode, Rounding, encode
+from systola.verif.arch.seeds import random_seed
+
+
+def test_a_program() -> None:
+    text = """
+    # a comment
+    read_weights tile=0x10, count=2     # and one behind
+    matrix_multiply n_tiles=1,k_tiles=2,rows=3,accumulator=4,buffer=5
+
+    Activate accumulator=4, buffer=0, rows=3, n_tiles=1, parameter=7, function=RELU6, \
+rounding=single, zero_point=-128, ceiling=-0x1, table = 1
+    interrupt_host
+    HALT
+    """
+    assert assemble(text) == b"".join(
+        (
+            encode(Opcode.READ_WEIGHTS, tile=16, count=2),
+            encode(
+                Opcode.MATRIX_MULTIPLY,
+                buffer=5,
+                accumulator=4,
+                rows=3,
+                k_tiles=2,
+                n_tiles=1,
+                accumulate=0,
+            ),
+            encode(
+                Opcode.ACTIVATE,
+                accumulator=4,
+                buffer=0,
+                rows=3,
+                n_tiles=1,
+                parameter=7,
+                function=Function.RELU6,
+                rounding=Rounding.SINGLE,
+                zero_point=-128,
+                ceiling=-1,
+                table=1,
+            ),
+            b"\x04" + bytes(15),
+            b"\x02" + bytes(15),
+        )
+    )
+
+
+def test_empty_text_is_an_empty_program() -> None:
+    assert assemble("") == b""
+    assert assemble("\n # nothing\n\t\n") == b""
+    assert disassemble(b"") == ""
+
+
+def test_line_ends_of_other_systems() -> None:
+    assert assemble("nop\r\nhalt\r\n") == encode(Opcode.NOP) + encode(Opcode.HALT)
+
+
+def test_numbers() -> None:
+    for text in ("10", "0x0a", "0XA", "010", "00010"):
+        assert assemble(f"interrupt_host code={text}")[1] == 10
+
+
+def test_word() -> None:
+    word = "0x02030405060708090a0b0c0d0e0f1011"
+    assert assemble(f".word {word}") == b"\x11" + bytes(range(16, 1, -1))
+    assert assemble(".word 2") == encode(Opcode.HALT)
+    word = "0x02030405060708090a0b0c0d0e0f1005"  # 5 is no opcode
+    assert disassemble(b"\x05" + bytes(range(16, 1, -1))) == f".word {word}\n"
+
+
+def test_disassembly_text() -> None:
+    program = encode(Opcode.HALT) + encode(
+        Opcode.ACTIVATE,
+        accumulator=1,
+        buffer=2,
+        rows=3,
+        n_tiles=4,
+        parameter=5,
+        function=Function.TABLE,
+        rounding=Rounding.SINGLE,
+        zero_point=-6,
+        table=7,
+    )
+    assert disassemble(program) == (
+        "halt\n"
+        "activate accumulator=1, buffer=2, rows=3, n_tiles=4, parameter=5, function=table, "
+        "rounding=single, zero_point=-6, ceiling=127, table=7\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        bytes(16),
+        b"\xff" * 16,
+        b"\x02" + bytes(14) + b"\x80",  # a reserved bit
+        b"\x20" + bytes(15),  # count=0
+    ],
+)
+def test_illegal_words(word: bytes) -> None:
+    text = disassemble(word)
+    assert text.startswith(".word 0x")
+    assert assemble(text) == word
+
+
+def test_partial_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="17 bytes"):
+        disassemble(bytes(17))
+
+
+def test_round_trip() -> None:
+    """Random instructions, legal and with a bit flipped, and random words."""
+    rng = random.Random(random_seed())
+    words: list[bytes] = []
+    for _ in range(3000):
+        entry = rng.choice(INSTRUCTIONS)
+        operands: dict[str, int] = {}
+        for field in entry.fields:
+            low, high = field.range
+            operands[field.name] = rng.choice((low, high, rng.randint(low, high)))
+        word = encode(entry.opcode, **operands)
+        words.append(word)
+        flipped = int.from_bytes(word, "little") ^ 1 << rng.randrange(128)
+        words.append(flipped.to_bytes(16, "little"))
+        words.append(rng.randbytes(16))
+    program = b"".join(words)
+    lines = disassemble(program).splitlines()
+    assert len(lines) == len(words)
+    assert not any(line.startswith(".word") for line in lines[::3])
+    assert assemble("\n".join(lines)) == program
+    for line, word in zip(lines, words, strict=True):
+        if not line.startswith(".word"):
+            name, _, rest = line.partition(" ")
+            parts = rest.split(", ") if rest else []
+            rng.shuffle(parts)
+            assert assemble(f"{name.upper()}  {' ,'.join(parts)} # shuffled") == word
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("hlat", "unknown instruction 'hlat', did you mean 'halt'?"),
+        ("matrixmultiply rows=1", "unknown instruction 'matrixmultiply', did you mean 'matrix_m"),
+        ("xyzzy", "unknown instruction 'xyzzy'"),
+        ("load_table host=0, tabel=1", "load_table has no operand 'tabel', did you mean 'table'?"),
+        ("load_table host=0, zzz=1", "load_table has no operand 'zzz' (it has host, table)"),
+        ("halt now=1", "halt takes no operands, found 'now'"),
+        ("halt now", "expected operand=value, found 'now'"),
+        ("load_table host=0, table=1,", "expected operand=value, found ''"),
+        ("load_table host=0 table=1", "load_table: host=0 table=1 is not a number"),
+        ("load_table host=, table=1", "expected operand=value, found 'host='"),
+        ("load_table host=0, host=0, table=1", "operand 'host' is given twice"),
+        ("load_table host=0", "load_table needs operand 'table'"),
+        ("load_table host=0, table=16", "load_table: table=16 is not in 0 to 15"),
+        ("load_table host=-4, table=0", "load_table: host=-4 is not in 0 to 4294967295"),
+        ("read_weights tile=0, count=0", "read_weights: count=0 is not in 1 to 16777215"),
+        ("load_table host=four, table=0", "load_table: host=four is not a number"),
+        ("load_table host=0x, table=0", "load_table: host=0x is not a number"),
+        ("load_table host=1_0, table=0", "load_table: host=1_0 is not a number"),
+        ("load_table host=" + 5000 * "9" + ", table=0", "load_table: host=99"),
+        ("load_table host=\u0661, table=0", "load_table: host=\u0661 is not a number"),
+        (
+            "activate function=rleu",
+            "activate: function=rleu is neither a number nor a known name, did you mean 'relu'?",
+        ),
+        (
+            "activate rounding=up",
+            "activate: rounding=up is neither a number nor a known name (one of double, single)",
+        ),
+        (
+            "activate accumulator=0, buffer=0, rows=1, n_tiles=1, parameter=0, zero_point=128",
+            "activate: zero_point=128 is not in -128 to 127",
+        ),
+        (".word", ".word needs one number, found ''"),
+        (".word 1 2", ".word needs one number, found '1 2'"),
+        (".word -1", ".word -1 does not fit 128 bits"),
+        (".word 0x1" + 32 * "0", ".word 0x1" + 32 * "0" + " does not fit 128 bits"),
+    ],
+)
+def test_mistakes(line: str, message: str) -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble(f"nop\n# comment\n\n{line}  # why not\nhalt")
+    assert caught.value.line == 4
+    text = str(caught.value)
+    assert text.startswith(f"line 4: {message}")
+    assert "\n" not in text
