@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signatures of the AXI ports, with the flat member names of the AMBA specification.
+
+AMBA AXI and ACE Protocol Specification, ARM IHI 0022. All bursts are INCR and full width.
+"""
+
+from amaranth.lib import enum, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+BOUNDARY_BYTES = 4096
+"""No burst crosses a multiple of this (IHI 0022, A3.4.1)."""
+
+
+class Response(enum.Enum, shape=2):
+    """RRESP and BRESP."""
+
+    OKAY = 0
+    EXOKAY = 1
+    SLVERR = 2
+    DECERR = 3
+
+
+class ReadSignature(wiring.Signature):
+    """Read channels AR and R, seen from the master."""
+
+    def __init__(self, *, address_bits: int, data_bytes: int):
+        super().__init__(
+            {
+                "arid": Out(1),
+                "araddr": Out(address_bits),
+                "arlen": Out(8),
+                "arsize": Out(3, init=exact_log2(data_bytes)),
+                "arburst": Out(2, init=1),
+                "arvalid": Out(1),
+                "arready": In(1),
+                "rid": In(1),
+                "rdata": In(8 * data_bytes),
+                "rresp": In(Response),
+                "rlast": In(1),
+                "rvalid": In(1),
+                "rready": Out(1),
+            }
+        )
+
+
+class WriteSignature(wiring.Signature):
+    """Write channels AW, W and B, seen from the master."""
+
+    def __init__(self, *, address_bits: int, data_bytes: int):
+        super().__init__(
+            {
+                "awid": Out(1),
+                "awaddr": Out(address_bits),
+                "awlen": Out(8),
+                "awsize": Out(3, init=exact_log2(data_bytes)),
+                "awburst": Out(2, init=1),
+                "awvalid": Out(1),
+                "awready": In(1),
+                "wdata": Out(8 * data_bytes),
+                "wstrb": Out(data_bytes),
+                "wlast": Out(1),
+                "wvalid": Out(1),
+                "wready": In(1),
+                "bid": In(1),
+                "bresp": In(Response),
+                "bvalid": In(1),
+                "bready": Out(1),
+            }
+        )
+
+
+class LiteSignature(wiring.Signature):
+    """AXI4-Lite with 32-bit data, seen from the master."""
+
+    def __init__(self, *, address_bits: int):
+        super().__init__(
+            {
+                "awaddr": Out(address_bits),
+                "awprot": Out(3),
+                "awvalid": Out(1),
+                "awready": In(1),
+                "wdata": Out(32),
+                "wstrb": Out(4),
+                "wvalid": Out(1),
+                "wready": In(1),
+                "bresp": In(Response),
+                "bvalid": In(1),
+                "bready": Out(1),
+                "araddr": Out(address_bits),
+                "arprot": Out(3),
+                "arvalid": Out(1),
+                "arready": In(1),
+                "rdata": In(32),
+                "rresp": In(Response),
+                "rvalid": In(1),
+                "rready": Out(1),
+            }
+        )

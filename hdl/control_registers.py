@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's AXI4-Lite registers; offsets and bits in arch/registers.py."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import Fault
+from systola.arch.registers import (
+    COUNTER_BITS,
+    IDENTITY,
+    PROGRAM_ALIGNMENT,
+    REGISTER_SPACE_BITS,
+    VERSION,
+    Control,
+    CycleClass,
+    Interrupt,
+    Register,
+    counter_offset,
+)
+from systola.hdl.axi import LiteSignature
+from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
+
+PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
+
+
+class FaultReport(data.StructLayout):
+    """What the FAULT registers show."""
+
+    def __init__(self) -> None:
+        super().__init__({"cause": exact_log2(len(Fault)), "pc": PC_BITS, "address": 32})
+
+
+class ControlRegisters(wiring.Component):
+    """One write and one read at a time; a write is taken when address and data are both there,
+    a read is answered in the next cycle. Unknown addresses read 0 and swallow writes, as do
+    writes of less than a whole word.
+
+    `start` and `soft_reset` are up in the cycle in which their write is accepted. `finished`,
+    `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "bus": In(LiteSignature(address_bits=REGISTER_SPACE_BITS)),
+                "irq": Out(1),
+                "start": Out(1),
+                "soft_reset": Out(1),
+                "program": Out(32),
+                "host_base": Out(config.address_bits),
+                "host_limit": Out(HOST_OFFSET_BITS),
+                "weight_base": Out(config.address_bits),
+                "weight_tiles": Out(TILE_BITS),
+                "status": In(3),
+                "fault": In(FaultReport()),
+                "finished": In(1),
+                "faulted": In(1),
+                "interrupt": In(1),
+                "interrupt_code": In(16),
+                "forget": In(1),
+                "counters": In(data.ArrayLayout(COUNTER_BITS, len(CycleClass))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus, config = self.bus, self._config
+
+        write = Signal()
+        m.d.comb += [
+            write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid),
+            bus.awready.eq(write),
+            bus.wready.eq(write),
+        ]
+        with m.If(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+        with m.If(write):
+            m.d.sync += bus.bvalid.eq(1)
+        whole = write & bus.wstrb.all()
+
+        def is_written(register: Register) -> object:
+            return whole & (bus.awaddr[2:] == register >> 2)
+
+        # Read-write registers: offset, the signal, its lowest bit in the word.
+        program = Signal(32 - exact_log2(PROGRAM_ALIGNMENT))
+        host_page = Signal(config.address_bits - PAGE_BITS)
+        host_pages = Signal(HOST_OFFSET_BITS - PAGE_BITS)
+        weight_page = Signal(config.address_bits - PAGE_BITS)
+        enable = Signal(len(Interrupt))
+        low_page = 32 - PAGE_BITS
+        fields = [
+            (Register.IRQ_ENABLE, enable, 0),
+            (Register.PROGRAM, program, exact_log2(PROGRAM_ALIGNMENT)),
+            (Register.HOST_BASE_LO, host_page[:low_page], PAGE_BITS),
+            (Register.HOST_BASE_HI, host_page[low_page:], 0),
+            (Register.HOST_PAGES, host_pages, 0),
+            (Register.WEIGHT_BASE_LO, weight_page[:low_page], PAGE_BITS),
+            (Register.WEIGHT_BASE_HI, weight_page[low_page:], 0),
+            (Register.WEIGHT_TILES, self.weight_tiles, 0),
+        ]
+        for register, field, lowest in fields:
+            with m.If(is_written(register)):
+                m.d.sync += field.eq(bus.wdata[lowest:])
+        m.d.comb += [
+            self.program.eq(program << exact_log2(PROGRAM_ALIGNMENT)),
+            self.host_base.eq(host_page << PAGE_BITS),
+            self.host_limit.eq(host_pages << PAGE_BITS),
+            self.weight_base.eq(weight_page << PAGE_BITS),
+        ]
+
+        with m.If(is_written(Register.CONTROL)):
+            m.d.comb += [
+                self.start.eq((bus.wdata & Control.START).any()),
+                self.soft_reset.eq((bus.wdata & Control.SOFT_RESET).any()),
+            ]
+
+        pending = Signal(len(Interrupt))
+        code = Signal(16)
+        raised = (
+            Mux(self.finished, int(Interrupt.DONE), 0)
+            | Mux(self.faulted, int(Interrupt.FAULT), 0)
+            | Mux(self.interrupt, int(Interrupt.PROGRAM), 0)
+        )
+        kept = Signal(len(Interrupt))
+        m.d.comb += kept.eq(pending & ~Mux(is_written(Register.IRQ_STATUS), bus.wdata, 0))
+        m.d.sync += pending.eq(kept | raised)
+        with m.If(self.interrupt):
+            m.d.sync += code.eq(self.interrupt_code)
+        with m.If(self.forget):
+            m.d.sync += [pending.eq(0), code.eq(0)]
+        m.d.comb += self.irq.eq((pending & enable).any())
+
+        values = {
+            Register.ID: IDENTITY,
+            Register.VERSION: VERSION,
+            Register.STATUS: self.status,
+            Register.IRQ_STATUS: pending,
+            Register.IRQ_CODE: code,
+            Register.FAULT_CAUSE: self.fault.cause,
+            Register.FAULT_PC: self.fault.pc,
+            Register.FAULT_ADDRESS: self.fault.address,
+            Register.GEOMETRY: config.rows | config.cols << 16,
+            Register.BUFFER_LINES: config.buffer_lines,
+            Register.ACCUMULATOR_ROWS: config.accumulator_rows,
+        }
+        values |= {register: field << lowest for register, field, lowest in fields}
+        for which in CycleClass:
+            values[counter_offset(which)] = self.counters[which][:32]
+            values[counter_offset(which) + 4] = self.counters[which][32:]
+        read = Signal()
+        m.d.comb += [
+            read.eq(bus.arvalid & (~bus.rvalid | bus.rready)),
+            bus.arready.eq(read),
+        ]
+        with m.If(bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+        with m.If(read):
+            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0)]
+            with m.Switch(bus.araddr[2:]):
+                for offset, value in values.items():
+                    with m.Case(int(offset) >> 2):
+                        m.d.sync += bus.rdata.eq(value)
+        return m

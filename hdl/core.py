@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units and what connects them: all of the machine that a program's end clears."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from systola.arch.config import Config
+from systola.arch.isa import Fault, Function
+from systola.hdl.accumulators import Accumulators
+from systola.hdl.activation_unit import ActivationUnit
+from systola.hdl.axi import ReadSignature, WriteSignature
+from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
+from systola.hdl.control_registers import FaultReport
+from systola.hdl.decoder import Decoder
+from systola.hdl.fetch import Fetch
+from systola.hdl.host_read_port import HostReadPort
+from systola.hdl.host_reader import HostReader
+from systola.hdl.host_writer import HostWriter
+from systola.hdl.in_flight import waits
+from systola.hdl.matrix_unit import MatrixUnit
+from systola.hdl.scoreboard import Scoreboard
+from systola.hdl.sequencer import Sequencer
+from systola.hdl.unified_buffer import UnifiedBuffer
+from systola.hdl.weight_fetch import WeightFetch
+
+
+def regions(port: wiring.PureInterface, name: str) -> list[data.View]:
+    """The regions `name` of all entries of a list."""
+    return [entry[name] for entry in port.entries]
+
+
+class Activity(data.StructLayout):
+    """What the counters look at; the conditions of `Counters`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "active": 1,
+                "awaiting_weights": 1,
+                "weights_moving": 1,
+                "matrix_waits": 1,
+                "input_blocked": 1,
+                "operand_blocked": 1,
+                "issue_waits": 1,
+            }
+        )
+
+
+class Core(wiring.Component):
+    """Runs the program at `program` while `running`. `halted` or `rejected` (with `rejection`) when
+    it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails; `idle` once all
+    that was issued is complete. `stop`: start no more bus transfers; `quiet`: none is under way.
+    Contents of buffer, accumulators, parameters and tables outlive a reset.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        bus = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
+        weight_bus = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
+        super().__init__(
+            {
+                "host_read": Out(ReadSignature(**bus)),
+                "host_write": Out(WriteSignature(**bus)),
+                "weight_read": Out(ReadSignature(**weight_bus)),
+                "running": In(1),
+                "stop": In(1),
+                "clear": In(1),
+                "program": In(32),
+                "host_base": In(config.address_bits),
+                "host_limit": In(HOST_OFFSET_BITS),
+                "weight_base": In(config.address_bits),
+                "weight_tiles": In(TILE_BITS),
+                "halted": Out(1),
+                "rejected": Out(1),
+                "rejection": Out(FaultReport()),
+                "error": Out(1),
+                "error_cause": Out(Fault),
+                "error_pc": Out(PC_BITS),
+                "idle": Out(1),
+                "quiet": Out(1),
+                "interrupt": Out(1),
+                "interrupt_code": Out(16),
+                "activity": Out(Activity()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        port = m.submodules.host_read_port = HostReadPort(config=config)
+        fetch = m.submodules.fetch = Fetch(config=config)
+        decoder = m.submodules.decoder = Decoder(config=config)
+        sequencer = m.submodules.sequencer = Sequencer(config=config)
+        board = m.submodules.scoreboard = Scoreboard(config=config)
+        reader = m.submodules.host_reader = HostReader(config=config)
+        weights = m.submodules.weight_fetch = WeightFetch(config=config)
+        matrix = m.submodules.matrix_unit = MatrixUnit(config=config)
+        activation = m.submodules.activation_unit = ActivationUnit(config=config)
+        writer = m.submodules.host_writer = HostWriter(config=config)
+        buffer = m.submodules.unified_buffer = UnifiedBuffer(config=config)
+        accumulators = m.submodules.accumulators = Accumulators(config=config)
+
+        connect(m, port.bus, flipped(self.host_read))
+        connect(m, writer.bus, flipped(self.host_write))
+        connect(m, weights.bus, flipped(self.weight_read))
+        connect(m, fetch.request, port.fetch_request)
+        connect(m, port.fetch_beat, fetch.beat)
+        connect(m, reader.request, port.data_request)
+        connect(m, port.data_beat, reader.beat)
+        connect(m, fetch.instruction, decoder.instruction)
+        connect(m, decoder.decoded, sequencer.decoded)
+        connect(m, reader.buffer, buffer.dma_in)
+        connect(m, matrix.buffer, buffer.mxu)
+        connect(m, activation.buffer, buffer.activate)
+        connect(m, writer.buffer, buffer.dma_out)
+        connect(m, reader.parameters, activation.parameters)
+        connect(m, reader.tables, activation.tables)
+
+        self._control(m, port, fetch, decoder, sequencer, board)
+        self._reader(m, board, reader)
+        self._matrix(m, board, matrix, weights, accumulators)
+        self._activation(m, board, activation, accumulators)
+        self._writer(m, board, writer)
+
+        m.d.comb += [
+            port.base.eq(self.host_base),
+            writer.base.eq(self.host_base),
+            weights.base.eq(self.weight_base),
+            port.stop.eq(self.stop),
+            weights.stop.eq(self.stop),
+            writer.stop.eq(self.stop),
+            self.quiet.eq(port.quiet & weights.quiet & writer.quiet),
+            matrix.clear.eq(self.clear),
+        ]
+        for failing, cause, pc in (
+            (reader, Fault.HOST_READ_ERROR, board.host_reading.entries[0].pc),
+            (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),
+            (weights, Fault.WEIGHT_READ_ERROR, board.weights.command.pc),
+        ):
+            with m.If(failing.error):
+                m.d.comb += [
+                    self.error.eq(1),
+                    self.error_cause.eq(cause),
+                    self.error_pc.eq(pc),
+                ]
+        return m
+
+    def _control(
+        self,
+        m: Module,
+        port: HostReadPort,
+        fetch: Fetch,
+        decoder: Decoder,
+        sequencer: Sequencer,
+        board: Scoreboard,
+    ) -> None:
+        m.d.comb += [
+            fetch.enable.eq(self.running),
+            fetch.program.eq(self.program),
+            fetch.limit.eq(self.host_limit),
+            fetch.units_busy.eq(board.units_busy),
+            port.fetch_urgent.eq(fetch.urgent),
+            decoder.host_limit.eq(self.host_limit),
+            decoder.weight_tiles.eq(self.weight_tiles),
+            sequencer.enable.eq(self.running),
+            sequencer.exhausted.eq(fetch.exhausted & decoder.idle),
+            sequencer.pc.eq(decoder.pc),
+            sequencer.program.eq(self.program),
+            sequencer.room.eq(board.room),
+            sequencer.idle.eq(board.idle),
+            board.issue.eq(sequencer.issue),
+            board.decoded.eq(decoder.decoded.payload),
+            self.halted.eq(sequencer.halted),
+            self.rejected.eq(sequencer.faulted),
+            self.rejection.eq(sequencer.fault),
+            self.interrupt.eq(sequencer.interrupt),
+            self.interrupt_code.eq(decoder.decoded.payload.code),
+            self.idle.eq(board.idle),
+            self.activity.issue_waits.eq(sequencer.waits),
+        ]
+
+    def _reader(self, m: Module, board: Scoreboard, reader: HostReader) -> None:
+        queue, reading = board.host_reads, board.host_reading
+        m.d.comb += [
+            reader.transfer.eq(queue.command),
+            reader.transfer_valid.eq(queue.valid),
+            reader.transfer_blocked.eq(queue.masks.as_value().any()),
+            queue.pop.eq(reader.transfer_pop),
+            reader.entry.eq(reading.entries[0]),
+            reading.advance.eq(reader.advance),
+            reading.advance_to.eq(reader.advance_to),
+            reading.retire.eq(reader.done),
+        ]
+
+    def _matrix(
+        self,
+        m: Module,
+        board: Scoreboard,
+        matrix: MatrixUnit,
+        weights: WeightFetch,
+        accumulators: Accumulators,
+    ) -> None:
+        queue = board.matrix
+        input_blocked = Signal()
+        operand_blocked = Signal()
+        m.d.comb += [
+            weights.command.eq(board.weights.command),
+            weights.command_valid.eq(board.weights.valid),
+            board.weights.pop.eq(weights.command_pop),
+            matrix.command.eq(queue.command),
+            matrix.command_valid.eq(queue.valid),
+            queue.pop.eq(matrix.read_done),
+            input_blocked.eq(
+                waits(
+                    queue.masks.host_reading,
+                    regions(board.host_reading, "destination"),
+                    matrix.line,
+                )
+            ),
+            operand_blocked.eq(
+                waits(
+                    queue.masks.activate_writing,
+                    regions(board.activate_writing, "buffer"),
+                    matrix.line,
+                )
+            ),
+            matrix.line_blocked.eq(input_blocked | operand_blocked),
+            matrix.row_blocked.eq(
+                waits(
+                    queue.masks.activate_reading,
+                    regions(board.activate_reading, "accumulator"),
+                    matrix.row,
+                )
+            ),
+            matrix.weight_row.eq(weights.row),
+            matrix.weight_level.eq(weights.level),
+            weights.row_take.eq(matrix.weight_take),
+            board.matrix_reading.advance.eq(matrix.advance_read),
+            board.matrix_reading.advance_to.eq(matrix.advance_read_to),
+            board.matrix_reading.retire.eq(matrix.read_done),
+            board.matrix_summing.advance.eq(matrix.advance_sum),
+            board.matrix_summing.advance_to.eq(matrix.advance_sum_to),
+            board.matrix_summing.retire.eq(matrix.sum_done),
+            accumulators.update_read.eq(matrix.update_read),
+            accumulators.update_address.eq(matrix.update_address),
+            accumulators.write_enable.eq(matrix.write_enable),
+            accumulators.write_address.eq(matrix.write_address),
+            accumulators.accumulate.eq(matrix.accumulate),
+            accumulators.sums.eq(matrix.sums),
+            self.activity.active.eq(matrix.active),
+            self.activity.awaiting_weights.eq(matrix.awaiting_weights),
+            self.activity.weights_moving.eq(matrix.weights_moving),
+            self.activity.matrix_waits.eq(queue.valid),
+            self.activity.input_blocked.eq(input_blocked),
+            self.activity.operand_blocked.eq(operand_blocked),
+        ]
+
+    def _activation(
+        self,
+        m: Module,
+        board: Scoreboard,
+        activation: ActivationUnit,
+        accumulators: Accumulators,
+    ) -> None:
+        queue = board.activate
+        masks = queue.masks
+        m.d.comb += [
+            activation.command.eq(queue.command),
+            activation.command_valid.eq(queue.valid),
+            queue.pop.eq(activation.read_done),
+            activation.parameter_blocked.eq(
+                waits(
+                    masks.host_reading,
+                    regions(board.host_reading, "destination"),
+                    activation.parameter,
+                )
+            ),
+            activation.table_blocked.eq(
+                (queue.command.function == Function.TABLE)
+                & waits(
+                    masks.host_reading, regions(board.host_reading, "destination"), activation.table
+                )
+            ),
+            activation.row_blocked.eq(
+                waits(
+                    masks.matrix_summing,
+                    regions(board.matrix_summing, "accumulator"),
+                    activation.row,
+                )
+            ),
+            activation.line_blocked.eq(
+                waits(
+                    masks.matrix_reading, regions(board.matrix_reading, "buffer"), activation.line
+                )
+                | waits(masks.host_writing, regions(board.host_writing, "buffer"), activation.line)
+                | waits(
+                    masks.host_reading, regions(board.host_reading, "destination"), activation.line
+                )
+            ),
+            accumulators.enable.eq(activation.enable),
+            accumulators.address.eq(activation.address),
+            activation.ready.eq(accumulators.ready),
+            activation.accumulators.eq(accumulators.data),
+            board.activate_reading.advance.eq(activation.advance_read),
+            board.activate_reading.advance_to.eq(activation.advance_read_to),
+            board.activate_reading.retire.eq(activation.read_done),
+            board.activate_writing.advance.eq(activation.advance_write),
+            board.activate_writing.advance_to.eq(activation.advance_write_to),
+            board.activate_writing.retire.eq(activation.write_done),
+        ]
+
+    def _writer(self, m: Module, board: Scoreboard, writer: HostWriter) -> None:
+        queue = board.host_writes
+        masks = queue.masks
+        m.d.comb += [
+            writer.command.eq(queue.command),
+            writer.command_valid.eq(queue.valid),
+            queue.pop.eq(writer.done),
+            writer.blocked.eq(masks.host_memory.any()),
+            writer.line_blocked.eq(
+                waits(masks.host_reading, regions(board.host_reading, "destination"), writer.line)
+                | waits(
+                    masks.activate_writing, regions(board.activate_writing, "buffer"), writer.line
+                )
+            ),
+            board.host_writing.advance.eq(writer.advance),
+            board.host_writing.advance_to.eq(writer.advance_to),
+            board.host_writing.retire.eq(writer.done),
+        ]

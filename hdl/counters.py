@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the cycles go: one counter for each cycle class."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.registers import COUNTER_BITS, CycleClass
+
+
+class Counters(wiring.Component):
+    """Counts each cycle of a program in exactly one class; the classes sum to its duration.
+
+    `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
+    rest; `busy` from the next one to that before DONE shows. The conditions are looked at in the
+    order of `CycleClass`, as far as they concern a waiting MatrixMultiply; then `draining`, then
+    `issue_waits`; what is left is FETCH.
+    """
+
+    start: In(1)
+    busy: In(1)
+    active: In(1)
+    awaiting_weights: In(1)
+    weights_moving: In(1)
+    matrix_waits: In(1)
+    input_blocked: In(1)
+    operand_blocked: In(1)
+    draining: In(1)
+    issue_waits: In(1)
+    values: Out(data.ArrayLayout(COUNTER_BITS, len(CycleClass)))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        now = Signal(range(len(CycleClass)))
+        with m.If(self.active):
+            m.d.comb += now.eq(CycleClass.ARRAY_ACTIVE)
+        with m.Elif(self.awaiting_weights):
+            m.d.comb += now.eq(CycleClass.WEIGHT_STALL)
+        with m.Elif(self.weights_moving):
+            m.d.comb += now.eq(CycleClass.WEIGHT_SHIFT)
+        with m.Elif(self.matrix_waits & self.input_blocked):
+            m.d.comb += now.eq(CycleClass.INPUT_STALL)
+        with m.Elif(self.matrix_waits & self.operand_blocked):
+            m.d.comb += now.eq(CycleClass.OPERAND_STALL)
+        with m.Elif(self.matrix_waits):
+            m.d.comb += now.eq(CycleClass.ACCUMULATOR_STALL)
+        with m.Elif(self.draining):
+            m.d.comb += now.eq(CycleClass.DRAIN)
+        with m.Elif(self.issue_waits):
+            m.d.comb += now.eq(CycleClass.OUTPUT_STALL)
+        with m.Else():
+            m.d.comb += now.eq(CycleClass.FETCH)
+
+        with m.If(self.start):
+            for which in CycleClass:
+                m.d.sync += self.values[which].eq(int(which == CycleClass.FETCH))
+        with m.Elif(self.busy):
+            with m.Switch(now):
+                for which in CycleClass:
+                    with m.Case(which):
+                        m.d.sync += self.values[which].eq(self.values[which] + 1)
+        return m

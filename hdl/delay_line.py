@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fixed delay."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class DelayLine(wiring.Component):
+    """`output` is `input` as it was `cycles` cycles ago; `valid` is cleared by reset."""
+
+    def __init__(self, *, layout: data.StructLayout, cycles: int):
+        self._width = layout.size
+        self._cycles = cycles
+        super().__init__(
+            {
+                "input": In(layout),
+                "input_valid": In(1),
+                "output": Out(layout),
+                "output_valid": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # One shift register for all stages: simulators move it as a few machine words.
+        payload = Signal(self._width * self._cycles, reset_less=True)
+        valid = Signal(self._cycles)
+        m.d.sync += [
+            payload.eq(Cat(self.input, payload)),
+            valid.eq(Cat(self.input_valid, valid)),
+        ]
+        m.d.comb += [
+            self.output.eq(payload[-self._width :]),
+            self.output_valid.eq(valid[-1]),
+        ]
+        return m

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interlocks: what is under way, and who must wait for it.
+
+Each use of an on-chip resource by a unit has an `InFlight` list: the regions of its instructions
+from issue to completion, oldest first. When an instruction is issued, its regions are compared
+with those lists, and one mask per list (bit i: entry i is in the way) goes with it into the
+`CommandQueue` of its unit. Masks and lists shift together when an entry retires, so a mask only
+ever names older instructions, and the oldest instruction of the machine never waits.
+
+Chaining: the oldest entry of a list shrinks from below while its instruction walks through its
+region. A follower may touch an address that no entry in its mask holds any longer: it runs a row
+behind.
+"""
+
+from collections.abc import Iterable
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Region(data.StructLayout):
+    """Addresses base to end - 1."""
+
+    def __init__(self, width: int):
+        super().__init__({"base": width, "end": width})
+
+
+def overlaps(a: data.View, b: data.View) -> Value:
+    """Whether two regions share an address."""
+    return (a.base < b.end) & (b.base < a.end)
+
+
+def waits(mask: Value, regions: Iterable[data.View], address: Value) -> Value:
+    """Whether `address` must wait for one of the entries in `mask` that hold `regions`."""
+    return Cat(
+        blocked & (region.base <= address) & (address < region.end)
+        for blocked, region in zip(mask, regions, strict=True)
+    ).any()
+
+
+class InFlight(wiring.Component):
+    """List of up to `depth` entries of layout `entry`, oldest first.
+
+    `push` (only while not `full`) appends `pushed`; `retire` drops the oldest, also in the same
+    cycle. `advance` sets the base of the region `advancing` of the oldest entry to `advance_to`.
+    Everything shows a cycle later. `valid[i]` tells whether `entries[i]` counts.
+    """
+
+    def __init__(self, *, entry: data.StructLayout, depth: int, advancing: str | None = None):
+        self._advancing = advancing
+        self._depth = depth
+        members = {
+            "push": In(1),
+            "pushed": In(entry),
+            "full": Out(1),
+            "retire": In(1),
+            "valid": Out(depth),
+            "entries": Out(data.ArrayLayout(entry, depth)),
+        }
+        if advancing is not None:
+            width = entry[advancing].shape["base"].width
+            members |= {"advance": In(1), "advance_to": In(width)}
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.full.eq(self.valid[-1])
+        if self._advancing is not None:
+            with m.If(self.advance):
+                m.d.sync += self.entries[0][self._advancing].base.eq(self.advance_to)
+
+        # Where a new entry goes: behind the last one, one place lower when the oldest leaves.
+        with m.If(self.retire):
+            m.d.sync += [self.entries[i].eq(self.entries[i + 1]) for i in range(self._depth - 1)]
+            m.d.sync += self.valid.eq(Cat(self.valid[1:], 0))
+        for i in range(self._depth):
+            here = Signal(name=f"here_{i}")
+            at = ~self.valid[i] & (self.valid[i - 1] if i else 1)
+            after = self.valid[i] & (~self.valid[i + 1] if i + 1 < self._depth else 1)
+            with m.If(self.retire):
+                m.d.comb += here.eq(self.push & after)
+            with m.Else():
+                m.d.comb += here.eq(self.push & at)
+            with m.If(here):
+                m.d.sync += [self.entries[i].eq(self.pushed), self.valid[i].eq(1)]
+        return m
+
+
+class CommandQueue(wiring.Component):
+    """Instructions that wait in front of a unit, oldest first, with masks of what they wait for.
+
+    `command` and `masks` are those of the oldest, `valid` tells whether there is one; `pop` drops
+    it. `push` only while not `full`. `retired[list]` is the `retire` of each list in `lists`
+    (name to depth), in the same cycle.
+    """
+
+    def __init__(self, *, command: data.StructLayout, depth: int, lists: dict[str, int]):
+        self._depth = depth
+        self._lists = lists
+        self._entry = data.StructLayout({"command": command, "masks": data.StructLayout(lists)})
+        super().__init__(
+            {
+                "push": In(1),
+                "pushed": In(command),
+                "pushed_masks": In(self._entry["masks"].shape),
+                "full": Out(1),
+                "pop": In(1),
+                "valid": Out(1),
+                "command": Out(command),
+                "masks": Out(self._entry["masks"].shape),
+                "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        valid = Signal(self._depth)
+        entries = [Signal(self._entry, name=f"entry_{i}") for i in range(self._depth)]
+        m.d.comb += [
+            self.full.eq(valid[-1]),
+            self.valid.eq(valid[0]),
+            self.command.eq(entries[0].command),
+            self.masks.eq(entries[0].masks),
+        ]
+
+        def shifted(masks: data.View) -> dict[str, Value]:
+            return {
+                name: (masks[name] >> self.retired[name])[: self._lists[name]]
+                for name in self._lists
+            }
+
+        pushed = Signal(self._entry)
+        m.d.comb += pushed.command.eq(self.pushed)
+        m.d.comb += [pushed.masks[n].eq(v) for n, v in shifted(self.pushed_masks).items()]
+        moved = [Signal(self._entry, name=f"moved_{i}") for i in range(self._depth)]
+        for entry, target in zip(entries, moved, strict=True):
+            m.d.comb += target.command.eq(entry.command)
+            m.d.comb += [target.masks[n].eq(v) for n, v in shifted(entry.masks).items()]
+
+        with m.If(self.pop):
+            m.d.sync += valid.eq(Cat(valid[1:], 0))
+        for i in range(self._depth):
+            at = ~valid[i] & (valid[i - 1] if i else 1)
+            after = valid[i] & (~valid[i + 1] if i + 1 < self._depth else 1)
+            with m.If(self.pop):
+                if i + 1 < self._depth:
+                    m.d.sync += entries[i].eq(moved[i + 1])
+                with m.If(self.push & after):
+                    m.d.sync += [entries[i].eq(pushed), valid[i].eq(1)]
+            with m.Else():
+                m.d.sync += entries[i].eq(moved[i])
+                with m.If(self.push & at):
+                    m.d.sync += [entries[i].eq(pushed), valid[i].eq(1)]
+        return m

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a program: run, drain, stop, clear."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import Fault
+from systola.arch.registers import Status
+from systola.hdl.commands import PC_BITS
+from systola.hdl.control_registers import FaultReport
+
+
+class State(enum.Enum, shape=3):
+    """IDLE; RUN; DRAIN: issued instructions complete; STOP: bus transfers end; CLEAR: the units
+    are reset."""
+
+    IDLE = 0
+    RUN = 1
+    DRAIN = 2
+    STOP = 3
+    CLEAR = 4
+
+
+class MachineControl(wiring.Component):
+    """Every program ends the same way, at Halt, by a fault or by a soft reset: `stop` until all
+    bus transfers are over (`quiet`), then one cycle of `clear`, which resets all units.
+
+    A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
+    (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
+    the cycle before the bits show in `status`. `forget`: a soft reset is over.
+    """
+
+    start: In(1)
+    soft_reset: In(1)
+    halted: In(1)
+    rejected: In(1)
+    rejection: In(FaultReport())
+    error: In(1)
+    error_cause: In(Fault)
+    error_pc: In(PC_BITS)
+    idle: In(1)
+    quiet: In(1)
+    begins: Out(1)
+    running: Out(1)
+    draining: Out(1)
+    busy: Out(1)
+    stop: Out(1)
+    clear: Out(1)
+    finished: Out(1)
+    faulted: Out(1)
+    forget: Out(1)
+    status: Out(len(Status))
+    report: Out(FaultReport())
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        state = Signal(State)
+        failed = Signal()
+        abandoned = Signal()
+        done = Signal()
+        fault = Signal()
+
+        with m.Switch(state):
+            with m.Case(State.IDLE):
+                m.d.comb += self.begins.eq(self.start & ~self.soft_reset)
+                with m.If(self.begins):
+                    m.d.sync += [
+                        state.eq(State.RUN),
+                        done.eq(0),
+                        fault.eq(0),
+                        failed.eq(0),
+                        abandoned.eq(0),
+                        self.report.eq(0),
+                    ]
+            with m.Case(State.RUN):
+                with m.If(self.halted):
+                    m.d.sync += state.eq(State.DRAIN)
+                with m.If(self.rejected):
+                    m.d.sync += [
+                        state.eq(State.DRAIN),
+                        failed.eq(1),
+                        self.report.eq(self.rejection),
+                    ]
+            with m.Case(State.DRAIN):
+                with m.If(self.idle):
+                    m.d.sync += state.eq(State.STOP)
+            with m.Case(State.STOP):
+                with m.If(self.quiet):
+                    m.d.sync += state.eq(State.CLEAR)
+            with m.Case(State.CLEAR):
+                m.d.sync += state.eq(State.IDLE)
+                m.d.comb += [
+                    self.finished.eq(~failed & ~abandoned),
+                    self.faulted.eq(failed & ~abandoned),
+                    self.forget.eq(abandoned),
+                ]
+                m.d.sync += [done.eq(self.finished), fault.eq(self.faulted)]
+
+        # An instruction whose transfer fails is older than one that is rejected at issue.
+        with m.If(self.error & ((state == State.RUN) | (state == State.DRAIN))):
+            m.d.sync += [
+                state.eq(State.STOP),
+                failed.eq(1),
+                self.report.cause.eq(self.error_cause),
+                self.report.pc.eq(self.error_pc),
+                self.report.address.eq(0),
+            ]
+
+        with m.If(self.soft_reset):
+            with m.If(state == State.IDLE):
+                m.d.comb += self.forget.eq(1)
+            with m.Elif(state != State.CLEAR):
+                m.d.sync += [state.eq(State.STOP), abandoned.eq(1)]
+            with m.Else():
+                m.d.comb += [self.finished.eq(0), self.faulted.eq(0), self.forget.eq(1)]
+        with m.If(self.forget):
+            m.d.sync += [done.eq(0), fault.eq(0), self.report.eq(0)]
+
+        m.d.comb += [
+            self.running.eq(state == State.RUN),
+            self.draining.eq((state != State.RUN) & (state != State.IDLE)),
+            self.busy.eq(state != State.IDLE),
+            self.stop.eq((state == State.STOP) | (state == State.CLEAR)),
+            self.clear.eq(state == State.CLEAR),
+            self.status.eq(
+                self.busy * int(Status.BUSY) | done * int(Status.DONE) | fault * int(Status.FAULT)
+            ),
+        ]
+        return m

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix unit's datapath: systolic data set-up, array of tiles, and alignment of the sums."""
+
+from amaranth.hdl import Cat, ClockSignal, Elaboratable, Instance, Module, ResetSignal, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.mxu_tile import PE_LATENCY, MXUTile
+
+TILE_LIMIT = 32
+"""Longest side of one tile. Larger arrays are a grid of one tile module: Amaranth would otherwise
+emit each copy anew, and simulators compile the one module once."""
+
+
+def tile_size(config: Config) -> tuple[int, int]:
+    """Rows and columns of one tile of the configuration's array."""
+    stage = config.columns_per_stage
+    if config.rows <= TILE_LIMIT and config.cols <= TILE_LIMIT:
+        return config.rows, config.cols
+    rows = max(n for n in range(1, TILE_LIMIT + 1) if config.rows % n == 0)
+    cols = max(n for n in range(stage, TILE_LIMIT + 1, stage) if config.cols % n == 0)
+    return rows, cols
+
+
+def make_tile(config: Config) -> MXUTile:
+    """The tile of the configuration, to be placed here or converted on its own."""
+    rows, cols = tile_size(config)
+    return MXUTile(rows=rows, cols=cols, columns_per_stage=config.columns_per_stage)
+
+
+def is_grid(config: Config) -> bool:
+    """Whether the array is a grid of instances of the module `mxu_tile`."""
+    return tile_size(config) != (config.rows, config.cols)
+
+
+class MXU(wiring.Component):
+    """Multiplies one int8 vector of `rows` by the active weight tile each cycle.
+
+    Latency: a vector in `vector` at cycle t gives its `cols` sums in `sums` at t + `latency`
+    with latency = rows + stages. Throughput one vector a cycle, no back-pressure.
+
+    `swap` in the cycle before a vector makes the shadow weights active for it and those after it.
+    `load[k]` writes shadow row k; row k may be written no sooner than `stages` - 1 + k cycles after
+    the swap that took its last content.
+
+    `clear` empties the control registers, as a reset does.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "vector": In(8 * config.rows),
+                "swap": In(1),
+                "weights": In(8 * config.cols),
+                "load": In(config.rows),
+                "sums": Out(32 * config.cols),
+                "clear": In(1),
+            }
+        )
+
+    @staticmethod
+    def latency(config: Config) -> int:
+        """Cycles from `vector` to `sums`."""
+        return config.rows - 1 + PE_LATENCY + config.stages - 1
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        rows, cols = self._config.rows, self._config.cols
+
+        # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
+        skewed: list[object] = []
+        swaps: list[object] = []
+        vector, swap = self.vector, self.swap
+        for k in range(rows):
+            skewed.append(vector[:8])
+            swaps.append(swap)
+            if k + 1 < rows:
+                next_vector = Signal(8 * (rows - k - 1), name=f"skew_{k + 1}", reset_less=True)
+                next_swap = Signal(name=f"skew_swap_{k + 1}")
+                m.d.sync += [next_vector.eq(vector[8:]), next_swap.eq(swap)]
+                vector, swap = next_vector, next_swap
+
+        sums = Signal(32 * cols)
+        if is_grid(self._config):
+            self._place_grid(m, Cat(*skewed), Cat(*swaps), sums)
+        else:
+            m.submodules.tile = tile = make_tile(self._config)
+            m.d.comb += [
+                tile.activations.eq(Cat(*skewed)),
+                tile.swap.eq(Cat(*swaps)),
+                tile.weights.eq(self.weights),
+                tile.load.eq(self.load),
+                sums.eq(tile.partial_out),
+            ]
+
+        # Group g is g cycles late; those before it wait for the last one.
+        width = 32 * self._config.columns_per_stage
+        waiting = sums[:0]
+        for stage in range(self._config.stages - 1):
+            joined = Cat(waiting, sums[stage * width : (stage + 1) * width])
+            waiting = Signal(len(joined), name=f"align_{stage}", reset_less=True)
+            m.d.sync += waiting.eq(joined)
+        m.d.comb += self.sums.eq(Cat(waiting, sums[len(waiting) :]))
+        return m
+
+    def _place_grid(self, m: Module, activations: Cat, swaps: Cat, sums: Signal) -> None:
+        rows, cols = tile_size(self._config)
+        across, down = self._config.cols // cols, self._config.rows // rows
+        partial = [0] * across
+        for i in range(down):
+            here = activations[i * rows * 8 : (i + 1) * rows * 8]
+            swap = swaps[i * rows : (i + 1) * rows]
+            for j in range(across):
+                tile = make_tile(self._config)
+                m.submodules[f"tile_{i}_{j}"] = Instance(
+                    "mxu_tile",
+                    i_clk=ClockSignal(),
+                    i_rst=ResetSignal() | self.clear,
+                    i_activations=here,
+                    i_swap=swap,
+                    i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
+                    i_load=self.load[i * rows : (i + 1) * rows],
+                    i_partial_in=partial[j],
+                    o_partial_out=tile.partial_out.as_value(),
+                    o_activations_out=tile.activations_out.as_value(),
+                    o_swap_out=tile.swap_out,
+                )
+                here, swap = tile.activations_out.as_value(), tile.swap_out
+                partial[j] = tile.partial_out.as_value()
+        m.d.comb += sums.eq(Cat(*partial))

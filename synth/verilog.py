@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a configuration to Verilog."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+
+from amaranth.back import verilog
+from amaranth.hdl import Value
+from amaranth.lib import wiring
+
+from systola.arch.config import Config
+from systola.hdl.activation_unit import lanes_are_instances
+from systola.hdl.mxu import is_grid, make_tile
+from systola.hdl.requantiser import Requantiser
+from systola.hdl.tpu import TPU
+
+PORT_PREFIX = {
+    "control": "s_axil_",
+    "host_read": "m_axi_host_",
+    "host_write": "m_axi_host_",
+    "weight_read": "m_axi_weight_",
+    "irq": "irq",
+}
+"""Flat port names that AXI tools recognise, for each member of TPU."""
+
+
+def generate(config: Config) -> str:
+    """The machine as one Verilog text; the top module is `tpu`.
+
+    Modules of which there are many copies (tiles and lanes of large arrays) are converted once.
+    """
+    top = TPU(config=config)
+    ports = {
+        PORT_PREFIX[str(path[0])] + "".join(map(str, path[1:])): _port(member, value)
+        for path, member, value in top.signature.flatten(top)
+    }
+    parts = [_convert(top, "tpu", ports)]
+    if is_grid(config):
+        parts.append(_convert(make_tile(config), "mxu_tile"))
+    if lanes_are_instances(config):
+        parts.append(_convert(Requantiser(), "requantiser"))
+    if "sram_1r1w" in parts[0]:
+        parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
+    return "\n".join(parts)
+
+
+def _port(member: wiring.Member, value: object) -> tuple[Value, object]:
+    direction = "Input" if member.flow is wiring.In else "Output"
+    from amaranth.hdl._ir import PortDirection
+
+    return Value.cast(value), PortDirection[direction]  # type: ignore[arg-type]
+
+
+def _convert(component: wiring.Component, name: str, ports: object = None) -> str:
+    # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    return verilog.convert(
+        component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True
+    )
