@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activate: requantises accumulator rows into the unified buffer."""
 
-from amaranth.hdl import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, signed
+from amaranth.hdl import (
+    Cat,
+    ClockSignal,
+    Elaboratable,
+    Instance,
+    Module,
+    Mux,
+    ResetSignal,
+    Signal,
+    Value,
+    ValueLike,
+    signed,
+)
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Function
+from systola.arch.isa import PARAMETER_PLANES, Function
+from systola.hdl.activation_lane import ActivationLane, TableWriteSignature
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
@@ -16,7 +29,7 @@ from systola.hdl.commands import (
     ActivateCommand,
 )
 from systola.hdl.delay_line import DelayLine
-from systola.hdl.host_reader import ParameterWriteSignature, TableWriteSignature
+from systola.hdl.host_reader import ParameterWriteSignature
 from systola.hdl.mxu import TILE_LIMIT
 from systola.hdl.requantiser import Requantiser
 from systola.hdl.sram import Sram
@@ -24,11 +37,10 @@ from systola.hdl.unified_buffer import BufferWriteSignature
 
 READ_LATENCY = 1
 """Cycles from issue to accumulators and parameters at the lanes."""
-TABLE_LATENCY = 1
 
 
 def lanes_are_instances(config: Config) -> bool:
-    """Whether the lanes are instances of the module `requantiser`, as for the MXU's tiles."""
+    """Whether the lanes are instances of the module `activation_lane`, like the MXU's tiles."""
     return config.cols > TILE_LIMIT
 
 
@@ -56,8 +68,8 @@ class ActivationUnit(wiring.Component):
     `line`, `parameter`, `table`), and while the accumulators' bank is busy. After issue
     nothing stops it: its line is written `latency` cycles later. `advance_read` with
     `advance_read_to`: accumulator rows below have been read. `read_done`: all have.
-    `advance_write`, `advance_write_to`, `write_done`: the same for lines written. The lanes are
-    `Requantiser`s, followed by the 256-entry tables.
+    `advance_write`, `advance_write_to`, `write_done`: the same for lines written. Each
+    column has its `ActivationLane`.
     """
 
     def __init__(self, *, config: Config):
@@ -79,7 +91,7 @@ class ActivationUnit(wiring.Component):
                 "address": Out(ceil_log2(config.accumulator_rows)),
                 "accumulators": In(32 * config.cols),
                 "parameters": In(ParameterWriteSignature(config=config)),
-                "tables": In(TableWriteSignature(config=config)),
+                "tables": In(TableWriteSignature(tables=config.tables)),
                 "buffer": Out(BufferWriteSignature(config=config)),
                 "advance_read": Out(1),
                 "advance_read_to": Out(ACCUMULATOR_BITS),
@@ -93,7 +105,7 @@ class ActivationUnit(wiring.Component):
     @staticmethod
     def latency() -> int:
         """Cycles from the issue of a vector to the write of its line."""
-        return READ_LATENCY + Requantiser.LATENCY + TABLE_LATENCY
+        return READ_LATENCY + ActivationLane.LATENCY
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -202,9 +214,14 @@ class ActivationUnit(wiring.Component):
             "to_table",
             clamp.output,
             clamp.output_valid,
-            Requantiser.LATENCY - Requantiser.CLAMP_STAGE,
+            ActivationLane.TABLE_STAGE - Requantiser.CLAMP_STAGE,
         )
-        end = delayed("to_end", table.output, table.output_valid, TABLE_LATENCY)
+        end = delayed(
+            "to_end",
+            table.output,
+            table.output_valid,
+            ActivationLane.LATENCY - ActivationLane.TABLE_STAGE,
+        )
 
         function = clamp.output.function
         plain = (function == Function.NONE) | (function == Function.TABLE)
@@ -215,10 +232,9 @@ class ActivationUnit(wiring.Component):
             high.eq(Mux(function == Function.RELU6, clamp.output.ceiling, 127)),
         ]
 
-        results = []
+        results = Signal(8 * config.cols)
         for c in range(config.cols):
-            lane = Requantiser()
-            values = {
+            inputs = {
                 "accumulator": self.accumulators.word_select(c, 32),
                 "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
                 "multiplier": Cat(planes[4 + i].word_select(c, 8) for i in range(4))[:31],
@@ -228,40 +244,37 @@ class ActivationUnit(wiring.Component):
                 "zero_point": clamp.output.zero_point,
                 "low": low,
                 "high": high,
+                "table": table.output.table,
+                "use_table": table.output.function == Function.TABLE,
+                "write__enable": self.tables.enable,
+                "write__address": self.tables.address,
+                "write__data": self.tables.data,
             }
-            if lanes_are_instances(config):
-                m.submodules[f"lane_{c}"] = Instance(
-                    "requantiser",
-                    i_clk=ClockSignal(),
-                    i_rst=ResetSignal(),
-                    o_result=lane.result,
-                    **{f"i_{name}": value for name, value in values.items()},
-                )
-            else:
-                m.submodules[f"lane_{c}"] = lane
-                m.d.comb += [getattr(lane, name).eq(value) for name, value in values.items()]
-
-            lookup = Sram(width=8, depth=config.tables * TABLE_BYTES)
-            m.submodules[f"table_{c}"] = lookup
-            plain_result = Signal(8, name=f"plain_result_{c}", reset_less=True)
-            m.d.sync += plain_result.eq(lane.result)
-            m.d.comb += [
-                lookup.write_enable.eq(self.tables.enable),
-                lookup.write_address.eq(self.tables.address),
-                lookup.write_data.eq(self.tables.data),
-                lookup.read_enable.eq(1),
-                lookup.read_address.eq(Cat(lane.result, table.output.table)),
-            ]
-            results.append(
-                Mux(end.output.function == Function.TABLE, lookup.read_data, plain_result)
-            )
+            m.submodules[f"lane_{c}"] = self._lane(m, inputs, results.word_select(c, 8))
 
         m.d.comb += [
             self.buffer.enable.eq(end.output_valid),
             self.buffer.address.eq(end.output.line),
-            self.buffer.data.eq(Cat(*results)),
+            self.buffer.data.eq(results),
             self.advance_write.eq(end.output_valid),
             self.advance_write_to.eq(end.output.line + 1),
             self.write_done.eq(end.output_valid & end.output.last),
         ]
         return m
+
+    def _lane(self, m: Module, inputs: dict[str, ValueLike], result: Value) -> Elaboratable:
+        """A lane with its ports connected, as an instance where there are many."""
+        if lanes_are_instances(self._config):
+            return Instance(
+                "activation_lane",
+                i_clk=ClockSignal(),
+                i_rst=ResetSignal(),
+                o_result=result,
+                **{f"i_{name}": value for name, value in inputs.items()},
+            )
+        lane = ActivationLane(tables=self._config.tables)
+        for path, member, port in lane.signature.flatten(lane):
+            if member.flow is In:
+                m.d.comb += port.eq(inputs["__".join(path)])
+        m.d.comb += result.eq(lane.result)
+        return lane

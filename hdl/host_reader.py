@@ -8,6 +8,7 @@ from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
+from systola.hdl.activation_lane import TableWriteSignature
 from systola.hdl.burst_planner import BurstPlanner
 from systola.hdl.commands import ADDRESS_BITS, HostReadEntry, HostTransfer, Kind
 from systola.hdl.host_read_port import ReadBeat, ReadRequest
@@ -23,19 +24,6 @@ class ParameterWriteSignature(wiring.Signature):
                 "planes": Out(PARAMETER_PLANES),
                 "address": Out(ceil_log2(config.parameter_entries)),
                 "data": Out(8 * config.cols),
-            }
-        )
-
-
-class TableWriteSignature(wiring.Signature):
-    """Write port of the tables: one byte."""
-
-    def __init__(self, *, config: Config):
-        super().__init__(
-            {
-                "enable": Out(1),
-                "address": Out(ceil_log2(config.tables * TABLE_BYTES)),
-                "data": Out(8),
             }
         )
 
@@ -67,7 +55,7 @@ class HostReader(wiring.Component):
                 "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
                 "buffer": Out(BufferWriteSignature(config=config)),
                 "parameters": Out(ParameterWriteSignature(config=config)),
-                "tables": Out(TableWriteSignature(config=config)),
+                "tables": Out(TableWriteSignature(tables=config.tables)),
                 "advance": Out(1),
                 "advance_to": Out(ADDRESS_BITS),
                 "done": Out(1),

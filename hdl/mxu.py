@@ -113,7 +113,9 @@ class MXU(wiring.Component):
             here = activations[i * rows * 8 : (i + 1) * rows * 8]
             swap = swaps[i * rows : (i + 1) * rows]
             for j in range(across):
-                tile = make_tile(self._config)
+                right = Signal(8 * rows, name=f"activations_{i}_{j}")
+                right_swap = Signal(rows, name=f"swap_{i}_{j}")
+                below = Signal(32 * cols, name=f"partial_{i}_{j}")
                 m.submodules[f"tile_{i}_{j}"] = Instance(
                     "mxu_tile",
                     i_clk=ClockSignal(),
@@ -123,10 +125,9 @@ class MXU(wiring.Component):
                     i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
                     i_load=self.load[i * rows : (i + 1) * rows],
                     i_partial_in=partial[j],
-                    o_partial_out=tile.partial_out.as_value(),
-                    o_activations_out=tile.activations_out.as_value(),
-                    o_swap_out=tile.swap_out,
+                    o_partial_out=below,
+                    o_activations_out=right,
+                    o_swap_out=right_swap,
                 )
-                here, swap = tile.activations_out.as_value(), tile.swap_out
-                partial[j] = tile.partial_out.as_value()
+                here, swap, partial[j] = right, right_swap, below
         m.d.comb += sums.eq(Cat(*partial))

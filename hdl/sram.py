@@ -7,9 +7,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-MACRO_BITS = 1 << 20
+MACRO_BITS = 1 << 18
 """From this size on a memory is an instance of `sram_1r1w` (hdl/sram_1r1w.v): chips replace that
-module by a macro, and the initial-value list of an inferred memory would run to megabytes."""
+module by a macro, and the list of initial values of an inferred memory would be most of the
+Verilog text."""
 
 
 class Sram(wiring.Component):
