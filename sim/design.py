@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Verilog of a configuration, converted only once."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+
+from systola.arch.config import Config
+from systola.sim.build import built_once, content_key
+
+_PACKAGES = ("systola.arch", "systola.hdl", "systola.synth")
+
+
+def is_hierarchical(verilog: str) -> bool:
+    """Whether the array is a grid of `mxu_tile`, a module worth compiling on its own."""
+    return "\nmodule mxu_tile" in verilog
+
+
+def verilog_of(config: Config) -> str:
+    """Module `tpu` for `config`, from the cache unless the hardware description has changed."""
+
+    def make(work: Path) -> Path:
+        # Amaranth takes a while to load; with a filled cache it is not needed.
+        from systola.synth.verilog import generate
+
+        result = work / "tpu.v"
+        result.write_text(generate(config))
+        return result
+
+    key = content_key(_description(), repr(config))
+    what = f"converting '{config.name}' to Verilog"
+    return built_once("verilog", f"{key}.v", what, make).read_text()
+
+
+@lru_cache(maxsize=1)
+def _description() -> bytes:
+    """All that the Verilog depends on, apart from the configuration."""
+    parts = [importlib.metadata.version("amaranth").encode()]
+    for package in _PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            for path in sorted(Path(location).rglob("*")):
+                if path.suffix in (".py", ".v"):
+                    parts += [path.name.encode(), path.read_bytes()]
+    return content_key(*parts).encode()

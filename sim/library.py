@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs programs on the Verilated machine, clocked entirely in C++."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import Fault
+from systola.arch.registers import (
+    IDENTITY,
+    Control,
+    CycleClass,
+    Interrupt,
+    Register,
+    Status,
+    counter_offset,
+)
+from systola.sim.design import is_hierarchical, verilog_of
+from systola.sim.memory import stall_threshold
+from systola.sim.verilator import build_library
+
+HOST_BASE = 0x1_0000_0000
+"""Bus address of the host window: above 32 bits, so that the upper words of the bases count."""
+WEIGHT_BASE = 0x2_0000_0000
+
+_CYCLES_A_CALL = 1 << 20
+"""Cycles between two looks at Python: progress, and the user's Control-C."""
+_DEFAULT_LIMIT = 1 << 40
+
+
+class SimulationError(RuntimeError):
+    """The simulated machine broke a rule: no end within the limit, or a fault on its buses."""
+
+
+class Program(Protocol):
+    """What `Simulator.run` needs of a systola.runtime.backend.Image."""
+
+    @property
+    def host(self) -> NDArray[np.uint8]:
+        """Content of the host window, uint8 [a multiple of 4096]."""
+        ...
+
+    @property
+    def program_offset(self) -> int:
+        """Byte offset of the first instruction in the host window."""
+        ...
+
+    @property
+    def weights(self) -> NDArray[np.uint8]:
+        """Content of the weight window, uint8 [a multiple of Config.tile_bytes]."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What the host sees after a program."""
+
+    host: NDArray[np.uint8]
+    """Content of the host window afterwards, uint8 [bytes]."""
+    status: Status
+    fault_cause: Fault
+    fault_pc: int
+    fault_address: int
+    irq_status: Interrupt
+    irq_code: int
+    cycles: int
+    """From the cycle that accepts START to the one in which DONE or FAULT is visible."""
+    counters: dict[str, int]
+    """Cycles of each class, by the name of the CycleClass in lower case."""
+    seconds: float
+    """Time that the simulation of those cycles took."""
+
+
+class Simulator:
+    """One Verilated machine with its two memories. Not to be shared between threads.
+
+    `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
+    systola.sim.memory. `waves` is the path of a VCD file to write. `verilog` replaces the Verilog
+    that belongs to `config`. Building the library takes a while the first time; it raises
+    systola.sim.verilator.BuildError when it cannot be done.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        latency: int = 0,
+        stall: float = 0.0,
+        seed: int = 0,
+        waves: Path | None = None,
+        verilog: str | None = None,
+    ):
+        if not 0 <= latency < 1 << 32:
+            raise ValueError(f"latency is a number of cycles below 2^32, not {latency}")
+        if not 0 <= seed < 1 << 59:
+            raise ValueError(f"a seed is below 2^59, not {seed}")
+        self.config = config
+        self._latency = latency
+        self._threshold = stall_threshold(stall)
+        self._seed = seed
+        text = verilog if verilog is not None else verilog_of(config)
+        path = build_library(
+            text, name=config.name, hierarchical=is_hierarchical(text), waves=waves is not None
+        )
+        self._library = _load(path)
+        self._handle = self._library.tpu_create(str(waves).encode() if waves else None)
+        if self.read(Register.ID) != IDENTITY:
+            raise SimulationError("the machine does not answer with its identity")
+
+    def close(self) -> None:
+        """Frees the model and finishes the waveform file. Closing twice is harmless."""
+        if self._handle:
+            self._library.tpu_destroy(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> Simulator:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def write(self, register: int, value: int) -> None:
+        """Writes a 32-bit register over AXI4-Lite."""
+        if (response := self._library.tpu_write(self._handle, register, value)) != 0:
+            raise SimulationError(f"writing register 0x{register:03x}: {_answer(response)}")
+
+    def read(self, register: int) -> int:
+        """Reads a 32-bit register over AXI4-Lite."""
+        value = ctypes.c_uint32()
+        response = self._library.tpu_read(self._handle, register, ctypes.byref(value))
+        if response != 0:
+            raise SimulationError(f"reading register 0x{register:03x}: {_answer(response)}")
+        return value.value
+
+    def soft_reset(self, *, limit: int = 100_000) -> None:
+        """Abandons whatever runs, and waits until the machine is idle."""
+        self.write(Register.CONTROL, Control.SOFT_RESET)
+        for _ in range(limit):
+            if not self.read(Register.STATUS) & Status.BUSY:
+                return
+        raise SimulationError("still busy long after the soft reset")
+
+    def run(
+        self,
+        image: Program,
+        *,
+        limit: int = _DEFAULT_LIMIT,
+        progress: Callable[[int], None] | None = None,
+        interval: int = _CYCLES_A_CALL,
+        host_errors: tuple[int, int] = (0, 0),
+        weight_errors: tuple[int, int] = (0, 0),
+    ) -> RunResult:
+        """Runs the program of `image` to its end and returns what the host then sees.
+
+        `progress` is called with the cycles so far, every `interval` cycles and at the end.
+        `host_errors` and `weight_errors` are byte ranges [low, high) of the windows that answer
+        with an AXI error. A fault of the program is a result; SimulationError is raised when the
+        machine does not stop within `limit` cycles or breaks a rule of AXI.
+        """
+        host = np.array(image.host, dtype=np.uint8)
+        weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
+        self._attach(True, host, HOST_BASE, host_errors)
+        self._attach(False, weights, WEIGHT_BASE, weight_errors)
+        for register, value in (
+            (Register.HOST_BASE_LO, HOST_BASE & 0xFFFF_FFFF),
+            (Register.HOST_BASE_HI, HOST_BASE >> 32),
+            (Register.HOST_PAGES, len(host) // HOST_PAGE_BYTES),
+            (Register.WEIGHT_BASE_LO, WEIGHT_BASE & 0xFFFF_FFFF),
+            (Register.WEIGHT_BASE_HI, WEIGHT_BASE >> 32),
+            (Register.WEIGHT_TILES, len(weights) // self.config.tile_bytes),
+            (Register.PROGRAM, image.program_offset),
+            (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
+            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
+        ):
+            self.write(register, value)
+        first = self._library.tpu_now(self._handle)
+        started = time.perf_counter()
+        self.write(Register.CONTROL, Control.START)
+        state, spent = 0, 0
+        while state == 0 and spent < limit:
+            chunk = min(interval if progress else _CYCLES_A_CALL, limit - spent)
+            state = self._library.tpu_run(self._handle, chunk)
+            spent = self._library.tpu_now(self._handle) - first
+            if progress:
+                progress(spent)
+        seconds = time.perf_counter() - started
+        if state < 0:
+            raise SimulationError(self._library.tpu_complaint(self._handle).decode())
+        if state == 0:
+            raise SimulationError(f"the program has not ended after {spent} cycles")
+        return self._result(host, seconds)
+
+    def _attach(
+        self, is_host: bool, data: NDArray[np.uint8], base: int, errors: tuple[int, int]
+    ) -> None:
+        self._library.tpu_memory(
+            self._handle,
+            int(is_host),
+            data.ctypes.data,
+            len(data),
+            base,
+            base,
+            base + len(data),
+            self._latency,
+            self._threshold,
+            self._seed,
+            base + errors[0],
+            base + errors[1],
+        )
+        # The C++ side keeps the pointer: the array must live until the next one takes its place.
+        setattr(self, "_host" if is_host else "_weights", data)
+
+    def _result(self, host: NDArray[np.uint8], seconds: float) -> RunResult:
+        counters: dict[str, int] = {}
+        for which in CycleClass:
+            low = self.read(counter_offset(which))
+            counters[which.name.lower()] = low | self.read(counter_offset(which) + 4) << 32
+        return RunResult(
+            host=host,
+            status=Status(self.read(Register.STATUS)),
+            fault_cause=Fault(self.read(Register.FAULT_CAUSE)),
+            fault_pc=self.read(Register.FAULT_PC),
+            fault_address=self.read(Register.FAULT_ADDRESS),
+            irq_status=Interrupt(self.read(Register.IRQ_STATUS)),
+            irq_code=self.read(Register.IRQ_CODE),
+            cycles=self._library.tpu_cycles(self._handle),
+            counters=counters,
+            seconds=seconds,
+        )
+
+
+def _answer(response: int) -> str:
+    return "no answer" if response < 0 else f"AXI response {response}"
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    word, long_, handle = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+    for name, result, arguments in (
+        ("create", handle, [ctypes.c_char_p]),
+        ("destroy", None, [handle]),
+        (
+            "memory",
+            None,
+            [
+                *(handle, ctypes.c_int, handle, long_, long_, long_, long_),
+                *(word, word, long_, long_, long_),
+            ],
+        ),
+        ("write", ctypes.c_int, [handle, word, word]),
+        ("read", ctypes.c_int, [handle, word, ctypes.POINTER(word)]),
+        ("run", ctypes.c_int, [handle, long_]),
+        ("cycles", long_, [handle]),
+        ("now", long_, [handle]),
+        ("complaint", ctypes.c_char_p, [handle]),
+    ):
+        function = getattr(library, f"tpu_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library

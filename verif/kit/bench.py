@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bench of the whole machine: clock, reset, host on AXI4-Lite, host and weight memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, Event, RisingEdge, with_timeout
+from numpy.typing import NDArray
+
+from systola.arch.config import HOST_PAGE_BYTES, Config, preset
+from systola.arch.isa import Fault
+from systola.arch.registers import (
+    Control,
+    CycleClass,
+    Interrupt,
+    Register,
+    Status,
+    counter_offset,
+)
+from systola.golden.machine import Machine
+from systola.runtime.backend import Image
+from systola.sim.library import HOST_BASE, WEIGHT_BASE, RunResult
+from systola.sim.memory import MemoryModel
+from systola.verif.kit import scoreboard
+from systola.verif.kit.axi_lite import AxiLiteMaster
+from systola.verif.kit.axi_memory import AxiMemory
+from systola.verif.kit.checker import AxiRules
+from systola.verif.kit.signals import Driven, read_bit
+
+PERIOD_NS = 10
+_GUARD = HOST_PAGE_BYTES
+_FENCE = 0xA5
+"""Content of the page on either side of the host window, which the machine must not touch."""
+
+
+def config_under_test() -> Config:
+    """The configuration that the running simulation was built for."""
+    return preset(os.environ["TPU_PRESET"])
+
+
+class TB:
+    """The machine `dut` with everything around it. `await start()` before anything else.
+
+    `latency`, `stall` and `seed` are those of the memories, see systola.sim.memory. A program
+    that has been run with the same ones in systola.sim.library takes the same cycles here.
+    """
+
+    def __init__(
+        self,
+        dut: Any,
+        *,
+        config: Config | None = None,
+        latency: int = 0,
+        stall: float = 0.0,
+        seed: int = 0,
+    ):
+        self.dut = dut
+        self.config = config or config_under_test()
+        self.golden = Machine(self.config)
+        self._rst = Driven(dut.rst)
+        self.registers = AxiLiteMaster(dut)
+        bus = self.config.host_bus_bytes, self.config.weight_bus_bytes
+        empty = np.zeros(0, np.uint8)
+        self.host, self.weight = (
+            AxiMemory(
+                dut,
+                f"m_axi_{name}",
+                MemoryModel(
+                    data=empty,
+                    bus_bytes=bus[port],
+                    port=port,
+                    latency=latency,
+                    stall=stall,
+                    seed=seed,
+                ),
+                AxiRules(name, bus[port], (0, 0)),
+            )
+            for port, name in enumerate(("host", "weight"))
+        )
+        self._cycle = 0
+        self._started: int | None = None
+        self._duration = 0
+        self._ended = Event()
+
+    async def start(self) -> None:
+        """Starts the clock and resets the machine."""
+        Clock(self.dut.clk, PERIOD_NS, unit="ns").start()
+        self._rst.set(1)
+        await ClockCycles(self.dut.clk, 4)
+        self._rst.set(0)
+        await RisingEdge(self.dut.clk)
+        cocotb.start_soon(self._run())
+
+    async def write(self, register: int, value: int) -> None:
+        """Writes a register."""
+        await self.registers.write(register, value)
+
+    async def read(self, register: int) -> int:
+        """Reads a register."""
+        return await self.registers.read(register)
+
+    async def prepare(
+        self,
+        image: Image,
+        *,
+        host_errors: tuple[int, int] = (0, 0),
+        weight_errors: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Fills the memories and sets all registers, so that START runs `image`.
+
+        `host_errors` and `weight_errors` are byte ranges of the windows that answer SLVERR.
+        """
+        fence = np.full(_GUARD, _FENCE, np.uint8)
+        for memory, content, base, errors in (
+            (self.host, np.concatenate([fence, image.host, fence]), HOST_BASE, host_errors),
+            (self.weight, image.weights.copy(), WEIGHT_BASE, weight_errors),
+        ):
+            size = image.host.size if memory is self.host else image.weights.size
+            memory.model.data = content
+            memory.model.base = base - (content.size - size) // 2
+            memory.model.error_range = base + errors[0], base + errors[1]
+            memory.rules.window = base, base + size
+        for register, value in (
+            (Register.HOST_BASE_LO, HOST_BASE & 0xFFFF_FFFF),
+            (Register.HOST_BASE_HI, HOST_BASE >> 32),
+            (Register.HOST_PAGES, image.host.size // HOST_PAGE_BYTES),
+            (Register.WEIGHT_BASE_LO, WEIGHT_BASE & 0xFFFF_FFFF),
+            (Register.WEIGHT_BASE_HI, WEIGHT_BASE >> 32),
+            (Register.WEIGHT_TILES, image.weights.size // self.config.tile_bytes),
+            (Register.PROGRAM, image.program_offset),
+            (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
+            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
+        ):
+            await self.write(register, value)
+
+    async def run_program(
+        self,
+        image: Image,
+        *,
+        host_errors: tuple[int, int] = (0, 0),
+        weight_errors: tuple[int, int] = (0, 0),
+        limit: int = 200_000,
+    ) -> RunResult:
+        """Runs the program of `image` to its end and returns what the host then sees.
+
+        Fails when it has not ended after `limit` cycles, when a rule of AXI is broken, or when
+        memory outside the window has changed.
+        """
+        await self.prepare(image, host_errors=host_errors, weight_errors=weight_errors)
+        return await self.finish(limit=limit)
+
+    async def finish(self, *, limit: int = 200_000) -> RunResult:
+        """Starts what `prepare` has prepared and runs it to its end, see `run_program`."""
+        begun = time.perf_counter()
+        await self.write(Register.CONTROL, Control.START)
+        await self.ended(limit=limit)
+        seconds = time.perf_counter() - begun
+        counters: dict[str, int] = {}
+        for which in CycleClass:
+            low = await self.read(counter_offset(which))
+            counters[which.name.lower()] = low | await self.read(counter_offset(which) + 4) << 32
+        status = Status(await self.read(Register.STATUS))
+        assert not status & Status.BUSY, "still busy after the interrupt"
+        assert sum(counters.values()) == self._duration, (
+            f"counters sum to {sum(counters.values())}, not {self._duration}: {counters}"
+        )
+        return RunResult(
+            host=self.host_window(),
+            status=status,
+            fault_cause=Fault(await self.read(Register.FAULT_CAUSE)),
+            fault_pc=await self.read(Register.FAULT_PC),
+            fault_address=await self.read(Register.FAULT_ADDRESS),
+            irq_status=Interrupt(await self.read(Register.IRQ_STATUS)),
+            irq_code=await self.read(Register.IRQ_CODE),
+            cycles=self._duration,
+            counters=counters,
+            seconds=seconds,
+        )
+
+    async def ended(self, *, limit: int = 200_000) -> None:
+        """Waits for the interrupt of the program that has been started."""
+        await with_timeout(self._ended.wait(), limit * PERIOD_NS, "ns")
+
+    def host_window(self) -> NDArray[np.uint8]:
+        """Content of the host window now. Fails when the memory around it has changed."""
+        data = self.host.model.data
+        for side, fence in (("below", data[:_GUARD]), ("above", data[-_GUARD:])):
+            assert (fence == _FENCE).all(), f"memory {side} the host window has changed"
+        return data[_GUARD:-_GUARD].copy()
+
+    async def check_program(self, image: Image, *, limit: int = 200_000) -> RunResult:
+        """Runs the program here and on the golden model: memory, fault, interrupts must agree.
+
+        The golden model keeps its on-chip memories from one program to the next, as the machine.
+        """
+        expected = image.host.copy()
+        outcome = self.golden.run(expected, image.weights, image.program_offset)
+        result = await self.run_program(image, limit=limit)
+        check_outcome(result, outcome.fault, outcome.interrupts)
+        scoreboard.check(expected, result.host)
+        return result
+
+    async def soft_reset(self, *, limit: int = 10_000) -> None:
+        """Abandons whatever runs and waits until the machine is idle."""
+        self._started = None
+        await self.write(Register.CONTROL, Control.SOFT_RESET)
+        for _ in range(limit):
+            if not await self.read(Register.STATUS) & Status.BUSY:
+                assert not self.host.rules.writing, "idle with a write unanswered"
+                return
+        raise AssertionError("still busy long after the soft reset")
+
+    async def _run(self) -> None:
+        # One loop for all, so that everything happens in the same order in every cycle.
+        while True:
+            await RisingEdge(self.dut.clk)
+            if self._started is not None and read_bit(self.dut.irq):
+                assert not self.host.rules.writing, "interrupt before the last write's answer"
+                self._duration = self._cycle - self._started
+                self._started = None
+                self._ended.set()
+            self.registers.step()
+            starts = self.registers.start_accepted and self._started is None
+            if starts:
+                self._started = self._cycle
+                self._ended.clear()
+            for memory in (self.host, self.weight):
+                memory.step(restart=starts)
+            self._cycle += 1
+
+
+def check_outcome(result: RunResult, fault: Any, interrupts: tuple[int, ...]) -> None:
+    """Compares the registers after a program with the outcome of the golden model."""
+    done = Status.FAULT if fault else Status.DONE
+    assert result.status == done, f"STATUS is {result.status!r}, not {done!r}"
+    cause = fault.cause if fault else Fault.NONE
+    assert result.fault_cause == cause, f"{result.fault_cause!r} instead of {cause!r}"
+    if fault:
+        where = result.fault_pc, result.fault_address
+        assert where == (fault.pc, fault.address), f"pc, address {where} instead of {fault}"
+    irq = Interrupt.FAULT if fault else Interrupt.DONE
+    if interrupts:
+        irq |= Interrupt.PROGRAM
+        assert result.irq_code == interrupts[-1], f"IRQ_CODE {result.irq_code}, not {interrupts}"
+    assert result.irq_status == irq, f"IRQ_STATUS is {result.irq_status!r}, not {irq!r}"

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts a program and its data into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.registers import PROGRAM_ALIGNMENT
+from systola.runtime.backend import Image
+
+DATA_OFFSET = HOST_PAGE_BYTES
+"""Where data starts in the host window of a directed test: the program has page 0."""
+
+
+def make_image(
+    program: Sequence[bytes],
+    *,
+    host: NDArray[np.uint8],
+    weights: NDArray[np.uint8] | None = None,
+    program_offset: int = 0,
+) -> Image:
+    """An image with the instructions `program` placed into a copy of `host`."""
+    assert program_offset % PROGRAM_ALIGNMENT == 0
+    code = b"".join(program)
+    memory = host.copy()
+    memory[program_offset : program_offset + len(code)] = np.frombuffer(code, np.uint8)
+    return Image(
+        program=code,
+        host=memory,
+        program_offset=program_offset,
+        weights=np.zeros(0, np.uint8) if weights is None else weights,
+    )
+
+
+def random_memory(rng: np.random.Generator, pages: int) -> NDArray[np.uint8]:
+    """A host window of random bytes."""
+    return rng.integers(0, 256, pages * HOST_PAGE_BYTES, dtype=np.uint8)
+
+
+def random_tiles(rng: np.random.Generator, config: Config, count: int) -> NDArray[np.uint8]:
+    """A weight window of random tiles, padding included."""
+    return rng.integers(0, 256, count * config.tile_bytes, dtype=np.uint8)
+
+
+def parameter_entry(
+    config: Config,
+    *,
+    bias: NDArray[np.int32],
+    multiplier: NDArray[np.int32],
+    left: NDArray[np.uint8],
+    right: NDArray[np.uint8],
+) -> NDArray[np.uint8]:
+    """One entry as Load_Parameters reads it; the arguments are arrays of one value a channel."""
+    pitch = config.output_pitch
+    planes = np.zeros((9, pitch), np.uint8)
+    planes[0:4, : config.cols] = bias.astype("<i4").view(np.uint8).reshape(-1, 4).T
+    planes[4:8, : config.cols] = multiplier.astype("<i4").view(np.uint8).reshape(-1, 4).T
+    planes[8, : config.cols] = left << 5 | right
+    return planes.ravel()
+
+
+def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
+    """An entry that maps the sums of random vectors to results that are not all the same."""
+    cols = config.cols
+    return parameter_entry(
+        config,
+        bias=rng.integers(-(1 << 14), 1 << 14, cols, dtype=np.int32),
+        multiplier=rng.integers(1 << 30, (1 << 31) - 1, cols, dtype=np.int32),
+        left=rng.integers(0, 2, cols, dtype=np.uint8),
+        right=rng.integers(5, 11, cols, dtype=np.uint8),
+    )

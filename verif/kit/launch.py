@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the cocotb tests of a module from pytest, as the environment asks.
+
+PRESET chooses the configuration, SIM one of the simulators, SEED everything random, TEST the
+tests by a part of their names, WAVES=1 a waveform file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+
+from systola.arch.config import preset
+from systola.sim.design import verilog_of
+from systola.sim.runner import SIMULATORS, TestFailure, run
+
+PREFIX = "systola.verif."
+
+
+def simulators() -> list[str]:
+    """The simulators to test on: SIM, or all."""
+    chosen = os.environ.get("SIM")
+    return [chosen] if chosen else list(SIMULATORS)
+
+
+def seed() -> int:
+    """SEED, which the root conftest sets when the user has not."""
+    return int(os.environ.get("SEED") or "1", 0)
+
+
+def preset_name(default: str = "tiny") -> str:
+    """PRESET, or the one that the test prefers."""
+    return os.environ.get("PRESET") or default
+
+
+def cocotb_tests(module: str) -> list[str]:
+    """Names of the cocotb tests in a module."""
+    return [
+        test.name
+        for item in vars(importlib.import_module(module)).values()
+        if hasattr(item, "generate_tests")
+        for test in item.generate_tests()
+    ]
+
+
+def run_machine(
+    module: str,
+    simulator: str,
+    *,
+    config: str | None = None,
+    extra_env: dict[str, str] | None = None,
+) -> None:
+    """Runs the cocotb tests of `module`, such as "system.test_faults", on the whole machine.
+
+    `config` is the name of the configuration where PRESET does not choose another.
+    """
+    name = preset_name(config or "tiny")
+    run_module(
+        module,
+        simulator,
+        verilog=verilog_of(preset(name)),
+        top="tpu",
+        extra_env={"TPU_PRESET": name, **(extra_env or {})},
+    )
+
+
+def run_module(
+    module: str,
+    simulator: str,
+    *,
+    verilog: str,
+    top: str,
+    extra_env: dict[str, str] | None = None,
+) -> None:
+    """Runs the cocotb tests of `module` on module `top` of `verilog`."""
+    full = PREFIX + module
+    chosen = os.environ.get("TEST")
+    names = [name for name in cocotb_tests(full) if chosen and chosen in name]
+    waves = os.environ.get("WAVES") in ("1", "true", "yes")
+    settings = {"SIM": simulator, "PRESET": os.environ.get("PRESET"), "SEED": seed()}
+    given = " ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
+    repeat = f"repeat with: make sim {given} TEST={chosen or module.rpartition('.')[2]}"
+    print(repeat)
+    try:
+        file = run(
+            verilog,
+            top,
+            full,
+            simulator=simulator,
+            seed=seed(),
+            waves=waves,
+            test_filter="|".join(rf"\.{re.escape(name)}$" for name in names) or None,
+            extra_env=extra_env,
+        )
+    except TestFailure as failure:
+        raise TestFailure(f"{failure}\n{repeat}") from None
+    if file:
+        print(f"waveforms: {file}")

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source, sink and monitor for Amaranth streams: ports name__valid, name__ready, name__payload.
+
+Payloads are numbers: `Layout.const({...}).as_value().value`, `Layout.from_bits(number)` and the
+like convert. Pauses are iterators of bool, one item a cycle, true where nothing moves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from systola.verif.kit.signals import Driven, read, read_bit
+
+
+def never() -> Iterator[bool]:
+    """No pauses: full rate."""
+    return repeat(False)
+
+
+def randomly(rng: random.Random, probability: float) -> Iterator[bool]:
+    """A pause in a random share of the cycles."""
+    while True:
+        yield rng.random() < probability
+
+
+class StreamSource:
+    """Feeds an input stream of `dut` from a queue. VALID never waits for READY."""
+
+    def __init__(self, dut: Any, name: str, clock: Any, pauses: Iterator[bool] | None = None):
+        self._valid = Driven(getattr(dut, f"{name}__valid"))
+        self._payload = Driven(getattr(dut, f"{name}__payload"))
+        self._ready = getattr(dut, f"{name}__ready")
+        self._pauses = pauses or never()
+        self._clock = clock
+        self._queue: deque[int] = deque()
+        cocotb.start_soon(self._run())
+
+    def put(self, items: Iterable[int]) -> None:
+        """Adds items to the end of the queue."""
+        self._queue.extend(items)
+
+    def empty(self) -> bool:
+        """Whether every item has been taken."""
+        return not self._queue and not self._valid.value
+
+    async def drained(self) -> None:
+        """Waits until every item has been taken."""
+        while not self.empty():
+            await RisingEdge(self._clock)
+
+    async def _run(self) -> None:
+        while True:
+            await RisingEdge(self._clock)
+            if self._valid.value and not read_bit(self._ready):
+                next(self._pauses)
+                continue
+            go = not next(self._pauses) and bool(self._queue)
+            self._valid.set(go)
+            if go:
+                self._payload.set(self._queue.popleft())
+
+
+class StreamMonitor:
+    """Collects what passes on a stream of `dut`, and in which cycle."""
+
+    def __init__(self, dut: Any, name: str, clock: Any):
+        self._valid = getattr(dut, f"{name}__valid")
+        self._ready = getattr(dut, f"{name}__ready")
+        self._payload = getattr(dut, f"{name}__payload")
+        self._clock = clock
+        self.items: list[int] = []
+        self.cycles: list[int] = []
+        """For each item the number of clock cycles from the start of the monitor."""
+        cocotb.start_soon(self._run())
+
+    async def _run(self) -> None:
+        cycle = 0
+        while True:
+            await RisingEdge(self._clock)
+            if read_bit(self._valid) and read_bit(self._ready):
+                self.items.append(read(self._payload))
+                self.cycles.append(cycle)
+            cycle += 1
+
+
+class StreamSink:
+    """Takes an output stream of `dut` into a queue."""
+
+    def __init__(self, dut: Any, name: str, clock: Any, pauses: Iterator[bool] | None = None):
+        self._valid = getattr(dut, f"{name}__valid")
+        self._ready = Driven(getattr(dut, f"{name}__ready"))
+        self._payload = getattr(dut, f"{name}__payload")
+        self._pauses = pauses or never()
+        self._clock = clock
+        self._queue: deque[int] = deque()
+        cocotb.start_soon(self._run())
+
+    def empty(self) -> bool:
+        """Whether nothing is left that `receive` has not returned."""
+        return not self._queue
+
+    async def receive(self) -> int:
+        """The next item; waits for it."""
+        while not self._queue:
+            await RisingEdge(self._clock)
+        return self._queue.popleft()
+
+    async def receive_all(self, count: int) -> list[int]:
+        """The next `count` items; waits for them."""
+        return [await self.receive() for _ in range(count)]
+
+    async def _run(self) -> None:
+        while True:
+            await RisingEdge(self._clock)
+            if self._ready.value and read_bit(self._valid):
+                self._queue.append(read(self._payload))
+            self._ready.set(not next(self._pauses))

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine against the AXI models of cocotbext-axi, which are not this project's own."""
+
+import itertools
+import logging
+import random
+import warnings
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
+
+from systola.arch.registers import Control, Interrupt, Register, Status
+from systola.golden.machine import Machine
+from systola.verif.kit import scoreboard
+from systola.verif.kit.bench import config_under_test
+from systola.verif.kit.launch import run_machine, seed, simulators
+from systola.verif.kit.programs import random_program
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # cocotbext-axi 0.1.28 uses names that cocotb 2 deprecates
+    from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiRamRead, AxiReadBus
+
+HOST_BASE, WEIGHT_BASE = 0x4000, 0x10000
+SIZE = 1 << 20
+
+
+class Bench:
+    """The machine between AxiLiteMaster, AxiRam and AxiRamRead."""
+
+    def __init__(self, dut):
+        self.dut = dut
+        self.config = config_under_test()
+        dut.rst.value = 1
+        Clock(dut.clk, 10, unit="ns").start()
+        logging.getLogger(f"cocotb.{dut._name}").setLevel(logging.WARNING)
+        self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
+        self.host = AxiRam(AxiBus.from_prefix(dut, "m_axi_host"), dut.clk, dut.rst, size=SIZE)
+        weight_bus = AxiReadBus.from_prefix(dut, "m_axi_weight")
+        self.weight = AxiRamRead(weight_bus, dut.clk, dut.rst, size=SIZE)
+
+    def pause(self, probability):
+        """Random pauses on every channel of both memories."""
+        rng = random.Random(seed())
+        write, read = self.host.write_if, self.host.read_if
+        for channel in (
+            *(write.aw_channel, write.w_channel, write.b_channel),
+            *(read.ar_channel, read.r_channel),
+            *(self.weight.ar_channel, self.weight.r_channel),
+        ):
+            pauses = [rng.random() < probability for _ in range(997)]
+            channel.set_pause_generator(itertools.cycle(pauses))
+
+    async def run(self, image):
+        self.host.write(HOST_BASE, image.host.tobytes())
+        self.weight.write(WEIGHT_BASE, image.weights.tobytes())
+        for register, value in (
+            (Register.HOST_BASE_LO, HOST_BASE),
+            (Register.HOST_PAGES, image.host.size // 4096),
+            (Register.WEIGHT_BASE_LO, WEIGHT_BASE),
+            (Register.WEIGHT_TILES, image.weights.size // self.config.tile_bytes),
+            (Register.PROGRAM, image.program_offset),
+            (Register.IRQ_STATUS, 7),
+            (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
+            (Register.CONTROL, Control.START),
+        ):
+            await self.registers.write_dword(register, value)
+        await with_timeout(RisingEdge(self.dut.irq), 1, "ms")
+        assert await self.registers.read_dword(Register.STATUS) == Status.DONE
+        return np.frombuffer(self.host.read(HOST_BASE, image.host.size), np.uint8)
+
+
+@cocotb.test
+@cocotb.parametrize(probability=[0.0, 0.3])
+async def random_programs(dut, probability):
+    bench = Bench(dut)
+    await ClockCycles(dut.clk, 4)
+    dut.rst.value = 0
+    await ClockCycles(dut.clk, 2)
+    if probability:
+        bench.pause(probability)
+    golden = Machine(bench.config)
+    for index in range(4):
+        image = random_program(bench.config, f"{seed()} axi {index}")
+        expected = image.host.copy()
+        golden.run(expected, image.weights, image.program_offset)
+        scoreboard.check(expected, await bench.run(image))
+    assert bench.host.read(HOST_BASE - 256, 256) == bytes(256), "memory below the window changed"
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_axi_models(simulator):
+    run_machine("system.test_axi_models", simulator)
