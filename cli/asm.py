@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu asm: assembly text to a program."""
+
+from __future__ import annotations
+
+import argparse
+
+from systola.arch.assembler import AssemblyError, assemble
+from systola.cli.errors import UserError
+from systola.cli.output import OutputFile, read_file
+
+HELP = "assemble a program"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    parser.add_argument("file", metavar="FILE", help="assembly text")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="OUT", help="the program, '-' for standard output"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    try:
+        program = assemble(read_file(arguments.file).decode())
+    except UnicodeDecodeError:
+        raise UserError(f"{arguments.file} is not a text file") from None
+    except AssemblyError as error:
+        raise UserError(f"{arguments.file}: {error}") from None
+    with OutputFile(arguments.output) as output:
+        output.write(program)
+    return 0

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu demo: test images through a real network on the simulated machine."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from contextlib import ExitStack
+from importlib.resources import files
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.cli.arguments import add_json, add_machine, make_backend, progress_bar, whole_number
+from systola.cli.output import OutputFile
+from systola.cli.report import to_json
+from systola.cli.run import describe, summary
+from systola.compiler.network import build_network
+from systola.compiler.tflite import read_tflite
+from systola.runtime.iss import GoldenBackend
+from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
+from systola.runtime.run import DEFAULT_BATCH, run_network
+
+HELP = "classify handwritten digits and show whether, how fast and why"
+MODEL = "mlp_tutorial_pc_softmax.tflite"
+IMAGES = "digits_test.npz"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    add_machine(parser)
+    parser.add_argument(
+        "--batch",
+        type=whole_number(1),
+        default=DEFAULT_BATCH,
+        metavar="B",
+        help=f"images in one program (default: {DEFAULT_BATCH})",
+    )
+    add_json(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command; status 1 when a byte differs from one of the references."""
+    config: Config = arguments.preset
+    folder = files("systola.models")
+    model = (folder / MODEL).read_bytes()
+    with np.load(io.BytesIO((folder / IMAGES).read_bytes())) as archive:
+        x, digits, stored = archive["x"], archive["y"], archive["y_ref"]
+    network = build_network(read_tflite(model))
+
+    with ExitStack() as stack:
+        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
+        backend = make_backend(arguments.backend, config)
+        with progress_bar(len(x), "image") as advance:
+            run = run_network(backend, network, x, batch=arguments.batch, progress=advance)
+        golden = run_network(GoldenBackend(config), network, x, batch=arguments.batch)
+        live = reference_outputs(model, x)
+        answers = run.y.reshape(len(x), -1).argmax(axis=1)
+        right = int(np.count_nonzero(answers == digits))
+        equal = {
+            "golden_model": np.array_equal(run.y, golden.y),
+            "litert_stored": np.array_equal(run.y, stored),
+            "litert_live": None if live is None else np.array_equal(run.y, live),
+        }
+        if output:
+            figures: dict[str, object] = {
+                "preset": config.name,
+                "backend": arguments.backend,
+                "accuracy": right / len(x),
+                "equal": equal,
+                **describe(network, run, config),
+            }
+            output.write(to_json(figures))
+
+    if arguments.json != "-":
+        what = "the simulated RTL" if arguments.backend == "rtl" else "the golden model"
+        print(f"{len(x)} test images through {MODEL} on {what}")
+        print(f"accuracy {100 * right / len(x):.2f} % ({right} of {len(x)})")
+        print(f"every byte equals the golden model: {_yes(equal['golden_model'])}")
+        print(
+            f"every byte equals {PACKAGE} {VERSION}: {_yes(equal['litert_stored'])} (stored), ",
+            end="",
+        )
+        print(
+            "not installed here" if live is None else f"{_yes(equal['litert_live'])} (run just now)"
+        )
+        print(summary(network, run, config))
+    return 1 if False in equal.values() else 0
+
+
+def _yes(equal: bool | None) -> str:
+    return "yes" if equal else "NO"

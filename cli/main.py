@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tpu command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+COMMANDS = ("gemm", "run", "asm", "disasm", "verilog", "info", "demo")
+"""Each is a module of this package with HELP, add_arguments() and execute()."""
+INTERRUPTED = 130
+"""Exit status after Control-C, as shells have it."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a mistake in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tpu: error: {_one_line(message)}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line `arguments` (default: those of the process); its exit status."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read standard output has gone; Python must not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    from systola.arch.assembler import AssemblyError
+    from systola.arch.config import ConfigError
+    from systola.cli.errors import UserError
+    from systola.compiler.errors import CompileError, ModelError
+    from systola.runtime.backend import BackendError
+
+    parser = _Parser(prog="tpu", description="Systola, an open Tensor Processing Unit.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = import_module(f"systola.cli.{name}")
+        command = commands.add_parser(
+            name, help=module.HELP, description=module.HELP, allow_abbrev=False
+        )
+        module.add_arguments(command)
+        command.set_defaults(execute=module.execute)
+    parsed = parser.parse_args(arguments)
+    try:
+        return parsed.execute(parsed)
+    except (AssemblyError, CompileError, ConfigError, ModelError, UserError) as error:
+        parser.error(str(error))
+    except MemoryError:
+        parser.error("not enough memory for this")
+    except BackendError as error:
+        print(f"tpu: {error}", file=sys.stderr)
+        return 1
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

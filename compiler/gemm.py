@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One requantised matrix product, host memory to host memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Rounding
+from systola.compiler.errors import CompileError
+from systola.compiler.layer import Layer
+from systola.compiler.schedule import CompiledProgram, compile_chain
+
+
+def compile_gemm(
+    config: Config,
+    a: NDArray[np.int8],
+    w: NDArray[np.int8],
+    bias: NDArray[np.int32],
+    multiplier: NDArray[np.int32],
+    shift: NDArray[np.int32],
+    *,
+    rounding: Rounding,
+    zero_point: int = 0,
+    function: Function = Function.NONE,
+    ceiling: int = 127,
+    table: bytes | None = None,
+) -> CompiledProgram:
+    """Compiles activate(a @ w + bias), see Layer for the operands; the image contains `a`, M x K.
+
+    Raises CompileError for operands that do not belong together or do not fit the machine.
+    """
+    layer = Layer(
+        weights=w,
+        bias=bias,
+        multiplier=multiplier,
+        shift=shift,
+        rounding=rounding,
+        zero_point=zero_point,
+        function=function,
+        ceiling=ceiling,
+        table=table,
+    )
+    if a.ndim != 2 or a.shape[1] != layer.k:
+        raise CompileError(f"a must be M x {layer.k} as w has {layer.k} rows, not {a.shape}")
+    compiled = compile_chain(config, [layer], a.shape[0])
+    return CompiledProgram(compiled.bind(a), compiled.input, compiled.output)

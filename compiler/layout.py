@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How matrices, weights and parameters lie in host and weight memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import PARAMETER_PLANES
+from systola.compiler.layer import Layer
+
+
+def tiles(length: int, block: int) -> int:
+    """Blocks of `block` elements that `length` elements take."""
+    return -(-length // block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostMatrix:
+    """A matrix of int8 in host memory: rows one after the other, each cut into blocks.
+
+    A block holds `block` elements and takes `pitch` bytes; the bytes in between are padding.
+    This is what Read_Host_Memory and Write_Host_Memory expect.
+    """
+
+    offset: int
+    """Byte offset in the host window."""
+    rows: int
+    columns: int
+    block: int
+    pitch: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of one row."""
+        return tiles(self.columns, self.block)
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one row to the next."""
+        return self.blocks * self.pitch
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole matrix, padding included."""
+        return self.rows * self.stride
+
+    def tail(self, first: int, count: int) -> int:
+        """Elements in the last of `count` blocks from block `first` on."""
+        return min(self.block, self.columns - (first + count - 1) * self.block)
+
+    def at(self, row: int, block: int) -> int:
+        """Byte offset of block `block` of row `row`."""
+        return self.offset + row * self.stride + block * self.pitch
+
+    def store(self, host: NDArray[np.uint8], matrix: NDArray[np.int8]) -> None:
+        """Writes `matrix`, rows x columns, into the host window `host`; padding stays."""
+        blocks = self._view(host)
+        whole = self.columns // self.block
+        body = matrix[:, : whole * self.block].reshape(self.rows, whole, self.block)
+        blocks[:, :whole, : self.block] = body
+        if whole < self.blocks:
+            rest = matrix[:, whole * self.block :]
+            blocks[:, whole, : rest.shape[1]] = rest
+
+    def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """The matrix, rows x columns, found in the host window `host`."""
+        blocks = self._view(host)[:, :, : self.block]
+        return blocks.reshape(self.rows, self.blocks * self.block)[:, : self.columns].copy()
+
+    def _view(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
+        part = host[self.offset : self.offset + self.size].view(np.int8)
+        return part.reshape(self.rows, self.blocks, self.pitch)
+
+
+def pack_tiles(
+    config: Config, weights: NDArray[np.int8], k_block: int, n_block: int
+) -> NDArray[np.uint8]:
+    """Weight tiles as weight memory holds them: (N tiles, K tiles, tile bytes).
+
+    `weights` is K x N. Tile (n, k) covers `k_block` input and `n_block` output elements, at most
+    the rows and columns of the array; what is left of the tile is zero.
+    """
+    k, n = weights.shape
+    k_tiles, n_tiles = tiles(k, k_block), tiles(n, n_block)
+    padded = np.zeros((k_tiles * k_block, n_tiles * n_block), np.int8)
+    padded[:k, :n] = weights
+    packed = np.zeros((n_tiles, k_tiles, config.rows, config.weight_row_pitch), np.int8)
+    packed[:, :, :k_block, :n_block] = padded.reshape(k_tiles, k_block, n_tiles, n_block).transpose(
+        2, 0, 1, 3
+    )
+    return packed.reshape(n_tiles, k_tiles, config.tile_bytes).view(np.uint8)
+
+
+def pack_parameters(config: Config, layer: Layer, n_block: int) -> NDArray[np.uint8]:
+    """Parameter entries as Load_Parameters expects them, 1-D.
+
+    One entry for each `n_block` output elements; the channels of padding have multiplier 0.
+    """
+    n_tiles = tiles(layer.n, n_block)
+    planes = np.zeros((n_tiles * n_block, PARAMETER_PLANES), np.uint8)
+    planes[: layer.n, 0:4] = layer.bias.astype("<i4").view(np.uint8).reshape(layer.n, 4)
+    planes[: layer.n, 4:8] = layer.multiplier.astype("<i4").view(np.uint8).reshape(layer.n, 4)
+    left, right = np.maximum(layer.shift, 0), np.maximum(-layer.shift, 0)
+    planes[: layer.n, 8] = (left << 5) | right
+    packed = np.zeros((n_tiles, PARAMETER_PLANES, config.output_pitch), np.uint8)
+    packed[:, :, :n_block] = planes.reshape(n_tiles, n_block, PARAMETER_PLANES).transpose(0, 2, 1)
+    return packed.reshape(-1)
+
+
+def entry_bytes(config: Config) -> int:
+    """Bytes that one parameter entry takes in host memory."""
+    return PARAMETER_PLANES * config.output_pitch

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a chain of layers is cut to fit the memories of a machine.
+
+Rows (samples) are cut into chunks that go through all layers one after the other. In a layer, the
+tiles along N are cut into groups, one MatrixMultiply and one Activate each. Where the input of
+the first layer is too long for the buffer, it comes in segments along K, whose products are
+accumulated, and anew for every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+
+from systola.arch.config import Config
+from systola.arch.isa import BY_OPCODE, Opcode
+from systola.compiler.errors import CompileError
+from systola.compiler.layout import entry_bytes, tiles
+
+
+def _largest(opcode: Opcode, name: str) -> int:
+    return next(f.range[1] for f in BY_OPCODE[opcode].fields if f.name == name)
+
+
+MAX_ROWS = _largest(Opcode.MATRIX_MULTIPLY, "rows")
+MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
+"""Largest number of rows, and of tiles along K or N, in one instruction."""
+
+WEIGHT_SHARE = Fraction(6, 10)
+HOST_SHARE = Fraction(8, 10)
+"""Share of a memory port that a plan may count on: it must hold with refresh and other users."""
+STALLED_RATE = Fraction(9, 10)
+"""Beats a cycle that a host port gives while it streams."""
+ISSUE_CYCLES = 4
+"""Rough cost of an instruction, to prefer short programs."""
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """The tiles of one layer."""
+
+    k_tiles: int
+    n_tiles: int
+
+
+@dataclass(frozen=True)
+class Area:
+    """A part of the unified buffer, in lines."""
+
+    base: int
+    lines: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How the work is cut, and where it lies in the buffer."""
+
+    chunks: tuple[int, ...]
+    """Rows of each chunk."""
+    groups: tuple[int, ...]
+    """For each layer, tiles along N in one group; the last group may be smaller."""
+    segment: int
+    """Tiles along K of the first layer in one Read_Host_Memory; the last may be smaller."""
+    input: Area
+    """For the rows from host memory, used as a ring."""
+    hidden: tuple[Area, Area]
+    """For the results of even and odd layers, the last one excepted."""
+    output: Area
+    """For the results of the last layer, used as a ring."""
+    cycles: Fraction
+    """Estimated duration, by which plans are compared."""
+
+
+@lru_cache(maxsize=1024)
+def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan:
+    """The plan with the shortest estimated duration for `rows` rows through `layers`.
+
+    Raises CompileError where not even a single row fits.
+    """
+    # All distinct values of ceil(rows / chunks), without walking through all of them.
+    roots = range(1, isqrt(rows) + 1)
+    sizes = {*roots, *(tiles(rows, count) for count in roots)}
+    plans = (_plan(config, layers, rows, size) for size in sizes if size <= MAX_ROWS)
+    best = min((plan for plan in plans if plan), key=lambda plan: plan.cycles, default=None)
+    if best is None:
+        raise CompileError(
+            f"a single row does not fit the machine '{config.name}': its layers need more than "
+            f"the {config.buffer_lines} lines of the unified buffer"
+        )
+    return best
+
+
+def tile_cycles(config: Config) -> Fraction:
+    """Cycles that the weight port takes for one tile."""
+    beats = config.tile_bytes // config.weight_bus_bytes
+    return beats / Fraction(*config.weight_throttle)
+
+
+def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) -> Plan | None:
+    """The plan for chunks of `size` rows; None where it does not fit."""
+    chunks = _even(rows, size)
+    groups = [_group(config, layers, shape, size) for shape in layers]
+    if not all(groups):
+        return None
+
+    first, last = layers[0], layers[-1]
+    if any(shape.k_tiles > MAX_TILES for shape in layers[1:]):
+        return None
+    hidden = [shape.n_tiles * size for shape in layers[:-1]]
+    areas = [max(hidden[0::2], default=0), max(hidden[1::2], default=0)]
+    free = config.buffer_lines - sum(areas)
+    if free < 4 * size:
+        return None
+    copies = 1 if len(chunks) == 1 else 2
+    inputs = copies * first.k_tiles * size
+    segment = first.k_tiles
+    outputs = _output_lines(last, groups[-1], size, copies)
+    if inputs + outputs > free or segment > MAX_TILES:
+        # A small group costs little as long as the input stays: prefer that to segments.
+        group = (free - inputs) // (2 * size)
+        if group >= min(4, groups[-1]) and segment <= MAX_TILES:
+            groups[-1] = _balanced(last.n_tiles, min(group, groups[-1]))
+        else:
+            groups[-1] = _balanced(last.n_tiles, min(free // (4 * size), groups[-1]))
+            inputs = free - 2 * groups[-1] * size
+            segment = _balanced(first.k_tiles, min(inputs // (2 * size), MAX_TILES))
+        outputs = min(free - inputs, _output_lines(last, groups[-1], size, 2))
+
+    bases = [0, inputs, inputs + areas[0], inputs + sum(areas)]
+    return Plan(
+        chunks=chunks,
+        groups=tuple(groups),
+        segment=segment,
+        input=Area(bases[0], inputs),
+        hidden=(Area(bases[1], areas[0]), Area(bases[2], areas[1])),
+        output=Area(bases[3], outputs),
+        cycles=_estimate(config, layers, chunks, groups, segment),
+    )
+
+
+def _group(config: Config, layers: Sequence[LayerShape], shape: LayerShape, size: int) -> int:
+    """Tiles along N in one group, as far as accumulators and parameters decide; 0: none fits.
+
+    A group may take all accumulators: Activate is chained to the MatrixMultiply before it, and
+    the next one follows row by row.
+    """
+    limit = min(MAX_TILES, config.accumulator_rows // size)
+    if sum(layer.n_tiles for layer in layers) > config.parameter_entries:
+        limit = min(limit, max(1, config.parameter_entries // 2))
+    return _balanced(shape.n_tiles, limit) if limit else 0
+
+
+def _output_lines(last: LayerShape, group: int, size: int, copies: int) -> int:
+    return size * min(2 * group, copies * last.n_tiles)
+
+
+def _even(total: int, size: int) -> tuple[int, ...]:
+    """`total` cut into as few parts of at most `size` as possible, larger ones first."""
+    count = tiles(total, size)
+    part, rest = divmod(total, count)
+    return (part + 1,) * rest + (part,) * (count - rest)
+
+
+def _balanced(total: int, limit: int) -> int:
+    """Size of equal parts of `total`, at most `limit`, as few as possible."""
+    return tiles(total, tiles(total, limit))
+
+
+def _estimate(
+    config: Config,
+    layers: Sequence[LayerShape],
+    chunks: Sequence[int],
+    groups: Sequence[int],
+    segment: int,
+) -> Fraction:
+    """Rough number of cycles: the busiest unit, and what is exposed before and after it."""
+    first, last = layers[0], layers[-1]
+    rows = sum(chunks)
+    tile_count = sum(shape.k_tiles * shape.n_tiles for shape in layers)
+    # A tile cannot be replaced before the next one has been shifted in.
+    array = tile_count * sum(max(size, config.rows) for size in chunks)
+    weights = len(chunks) * tile_count * tile_cycles(config)
+    whole = segment == first.k_tiles
+    passes = 1 if whole else tiles(first.n_tiles, groups[0])
+    bus = config.host_bus_bytes
+    parameters = sum(shape.n_tiles for shape in layers) * entry_bytes(config) // bus
+    reads = rows * first.k_tiles * passes * (config.input_pitch // bus) + parameters
+    writes = rows * last.n_tiles * (config.output_pitch // bus)
+    loads = passes * tiles(first.k_tiles, segment)
+    steps = sum(2 * tiles(s.n_tiles, g) for s, g in zip(layers, groups, strict=True))
+    instructions = len(chunks) * (loads + steps + tiles(last.n_tiles, groups[-1]) + 1)
+
+    busiest = max(array, weights / WEIGHT_SHARE, reads / HOST_SHARE, writes / HOST_SHARE)
+    # The first pass over the input runs at the speed of the host port.
+    exposed = (config.input_pitch // bus / STALLED_RATE - 1) * chunks[0] * segment
+    # What is read again costs nothing as long as the ports keep up, but less of it is safer.
+    return busiest + exposed + (weights + reads) / 50 + ISSUE_CYCLES * instructions

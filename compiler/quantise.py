@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers that stand for real scales: multipliers and tables, exactly as LiteRT has them.
+
+What is meant is the reference path (BUILTIN_REF) of ai-edge-litert 2.3.0. Where LiteRT calculates
+in float32, so do these functions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
+
+INT8 = np.arange(-128, 128, dtype=np.int64)
+"""All codes in the order of a signed int8."""
+LARGE = 200.0
+"""exp(LARGE) is infinite in float32, and finite in float64."""
+MAX_SHIFT = 20
+"""Largest exponent of the multiplier between two int8 tensors that is taken seriously."""
+MAX_STEPS = 255
+"""Largest distance between two int8 codes."""
+
+
+def exact_multipliers(
+    scale: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    """Multipliers and shifts with which SINGLE rounding gives what FULLY_CONNECTED gives.
+
+    LiteRT rounds the float64 product of sum and `scale` half away from zero. SINGLE rounds half
+    up and has a multiplier q of 31 bits, so the two may differ at a step between two results; but
+    q may be moved by a few units. LiteRT's step to j is at the least sum t with
+    round(t * scale) >= j, and for negative sums at -t. That of SINGLE is at the same sum if
+    (t - 1) q < a <= t q, for negative sums (t - 1) q <= a < t q, with
+    a = (j - 1/2) * 2^(31 - shift). The q nearest to the scale is taken that satisfies this for
+    every step that a sum from `low` to `high` can meet: equality is proved, not tested.
+
+    One value per channel in `scale` (positive), `low` and `high` (32 bits, low <= high). Returns
+    (multiplier, shift, exact); the first two as Layer has them. Where `exact` is false no q
+    satisfies all steps, which takes a small scale and sums of 24 bits: then q is the nearest to
+    the scale, and single sums are off by one. Raises ModelError for a scale of 128 or more.
+    """
+    if not bool(np.isfinite(scale).all() and (scale > 0).all()):
+        raise ModelError("its scales are not positive numbers")
+    _, exponent = np.frexp(scale)
+    if int(exponent.max()) > MAX_LEFT:
+        raise ModelError(
+            f"its effective scale {float(scale.max()):.6g} is too large, the limit is "
+            f"{1 << MAX_LEFT}"
+        )
+    shift = np.maximum(exponent, -MAX_RIGHT).astype(np.int64)
+    steps = np.arange(1, MAX_STEPS + 1)
+    sums = _first_sums(scale[:, np.newaxis], steps)
+    # This overflows for steps that no sum of 32 bits reaches; those are never looked at.
+    a = (2 * steps - 1) << (30 - shift[:, np.newaxis])
+    least, greatest = _multiplier_range(a, sums, np.maximum(low, 1), high, 0)
+    other_least, other_greatest = _multiplier_range(a, sums, np.maximum(-high, 1), -low, 1)
+    least, greatest = np.maximum(least, other_least), np.minimum(greatest, other_greatest)
+    exact = least <= greatest
+    wanted = np.minimum(np.floor(np.ldexp(scale, 31 - shift) + 0.5), (1 << 31) - 1)
+    wanted = wanted.astype(np.int64)
+    multiplier = np.where(exact, np.clip(wanted, least, np.maximum(least, greatest)), wanted)
+    return multiplier.astype(np.int32), shift.astype(np.int32), exact
+
+
+def _multiplier_range(
+    a: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    negative: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Least and greatest q that put the steps at the right sums from `low` to `high`, low >= 1.
+
+    `negative` (0 or 1) tells that the sums are absolute values of negative ones.
+    """
+    low, high = low[:, np.newaxis], high[:, np.newaxis]
+    # Steps behind the first one out of reach ask for less than that one does.
+    reachable = sums <= high
+    counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]])
+    beyond, before = np.maximum(sums, low), np.minimum(sums - 1, high)
+    # t q >= a or, for negative sums, t q > a.
+    least = np.where(counts & (beyond <= high), (a - 1 + negative) // beyond + 1, 0)
+    # (t - 1) q < a or, for negative sums, (t - 1) q <= a.
+    highest = (1 << 31) - 1
+    below = (a - 1 + negative) // np.maximum(before, 1)
+    greatest = np.where(counts & (before >= low), below, highest)
+    return least.max(axis=1), np.minimum(greatest.min(axis=1), highest)
+
+
+def _first_sums(scale: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each step j the least t with round_half_away(float64(t * scale)) >= j."""
+    # Beyond 2^40 no sum of 32 bits comes near.
+    t = np.ceil(np.minimum((steps - 0.5) / scale, 2.0**40)).astype(np.int64) + 1
+    for _ in range(2):
+        t = np.where(np.floor((t - 1) * scale + 0.5) >= steps, t - 1, t)
+    return t
+
+
+def quantise_multiplier(value: float) -> tuple[int, int]:
+    """LiteRT's QuantizeMultiplier: (q, shift) with value = q * 2^(shift - 31), q below 2^31."""
+    fraction, shift = math.frexp(value)
+    q = math.floor(fraction * 2**31 + 0.5)
+    if q == 1 << 31:
+        q, shift = q // 2, shift + 1
+    return (0, 0) if shift < -31 else (q, shift)
+
+
+def double_rounded(x: NDArray[np.int64], q: int, shift: int) -> NDArray[np.int64]:
+    """x * q * 2^(shift - 31) with the two roundings of gemmlowp."""
+    high = high_product(x << max(shift, 0), q)
+    return rounded_shift(high, max(-shift, 0))
+
+
+def high_product(a: NDArray[np.int64], b: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """gemmlowp's SaturatingRoundingDoublingHighMul for operands that are not both -2^31."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def rounded_shift(x: NDArray[np.int64], count: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """gemmlowp's RoundingDivideByPOT: x / 2^count, half away from zero."""
+    half = (np.int64(1) << np.asarray(count, np.int64)) >> 1
+    return (x + half - ((x < 0) & (half > 0))) >> count
+
+
+def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """C's roundf."""
+    return np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x)
+
+
+def six(scale: float, zero_point: int) -> int:
+    """The code of 6.0: upper bound of RELU6."""
+    steps = round_half_away(np.full(1, 6, np.float32) / np.float32(scale))
+    return int(min(zero_point + float(steps[0]), 127))
+
+
+def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, int]:
+    """Lowest and highest code behind `activation`: NONE, RELU or RELU6."""
+    low = zero_point if activation in ("RELU", "RELU6") else -128
+    return low, six(scale, zero_point) if activation == "RELU6" else 127
+
+
+def curve_table(
+    curve: str, scale: float, zero_point: int, out_scale: float, out_zero_point: int
+) -> NDArray[np.int8]:
+    """LOGISTIC or TANH of all int8 codes, in the order of INT8."""
+    x = (np.float32(scale) * (INT8 - zero_point).astype(np.float32)).astype(np.float32)
+    y = _logistic(x) if curve == "LOGISTIC" else _tanh(x)
+    code = round_half_away(y * (np.float32(1) / np.float32(out_scale))) + out_zero_point
+    return np.clip(code, -128, 127).astype(np.int8)
+
+
+def _logistic(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 / (1 + exp(-x)), rounded to float32 at each step."""
+    one = np.float32(1)
+    return one / (one + _rounded(np.exp(np.minimum(-x.astype(np.float64), LARGE))))
+
+
+def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """tanh(x) as the C library LiteRT was measured with (glibc 2.36) makes it of expm1f.
+
+    The rounded exact value differs in about one code of a million.
+    """
+    one, two = np.float32(1), np.float32(2)
+    magnitude = np.abs(x)
+    doubled = np.minimum(2 * magnitude.astype(np.float64), LARGE)
+    small = _rounded(np.expm1(-doubled))
+    large = one - two / (_rounded(np.expm1(doubled)) + two)
+    return np.copysign(np.where(magnitude >= one, large, -small / (small + two)), x)
+
+
+def _rounded(x: NDArray[np.float64]) -> NDArray[np.float32]:
+    """`x` in float32, infinite where it is too large."""
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32)
+
+
+def requantise_table(
+    scale: float,
+    zero_point: int,
+    out_scale: float,
+    out_zero_point: int,
+    limits: tuple[int, int] = (-128, 127),
+) -> NDArray[np.int8]:
+    """QUANTIZE from int8 to int8, or RELU and RELU6 with their limits, of all codes."""
+    q, shift = quantise_multiplier(scale / out_scale)
+    if shift > MAX_SHIFT:
+        raise ModelError(f"its effective scale {scale / out_scale:.6g} is too large")
+    code = double_rounded(INT8 - zero_point, q, shift) + out_zero_point
+    return np.clip(code, *limits).astype(np.int8)
+
+
+def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np.int8]:
+    """QUANTIZE from float32."""
+    with np.errstate(over="ignore"):
+        steps = x / np.float32(scale)
+    code = round_half_away(steps) + np.float32(zero_point)
+    return np.clip(code, -128, 127).astype(np.int8)
+
+
+def to_float(x: NDArray[np.int8], scale: float, zero_point: int) -> NDArray[np.float32]:
+    """DEQUANTIZE to float32."""
+    return (np.float64(scale) * (x.astype(np.int64) - zero_point)).astype(np.float32)

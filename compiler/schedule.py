@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a chain of layers to a program.
+
+The units of the machine run decoupled, and interlocks keep the order of a program, so a program is
+right in any case and the schedule is about speed only:
+
+- Read_Weights for a whole chunk of rows comes first, as the weight port then streams on its own.
+- Activate and Write_Host_Memory follow each MatrixMultiply at once: they are chained to it row by
+  row. The next MatrixMultiply fills other accumulator rows meanwhile.
+- The input of the next chunk (or segment) is read as soon as the present one is in use, into the
+  other half of the input area, but behind those: instructions are fetched through the same port.
+- Parameters come behind the first input, unless Activate would then be late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import TABLE_BYTES, Opcode, encode
+from systola.arch.registers import PROGRAM_ALIGNMENT
+from systola.compiler.errors import CompileError
+from systola.compiler.layer import Layer
+from systola.compiler.layout import (
+    HostMatrix,
+    entry_bytes,
+    pack_parameters,
+    pack_tiles,
+    tiles,
+)
+from systola.compiler.plan import Area, LayerShape, Plan, make_plan, tile_cycles
+from systola.runtime.backend import Image
+
+MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
+MAX_WEIGHT_TILES = 1 << 24
+MAX_STRIDE = 1 << 24
+"""Limits of the windows and of the `stride` operand."""
+FIRST_VECTOR_CYCLES = 8
+"""Roughly what the first vector from host memory takes to the array beyond its latency."""
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """A program for int8 matrices rows x K in, rows x N out."""
+
+    image: Image
+    """The program with its weights and parameters; the input is whatever `bind` put there."""
+    input: HostMatrix
+    output: HostMatrix
+
+    def bind(self, matrix: NDArray[np.int8]) -> Image:
+        """The image with `matrix`, input.rows x input.columns, as the input."""
+        host = self.image.host.copy()
+        self.input.store(host, matrix)
+        return Image(self.image.program, host, self.image.program_offset, self.image.weights)
+
+    def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """The output, output.rows x output.columns, in the host window after a run."""
+        return self.output.load(host)
+
+
+def compile_chain(config: Config, layers: Sequence[Layer], rows: int) -> CompiledProgram:
+    """Compiles `layers`, each fed by the one before, for `rows` input vectors.
+
+    Raises CompileError for work that does not fit the machine or its windows.
+    """
+    if rows < 1:
+        raise CompileError(f"number of rows must be at least 1, not {rows}")
+    for before, after in pairwise(layers):
+        if before.n != after.k:
+            raise CompileError(f"a layer of {before.n} outputs feeds one of {after.k} inputs")
+    return _Compiler(config, layers, rows).compile()
+
+
+def check_gemm(config: Config, m: int, k: int, n: int) -> None:
+    """Raises CompileError where no window holds the operands of an M x K x N product.
+
+    compile_chain makes the same checks, but needs the operands for it.
+    """
+    shape = LayerShape(tiles(k, config.rows), tiles(n, config.cols))
+    _check_sizes(config, [shape], m)
+
+
+def _check_sizes(config: Config, shapes: Sequence[LayerShape], rows: int) -> None:
+    first, last = shapes[0], shapes[-1]
+    for what, stride in (
+        ("K", first.k_tiles * config.input_pitch),
+        ("N", last.n_tiles * config.output_pitch),
+    ):
+        if stride >= MAX_STRIDE:
+            raise CompileError(
+                f"{what} is too large: a row takes {stride} bytes of host memory, "
+                f"the limit is {MAX_STRIDE - 1}"
+            )
+    total = rows * (first.k_tiles * config.input_pitch + last.n_tiles * config.output_pitch)
+    if total >= MAX_HOST_BYTES:
+        raise CompileError(
+            f"the operands need {total} bytes of host memory, the window has {MAX_HOST_BYTES}"
+        )
+    count = sum(shape.k_tiles * shape.n_tiles for shape in shapes)
+    if count >= MAX_WEIGHT_TILES:
+        raise CompileError(f"the weights take {count} tiles, the window has {MAX_WEIGHT_TILES - 1}")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One MatrixMultiply: tiles `n` to `n_end` - 1 along N, segment `segment` along K."""
+
+    chunk: int
+    layer: int
+    n: int
+    n_end: int
+    segment: int
+    last_segment: bool
+
+
+class _Ring:
+    """Hands out consecutive places of a memory, from the start again at its end."""
+
+    def __init__(self, base: int, size: int) -> None:
+        self._base, self._size, self._next = base, size, 0
+
+    def take(self, count: int) -> int:
+        """Address of `count` places in a row."""
+        if self._next + count > self._size:
+            self._next = 0
+        start = self._base + self._next
+        self._next += count
+        return start
+
+
+class _Compiler:
+    def __init__(self, config: Config, layers: Sequence[Layer], rows: int) -> None:
+        self.config, self.layers = config, layers
+        # What Activate writes is what a later MatrixMultiply reads: blocks of both widths.
+        shared = min(config.rows, config.cols)
+        self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
+        self.n_blocks = [*[shared] * (len(layers) - 1), config.cols]
+        self.shapes = [
+            LayerShape(tiles(layer.k, k_block), tiles(layer.n, n_block))
+            for layer, k_block, n_block in zip(layers, self.k_blocks, self.n_blocks, strict=True)
+        ]
+        _check_sizes(config, self.shapes, rows)
+        self.plan: Plan = make_plan(config, tuple(self.shapes), rows)
+        self.segments = tiles(self.shapes[0].k_tiles, self.plan.segment)
+        self.program: list[bytes] = []
+
+        self._first_entry = [0]
+        for shape in self.shapes:
+            self._first_entry.append(self._first_entry[-1] + shape.n_tiles)
+        self.entries = self._first_entry[-1]
+        self.parameters_stay = self.entries <= config.parameter_entries
+        self.tables = list(dict.fromkeys(la.table for la in layers if la.table is not None))
+        self.tables_stay = len(self.tables) <= config.tables
+
+        self.accumulator_ring = _Ring(0, config.accumulator_rows)
+        self.parameter_ring = _Ring(0, config.parameter_entries)
+        self.table_ring = _Ring(0, config.tables)
+        self.input_ring = _Ring(self.plan.input.base, self.plan.input.lines)
+        self.output_ring = _Ring(self.plan.output.base, self.plan.output.lines)
+
+        self.chunk_row = [0]
+        for size in self.plan.chunks:
+            self.chunk_row.append(self.chunk_row[-1] + size)
+        self._place(rows)
+
+    def compile(self) -> CompiledProgram:
+        self._emit_all()
+        program = b"".join(self.program)
+        size = self.program_offset + len(program)
+        if size > MAX_HOST_BYTES:
+            raise CompileError(f"the program needs {size} bytes of host memory, over 4 GiB")
+        host = np.zeros(tiles(size, HOST_PAGE_BYTES) * HOST_PAGE_BYTES, np.uint8)
+        at = self.parameter_offset
+        for layer, n_block in zip(self.layers, self.n_blocks, strict=True):
+            packed = pack_parameters(self.config, layer, n_block)
+            host[at : at + packed.size] = packed
+            at += packed.size
+        for number, table in enumerate(self.tables):
+            at = self.table_offset + number * TABLE_BYTES
+            host[at : at + TABLE_BYTES] = np.frombuffer(table, np.uint8)
+        host[self.program_offset : size] = np.frombuffer(program, np.uint8)
+        image = Image(program, host, self.program_offset, self._weights())
+        return CompiledProgram(image, self.input, self.output)
+
+    def _place(self, rows: int) -> None:
+        """Gives everything its place in host memory: input, output, parameters, tables, program."""
+        config = self.config
+        at = 0
+
+        def reserve(size: int, alignment: int) -> int:
+            nonlocal at
+            start = tiles(at, alignment) * alignment
+            at = start + size
+            return start
+
+        self.input = HostMatrix(
+            offset=0,
+            rows=rows,
+            columns=self.layers[0].k,
+            block=config.rows,
+            pitch=config.input_pitch,
+        )
+        reserve(self.input.size, HOST_PAGE_BYTES)
+        self.output = HostMatrix(
+            offset=reserve(rows * self.shapes[-1].n_tiles * config.output_pitch, HOST_PAGE_BYTES),
+            rows=rows,
+            columns=self.layers[-1].n,
+            block=config.cols,
+            pitch=config.output_pitch,
+        )
+        bus = config.host_bus_bytes
+        self.parameter_offset = reserve(self.entries * entry_bytes(config), HOST_PAGE_BYTES)
+        self.table_offset = reserve(len(self.tables) * TABLE_BYTES, max(TABLE_BYTES, bus))
+        self.program_offset = reserve(0, PROGRAM_ALIGNMENT)
+        if at >= MAX_HOST_BYTES:
+            raise CompileError(f"the operands need {at} bytes of host memory, over 4 GiB")
+
+    def _weights(self) -> NDArray[np.uint8]:
+        """The weight tiles in the order in which a chunk uses them, 1-D."""
+        config = self.config
+        packed = [
+            pack_tiles(config, layer.weights, k_block, n_block)
+            for layer, k_block, n_block in zip(
+                self.layers, self.k_blocks, self.n_blocks, strict=True
+            )
+        ]
+        if self.segments > 1:
+            cut: list[NDArray[np.uint8]] = []
+            for step in self._steps_of_layer(0, 0):
+                low, high = self._span(step)
+                cut.append(packed[0][step.n : step.n_end, low:high].reshape(-1))
+            packed[0] = np.concatenate(cut)
+        return np.concatenate([part.reshape(-1) for part in packed])
+
+    def _steps(self) -> Iterator[_Step]:
+        for chunk in range(len(self.plan.chunks)):
+            for layer in range(len(self.layers)):
+                yield from self._steps_of_layer(chunk, layer)
+
+    def _steps_of_layer(self, chunk: int, layer: int) -> Iterator[_Step]:
+        n_tiles, group = self.shapes[layer].n_tiles, self.plan.groups[layer]
+        segments = self.segments if layer == 0 else 1
+        for n in range(0, n_tiles, group):
+            for segment in range(segments):
+                n_end = min(n + group, n_tiles)
+                yield _Step(chunk, layer, n, n_end, segment, segment == segments - 1)
+
+    def _span(self, step: _Step) -> tuple[int, int]:
+        """First tile along K of a step and the one behind its last."""
+        k_tiles = self.shapes[step.layer].k_tiles
+        if step.layer > 0:
+            return 0, k_tiles
+        low = step.segment * self.plan.segment
+        return low, min(low + self.plan.segment, k_tiles)
+
+    def _emit(self, opcode: Opcode, **operands: int) -> None:
+        self.program.append(encode(opcode, **operands))
+
+    def _emit_all(self) -> None:
+        # The steps that need their input read: all of the first layer where it comes in
+        # segments, otherwise one for each chunk.
+        loads = [
+            step for step in self._steps() if step.layer == 0 and (self.segments > 1 or step.n == 0)
+        ]
+        addresses: list[int] = []
+
+        def load() -> None:
+            if len(addresses) < len(loads):
+                addresses.append(self._emit_load(loads[len(addresses)]))
+
+        before_input = self._entries_before_input()
+        self._emit_weights()
+        if before_input:
+            self._emit_parameters(0, before_input)
+        load()
+        current = -1
+        accumulator = 0
+        for number, step in enumerate(self._steps()):
+            size = self.plan.chunks[step.chunk]
+            first_use = current + 1 < len(loads) and loads[current + 1] == step
+            if first_use:
+                current += 1
+            if step.segment == 0:
+                accumulator = self.accumulator_ring.take(size * (step.n_end - step.n))
+            low, high = self._span(step)
+            source = addresses[current] if step.layer == 0 else self._hidden(step.layer - 1).base
+            self._emit(
+                Opcode.MATRIX_MULTIPLY,
+                buffer=source,
+                accumulator=accumulator,
+                rows=size,
+                k_tiles=high - low,
+                n_tiles=step.n_end - step.n,
+                accumulate=int(step.segment > 0),
+            )
+            if number == 0:
+                if self.parameters_stay and before_input < self.entries:
+                    self._emit_parameters(before_input, self.entries)
+                if self.tables_stay:
+                    for table in range(len(self.tables)):
+                        self._emit_table(table, table)
+            if step.last_segment:
+                self._emit_activation(step, accumulator)
+            if first_use:
+                load()
+        self._emit(Opcode.HALT)
+
+    def _hidden(self, layer: int) -> Area:
+        return self.plan.hidden[layer % 2]
+
+    def _emit_weights(self) -> None:
+        count = sum(shape.k_tiles * shape.n_tiles for shape in self.shapes)
+        self._emit(Opcode.READ_WEIGHTS, tile=0, count=count)
+
+    def _emit_load(self, step: _Step) -> int:
+        """Reads the input of `step`, and before a new chunk all its weights; its first line."""
+        if step.chunk > 0 and step.n == 0 and step.segment == 0:
+            self._emit_weights()
+        low, high = self._span(step)
+        size = self.plan.chunks[step.chunk]
+        address = self.input_ring.take((high - low) * size)
+        self._emit(
+            Opcode.READ_HOST_MEMORY,
+            host=self.input.at(self.chunk_row[step.chunk], low),
+            buffer=address,
+            rows=size,
+            stride=self.input.stride,
+            blocks=high - low,
+            tail=self.input.tail(low, high - low),
+        )
+        return address
+
+    def _emit_parameters(self, first: int, end: int, address: int | None = None) -> None:
+        """Loads entries `first` to `end` - 1, to their own place unless `address` is given."""
+        self._emit(
+            Opcode.LOAD_PARAMETERS,
+            host=self.parameter_offset + first * entry_bytes(self.config),
+            parameter=first if address is None else address,
+            count=end - first,
+        )
+
+    def _emit_table(self, number: int, address: int) -> None:
+        self._emit(Opcode.LOAD_TABLE, host=self.table_offset + number * TABLE_BYTES, table=address)
+
+    def _emit_activation(self, step: _Step, accumulator: int) -> None:
+        layer = self.layers[step.layer]
+        count, size = step.n_end - step.n, self.plan.chunks[step.chunk]
+        entry = self._first_entry[step.layer] + step.n
+        if self.parameters_stay:
+            parameter = entry
+        else:
+            parameter = self.parameter_ring.take(count)
+            self._emit_parameters(entry, entry + count, parameter)
+        table = 0
+        if layer.table is not None:
+            table = self.tables.index(layer.table)
+            if not self.tables_stay:
+                number, table = table, self.table_ring.take(1)
+                self._emit_table(number, table)
+        last = step.layer == len(self.layers) - 1
+        if last:
+            buffer = self.output_ring.take(count * size)
+        else:
+            buffer = self._hidden(step.layer).base + step.n * size
+        self._emit(
+            Opcode.ACTIVATE,
+            accumulator=accumulator,
+            buffer=buffer,
+            rows=size,
+            n_tiles=count,
+            parameter=parameter,
+            function=layer.function,
+            rounding=layer.rounding,
+            zero_point=layer.zero_point,
+            ceiling=layer.ceiling,
+            table=table,
+        )
+        if last:
+            self._emit(
+                Opcode.WRITE_HOST_MEMORY,
+                host=self.output.at(self.chunk_row[step.chunk], step.n),
+                buffer=buffer,
+                rows=size,
+                stride=self.output.stride,
+                blocks=count,
+                tail=self.output.tail(step.n, count),
+            )
+
+    def _entries_before_input(self) -> int:
+        """Parameter entries to load before the input, so that Activate is not late.
+
+        Behind the input they cost nothing if Activate, begun late, still ends with the last
+        MatrixMultiply. Otherwise as many go before as the fetch of the first weight tile hides.
+        """
+        if not self.parameters_stay:
+            return 0
+        config = self.config
+        bus = config.host_bus_bytes
+        entry = entry_bytes(config) // bus
+        size, shape = self.plan.chunks[0], self.shapes[0]
+        input_done = size * self.plan.segment * (config.input_pitch // bus)
+        # Entries are used as they come; whichever is slower, they or the vectors, sets the pace.
+        activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
+        if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
+            return 0
+        hidden = int(tile_cycles(config)) - FIRST_VECTOR_CYCLES
+        return min(self.entries, max(1, hidden // entry))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes digits_test.npz and mlp_floatio.npz again.
+
+Needs scikit-learn 1.9.1 for the images and ai-edge-litert 2.3.0 for the reference outputs; the
+project itself needs neither. Run it as `python models/make_digits.py`; it writes beside itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+HERE = Path(__file__).parent
+TRAINING_IMAGES = 1437
+"""The models were trained on that many of the 1797 images, in the order of `test_images`."""
+FLOAT_SAMPLES = 24
+"""Images in mlp_floatio.npz, with as many samples of noise behind them."""
+
+
+def test_images() -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """The 360 images that no model was trained on, 64 pixels from 0 to 1 each, and the digits."""
+    digits = load_digits()
+    order = np.random.RandomState(0).permutation(len(digits.target))
+    chosen = order[TRAINING_IMAGES:]
+    return (digits.data[chosen] / 16).astype(np.float32), digits.target[chosen].astype(np.uint8)
+
+
+def reference(model: str, x: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Outputs of the interpreter's reference path for samples x, each of the model's shape."""
+    interpreter = Interpreter(
+        str(HERE / model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    interpreter.allocate_tensors()
+    source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    outputs = []
+    for sample in x:
+        interpreter.set_tensor(source["index"], sample)
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(result["index"]).copy())
+    return np.array(outputs)
+
+
+def main() -> None:
+    images, labels = test_images()
+    samples = images.reshape(-1, 1, 64)
+
+    model = "mlp_tutorial_pc_softmax.tflite"
+    interpreter = Interpreter(str(HERE / model))
+    scale, zero_point = interpreter.get_input_details()[0]["quantization"]
+    codes = np.round(samples / np.float32(scale)) + zero_point
+    x = np.clip(codes, -128, 127).astype(np.int8)
+    np.savez_compressed(HERE / "digits_test.npz", x=x, y=labels, y_ref=reference(model, x))
+
+    noise = np.random.default_rng(1).uniform(-0.2, 1.2, (FLOAT_SAMPLES, 1, 64))
+    floats = np.concatenate([samples[:FLOAT_SAMPLES], noise.astype(np.float32)])
+    np.savez_compressed(
+        HERE / "mlp_floatio.npz", x=floats, y_ref=reference("mlp_floatio.tflite", floats)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden model as a back end: instruction by instruction, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from systola.arch.config import Config
+from systola.golden.machine import Machine
+from systola.runtime.backend import Image, Result
+
+
+class GoldenBackend:
+    """A Backend that runs programs on the golden model."""
+
+    def __init__(self, config: Config) -> None:
+        self._machine = Machine(config)
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the machine."""
+        return self._machine.config
+
+    def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
+        """Runs the program of `image`, see Backend; `progress` is never called."""
+        host = image.host.copy()
+        outcome = self._machine.run(host, image.weights, image.program_offset)
+        return Result(
+            host=host,
+            fault=outcome.fault,
+            interrupts=outcome.interrupts,
+            cycles=None,
+            counters={},
+            simulated_cycles_per_second=None,
+        )

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated RTL as a back end: cycle by cycle, Verilated, with memories of given latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from systola.arch.config import Config
+from systola.arch.isa import Fault
+from systola.arch.registers import Interrupt
+from systola.golden.outcome import FaultReport
+from systola.runtime.backend import BackendError, Image, Result
+
+INTERVAL = 2_000
+"""Cycles between two calls of `progress`, and until the simulation notices Control-C."""
+
+
+class RtlBackend:
+    """A Backend that runs programs on the Verilated RTL.
+
+    The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
+    cycles, at random from `seed`. Building the simulator takes a while the first time; raises
+    BackendError where it cannot be built.
+    """
+
+    def __init__(
+        self, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0
+    ) -> None:
+        # Whoever runs on the golden model needs none of the tools that this import asks for.
+        from systola.sim.library import Simulator
+        from systola.sim.verilator import BuildError
+
+        try:
+            self._simulator = Simulator(config, latency=latency, stall=stall, seed=seed)
+        except BuildError as error:
+            raise BackendError(str(error)) from error
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the machine."""
+        return self._simulator.config
+
+    def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
+        """Runs the program of `image`, see Backend.
+
+        Raises BackendError when the machine breaks a rule of its buses.
+        """
+        from systola.sim.library import SimulationError
+
+        try:
+            run = self._simulator.run(image, progress=progress or _nothing, interval=INTERVAL)
+        except SimulationError as error:
+            raise BackendError(str(error)) from error
+        fault = None
+        if run.fault_cause != Fault.NONE:
+            fault = FaultReport(run.fault_cause, run.fault_pc, run.fault_address)
+        return Result(
+            host=run.host,
+            fault=fault,
+            interrupts=(run.irq_code,) if run.irq_status & Interrupt.PROGRAM else (),
+            cycles=run.cycles,
+            counters=run.counters,
+            simulated_cycles_per_second=run.cycles / run.seconds if run.seconds else None,
+        )
+
+
+def _nothing(cycles: int) -> None:
+    """For a caller who does not want to know."""

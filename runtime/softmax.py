@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SOFTMAX on the host, in the integer arithmetic of LiteRT's reference kernel.
+
+Fixed-point functions after gemmlowp (fixedpoint.h); Qi.f has i integer and f fractional bits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.quantise import high_product, quantise_multiplier, rounded_shift
+
+_INPUT_INTEGER_BITS = 5
+_SUM_INTEGER_BITS = 12
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
+# exp(-2^i) in Q0.31 for i = -2 .. 4, each with its bit of a Q5.26 number.
+_EXP_FACTORS = tuple(
+    zip(
+        range(24, 31),
+        (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242),
+        strict=True,
+    )
+)
+_EXP_MINUS_EIGHTH = 1895147668
+_THIRD = 715827883
+# 48/17 and -32/17 in Q2.29: the first guess of the reciprocal.
+_RECIPROCAL_START, _RECIPROCAL_SLOPE = 1515870810, -1010580540
+
+
+def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.int8]:
+    """Softmax along the last axis, in units of 1/256 with zero point -128.
+
+    `scale` is that of `x`; its zero point does not matter. Same shape as `x`.
+    """
+    multiplier = min(beta * float(scale) * (1 << (31 - _INPUT_INTEGER_BITS)), float(_INT32_MAX))
+    q, shift = quantise_multiplier(multiplier)
+    lowest = -math.floor(
+        ((1 << _INPUT_INTEGER_BITS) - 1) * 2.0 ** (31 - _INPUT_INTEGER_BITS - shift)
+    )
+    difference = x.astype(np.int64) - x.max(axis=-1, keepdims=True)
+    counts = difference >= lowest
+    scaled = high_product(np.where(counts, difference, 0) << shift, q)
+    exponential = np.where(counts, _exp_on_negative(scaled), 0)
+    total = rounded_shift(exponential, _SUM_INTEGER_BITS).sum(axis=-1, keepdims=True)
+    headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
+    reciprocal = _one_over_one_plus((total << headroom) - (1 << 31))
+    product = high_product(exponential, reciprocal)
+    y = rounded_shift(product, _SUM_INTEGER_BITS - headroom + 31 - 8) - 128
+    return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
+
+
+def _exp_on_negative(a: NDArray[np.int64]) -> NDArray[np.int64]:
+    """exp(a) in Q0.31 for a <= 0 in Q5.26."""
+    quarter = 1 << 24
+    part = (a & (quarter - 1)) - quarter
+    result = _exp_between_minus_quarter_and_zero(_saturated(part << _INPUT_INTEGER_BITS))
+    remainder = part - a
+    for bit, factor in _EXP_FACTORS:
+        result = np.where((remainder >> bit) & 1, high_product(result, factor), result)
+    return np.where(a == 0, _INT32_MAX, result)
+
+
+def _exp_between_minus_quarter_and_zero(a: NDArray[np.int64]) -> NDArray[np.int64]:
+    """exp(a) for -1/4 <= a < 0, both in Q0.31: a Taylor series around -1/8."""
+    x = a + (1 << 28)
+    x2 = high_product(x, x)
+    x3 = high_product(x2, x)
+    x4_over_4 = rounded_shift(high_product(x2, x2), 2)
+    higher = rounded_shift(high_product(x4_over_4 + x3, _THIRD) + x2, 1)
+    return _saturated(_EXP_MINUS_EIGHTH + high_product(x + higher, _EXP_MINUS_EIGHTH))
+
+
+def _one_over_one_plus(a: NDArray[np.int64]) -> NDArray[np.int64]:
+    """1 / (1 + a) for 0 <= a < 1, both in Q0.31: three Newton-Raphson steps in Q2.29."""
+    half_denominator = (a + _INT32_MAX + 1) >> 1
+    x = _RECIPROCAL_START + high_product(half_denominator, _RECIPROCAL_SLOPE)
+    for _ in range(3):
+        error = (1 << 29) - high_product(half_denominator, x)
+        x = x + _saturated(high_product(x, error) << 2)
+    return _saturated(x << 1)
+
+
+def _saturated(x: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.clip(x, _INT32_MIN, _INT32_MAX)

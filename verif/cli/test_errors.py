@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of the user: one clear line on stderr, exit status 2, nothing left behind."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systola.cli import gemm, main
+
+MODEL = "mlp_tutorial_pc_softmax.tflite"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a model and inputs of all kinds in it."""
+    monkeypatch.chdir(tmp_path)
+    model = (files("systola.models") / MODEL).read_bytes()
+    Path("m.tflite").write_bytes(model)
+    Path("short.tflite").write_bytes(model[:20000])
+    Path("text.npz").write_text("no archive")
+    Path("empty").write_bytes(b"")
+    Path("directory").mkdir()
+    np.save("array.npy", np.zeros(3))
+    np.savez(
+        "x.npz",
+        x=np.zeros((2, 1, 64), np.int8),
+        narrow=np.zeros((2, 1, 63), np.int8),
+        floats=np.zeros((2, 1, 64), np.float32),
+        none=np.zeros((0, 1, 64), np.int8),
+        objects=np.array([{}], dtype=object),
+    )
+    Path("cut.npz").write_bytes(Path("x.npz").read_bytes()[:300])
+    Path("bad.s").write_text("nop\nread_weights tile=0\n")
+    Path("odd.bin").write_bytes(b"\x01" * 17)
+    Path("binary.s").write_bytes(bytes(range(128, 256)))
+    return tmp_path
+
+
+def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit status, standard output and error of a command line."""
+    try:
+        status = main.main(shlex.split(command))
+    except SystemExit as exit_:
+        status = int(str(exit_.code))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+RUN = "run m.tflite --backend iss --output y.npz"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("", "COMMAND"),
+        ("nonsense", "nonsense"),
+        ("gemm 1 2", "N"),
+        ("gemm 0 4 4", "M: must be at least 1, not 0"),
+        ("gemm 4 0 4", "K: must be at least 1, not 0"),
+        ("gemm 4 4 -1", "N: must be at least 1, not -1"),
+        ("gemm four 4 4", "'four' is not a whole number"),
+        ("gemm 4.5 4 4", "'4.5' is not a whole number"),
+        ("gemm 1 16777216 1", "K is too large"),
+        ("gemm 1 1 99999999999999999999", "N is too large"),
+        ("gemm 99999999 99 9", "operands need"),
+        ("gemm 4 4 4 --preset huge", "unknown preset 'huge' (known: tiny, small, base, v1"),
+        ("gemm 4 4 4 --preset 1x4", "rows and cols must be 2 to 256"),
+        ("gemm 4 4 4 --latency -1", "--latency: must be at least 0"),
+        ("gemm 4 4 4 --latency 1e9", "--latency"),
+        ("gemm 4 4 4 --stall 1", "--stall: must be at least 0 and below 1"),
+        ("gemm 4 4 4 --stall -0.1", "--stall"),
+        ("gemm 4 4 4 --stall nan", "--stall"),
+        ("gemm 4 4 4 --stall much", "'much' is not a number"),
+        ("gemm 4 4 4 --seed -1", "--seed: must be at least 0"),
+        ("gemm 4 4 4 --seed x", "--seed: 'x' is not a whole number"),
+        ("gemm 4 4 4 --backend fpga", "fpga"),
+        ("gemm 4 4 4 --json nowhere/j", "cannot write nowhere/j: no such file or directory"),
+        ("gemm 4 4 4 --json directory", "cannot write directory: is a directory"),
+        ("gemm 4 4 4 --backend iss --json /dev/full", "cannot write /dev/full: no space left"),
+        (f"{RUN} --input missing.npz", "cannot read missing.npz: no such file or directory"),
+        (f"{RUN} --input directory", "cannot read directory: is a directory"),
+        (f"{RUN} --input text.npz", "text.npz is not a .npz file"),
+        (f"{RUN} --input empty", "empty is not a .npz file"),
+        (f"{RUN} --input array.npy", "array.npy is not a .npz file"),
+        (f"{RUN} --input cut.npz", "cut.npz"),
+        (f"{RUN} --input x.npz --key z", "x.npz has no array 'z' (it has: x, narrow,"),
+        (f"{RUN} --input x.npz --key narrow", "shape (2, 1, 63) does not fit"),
+        (f"{RUN} --input x.npz --key floats", "'floats' is float32, the model takes int8"),
+        (f"{RUN} --input x.npz --key none", "has no samples"),
+        (f"{RUN} --input x.npz --key objects", "cannot read array 'objects'"),
+        (f"{RUN} --input x.npz --limit 0", "--limit: must be at least 1"),
+        (f"{RUN} --input x.npz --batch 0", "--batch: must be at least 1"),
+        (f"{RUN} --input x.npz --json nowhere/j", "cannot write nowhere/j"),
+        ("run m.tflite --input x.npz --output nowhere/y", "cannot write nowhere/y"),
+        ("run m.tflite --input x.npz", "--output"),
+        ("run missing.tflite --input x.npz --output y.npz", "cannot read missing.tflite"),
+        ("run short.tflite --input x.npz --output y.npz", "short.tflite: the model is damaged"),
+        ("run x.npz --input x.npz --output y.npz", "x.npz: not a TensorFlow Lite model"),
+        ("run empty --input x.npz --output y.npz", "empty: not a TensorFlow Lite model"),
+        ("asm missing.s -o p.bin", "cannot read missing.s"),
+        ("asm bad.s -o p.bin", "bad.s: line 2: read_weights needs operand 'count'"),
+        ("asm binary.s -o p.bin", "binary.s is not a text file"),
+        ("asm bad.s", "-o"),
+        ("disasm odd.bin", "odd.bin: program of 17 bytes"),
+        ("disasm missing.bin", "cannot read missing.bin"),
+        ("verilog --preset nope -o v.v", "unknown preset 'nope'"),
+        ("verilog --preset tiny -o nowhere/v.v", "cannot write nowhere/v.v"),
+        ("info --preset nope", "unknown preset 'nope'"),
+        ("info --json nowhere/j", "cannot write nowhere/j"),
+        ("demo --preset nope", "unknown preset 'nope'"),
+    ],
+)
+def test_mistakes(
+    command: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.iterdir())
+    status, out, err = run(command, capsys)
+    assert status == 2
+    assert out == ""
+    assert re.fullmatch(r"tpu: error: [^\n]+\n", err), err
+    assert says in err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_no_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(*_: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(gemm, "random_gemm", refuse)
+    status, _, err = run("gemm 4 4 4 --backend iss", capsys)
+    assert (status, err) == (2, "tpu: error: not enough memory for this\n")
+
+
+def test_control_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gemm, "random_gemm", interrupt)
+    assert run("gemm 4 4 4 --backend iss", capsys) == (130, "", "")
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "systola.cli.main", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_signal_ends_a_long_run() -> None:
+    with start("gemm", "2000", "2000", "2000", "--preset", "tiny", "--backend", "iss") as process:
+        try:
+            process.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == ""
+
+
+def test_reader_goes_away(tmp_path: Path) -> None:
+    program = tmp_path / "long.bin"
+    program.write_bytes(bytes(16 * 100_000))  # 4 MB of text, more than a pipe holds
+    with start("disasm", str(program)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f".word 0x{0:032x}\n"
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        # A write that ends short because the reader goes away is no error to Python.
+        assert process.wait(timeout=60) in (0, 1)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes small TensorFlow Lite models, with the schema that the reference interpreter carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from numpy.typing import NDArray
+
+VERSIONS = {"FULLY_CONNECTED": 4}
+"""Versions of operators; the others have the first."""
+
+
+class ModelWriter:
+    """A model of one subgraph. Tensors and operators are added in the order of execution."""
+
+    def __init__(self) -> None:
+        self._graph = schema.SubGraphT()
+        self._graph.tensors, self._graph.operators = [], []
+        self._graph.inputs, self._graph.outputs = [], []
+        self._model = schema.ModelT()
+        self._model.version = 3
+        self._model.subgraphs = [self._graph]
+        self._model.buffers, self._model.operatorCodes = [schema.BufferT()], []
+
+    def tensor(
+        self,
+        shape: tuple[int, ...],
+        dtype: str = "int8",
+        scale: Any = None,
+        zero_point: int = 0,
+        data: NDArray[Any] | None = None,
+        axis: int = 0,
+    ) -> int:
+        """Adds a tensor; its number. `scale` is None, a number, or an array for channels."""
+        tensor = schema.TensorT()
+        tensor.shape, tensor.type = list(shape), getattr(schema.TensorType, dtype.upper())
+        tensor.name = f"t{len(self._graph.tensors)}".encode()
+        tensor.buffer = 0
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+            tensor.buffer = len(self._model.buffers)
+            self._model.buffers.append(buffer)
+        if scale is not None:
+            quantization = schema.QuantizationParametersT()
+            quantization.scale = np.atleast_1d(np.asarray(scale, np.float32))
+            quantization.zeroPoint = np.full(len(quantization.scale), zero_point, np.int64)
+            quantization.quantizedDimension = axis
+            tensor.quantization = quantization
+        self._graph.tensors.append(tensor)
+        return len(self._graph.tensors) - 1
+
+    def operator(self, kind: str, inputs: list[int], outputs: list[int], **options: Any) -> None:
+        """Adds an operator with the options of its kind."""
+        code = schema.OperatorCodeT()
+        code.builtinCode = getattr(schema.BuiltinOperator, kind)
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+        code.version = VERSIONS.get(kind, 1)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(self._model.operatorCodes)
+        operator.inputs, operator.outputs = inputs, outputs
+        names = {"FULLY_CONNECTED": "FullyConnectedOptions", "SOFTMAX": "SoftmaxOptions"}
+        if kind in names:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, names[kind])
+            operator.builtinOptions = getattr(schema, f"{names[kind]}T")()
+            for name, value in options.items():
+                setattr(operator.builtinOptions, name, value)
+        self._model.operatorCodes.append(code)
+        self._graph.operators.append(operator)
+
+    def fully_connected(
+        self,
+        source: int,
+        result: int,
+        weights: NDArray[np.int8],
+        bias: NDArray[np.int32] | None,
+        weight_scale: Any,
+        activation: str = "NONE",
+    ) -> None:
+        """Adds a FULLY_CONNECTED with weights N x K."""
+        inputs = [source, self.tensor(weights.shape, "int8", weight_scale, data=weights)]
+        if bias is not None:
+            # The scale of the bias is implied by the others, and the interpreter checks it.
+            source_scale = self._graph.tensors[source].quantization.scale[0]
+            scale = source_scale * np.asarray(weight_scale, np.float32)
+            inputs.append(self.tensor(bias.shape, "int32", scale, data=bias))
+        self.operator(
+            "FULLY_CONNECTED",
+            inputs,
+            [result],
+            fusedActivationFunction=getattr(schema.ActivationFunctionType, activation),
+            keepNumDims=True,
+        )
+
+    def content(self, inputs: list[int], outputs: list[int]) -> bytes:
+        """The model as the content of a file."""
+        self._graph.inputs, self._graph.outputs = inputs, outputs
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(self._model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+
+def interpret(model: bytes, samples: NDArray[Any]) -> NDArray[Any]:
+    """Outputs of the reference kernels for samples, each of the model's shape."""
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    interpreter.allocate_tensors()
+    source = interpreter.get_input_details()[0]["index"]
+    result = interpreter.get_output_details()[0]["index"]
+    outputs = []
+    for sample in samples:
+        interpreter.set_tensor(source, sample)
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(result).copy())
+    return np.array(outputs)

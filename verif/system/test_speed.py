@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cycle counts that the README quotes are those of the RTL, and reach their bars."""
+
+import pytest
+
+from systola.arch.config import preset
+from systola.bench.table import (
+    IDEAL,
+    LOADED,
+    PRESET,
+    PRODUCTS,
+    README,
+    find,
+    quoted,
+    stored_results,
+    table,
+)
+from systola.cli.gemm import random_gemm
+from systola.compiler.schedule import compile_chain
+from systola.runtime.rtl import RtlBackend
+
+
+@pytest.mark.parametrize("memory", [IDEAL, LOADED], ids=lambda memory: memory.name)
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.m}x{p.k}x{p.n}")
+def test_cycles(product, memory):
+    config = preset(PRESET)
+    a, layer = random_gemm(product.m, product.k, product.n, seed=0)
+    image = compile_chain(config, [layer], product.m).bind(a)
+    backend = RtlBackend(config, latency=memory.latency, stall=memory.stall, seed=0)
+    result = backend.run(image)
+    stored = find(stored_results(), product, memory)
+    assert (result.cycles, result.counters) == (stored["cycles"], stored["counters"])
+    utilization = product.m * product.k * product.n / (config.peak_macs * result.cycles)
+    bar = product.ideal if memory is IDEAL else product.loaded
+    assert bar is None or utilization >= bar
+
+
+def test_readme_quotes_the_results():
+    assert quoted(README.read_text()) == table(stored_results())
