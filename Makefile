@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# Needs python3 (3.11 or later), g++, make, perl and git; everything else is installed in .venv.
+
+BIN := .venv/bin
+READY := .venv/ready
+# One process a core; idle ones take tests over from busy ones.
+PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
+
+# The tests run the simulators' own makefiles, which must not see this one's settings.
+unexport MAKEFLAGS MAKEOVERRIDES
+
+# A value that nobody knows stops make with one line. The presets are asked of the project itself.
+ifeq ($(filter verilator icarus,$(or $(SIM),verilator)),)
+$(error unknown SIM '$(SIM)' (known: verilator, icarus))
+endif
+stop-with = $(if $1,$(error $1))
+check-preset = $(if $(PRESET),$(call stop-with,$(shell \
+	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
+
+.PHONY: help setup demo test sim verilog bench bench-v1 lint format docs wheel clean
+
+help: ## This list
+	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' Makefile | expand -t 12
+	@echo 'PRESET is tiny, small, base, v1 or ROWSxCOLS. SIM is verilator or icarus.'
+
+setup: $(READY) ## Make the environment, .venv, with the tpu command in it
+
+$(READY): pyproject.toml requirements.lock
+	@echo 'Installing the environment in .venv: about a minute, once.'
+	@python3 -m venv .venv
+	@$(BIN)/pip install -qq --disable-pip-version-check \
+		--constraint requirements.lock --editable '.[test,lint]'
+	@mkdir -p .venv/checkout && ln -sfn ../.. .venv/checkout/systola
+	@touch $@
+
+demo: $(READY) ## Classify handwritten digits on the simulated machine
+	@$(BIN)/tpu demo
+
+test: $(READY) ## The quick regression: unit, per-instruction and system tests
+	@$(PYTEST)
+
+sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1]
+	$(check-preset)
+	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
+	@$(PYTEST) verif/units verif/system
+
+verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base]
+	$(check-preset)
+	@mkdir -p build
+	@$(BIN)/tpu verilog --preset '$(or $(PRESET),base)' --output 'build/tpu_$(or $(PRESET),base).v'
+
+bench: $(READY) ## Measure the table of GEMM cycles that the README quotes
+	@$(BIN)/python -m systola.bench.gemm
+
+bench-v1: $(READY) ## Measure the machine at the original's size: minutes
+	@$(BIN)/python -m systola.bench.v1
+
+lint: $(READY) ## Style, format, types, generated pages, Verilator lint
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/pyright
+	@$(BIN)/python -m systola.arch.reference --check docs
+	@$(BIN)/python -m systola.synth.lint
+
+format: $(READY) ## Format the Python code
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+docs: $(READY) ## Write the generated pages in docs/ again
+	@$(BIN)/python -m systola.arch.reference --write docs
+
+wheel: $(READY) ## Build the wheel in dist/
+	@rm -rf build/lib build/bdist.*
+	@$(BIN)/pip wheel -qq --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir dist .
+
+clean: ## Remove everything that was made, except .venv
+	@rm -rf build dist systola.egg-info .pytest_cache .ruff_cache
+	@find . -name .venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel: it adds `systola` and nothing else, and its command works far from a checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the repository, so that nothing left in build/ gets into it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = shutil.copytree(ROOT, folder / "source", ignore=NOT_SOURCE)
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", folder, source], check=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `tpu` command of a new environment with the wheel in it.
+
+    The dependencies are those of the running environment, seen through a path file. Path files
+    of that environment itself, the editable install's among them, have no effect there.
+    """
+    prefix = tmp_path_factory.mktemp("environment")
+    venv.create(prefix, symlinks=True)
+    paths = sysconfig.get_paths("venv", vars={"base": str(prefix), "platbase": str(prefix)})
+    Path(paths["purelib"], "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    scripts = Path(paths["scripts"])
+    pip = [sys.executable, "-m", "pip", "--python", scripts / "python", "install"]
+    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
+    return scripts / "tpu"
+
+
+def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
+    """JSON output of `tpu`, run in `folder` with no variable that leads to the checkout."""
+    done = subprocess.run(
+        [tpu, *arguments.split(), "--json", "-"],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_adds_one_name(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"systola", "systola-0.1.0.dist-info"}
+
+
+def test_carries_every_file(wheel: Path) -> None:
+    """No file that stands in the folder of a package is forgotten, be it code or data."""
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for package, folder in project["tool"]["setuptools"]["package-dir"].items():
+        files = {path for path in (ROOT / folder).iterdir() if path.is_file()}
+        names = {path.name for path in files if path.suffix != ".md"}
+        assert {f"{package.replace('.', '/')}/{name}" for name in names} <= packed
+
+
+def test_info(tpu: Path, tmp_path: Path) -> None:
+    info = run_json(tpu, "info --preset tiny", tmp_path)
+    assert (info["rows"], info["cols"]) == (4, 4)
+
+
+def test_gemm(tpu: Path, tmp_path: Path) -> None:
+    assert run_json(tpu, "gemm 5 6 7 --preset tiny --backend iss", tmp_path)["bit_exact"]
