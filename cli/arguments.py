@@ -94,12 +94,21 @@ def make_backend(
 
 
 @contextmanager
-def progress_bar(total: int | None, unit: str) -> Generator[Callable[[int], None]]:
-    """A progress bar on stderr, where that is a terminal, or a count where no total is known.
+def progress_bar(
+    total: int | None, unit: str, *, stays: bool = False
+) -> Generator[Callable[[int], None]]:
+    """A progress bar on stderr, or a count where no total is known.
 
-    Yields a function that takes how much is done by now.
+    It shows on a terminal only, and goes away at the end, unless it `stays`. Yields a function
+    that takes how much is done by now.
     """
-    with tqdm(total=total, unit=unit, unit_scale=total is None, leave=False, disable=None) as bar:
+    with tqdm(
+        total=total,
+        unit=unit,
+        unit_scale=total is None,
+        leave=stays,
+        disable=False if stays else None,
+    ) as bar:
 
         def advance(done: int) -> None:
             bar.update(done - bar.n)

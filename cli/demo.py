@@ -51,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
         backend = make_backend(arguments.backend, config)
-        with progress_bar(len(x), "image") as advance:
+        with progress_bar(len(x), "image", stays=True) as advance:
             run = run_network(backend, network, x, batch=arguments.batch, progress=advance)
         golden = run_network(GoldenBackend(config), network, x, batch=arguments.batch)
         live = reference_outputs(model, x)

@@ -234,7 +234,7 @@ class Core(wiring.Component):
                 )
             ),
             matrix.weight_row.eq(weights.row),
-            matrix.weight_level.eq(weights.level),
+            matrix.weight_arrived.eq(weights.row_valid),
             weights.row_take.eq(matrix.weight_take),
             board.matrix_reading.advance.eq(matrix.advance_read),
             board.matrix_reading.advance_to.eq(matrix.advance_read_to),

@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 
 
 class DelayLine(wiring.Component):
-    """`output` is `input` as it was `cycles` cycles ago; `valid` is cleared by reset."""
+    """`output` is `input` as it was `cycles` cycles ago, not counting those with `hold`, which
+    stops it; `valid` is cleared by reset."""
 
     def __init__(self, *, layout: data.StructLayout, cycles: int):
         self._width = layout.size
@@ -16,6 +17,7 @@ class DelayLine(wiring.Component):
             {
                 "input": In(layout),
                 "input_valid": In(1),
+                "hold": In(1),
                 "output": Out(layout),
                 "output_valid": Out(1),
             }
@@ -26,10 +28,11 @@ class DelayLine(wiring.Component):
         # One shift register for all stages: simulators move it as a few machine words.
         payload = Signal(self._width * self._cycles, reset_less=True)
         valid = Signal(self._cycles)
-        m.d.sync += [
-            payload.eq(Cat(self.input, payload)),
-            valid.eq(Cat(self.input_valid, valid)),
-        ]
+        with m.If(~self.hold):
+            m.d.sync += [
+                payload.eq(Cat(self.input, payload)),
+                valid.eq(Cat(self.input_valid, valid)),
+            ]
         m.d.comb += [
             self.output.eq(payload[-self._width :]),
             self.output_valid.eq(valid[-1]),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MatrixMultiply: moves weights and vectors into the array and sums into the accumulators."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -33,7 +33,8 @@ class MatrixUnit(wiring.Component):
     A vector waits while `line_blocked` or `row_blocked` (an older instruction still uses that line
     or row), and the first of a tile for its weights. A tile is switched without a bubble when
     it has been loaded into the shadow weights, which takes `rows` cycles beside the tile before.
-    The array is never stopped: what is issued reaches the accumulators `latency` cycles later.
+    What is issued reaches the accumulators `latency` cycles later, not counting those in which a
+    missing weight row holds the whole unit.
 
     `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
     are. `advance_sum` with `advance_sum_to`: accumulator rows below are final. `sum_done`: all are.
@@ -53,7 +54,7 @@ class MatrixUnit(wiring.Component):
                 "row_blocked": In(1),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "weight_row": In(8 * config.cols),
-                "weight_level": In(range(config.weight_fifo_tiles * config.rows + 1)),
+                "weight_arrived": In(1),
                 "weight_take": Out(1),
                 "update_read": Out(1),
                 "update_address": Out(accumulator),
@@ -124,10 +125,14 @@ class MatrixUnit(wiring.Component):
             self.line.eq(now.line),
             self.row.eq(now.row),
             lacks_weights.eq(self.command_valid & now.first_vector & ~loader.ready),
-            self.awaiting_weights.eq(lacks_weights & ~loader.arrived),
-            self.weights_moving.eq(lacks_weights & loader.arrived),
+            self.awaiting_weights.eq(loader.hold | (lacks_weights & ~self.weight_arrived)),
+            self.weights_moving.eq(lacks_weights & self.weight_arrived),
             self.active.eq(
-                self.command_valid & ~lacks_weights & ~self.line_blocked & ~self.row_blocked
+                self.command_valid
+                & ~lacks_weights
+                & ~self.line_blocked
+                & ~self.row_blocked
+                & ~loader.hold
             ),
         ]
         with m.If(self.active):
@@ -165,20 +170,28 @@ class MatrixUnit(wiring.Component):
         # Vectors and weights into the array. The swap goes one cycle ahead of its vector.
         swap = Signal()
         vector = Signal(8 * config.rows, reset_less=True)
-        m.d.sync += [
-            swap.eq(self.active & now.first_vector),
-            vector.eq(self.buffer.data),
-        ]
+        # A line that comes in the first cycle of a hold is kept: the buffer may soon overwrite it.
+        came = Signal()
+        saved = Signal(8 * config.rows, reset_less=True)
+        m.d.sync += came.eq(~loader.hold)
+        with m.If(came):
+            m.d.sync += saved.eq(self.buffer.data)
+        with m.If(~loader.hold):
+            m.d.sync += [
+                swap.eq(self.active & now.first_vector),
+                vector.eq(Mux(came, self.buffer.data, saved)),
+            ]
         m.d.comb += [
             self.buffer.enable.eq(self.active),
             self.buffer.address.eq(now.line),
             loader.swap.eq(self.active & now.first_vector),
-            loader.level.eq(self.weight_level),
+            loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
             mxu.vector.eq(vector),
             mxu.swap.eq(swap),
             mxu.weights.eq(self.weight_row),
             mxu.load.eq(loader.load),
+            mxu.hold.eq(loader.hold),
             mxu.clear.eq(self.clear),
         ]
 
@@ -193,17 +206,27 @@ class MatrixUnit(wiring.Component):
         delay = m.submodules.delay = DelayLine(layout=SumEvent(), cycles=self.latency(config) - 1)
         write = Signal(SumEvent())
         write_valid = Signal()
-        m.d.comb += [delay.input.eq(event), delay.input_valid.eq(self.active)]
-        m.d.sync += [write.eq(delay.output), write_valid.eq(delay.output_valid)]
+        updated = Signal(SumEvent())
+        updated_valid = Signal()
         m.d.comb += [
-            self.update_read.eq(delay.output_valid & delay.output.accumulate),
-            self.update_address.eq(delay.output.row),
-            self.write_enable.eq(write_valid),
+            delay.input.eq(event),
+            delay.input_valid.eq(self.active),
+            delay.hold.eq(loader.hold),
+        ]
+        with m.If(~loader.hold):
+            m.d.sync += [write.eq(delay.output), write_valid.eq(delay.output_valid)]
+        m.d.comb += [
+            # On hold the row to be written is read again, as Activate may use the port.
+            updated.eq(Mux(loader.hold, write, delay.output)),
+            updated_valid.eq(Mux(loader.hold, write_valid, delay.output_valid)),
+            self.update_read.eq(updated_valid & updated.accumulate),
+            self.update_address.eq(updated.row),
+            self.write_enable.eq(write_valid & ~loader.hold),
             self.write_address.eq(write.row),
             self.accumulate.eq(write.accumulate),
             self.sums.eq(mxu.sums),
-            self.advance_sum.eq(write_valid & write.final),
+            self.advance_sum.eq(self.write_enable & write.final),
             self.advance_sum_to.eq(write.row + 1),
-            self.sum_done.eq(write_valid & write.last),
+            self.sum_done.eq(self.write_enable & write.last),
         ]
         return m

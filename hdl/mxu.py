@@ -44,6 +44,7 @@ class MXU(wiring.Component):
     `load[k]` writes shadow row k; row k may be written no sooner than `stages` - 1 + k cycles after
     the swap that took its last content.
 
+    `hold` stops everything for a cycle, but for `load`: cycles above are those without `hold`.
     `clear` empties the control registers, as a reset does.
     """
 
@@ -55,6 +56,7 @@ class MXU(wiring.Component):
                 "swap": In(1),
                 "weights": In(8 * config.cols),
                 "load": In(config.rows),
+                "hold": In(1),
                 "sums": Out(32 * config.cols),
                 "clear": In(1),
             }
@@ -79,7 +81,8 @@ class MXU(wiring.Component):
             if k + 1 < rows:
                 next_vector = Signal(8 * (rows - k - 1), name=f"skew_{k + 1}", reset_less=True)
                 next_swap = Signal(name=f"skew_swap_{k + 1}")
-                m.d.sync += [next_vector.eq(vector[8:]), next_swap.eq(swap)]
+                with m.If(~self.hold):
+                    m.d.sync += [next_vector.eq(vector[8:]), next_swap.eq(swap)]
                 vector, swap = next_vector, next_swap
 
         sums = Signal(32 * cols)
@@ -92,6 +95,7 @@ class MXU(wiring.Component):
                 tile.swap.eq(Cat(*swaps)),
                 tile.weights.eq(self.weights),
                 tile.load.eq(self.load),
+                tile.hold.eq(self.hold),
                 sums.eq(tile.partial_out),
             ]
 
@@ -101,7 +105,8 @@ class MXU(wiring.Component):
         for stage in range(self._config.stages - 1):
             joined = Cat(waiting, sums[stage * width : (stage + 1) * width])
             waiting = Signal(len(joined), name=f"align_{stage}", reset_less=True)
-            m.d.sync += waiting.eq(joined)
+            with m.If(~self.hold):
+                m.d.sync += waiting.eq(joined)
         m.d.comb += self.sums.eq(Cat(waiting, sums[len(waiting) :]))
         return m
 
@@ -124,6 +129,7 @@ class MXU(wiring.Component):
                     i_swap=swap,
                     i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
                     i_load=self.load[i * rows : (i + 1) * rows],
+                    i_hold=self.hold,
                     i_partial_in=partial[j],
                     o_partial_out=below,
                     o_activations_out=right,

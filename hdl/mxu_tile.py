@@ -22,6 +22,8 @@ class MXUTile(wiring.Component):
     the activation in front of it and the one behind: it comes in the cycle before the first vector
     that shall meet the new weights.
 
+    `hold` stops everything for a cycle, but for `load`: cycles above are those without `hold`.
+
     Members: `partial_in` and `partial_out` are the sums from the tile above and to the tile below,
     `activations_out` and `swap_out` go to the tile on the right, one stage later.
     """
@@ -36,6 +38,7 @@ class MXUTile(wiring.Component):
                 "swap": In(rows),
                 "weights": In(data.ArrayLayout(signed(8), cols)),
                 "load": In(rows),
+                "hold": In(1),
                 "partial_in": In(data.ArrayLayout(signed(32), cols)),
                 "partial_out": Out(data.ArrayLayout(signed(32), cols)),
                 "activations_out": Out(data.ArrayLayout(signed(8), rows)),
@@ -59,22 +62,25 @@ class MXUTile(wiring.Component):
                 total = Signal(signed(32), name=f"partial_{k}_{c}", reset_less=True)
                 with m.If(self.load[k]):
                     m.d.sync += shadow.eq(self.weights[c])
-                with m.If(swap):
-                    m.d.sync += active.eq(shadow)
-                m.d.sync += [
-                    product.eq(activation * active),
-                    total.eq(partial[c] + product),
-                ]
+                with m.If(~self.hold):
+                    with m.If(swap):
+                        m.d.sync += active.eq(shadow)
+                    m.d.sync += [
+                        product.eq(activation * active),
+                        total.eq(partial[c] + product),
+                    ]
                 partial[c] = total
             activation, swap = self._stage(m, f"{k}_out", activation, swap)
             m.d.comb += [self.activations_out[k].eq(activation), self.swap_out[k].eq(swap)]
         m.d.comb += [self.partial_out[c].eq(partial[c]) for c in range(self._cols)]
         return m
 
-    @staticmethod
-    def _stage(m: Module, name: str, activation: Signal, swap: Signal) -> tuple[Signal, Signal]:
+    def _stage(
+        self, m: Module, name: str, activation: Signal, swap: Signal
+    ) -> tuple[Signal, Signal]:
         """One pipeline register of a row: the same activation and swap a cycle later."""
         next_activation = Signal(signed(8), name=f"activation_{name}", reset_less=True)
         next_swap = Signal(name=f"swap_{name}")
-        m.d.sync += [next_activation.eq(activation), next_swap.eq(swap)]
+        with m.If(~self.hold):
+            m.d.sync += [next_activation.eq(activation), next_swap.eq(swap)]
         return next_activation, next_swap

@@ -20,8 +20,7 @@ class WeightFetch(wiring.Component):
 
     Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
     `weight_fifo_tiles` tiles is the back-pressure. `row` with `row_valid` is the oldest row, taken
-    by `row_take`; `level` rows are in the FIFO. Latency: two cycles from a row's last beat to
-    `row_valid`.
+    by `row_take`. Latency: two cycles from a row's last beat to `row_valid`.
 
     `command_pop` when the oldest command's data is complete. `stop`: asks for nothing more and
     swallows the beats; `quiet` once nothing is under way. `error` is up with a beat that memory
@@ -45,7 +44,6 @@ class WeightFetch(wiring.Component):
                 "row": Out(8 * config.cols),
                 "row_valid": Out(1),
                 "row_take": In(1),
-                "level": Out(range(self._depth + 1)),
                 "stop": In(1),
                 "quiet": Out(1),
                 "error": Out(1),
@@ -105,7 +103,6 @@ class WeightFetch(wiring.Component):
             self.row.eq(fifo.r_data),
             self.row_valid.eq(fifo.r_rdy),
             fifo.r_en.eq(self.row_take),
-            self.level.eq(fifo.level),
         ]
 
         beats = config.weight_row_pitch // config.weight_bus_bytes
