@@ -124,8 +124,8 @@ class CycleClass(IntEnum):
 
 CYCLE_CLASS_TEXT: dict[CycleClass, str] = {
     CycleClass.ARRAY_ACTIVE: "a vector enters the array",
-    CycleClass.WEIGHT_STALL: "the next weight tile has not arrived from weight memory",
-    CycleClass.WEIGHT_SHIFT: "the tile is there and is being moved into the array",
+    CycleClass.WEIGHT_STALL: "a row of the weight tile has not arrived from weight memory",
+    CycleClass.WEIGHT_SHIFT: "the next tile is there, and the array is still taking the one before",
     CycleClass.INPUT_STALL: "the vector is still on its way from host memory",
     CycleClass.OPERAND_STALL: "the vector is still being written by Activate",
     CycleClass.ACCUMULATOR_STALL: "the accumulator row is still to be read by Activate",

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The AXI4-Lite registers: values, masks, strobes, interrupts, handshakes."""
+
+import cocotb
+import pytest
+
+from systola.arch.registers import Control, CycleClass, Interrupt, Register
+from systola.hdl.control_registers import ControlRegisters
+from systola.verif.kit.checker import StreamRules
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, rng, run_unit, small_config
+
+CONFIG = small_config(rows=5, cols=7, columns_per_stage=1, host_bus_bytes=8, weight_bus_bytes=8)
+WRITABLE = {
+    Register.IRQ_ENABLE: 0x7,
+    Register.PROGRAM: 0xFFFF_FF80,
+    Register.HOST_BASE_LO: 0xFFFF_F000,
+    Register.HOST_BASE_HI: 0xFF,
+    Register.HOST_PAGES: 0x1F_FFFF,
+    Register.WEIGHT_BASE_LO: 0xFFFF_F000,
+    Register.WEIGHT_BASE_HI: 0xFF,
+    Register.WEIGHT_TILES: 0x1FF_FFFF,
+}
+"""Bits that keep what is written."""
+
+
+def unit():
+    return ControlRegisters(config=CONFIG)
+
+
+class Registers(Bench):
+    """The unit and a host that takes its time."""
+
+    def __init__(self, dut, patience=0.0):
+        super().__init__(dut, unit())
+        self.random = rng("control_registers", patience)
+        self.patience = patience
+        self._rules = StreamRules("B"), StreamRules("R")
+        self.pulses = []
+
+    async def step(self, **inputs):
+        """One cycle; START and SOFT_RESET may only show when a write is accepted."""
+        await self.cycle(**inputs)
+        accepted = self.get("bus__awready") and self.get("bus__wready")
+        for name in ("start", "soft_reset"):
+            if self.get(name):
+                assert accepted
+                self.pulses.append(name)
+        for rules, channel, payload in zip(
+            self._rules, "br", (("bresp",), ("rdata", "rresp")), strict=True
+        ):
+            valid = self.get(f"bus__{channel}valid")
+            values = self.gets(*(f"bus__{name}" for name in payload)) if valid else None
+            rules.observe(values, bool(self._driven[f"bus__{channel}ready"]))
+
+    def late(self):
+        return self.random.random() < self.patience
+
+    async def write(self, address, value, strobe=0xF):
+        """Writes a register; address and data may come at different times."""
+        first = self.random.choice(("aw", "w")) if self.late() else None
+        self.set(bus__awaddr=address, bus__wdata=value, bus__wstrb=strobe)
+        if first:
+            for _ in range(3):
+                await self.step(**{f"bus__{first}valid": 1})
+                assert not self.get("bus__awready") and not self.get("bus__wready")
+        await self.step(bus__awvalid=1, bus__wvalid=1)
+        assert self.get("bus__awready") and self.get("bus__wready"), "taken when both are there"
+        self.set(bus__awvalid=0, bus__wvalid=0)
+        while self.late():
+            await self.step()
+        await self.step(bus__bready=1)
+        assert self.gets("bus__bvalid", "bus__bresp") == (1, 0)
+        self.set(bus__bready=0)
+
+    async def read(self, address):
+        """Reads a register: the answer comes in the cycle after the address."""
+        await self.step(bus__araddr=address, bus__arvalid=1)
+        assert self.get("bus__arready")
+        self.set(bus__arvalid=0)
+        while self.late():
+            await self.step()
+        await self.step(bus__rready=1)
+        assert self.gets("bus__rvalid", "bus__rresp") == (1, 0)
+        self.set(bus__rready=0)
+        return self.get("bus__rdata")
+
+
+@cocotb.test
+@cocotb.parametrize(patience=[0.0, 0.5])
+async def read_and_write(dut, patience):
+    """Random writes, whole and partial, known and unknown addresses, against a dict."""
+    bench = Registers(dut, patience)
+    await bench.start()
+    random = bench.random
+    held = dict.fromkeys(WRITABLE, 0)
+    fixed = {Register.ID: 0x5450_5531, Register.VERSION: 1, Register.GEOMETRY: 7 << 16 | 5}
+    fixed |= {Register.BUFFER_LINES: 64, Register.ACCUMULATOR_ROWS: 32}
+    ignored = [0x000, 0x004, 0x00C, 0x018, 0x02C, 0x03C, 0x040, 0x044, 0x048, 0x04C, 0x050]
+    ignored += [0x100, 0x144, 0x148, 0xFFC]
+    for _ in range(300):
+        address = random.choice((*WRITABLE, *ignored))
+        value, strobe = random.getrandbits(32), random.choice((15, 15, random.randrange(15)))
+        await bench.write(address, value, strobe)
+        if address in held and strobe == 15:
+            held[address] = value & WRITABLE[address]
+        address = random.choice(list(held))
+        assert await bench.read(address) == held[address]
+        base = {name: held[Register[f"{name}_BASE_LO"]] for name in ("HOST", "WEIGHT")}
+        high = {name: held[Register[f"{name}_BASE_HI"]] << 32 for name in ("HOST", "WEIGHT")}
+        assert bench.gets("program", "weight_tiles", "host_limit") == (
+            held[Register.PROGRAM],
+            held[Register.WEIGHT_TILES],
+            held[Register.HOST_PAGES] * 4096,
+        )
+        assert bench.get("host_base") == base["HOST"] | high["HOST"]
+        assert bench.get("weight_base") == base["WEIGHT"] | high["WEIGHT"]
+    for address, value in fixed.items():
+        assert await bench.read(address) == value
+    for address in (0x02C, 0x03C, 0x04C, 0x05C, 0x0FC, 0x148, 0x800, 0xFFC):
+        assert await bench.read(address) == 0, "unknown registers read 0"
+    assert not bench.pulses
+
+
+@cocotb.test
+async def what_the_machine_says(dut):
+    bench = Registers(dut)
+    await bench.start()
+    counters = [(which + 1) * 0x1234_5678_9AB & (1 << 48) - 1 for which in CycleClass]
+    fault = {"cause": 9, "pc": 0xABC_DEF0, "address": 0xFEDC_BA98}
+    await bench.step(status=5, fault=fault, counters=counters)
+    assert await bench.read(Register.STATUS) == 5
+    assert await bench.read(Register.FAULT_CAUSE) == 9
+    assert await bench.read(Register.FAULT_PC) == 0xABC_DEF0
+    assert await bench.read(Register.FAULT_ADDRESS) == 0xFEDC_BA98
+    for which in CycleClass:
+        low = await bench.read(0x100 + 8 * which)
+        assert low | await bench.read(0x104 + 8 * which) << 32 == counters[which]
+
+
+@cocotb.test
+async def control(dut):
+    """START and SOFT_RESET are up in the one cycle in which their write is accepted."""
+    bench = Registers(dut)
+    await bench.start()
+    for value, strobe, expected in (
+        (Control.START, 15, ["start"]),
+        (Control.SOFT_RESET, 15, ["soft_reset"]),
+        (3, 15, ["start", "soft_reset"]),
+        (0xFFFF_FFFC, 15, []),
+        (3, 7, []),
+        (3, 1, []),
+        (3, 0, []),
+    ):
+        bench.pulses.clear()
+        await bench.write(Register.CONTROL, value, strobe)
+        await bench.step()
+        assert bench.pulses == expected
+    assert await bench.read(Register.CONTROL) == 0
+    bench.pulses.clear()
+    for address in set(range(0, 0x200, 4)) - {Register.CONTROL}:
+        await bench.write(address, 3)
+    assert not bench.pulses
+
+
+@cocotb.test
+async def interrupts(dut):
+    """Set by events, cleared by ones; an event wins over a clearing write of the same cycle."""
+    bench = Registers(dut)
+    await bench.start()
+    bits = {"finished": 1, "faulted": 2, "interrupt": 4}
+    assert list(bits.values()) == [Interrupt.DONE, Interrupt.FAULT, Interrupt.PROGRAM]
+    for name, bit in bits.items():
+        await bench.write(Register.IRQ_ENABLE, bit)
+        await bench.step(**{name: 1}, interrupt_code=0xBEEF)
+        assert not bench.get("irq")
+        await bench.step(**{name: 0}, interrupt_code=0x1234)
+        assert bench.get("irq"), "one cycle later"
+        assert await bench.read(Register.IRQ_STATUS) == bit
+        await bench.write(Register.IRQ_ENABLE, 7 & ~bit)
+        assert not bench.get("irq")
+        await bench.write(Register.IRQ_ENABLE, 7)
+        await bench.write(Register.IRQ_STATUS, 7 & ~bit)
+        await bench.write(Register.IRQ_STATUS, bit, 3)
+        assert await bench.read(Register.IRQ_STATUS) == bit and bench.get("irq")
+        await bench.write(Register.IRQ_STATUS, bit)
+        assert await bench.read(Register.IRQ_STATUS) == 0 and not bench.get("irq")
+    assert await bench.read(Register.IRQ_CODE) == 0xBEEF, "only with Interrupt_Host"
+
+    for name, bit in bits.items():
+        bench.set(**{name: 1}, bus__awaddr=Register.IRQ_STATUS, bus__wdata=7, bus__wstrb=15)
+        await bench.step(bus__awvalid=1, bus__wvalid=1)
+        await bench.step(**{name: 0}, bus__awvalid=0, bus__wvalid=0, bus__bready=1)
+        bench.set(bus__bready=0)
+        assert await bench.read(Register.IRQ_STATUS) == bit, "an event was lost"
+        await bench.step(forget=1)
+        bench.set(forget=0)
+        assert await bench.read(Register.IRQ_STATUS) == 0
+        assert await bench.read(Register.IRQ_CODE) == 0
+
+
+@cocotb.test
+async def back_to_back(dut):
+    """A read in every cycle while the host takes the answers."""
+    bench = Registers(dut)
+    await bench.start()
+    bench.set(bus__rready=1, bus__arvalid=1)
+    for index in range(10):
+        await bench.step(bus__araddr=Register.ID if index % 2 else Register.VERSION)
+        assert bench.get("bus__arready")
+        if index:
+            expected = 1 if index % 2 else 0x5450_5531
+            assert bench.gets("bus__rvalid", "bus__rdata") == (1, expected)
+    await bench.step(bus__arvalid=0)
+    await bench.step()
+    assert not bench.get("bus__rvalid")
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_control_registers(simulator):
+    run_unit("test_control_registers", simulator, unit())

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counters: each cycle in one class, in the order of precedence."""
+
+import itertools
+
+import cocotb
+import pytest
+
+from systola.arch.registers import CycleClass
+from systola.hdl.counters import Counters
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, rng, run_unit
+
+CONDITIONS = (
+    "active",
+    "awaiting_weights",
+    "weights_moving",
+    "matrix_waits",
+    "input_blocked",
+    "operand_blocked",
+    "draining",
+    "issue_waits",
+)
+
+
+def unit():
+    return Counters()
+
+
+def classify(now):
+    """The class of a cycle in which the conditions in `now` hold."""
+    order = (
+        ({"active"}, CycleClass.ARRAY_ACTIVE),
+        ({"awaiting_weights"}, CycleClass.WEIGHT_STALL),
+        ({"weights_moving"}, CycleClass.WEIGHT_SHIFT),
+        ({"matrix_waits", "input_blocked"}, CycleClass.INPUT_STALL),
+        ({"matrix_waits", "operand_blocked"}, CycleClass.OPERAND_STALL),
+        ({"matrix_waits"}, CycleClass.ACCUMULATOR_STALL),
+        ({"draining"}, CycleClass.DRAIN),
+        ({"issue_waits"}, CycleClass.OUTPUT_STALL),
+        (set(), CycleClass.FETCH),
+    )
+    return next(which for needed, which in order if needed <= now)
+
+
+@cocotb.test
+async def programs(dut):
+    """Every combination of conditions, in two programs with idle cycles around them."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    random = rng("counters")
+    combinations = list(itertools.product((0, 1), repeat=len(CONDITIONS)))
+    for _ in range(2):
+        random.shuffle(combinations)
+        expected = dict.fromkeys(CycleClass, 0)
+        await bench.cycle(start=1, busy=0)
+        expected[CycleClass.FETCH] = 1
+        for values in combinations:
+            await bench.cycle(start=0, busy=1, **dict(zip(CONDITIONS, values, strict=True)))
+            assert {which: bench.get("values")[which] for which in CycleClass} == expected
+            now = {name for name, value in zip(CONDITIONS, values, strict=True) if value}
+            expected[classify(now)] += 1
+        for _ in range(5):
+            await bench.cycle(busy=0)
+            values = bench.get("values")
+            assert {which: values[which] for which in CycleClass} == expected
+        assert sum(expected.values()) == len(combinations) + 1
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_counters(simulator):
+    run_unit("test_counters", simulator, unit())

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared read port: order, priorities, base address, `stop`, limits."""
+
+import cocotb
+import numpy as np
+import pytest
+
+from systola.hdl.host_read_port import HostReadPort, ReadBeat, ReadRequest
+from systola.sim.memory import MemoryModel
+from systola.verif.kit.axi_memory import AxiMemory
+from systola.verif.kit.checker import AxiRules, StreamChecker
+from systola.verif.kit.launch import simulators
+from systola.verif.kit.stream import StreamMonitor, StreamSink, StreamSource, never, randomly
+from systola.verif.units.unit import Bench, rng, run_unit, small_config, to_bits
+
+BUS = 8
+CONFIG = small_config(host_bus_bytes=BUS)
+BASE, SIZE = 0x45_6789_A000, 1 << 14
+MOST = 64
+DATA, FETCH = 0, 1
+
+
+def unit():
+    return HostReadPort(config=CONFIG)
+
+
+class Port(Bench):
+    """The unit between two requesters and a memory."""
+
+    def __init__(self, dut, *, latency=0, stall=0.0, probability=0.0, name=""):
+        super().__init__(dut, unit())
+        self.random = random = rng("host_read_port", name)
+        self.model = MemoryModel(
+            data=np.frombuffer(random.randbytes(SIZE), np.uint8),
+            bus_bytes=BUS,
+            port=0,
+            base=BASE,
+            latency=latency,
+            stall=stall,
+            seed=random.getrandbits(8),
+            error_range=(BASE + 512, BASE + 600),
+        )
+        self.memory = AxiMemory(dut, "bus_", self.model, AxiRules("host", BUS, (BASE, BASE + SIZE)))
+
+        def pauses():
+            return randomly(random, probability) if probability else never()
+
+        names = ("data", "fetch")
+        self.sources = {n: StreamSource(dut, f"{n}_request", dut.clk, pauses()) for n in names}
+        self.sinks = {n: StreamSink(dut, f"{n}_beat", dut.clk, pauses()) for n in names}
+        self.taken = {n: StreamMonitor(dut, f"{n}_request", dut.clk) for n in names}
+        self.addresses = []
+        self.now = 0
+
+    async def begin(self, *, stops=False):
+        """Resets the unit and checks its streams, unless `stops`: then they may break off."""
+        await self.start()
+        self.set(base=BASE)
+        await self.cycle()
+        for name in () if stops else ("data_beat", "fetch_beat"):
+            cocotb.start_soon(StreamChecker(self.dut, name).run(self.clock))
+
+    async def step(self, **inputs):
+        """One cycle; remembers which AR is taken."""
+        await self.cycle(**inputs)
+        if self.dut.bus__arvalid.value and self.dut.bus__arready.value:
+            self.addresses.append((self.now, self.get("bus__arid"), self.get("bus__araddr")))
+        self.memory.step()
+        self.now += 1
+
+    def some(self):
+        """A random burst, as (offset, beats)."""
+        beats = self.random.choice((1, 1, 2, 7, 16))
+        page = self.random.randrange(4)
+        return page * 4096 + self.random.randint(0, 512 - beats) * BUS, beats
+
+    def ask(self, name, requests):
+        """Queues requests."""
+        layout = ReadRequest()
+        self.sources[name].put(
+            to_bits(layout, {"offset": offset, "length": beats - 1}) for offset, beats in requests
+        )
+
+    def beats(self, requests):
+        """What the requester should receive."""
+        found = []
+        for offset, beats in requests:
+            for start in range(offset, offset + beats * BUS, BUS):
+                data = self.model.data[start : start + BUS].tobytes()
+                # The error range starts and ends where beats do: 512 and 600 are multiples of 8.
+                found.append((int.from_bytes(data, "little"), 512 <= start < 600))
+        return found
+
+    async def received(self, name, count):
+        """Waits for beats, and returns them as (data, error)."""
+        layout = ReadBeat(data_bytes=BUS)
+        items = [layout.from_bits(raw) for raw in await self.sinks[name].receive_all(count)]
+        return [(item.data, bool(item.error)) for item in items]
+
+
+async def forever(bench):
+    while True:
+        await bench.step()
+
+
+@cocotb.test
+@cocotb.parametrize(
+    (("latency", "stall", "probability"), [(0, 0.0, 0.0), (20, 0.0, 0.0), (3, 0.3, 0.4)])
+)
+async def random_requests(dut, latency, stall, probability):
+    """Each requester gets its beats in order, whatever the other does."""
+    bench = Port(dut, latency=latency, stall=stall, probability=probability, name=f"{latency}")
+    await bench.begin()
+    cocotb.start_soon(forever(bench))
+    wanted = {name: [bench.some() for _ in range(60)] for name in ("data", "fetch")}
+    wanted["data"][3] = 504, 16
+    for name, requests in wanted.items():
+        bench.ask(name, requests)
+    for name, requests in wanted.items():
+        expected = bench.beats(requests)
+        assert await bench.received(name, len(expected)) == expected
+    for _ in range(3):
+        await bench.cycle()
+    assert bench.get("quiet") and all(sink.empty() for sink in bench.sinks.values())
+    for name, number in (("data", DATA), ("fetch", FETCH)):
+        shown = [address for _, id, address in bench.addresses if id == number]
+        assert shown == [BASE + offset for offset, _ in wanted[name]]
+
+
+@cocotb.test
+@cocotb.parametrize(urgent=[0, 1])
+async def priorities(dut, urgent):
+    """Data first, or fetches first where they are urgent; one a cycle, a cycle later on AR."""
+    bench = Port(dut, name=f"urgent {urgent}")
+    await bench.begin()
+    bench.set(fetch_urgent=urgent)
+    for name in ("data", "fetch"):
+        bench.ask(name, [(64 * i, 1) for i in range(10)])
+    for _ in range(60):
+        await bench.step()
+    first, second = (FETCH, DATA) if urgent else (DATA, FETCH)
+    assert [id for _, id, _ in bench.addresses] == [first] * 10 + [second] * 10
+    cycles = [now for now, _, _ in bench.addresses]
+    assert cycles == list(range(cycles[0], cycles[0] + 20))
+    taken = sorted(bench.taken["data"].cycles + bench.taken["fetch"].cycles)
+    # The monitors count from the start of the clock, `step` from the end of the reset.
+    offset = taken[0] + 1 - cycles[0]
+    assert taken == [cycle - 1 + offset for cycle in cycles]
+    assert bench.taken["data"].cycles[0] == (taken[10] if urgent else taken[0])
+
+
+@cocotb.test
+async def limit(dut):
+    """No more than 64 bursts are under way."""
+    bench = Port(dut, latency=200, name="limit")
+    await bench.begin()
+    bench.ask("data", [(0, 1)] * 100)
+    for _ in range(150):
+        await bench.step()
+    assert len(bench.addresses) == MOST and not bench.get("bus__arvalid")
+    while len(bench.addresses) < 100:
+        await bench.step()
+
+
+@cocotb.test
+async def stop(dut):
+    """No more requests, no more beats to anyone; quiet when the last burst has ended."""
+    bench = Port(dut, latency=15, stall=0.2, probability=0.3, name="stop")
+    await bench.begin(stops=True)
+    for _ in range(12):
+        for name in ("data", "fetch"):
+            bench.ask(name, [bench.some() for _ in range(8)])
+        for _ in range(bench.random.randint(1, 60)):
+            await bench.step(stop=0)
+        await bench.step(stop=1)
+        announced = len(bench.addresses) + bool(bench.dut.bus__arvalid.value)
+        for _ in range(800):
+            await bench.step()
+            assert not any(bench.gets("data_request__ready", "fetch_request__ready"))
+            assert not any(bench.gets("data_beat__valid", "fetch_beat__valid"))
+            assert bench.get("bus__rready") or not bench.dut.bus__rvalid.value
+            if bench.get("quiet"):
+                break
+        assert bench.get("quiet") and bench.model.idle
+        assert len(bench.addresses) <= announced
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_host_read_port(simulator):
+    run_unit("test_host_read_port", simulator, unit())

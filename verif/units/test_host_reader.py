@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads from host memory into buffer, parameters and tables, against copies in plain Python."""
+
+import itertools
+
+import cocotb
+import pytest
+
+from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Kind
+from systola.hdl.host_reader import HostReader
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
+
+CONFIGS = {
+    "6 on 4": small_config(rows=6, cols=4, max_burst_beats=4),
+    "5 on 8": small_config(rows=5, cols=20, host_bus_bytes=8, max_burst_beats=16),
+    "4 on 16": small_config(host_bus_bytes=16, max_burst_beats=1),
+}
+PAGE = 4096
+PLANES = 9
+
+
+def unit(variant=None):
+    return HostReader(config=CONFIGS[variant or chosen_variant()])
+
+
+def up(value, multiple):
+    return -(-value // multiple) * multiple
+
+
+class Reader(Bench):
+    """The unit with a memory that answers its requests in order, and what it writes."""
+
+    def __init__(self, dut, name, *, ask=1.0, answer=1.0, write=1.0):
+        super().__init__(dut, unit())
+        self.config = config = CONFIGS[chosen_variant()]
+        self.bus = config.host_bus_bytes
+        self.input_pitch = up(config.rows, self.bus)
+        self.output_pitch = up(config.cols, self.bus)
+        self.random = rng("host_reader", name, chosen_variant())
+        self.rates = ask, answer, write
+        self.memory = self.random.randbytes(8 * PAGE)
+        self.transfers = []
+        self.entries = []
+        self.beats = []
+        self.offered = None
+        self.writes = []
+        self.advances = []
+        self.errors = []
+        self.popped = []
+        self.done = []
+        self.taken = []
+        self.bad = set()
+        self.now = 0
+
+    def copy(self, *, host, buffer, rows, blocks, stride, tail):
+        """A Read_Host_Memory: transfer, entry, and the writes it should cause."""
+        pitch, longest = self.input_pitch, max(self.config.rows, self.config.cols)
+        writes = []
+        for block, row in itertools.product(range(blocks), range(rows)):
+            start = host + row * stride + block * pitch
+            size = tail if block == blocks - 1 else self.config.rows
+            line = self.memory[start : start + size].ljust(longest, b"\0")
+            writes.append(("buffer", buffer + block * rows + row, line))
+        linear = rows == 1 or (blocks == 1 and stride == pitch)
+        transfer = {
+            "address": host,
+            "beats": (rows * blocks if linear else 1) * pitch // self.bus,
+            "rows": 1 if linear else rows,
+            "stride": stride,
+            "blocks": 1 if linear else blocks,
+        }
+        end = buffer + rows * blocks
+        entry = {"kind": Kind.BUFFER, "tail_line": end - rows, "tail": tail}
+        return transfer, entry, (buffer, end), writes
+
+    def parameters(self, *, host, parameter, count):
+        """A Load_Parameters."""
+        writes = []
+        for number in range(count * PLANES):
+            start = host + number * self.output_pitch
+            plane = self.memory[start : start + self.config.cols]
+            writes.append((f"plane {number % PLANES}", parameter + number // PLANES, plane))
+        beats = count * PLANES * self.output_pitch // self.bus
+        first = PARAMETER_SPACE + parameter
+        transfer = {"address": host, "beats": beats, "rows": 1, "stride": 0, "blocks": 1}
+        return transfer, {"kind": Kind.PARAMETERS}, (first, first + count), writes
+
+    def table(self, *, host, table):
+        """A Load_Table."""
+        data = self.memory[host : host + 256]
+        writes = [("table", table * 256 + i, bytes([value])) for i, value in enumerate(data)]
+        beats = 256 // self.bus
+        transfer = {"address": host, "beats": beats, "rows": 1, "stride": 0, "blocks": 1}
+        first = TABLE_SPACE + table
+        return transfer, {"kind": Kind.TABLE}, (first, first + 1), writes
+
+    def some(self):
+        """A random instruction."""
+        random = self.random
+        kind = random.choice(("copy", "copy", "copy", "parameters", "table"))
+        host = random.randrange(PAGE // self.bus) * self.bus
+        if kind == "table":
+            return self.table(host=host, table=random.randrange(self.config.tables))
+        if kind == "parameters":
+            count = random.randint(1, 3)
+            place = random.randint(0, self.config.parameter_entries - count)
+            return self.parameters(host=host, parameter=place, count=count)
+        rows, blocks = random.choice((1, 2, 5)), random.choice((1, 2, 3))
+        return self.copy(
+            host=host,
+            buffer=random.randint(0, self.config.buffer_lines - rows * blocks),
+            rows=rows,
+            blocks=blocks,
+            stride=random.choice((self.input_pitch, random.randrange(20) * self.bus)),
+            tail=random.randint(1, self.config.rows),
+        )
+
+    def issue(self, instruction):
+        """Adds an instruction to both queues, as the scoreboard does."""
+        transfer, entry, (base, end), _ = instruction
+        self.transfers.append(transfer)
+        self.entries.append({"tail_line": 0, "tail": 0, **entry, "base": base, "end": end})
+
+    async def step(self, blocked=False):
+        """One cycle of everything around the unit."""
+        ask, answer, write = (self.random.random() < rate for rate in self.rates)
+        if self.offered is None and self.beats and answer:
+            self.offered = self.beats.pop(0)
+        inputs = {"transfer_valid": bool(self.transfers), "transfer_blocked": blocked}
+        if self.transfers:
+            inputs["transfer"] = self.transfers[0]
+        if self.entries:
+            entry = dict(self.entries[0])
+            entry["destination"] = {"base": entry.pop("base"), "end": entry.pop("end")}
+            inputs["entry"] = entry
+        inputs |= {"request__ready": ask, "buffer__ready": write}
+        inputs["beat__valid"] = self.offered is not None
+        if self.offered is not None:
+            start = self.offered
+            data = int.from_bytes(self.memory[start : start + self.bus], "little")
+            inputs["beat__payload"] = {"data": data, "error": start in self.bad}
+        await self.cycle(**inputs)
+
+        if self.get("request__valid"):
+            assert self.transfers and not blocked
+            if ask:
+                request = self.get("request__payload")
+                start, beats = request.offset, request.length + 1
+                assert beats <= self.config.max_burst_beats
+                assert start // PAGE == (start + beats * self.bus - 1) // PAGE
+                self.beats += range(start, start + beats * self.bus, self.bus)
+        if self.get("transfer_pop"):
+            self.transfers.pop(0)
+        taken = self.offered is not None and self.get("beat__ready")
+        if taken:
+            self.taken.append(self.now)
+        if self.get("error"):
+            assert taken
+            self.errors.append(self.offered)
+        if taken:
+            self.offered = None
+        self._observe_writes(write)
+        if self.get("advance"):
+            self.advances.append(self.get("advance_to"))
+            self.entries[0]["base"] = self.get("advance_to")
+        if self.get("done"):
+            self.done.append(self.now)
+            self.entries.pop(0)
+        self.now += 1
+
+    def _observe_writes(self, ready):
+        if self.get("buffer__enable") and ready:
+            size = self.config.line_bytes
+            data = self.get("buffer__data").to_bytes(size, "little")
+            self.writes.append(("buffer", self.get("buffer__address"), data))
+        planes = self.get("parameters__planes")
+        if planes:
+            data = self.get("parameters__data").to_bytes(self.config.cols, "little")
+            assert planes & (planes - 1) == 0
+            name = f"plane {planes.bit_length() - 1}"
+            self.writes.append((name, self.get("parameters__address"), data))
+        if self.get("tables__enable"):
+            data = bytes([self.get("tables__data")])
+            self.writes.append(("table", self.get("tables__address"), data))
+
+    async def finish(self, instructions, limit=20000):
+        """Runs until all that was issued is done, and checks everything that was seen."""
+        for _ in range(limit):
+            if not self.entries:
+                break
+            await self.step(self.random.random() > self.rates[0])
+        assert not self.entries and not self.beats and not self.transfers
+        assert self.writes == [write for i in instructions for write in i[3]]
+        advances = []
+        for _, entry, (base, end), _ in instructions:
+            if entry["kind"] != Kind.TABLE:
+                advances += range(base + 1, end + 1)
+        assert self.advances == advances
+        assert len(self.done) == len(instructions)
+
+
+@cocotb.test
+@cocotb.parametrize(
+    (
+        ("ask", "answer", "write"),
+        [(1, 1, 1), (0.5, 0.5, 0.5), (1, 1, 0.3), (1, 0.3, 1), (0.2, 1, 1)],
+    )
+)
+async def random_reads(dut, ask, answer, write):
+    bench = Reader(dut, f"{ask} {answer} {write}", ask=ask, answer=answer, write=write)
+    await bench.start()
+    instructions = [bench.some() for _ in range(20)]
+    for instruction in instructions:
+        bench.issue(instruction)
+    await bench.finish(instructions)
+
+
+@cocotb.test
+async def full_rate(dut):
+    """A beat in every cycle, and one cycle lost between instructions."""
+    bench = Reader(dut, "rate")
+    await bench.start()
+    pitch = bench.input_pitch
+    lines = [
+        bench.copy(host=0, buffer=b, rows=9, blocks=1, stride=pitch, tail=bench.config.rows)
+        for b in (0, 20, 11)
+    ]
+    for instruction in lines:
+        bench.issue(instruction)
+    await bench.finish(lines)
+    beats = 9 * pitch // bench.bus
+    starts = [bench.taken[0] + i * (beats + 1) for i in range(3)]
+    assert bench.taken == [start + i for start in starts for i in range(beats)]
+
+
+@cocotb.test
+async def parameters_and_tables_at_full_rate(dut):
+    """A beat a cycle into parameters; a byte a cycle into tables."""
+    bench = Reader(dut, "parameters")
+    await bench.start()
+    bench.issue(entries := bench.parameters(host=0, parameter=2, count=3))
+    bench.issue(table := bench.table(host=64, table=1))
+    await bench.finish([entries, table])
+    beats = 3 * PLANES * bench.output_pitch // bench.bus
+    first = bench.taken[0]
+    assert bench.taken[:beats] == list(range(first, first + beats))
+    assert bench.done[0] == first + beats
+    byte = bench.bus
+    first = bench.taken[beats]
+    assert bench.taken[beats:] == list(range(first, first + 256, byte))
+    assert bench.done[1] == first + 256
+
+
+@cocotb.test
+async def errors(dut):
+    """An error shows with its beat; the copy goes on."""
+    bench = Reader(dut, "errors", answer=0.7, write=0.6)
+    await bench.start()
+    instruction = bench.copy(host=0, buffer=0, rows=6, blocks=2, stride=2 * PAGE // 4, tail=1)
+    bench.bad = {2 * PAGE // 4, bench.input_pitch}
+    bench.issue(instruction)
+    await bench.finish([instruction])
+    assert set(bench.errors) == bench.bad and len(bench.errors) == 2
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_host_reader(simulator, variant):
+    run_unit("test_host_reader", simulator, unit(variant), variant=variant)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write_Host_Memory: memory after it byte for byte, bus rules, rates, errors, and `stop`."""
+
+import types
+
+import cocotb
+import numpy as np
+import pytest
+
+from systola.hdl.host_writer import HostWriter
+from systola.sim.memory import MemoryModel
+from systola.verif.kit import scoreboard
+from systola.verif.kit.axi_memory import AxiMemory
+from systola.verif.kit.checker import AxiRules
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
+
+CONFIGS = {
+    "6 on 4": small_config(rows=4, cols=6, columns_per_stage=2, max_burst_beats=4),
+    "5 on 8": small_config(
+        rows=7, cols=5, columns_per_stage=1, host_bus_bytes=8, max_burst_beats=16
+    ),
+    "4 on 16": small_config(host_bus_bytes=16, max_burst_beats=1),
+}
+BASE = 0x12_3456_7000
+SIZE = 16 * 1024
+
+
+def unit(variant=None):
+    return HostWriter(config=CONFIGS[variant or chosen_variant()])
+
+
+class WriteOnly:
+    """`dut` with read channels on which nothing happens, for a model that expects them."""
+
+    def __init__(self, dut):
+        self._dut = dut
+
+    def __getattr__(self, name):
+        reads = name.startswith(("bus__ar", "bus__r"))
+        return types.SimpleNamespace(value=0) if reads else getattr(self._dut, name)
+
+
+class Writer(Bench):
+    """The unit with a buffer of random lines in front and a memory behind it."""
+
+    def __init__(self, dut, *, latency=0, stall=0.0, refuse=0.0, name=""):
+        super().__init__(dut, unit())
+        self.config = CONFIGS[chosen_variant()]
+        self.pitch = -(-self.config.cols // self.config.host_bus_bytes) * self.config.host_bus_bytes
+        self.random = rng("host_writer", name, chosen_variant())
+        self.refuse = refuse
+        self.lines = [
+            self.random.randbytes(self.config.line_bytes) for _ in range(self.config.buffer_lines)
+        ]
+        model = MemoryModel(
+            data=np.frombuffer(self.random.randbytes(SIZE), np.uint8).copy(),
+            bus_bytes=self.config.host_bus_bytes,
+            port=0,
+            base=BASE,
+            latency=latency,
+            stall=stall,
+            seed=self.random.getrandbits(8),
+        )
+        rules = AxiRules("host", self.config.host_bus_bytes, (BASE, BASE + SIZE))
+        self.memory = AxiMemory(WriteOnly(dut), "bus_", model, rules)
+        self.expected = model.data.copy()
+        self.data = 0
+        self.beats = []
+        self.strobed = 0
+        self.bursts = 0
+        self.errors = 0
+        self.now = 0
+
+    async def step(self, **inputs):
+        """One cycle of buffer and memory; some reads are refused, some lines blocked."""
+        ready = self.random.random() >= self.refuse
+        blocked = self.random.random() < self.refuse
+        inputs |= {"buffer__ready": ready, "line_blocked": blocked, "base": BASE}
+        await self.cycle(**inputs, buffer__data=self.data)
+        if self.get("buffer__enable"):
+            assert not blocked, "reads a blocked line"
+            if ready:
+                self.data = int.from_bytes(self.lines[self.get("buffer__address")], "little")
+                assert self.get("advance")
+                assert self.get("advance_to") == self.get("line") + 1
+        if self.dut.bus__wvalid.value and self.dut.bus__wready.value:
+            self.beats.append(self.now)
+            self.strobed += self.get("bus__wstrb") != 0
+        if self.dut.bus__awvalid.value and self.dut.bus__awready.value:
+            self.bursts += 1
+        self.errors += self.get("error")
+        self.memory.step()
+        self.now += 1
+
+    def command(self, *, host, buffer, rows, blocks, stride, tail):
+        """The command for a matrix, and the memory that it should leave."""
+        bus, cols, pitch = self.config.host_bus_bytes, self.config.cols, self.pitch
+        lines = rows * blocks
+        for block in range(blocks):
+            for row in range(rows):
+                start = host + row * stride + block * pitch
+                size = tail if block == blocks - 1 else cols
+                line = self.lines[buffer + block * rows + row][:size]
+                self.expected[start : start + size] = np.frombuffer(line, np.uint8)
+        linear = rows == 1 or (blocks == 1 and stride == pitch)
+        transfer = {
+            "address": host,
+            "beats": (lines if linear else 1) * pitch // bus,
+            "rows": 1 if linear else rows,
+            "stride": stride,
+            "blocks": 1 if linear else blocks,
+        }
+        return {
+            "transfer": transfer,
+            "buffer": {"base": buffer, "end": buffer + lines},
+            "tail_line": buffer + lines - rows,
+            "tail": tail,
+        }
+
+    def some(self):
+        """A command for a random matrix."""
+        random, bus, pitch = self.random, self.config.host_bus_bytes, self.pitch
+        rows, blocks = random.choice((1, 2, 5, 9)), random.choice((1, 1, 2, 4))
+        stride = random.choice((pitch, blocks * pitch, blocks * pitch + bus, 50 * pitch))
+        size = (rows - 1) * stride + blocks * pitch
+        host = random.randint(0, (SIZE - size) // bus) * bus
+        if random.random() < 0.3 and size < 4096:
+            host = 4096 - min(size // 2 // bus * bus, 4096 - bus)
+        return self.command(
+            host=host,
+            buffer=random.randint(0, self.config.buffer_lines - rows * blocks),
+            rows=rows,
+            blocks=blocks,
+            stride=stride,
+            tail=random.randint(1, self.config.cols),
+        )
+
+    async def run(self, command, limit=5000):
+        """Runs one command to its end; it is there in the cycle of `done` and gone in the next."""
+        await self.step(command=command, command_valid=1)
+        for _ in range(limit):
+            if self.get("done"):
+                break
+            await self.step()
+        else:
+            raise AssertionError("the command does not end")
+        self.set(command_valid=0)
+
+
+@cocotb.test
+@cocotb.parametrize(
+    (
+        ("latency", "stall", "refuse"),
+        [(0, 0.0, 0.0), (30, 0.0, 0.0), (2, 0.3, 0.4), (0, 0.6, 0.0)],
+    )
+)
+async def random_matrices(dut, latency, stall, refuse):
+    bench = Writer(dut, latency=latency, stall=stall, refuse=refuse, name=f"{latency} {stall}")
+    await bench.start()
+    for _ in range(25):
+        await bench.run(bench.some())
+        assert bench.get("quiet")
+        if bench.random.random() < 0.5:
+            await bench.step()
+            assert not bench.get("done")
+        scoreboard.check(bench.expected, bench.memory.model.data)
+    assert bench.errors == 0
+
+
+@cocotb.test
+async def full_rate(dut):
+    """A beat in every cycle, from the second after the command: lines, AW and W do not wait."""
+    bench = Writer(dut, latency=20)
+    await bench.start()
+    pitch, beats = bench.pitch, 24 * bench.pitch // bench.config.host_bus_bytes
+    command = bench.command(host=0, buffer=3, rows=24, blocks=1, stride=pitch, tail=1)
+    start = bench.now
+    await bench.run(command)
+    longest = bench.config.max_burst_beats
+    if longest > 1 or bench.config.host_bus_bytes == pitch:
+        assert bench.beats == list(range(bench.beats[0], bench.beats[0] + beats))
+    assert bench.beats[0] - start <= 3
+    assert bench.bursts == -(-beats // longest)
+
+
+@cocotb.test
+async def blocked(dut):
+    """Nothing is announced while the whole command is held back."""
+    bench = Writer(dut)
+    await bench.start()
+    command = bench.some()
+    for _ in range(30):
+        await bench.step(command=command, command_valid=1, blocked=1)
+        assert not bench.get("bus__awvalid") and not bench.get("bus__wvalid")
+    bench.set(blocked=0)
+    await bench.run(command)
+    scoreboard.check(bench.expected, bench.memory.model.data)
+
+
+@cocotb.test
+async def error_answers(dut):
+    bench = Writer(dut)
+    await bench.start()
+    pitch = bench.pitch
+    bench.memory.model.error_range = BASE + pitch, BASE + 2 * pitch
+    command = bench.command(host=0, buffer=0, rows=3, blocks=1, stride=2 * pitch, tail=1)
+    await bench.run(command)
+    assert bench.errors == 0
+    command = bench.command(host=0, buffer=0, rows=1, blocks=2, stride=0, tail=1)
+    await bench.run(command)
+    assert bench.errors > 0
+
+
+@cocotb.test
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def stop(dut, stall):
+    """Announced bursts end with no byte enabled, offered beats do not change, no new bursts.
+
+    The rules of the bus are checked in each cycle by the memory model.
+    """
+    for attempt in range(25):
+        bench = Writer(dut, latency=12, stall=stall, name=f"stop {attempt}")
+        await bench.start() if not attempt else None
+        pitch, rows = bench.pitch, 12
+        old = bench.memory.model.data.copy()
+        stride = bench.random.choice((pitch, 2 * pitch))
+        command = bench.command(host=64, buffer=0, rows=rows, blocks=1, stride=stride, tail=1)
+        await bench.step(command=command, command_valid=1, stop=0)
+        for _ in range(bench.random.randint(0, 30)):
+            if bench.get("done"):
+                break
+            await bench.step()
+        await bench.step(stop=1)
+        await bench.step()
+        # The beat that was being offered may still go out as it is.
+        pending = bench.dut.bus__wvalid.value and not bench.dut.bus__wready.value
+        strobed, announced = bench.strobed, bench.bursts + int(bench.get("bus__awvalid"))
+        for _ in range(300):
+            await bench.step()
+            if bench.get("quiet"):
+                break
+        assert bench.get("quiet") and not bench.memory.rules.writing
+        assert bench.bursts <= announced
+        assert bench.strobed <= strobed + bool(pending)
+        wrong = bench.memory.model.data != old
+        assert (bench.memory.model.data[wrong] == bench.expected[wrong]).all()
+        dut.rst.value = 1
+        await bench.cycle(command_valid=0, stop=0)
+        dut.rst.value = 0
+        await bench.cycle()
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_host_writer(simulator, variant):
+    run_unit("test_host_writer", simulator, unit(variant), variant=variant)

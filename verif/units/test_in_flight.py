@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of regions under way against a Python list, and the comparisons made with them."""
+
+import cocotb
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.in_flight import InFlight, Region, overlaps, waits
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, rng, run_unit
+
+DEPTH = 4
+CYCLES = 3000
+
+
+class Watched(wiring.Component):
+    """A list, and who must wait for it: `blocked` for `address`, `touches` for `pushed`."""
+
+    def __init__(self):
+        entry = data.StructLayout({"tag": 6, "region": Region(8)})
+        self._list = InFlight(entry=entry, depth=DEPTH, advancing="region")
+        super().__init__(
+            {
+                **self._list.signature.members,
+                "mask": In(DEPTH),
+                "address": In(8),
+                "blocked": Out(1),
+                "touches": Out(DEPTH),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.list = inner = self._list
+        for name, member in inner.signature.members.items():
+            mine, its = getattr(self, name), getattr(inner, name)
+            m.d.comb += its.eq(mine) if member.flow is In else mine.eq(its)
+        regions = [entry.region for entry in inner.entries]
+        m.d.comb += self.blocked.eq(waits(self.mask, regions, self.address))
+        for i, region in enumerate(regions):
+            m.d.comb += self.touches[i].eq(overlaps(region, self.pushed.region))
+        return m
+
+
+def unit():
+    return Watched()
+
+
+def region(random):
+    base = random.randint(0, 40)
+    return {"base": base, "end": base + random.randint(1, 8)}
+
+
+def check(bench, entries):
+    """The list shows `entries`, oldest first, and nothing else."""
+    valid, shown, full = bench.gets("valid", "entries", "full")
+    assert valid == (1 << len(entries)) - 1
+    assert full == (len(entries) == DEPTH)
+    for entry, actual in zip(entries, shown, strict=False):
+        region = {"base": actual.region.base, "end": actual.region.end}
+        assert {"tag": actual.tag, "region": region} == entry
+
+
+@cocotb.test
+@cocotb.parametrize(rate=[1.0, 0.5])
+async def random_use(dut, rate):
+    """Any mixture of push, retire and advance in one cycle."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    random = rng("in_flight", rate)
+    entries = []
+    for _ in range(CYCLES):
+        push = len(entries) < DEPTH and random.random() < rate
+        retire = bool(entries) and random.random() < (0.5 if rate == 1 else rate)
+        advance = bool(entries) and random.random() < 0.5
+        pushed = {"tag": random.getrandbits(6), "region": region(random)}
+        base = random.randint(0, 48)
+        mask, address = random.getrandbits(DEPTH), random.randint(0, 50)
+        await bench.cycle(
+            push=push,
+            pushed=pushed,
+            retire=retire,
+            advance=advance,
+            advance_to=base,
+            mask=mask & ((1 << len(entries)) - 1),
+            address=address,
+        )
+        check(bench, entries)
+        regions = [entry["region"] for entry in entries]
+        assert bench.get("blocked") == any(
+            mask >> i & 1 and address in range(r["base"], r["end"]) for i, r in enumerate(regions)
+        )
+        for i, r in enumerate(regions):
+            common = set(range(r["base"], r["end"])) & set(
+                range(pushed["region"]["base"], pushed["region"]["end"])
+            )
+            if r["base"] < r["end"]:
+                assert (bench.get("touches") >> i & 1) == bool(common)
+        if advance:
+            entries[0] = {**entries[0], "region": {**entries[0]["region"], "base": base}}
+        if retire:
+            entries.pop(0)
+        if push:
+            entries.append(pushed)
+
+
+@cocotb.test
+async def one_in_one_out(dut):
+    """A list of one entry that is replaced in every cycle, then filled and emptied."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    entry = [{"tag": i, "region": {"base": i, "end": i + 1}} for i in range(20)]
+    await bench.cycle(push=1, pushed=entry[0])
+    for i in range(1, 10):
+        await bench.cycle(push=1, pushed=entry[i], retire=1)
+        check(bench, [entry[i - 1]])
+    for i in range(10, 13):
+        await bench.cycle(push=1, pushed=entry[i], retire=0)
+        check(bench, entry[9:i])
+    await bench.cycle(push=0)
+    for i in range(9, 13):
+        await bench.cycle(retire=1)
+        check(bench, entry[i:13])
+    await bench.cycle(retire=0)
+    check(bench, [])
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_in_flight(simulator):
+    run_unit("test_in_flight", simulator, unit())

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a program: Halt, faults, bus errors and soft resets, in every state."""
+
+import cocotb
+import pytest
+
+from systola.arch.isa import Fault
+from systola.arch.registers import Status
+from systola.hdl.machine_control import MachineControl
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, run_unit
+
+STATES = {
+    "idle": {"running": 0, "draining": 0, "busy": 0, "stop": 0, "clear": 0},
+    "run": {"running": 1, "draining": 0, "busy": 1, "stop": 0, "clear": 0},
+    "drain": {"running": 0, "draining": 1, "busy": 1, "stop": 0, "clear": 0},
+    "stop": {"running": 0, "draining": 1, "busy": 1, "stop": 1, "clear": 0},
+    "clear": {"running": 0, "draining": 1, "busy": 1, "stop": 1, "clear": 1},
+}
+PULSES = ("begins", "finished", "faulted", "forget")
+REJECTION = {"cause": int(Fault.BUFFER_RANGE), "pc": 12, "address": 0x1234}
+NOTHING = (0, 0, 0)
+
+
+def unit():
+    return MachineControl()
+
+
+class Control(Bench):
+    """The unit; every cycle is checked as a whole."""
+
+    def __init__(self, dut):
+        super().__init__(dut, unit())
+
+    async def step(self, state, *pulses, status=None, **inputs):
+        """One cycle in `state`, in which just the outputs `pulses` are up."""
+        names = ("start", "soft_reset", "halted", "rejected", "error", "idle", "quiet")
+        await self.cycle(**{name: inputs.get(name, 0) for name in names})
+        shown = {name: self.get(name) for name in STATES["idle"]}
+        assert shown == STATES[state], f"{state}: {shown}"
+        assert {name for name in PULSES if self.get(name)} == set(pulses), f"in {state}"
+        if status is None:
+            status = 0 if state == "idle" else Status.BUSY
+        assert self.get("status") == status, f"status in {state}"
+
+    def report(self):
+        report = self.get("report")
+        return report.cause, report.pc, report.address
+
+    async def to(self, state):
+        """Starts a program and brings it to `state`."""
+        await self.step("idle", "begins", start=1)
+        if state == "run":
+            return
+        await self.step("run", halted=1)
+        if state == "drain":
+            return
+        await self.step("drain", idle=1)
+        if state == "stop":
+            return
+        await self.step("stop", quiet=1)
+
+
+async def started(dut):
+    bench = Control(dut)
+    await bench.start()
+    bench.set(rejection=REJECTION, error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
+    await bench.step("idle")
+    return bench
+
+
+@cocotb.test
+async def halt(dut):
+    """Halt waits for the units, then for the bus; `start` counts only when idle."""
+    bench = await started(dut)
+    for previous in (0, Status.DONE):
+        await bench.step("idle", "begins", start=1, status=previous)
+        for _ in range(3):
+            await bench.step("run", idle=1, quiet=1, start=1)
+        await bench.step("run", halted=1)
+        for _ in range(3):
+            await bench.step("drain", quiet=1, start=1)
+        await bench.step("drain", idle=1)
+        for _ in range(3):
+            await bench.step("stop", start=1)
+        await bench.step("stop", quiet=1)
+        await bench.step("clear", "finished", start=1)
+        await bench.step("idle", status=Status.DONE)
+        assert bench.report() == NOTHING
+
+
+@cocotb.test
+async def rejection(dut):
+    """A fault at issue drains like Halt; the next program starts with a clean report."""
+    bench = await started(dut)
+    await bench.to("run")
+    await bench.step("run", rejected=1)
+    await bench.step("drain")
+    await bench.step("drain", idle=1)
+    await bench.step("stop", quiet=1)
+    await bench.step("clear", "faulted")
+    await bench.step("idle", status=Status.FAULT)
+    assert bench.report() == (Fault.BUFFER_RANGE, 12, 0x1234)
+    await bench.step("idle", "begins", start=1, status=Status.FAULT)
+    await bench.step("run")
+    assert bench.report() == NOTHING
+
+
+@cocotb.test
+async def bus_errors(dut):
+    """A bus error stops at once and counts more than a rejection; later ones change nothing."""
+    bench = await started(dut)
+    for state in ("run", "drain after halt", "drain after fault", "with fault"):
+        await bench.step("idle", "begins", start=1, status=bench.get("status"))
+        if state.startswith("drain"):
+            await bench.step("run", halted="halt" in state, rejected="fault" in state)
+            await bench.step("drain")
+            await bench.step("drain", error=1, idle=1)
+        else:
+            await bench.step("run", error=1, rejected=state == "with fault")
+        bench.set(error_cause=int(Fault.WEIGHT_READ_ERROR), error_pc=6)
+        await bench.step("stop", error=1)
+        await bench.step("stop", quiet=1, error=1)
+        await bench.step("clear", "faulted", error=1)
+        bench.set(error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
+        await bench.step("idle", status=Status.FAULT, error=1)
+        assert bench.report() == (Fault.HOST_READ_ERROR, 5, 0)
+        await bench.step("idle", status=Status.FAULT)
+
+
+@cocotb.test
+async def soft_reset(dut):
+    """In every state: the bus comes to rest, no interrupt, everything is forgotten."""
+    bench = await started(dut)
+    for state in ("run", "drain", "stop"):
+        for more in ({}, {"error": 1}, {"halted": 1}, {"rejected": 1}, {"idle": 1}):
+            await bench.to(state)
+            await bench.step(state, soft_reset=1, **more)
+            await bench.step("stop", error=1)
+            await bench.step("stop", quiet=1)
+            await bench.step("clear", "forget")
+            await bench.step("idle")
+            assert bench.report() == NOTHING
+    # In the last cycle of STOP, and in CLEAR.
+    await bench.to("stop")
+    await bench.step("stop", soft_reset=1, quiet=1)
+    await bench.step("stop", quiet=1)
+    await bench.step("clear", "forget")
+    await bench.to("clear")
+    await bench.step("clear", "forget", soft_reset=1)
+    await bench.step("idle")
+    # When idle it clears what the last program has left, and START does not count beside it.
+    await bench.to("clear")
+    await bench.step("clear", "finished")
+    await bench.step("idle", "forget", soft_reset=1, start=1, status=Status.DONE)
+    await bench.step("idle")
+    await bench.to("run")
+    await bench.step("run", rejected=1)
+    await bench.step("drain", idle=1)
+    await bench.step("stop", quiet=1)
+    await bench.step("clear", "faulted")
+    await bench.step("idle", "forget", soft_reset=1, status=Status.FAULT)
+    await bench.step("idle")
+    assert bench.report() == NOTHING
+
+
+@cocotb.test
+async def reset_twice(dut):
+    """A second soft reset on top of the first changes nothing; the next program runs."""
+    bench = await started(dut)
+    await bench.to("run")
+    await bench.step("run", soft_reset=1)
+    await bench.step("stop", soft_reset=1)
+    await bench.step("stop", quiet=1)
+    await bench.step("clear", "forget", soft_reset=1)
+    await bench.step("idle")
+    await bench.to("clear")
+    await bench.step("clear", "finished")
+    await bench.step("idle", status=Status.DONE)
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_machine_control(simulator):
+    run_unit("test_machine_control", simulator, unit())

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The array against numpy: a vector in every cycle, tiles swapped as often as is allowed."""
+
+from itertools import pairwise
+
+import cocotb
+import numpy as np
+import pytest
+
+from systola.hdl.mxu import MXU, is_grid, make_tile
+from systola.verif.units.unit import (
+    Bench,
+    chosen_variant,
+    convert,
+    rng,
+    run_unit,
+    small_config,
+    variants,
+)
+
+CONFIGS = {
+    "40x36": small_config(rows=40, cols=36, host_bus_bytes=64, weight_bus_bytes=64),
+    "4x4": small_config(),
+    "5x3": small_config(rows=5, cols=3, columns_per_stage=2),
+    "2x8": small_config(rows=2, cols=8, columns_per_stage=1),
+}
+
+
+def unit(variant=None):
+    return MXU(config=CONFIGS[variant or chosen_variant()])
+
+
+def int8(array):
+    """The bytes of an int8 array as one number."""
+    return int.from_bytes(array.astype(np.int8).tobytes(), "little")
+
+
+@cocotb.test
+@cocotb.parametrize((("gap", "holds"), [(0, 0), (4, 2)]))
+async def products(dut, gap, holds):
+    """The next tile is loaded and swapped in as soon as is allowed, or up to `gap` cycles later.
+
+    Up to `holds` cycles of `hold` come between any two, and take over the loading of the one
+    before them.
+    """
+    config = CONFIGS[chosen_variant()]
+    rows, stages = config.rows, -(-config.cols // config.columns_per_stage)
+    latency = rows + stages
+    random = rng("mxu", chosen_variant(), gap)
+    data = np.random.default_rng(random.getrandbits(32))
+    bench = Bench(dut, unit())
+    await bench.start()
+
+    tiles = 3 if is_grid(config) else 8
+    weights = data.integers(-128, 128, (tiles, rows, config.cols))
+    weights[0] = -128
+    begins, swaps = [], []
+    free = 0
+    for _ in range(tiles):
+        begins.append(free + random.randint(0, gap))
+        swaps.append(begins[-1] + 1 + random.randint(0, gap))
+        free = max(swaps[-1] + stages - 1, begins[-1] + rows)
+    if not gap:
+        assert {b - a for a, b in pairwise(swaps)} == {max(rows, stages)}
+    end = swaps[-1] + rows
+
+    expected = {}
+    active = None
+    for t in range(end + latency):
+        load, bus = 0, np.zeros(config.cols)
+        for tile, begin in enumerate(begins):
+            if 0 <= t - begin < rows:
+                load, bus = 1 << (t - begin), weights[tile, t - begin]
+        x = np.full(rows, -128) if t == swaps[0] + 1 else data.integers(-128, 128, rows)
+        held = random.randint(0, holds)
+        bench.set(load=0 if held else load, weights=int8(bus))
+        await bench.cycle(vector=int8(x), swap=t in swaps)
+        if active is not None and t < end:
+            expected[t + latency] = x @ weights[active]
+        if t in swaps:
+            active = swaps.index(t)
+        if t in expected:
+            raw = bench.get("sums").to_bytes(4 * config.cols, "little")
+            sums = np.frombuffer(raw, "<i4")
+            assert (sums == expected[t]).all(), f"vector of cycle {t - latency}"
+        for _ in range(held):
+            vector, swap = random.getrandbits(8 * rows), random.getrandbits(1)
+            await bench.cycle(hold=1, load=load, vector=vector, swap=swap)
+        bench.set(hold=0)
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_mxu(simulator, variant):
+    config = CONFIGS[variant]
+    assert MXU.latency(config) == config.rows + config.stages
+    assert is_grid(config) == (variant == "40x36")
+    tile = convert(make_tile(config), "mxu_tile") if is_grid(config) else ""
+    run_unit("test_mxu", simulator, unit(variant), variant=variant, modules=tile)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The requantiser against the scalar formula of gemmlowp and LiteRT, and its stages."""
+
+import itertools
+
+import cocotb
+import pytest
+
+from systola.arch.isa import Rounding
+from systola.hdl.requantiser import Requantiser
+from systola.verif.golden.scalar import (
+    clamped,
+    double,
+    rdbpot,
+    saturate32,
+    single,
+    srdhm,
+    wrap32,
+)
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, rng, run_unit
+
+LATENCY, ROUNDING_STAGE, CLAMP_STAGE = 7, 4, 6
+RANDOM = 4000
+LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
+INPUTS = ("accumulator", "bias", "multiplier", "shift_left", "shift_right")
+
+
+def expected(value):
+    """The result for one dict of inputs, in plain numbers."""
+    x = saturate32(wrap32(value["accumulator"] + value["bias"]) << value["shift_left"])
+    right = value["shift_right"]
+    if value["rounding"] == Rounding.SINGLE:
+        y = single(x, value["multiplier"], -right)
+    else:
+        y = rdbpot(srdhm(x, value["multiplier"]), right)
+        if value["shift_left"] == 0:
+            assert y == double(x, value["multiplier"], -right)
+    return clamped(y + value["zero_point"], value["low"], value["high"])
+
+
+def make(accumulator, bias, multiplier, left, right, rounding, zero_point=0, low=-128, high=127):
+    return {
+        "accumulator": accumulator,
+        "bias": bias,
+        "multiplier": multiplier,
+        "shift_left": left,
+        "shift_right": right,
+        "rounding": rounding,
+        "zero_point": zero_point,
+        "low": low,
+        "high": high,
+    }
+
+
+def corners():
+    """Ends of all ranges, ties of both signs, sums that wrap, shifts that saturate."""
+    values = []
+    sums = ((LOWEST, 0), (HIGHEST, 0), (HIGHEST, 1), (LOWEST, -1), (0, 0), (-1, 0), (1, 0))
+    factors = (0, 1, 1 << 30, (1 << 31) - 1)
+    shifts = ((0, 0), (0, 1), (0, 31), (1, 0), (7, 0), (7, 31))
+    for (a, b), q, (left, right), mode in itertools.product(sums, factors, shifts, Rounding):
+        values.append(make(a, b, q, left, right, mode))
+    for a, right, mode in itertools.product(range(-12, 13), (0, 1, 2), Rounding):
+        values.append(make(a, 0, 1 << 30, 0, right, mode))
+    for a, zero, (low, high) in itertools.product(
+        (LOWEST, -1, 0, 1, HIGHEST), (-128, 0, 127), ((-128, 127), (5, 3), (-3, -3), (127, -128))
+    ):
+        values.append(make(a, 0, (1 << 31) - 1, 0, 0, Rounding.DOUBLE, zero, low, high))
+    return values
+
+
+def some(random):
+    """Random inputs, most of them of a size that does not clamp."""
+    bits = random.randint(1, 31)
+    right = random.randint(0, 31) if random.random() < 0.3 else max(0, bits - random.randint(5, 9))
+    low, high = sorted((random.randint(-128, 127), random.randint(-128, 127)))
+    wide = random.random() < 0.6
+    return make(
+        random.randint(-(1 << bits), (1 << bits) - 1),
+        random.randint(-(1 << bits), (1 << bits) - 1) if bits < 31 else random.choice((LOWEST, 1)),
+        random.randint(1 << 30, (1 << 31) - 1) if random.random() < 0.7 else random.getrandbits(31),
+        random.choice((0, 0, 0, 1, 7)),
+        right,
+        random.choice(list(Rounding)),
+        random.randint(-128, 127),
+        -128 if wide else low,
+        127 if wide else high,
+    )
+
+
+async def stream(bench, values):
+    """One value a cycle, and each result exactly LATENCY cycles later."""
+    for cycle in range(len(values) + LATENCY):
+        now = {}
+        if cycle < len(values):
+            now |= {name: values[cycle][name] for name in INPUTS}
+        if 0 <= cycle - ROUNDING_STAGE < len(values):
+            now["rounding"] = values[cycle - ROUNDING_STAGE]["rounding"]
+        if 0 <= cycle - CLAMP_STAGE < len(values):
+            late = values[cycle - CLAMP_STAGE]
+            now |= {name: late[name] for name in ("zero_point", "low", "high")}
+        await bench.cycle(**now)
+        if cycle >= LATENCY:
+            value = values[cycle - LATENCY]
+            assert bench.get("result") == expected(value), f"{value}"
+
+
+@cocotb.test
+async def corner_values(dut):
+    bench = Bench(dut, unit())
+    await bench.start()
+    await stream(bench, corners())
+
+
+@cocotb.test
+async def random_values(dut):
+    bench = Bench(dut, unit())
+    await bench.start()
+    random = rng("requantiser")
+    await stream(bench, [some(random) for _ in range(RANDOM)])
+
+
+def unit():
+    return Requantiser()
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_requantiser(simulator):
+    stages = Requantiser.LATENCY, Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE
+    assert stages == (LATENCY, ROUNDING_STAGE, CLAMP_STAGE)
+    run_unit("test_requantiser", simulator, unit())

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of single units share: conversion to Verilog, clock, reset, access to ports.
+
+A test module has a function `unit()` that makes the component, cocotb tests that check it through
+a `Bench`, and a function for pytest that hands both to `run_unit`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from typing import Any
+
+from amaranth.back import verilog
+from amaranth.hdl import Const, Shape
+from amaranth.lib import data, wiring
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from systola.arch.config import Config
+from systola.verif.kit.launch import run_module, seed, simulators
+
+TOP = "unit"
+_VARIANT = "TPU_UNIT_VARIANT"
+_ESCAPED = "_"
+
+
+def small_config(**changes: Any) -> Config:
+    """A small machine for units that take their sizes from a configuration."""
+    sizes = {
+        "name": "unit",
+        "rows": 4,
+        "cols": 4,
+        "buffer_lines": 64,
+        "accumulator_rows": 32,
+        "parameter_entries": 8,
+        "host_bus_bytes": 4,
+        "weight_bus_bytes": 4,
+    }
+    return Config(**{**sizes, **changes})
+
+
+def convert(component: wiring.Component, name: str = TOP) -> str:
+    """Verilog of a component; its ports are called as in Amaranth, members joined by `__`."""
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
+    # Names that only a backslash tells from a keyword of Verilog, such as \table, get a `_`.
+    text = re.sub(r"\\([a-z]\w*)(?= )", rf"\1{_ESCAPED}", text)
+    # A port may be called `interrupt`, though that is a word of some C++ compilers.
+    return f"// verilator lint_off SYMRSVDWORD\n{text}"
+
+
+def run_unit(
+    name: str,
+    simulator: str,
+    component: wiring.Component,
+    *,
+    variant: str = "",
+    modules: str = "",
+) -> None:
+    """Runs the cocotb tests of verif/units/`name`.py on `component`.
+
+    The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
+    component places by name.
+    """
+    text = convert(component) + "\n" + modules
+    environment = {_VARIANT: variant}
+    run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
+
+
+def variants(*names: str) -> list[tuple[str, str]]:
+    """Pairs of simulator and variant: the first on all, the others on the quickest to build."""
+    chosen = simulators()
+    quickest = chosen[-1]
+    return [(name, names[0]) for name in chosen] + [(quickest, name) for name in names[1:]]
+
+
+def chosen_variant() -> str:
+    """The variant of the unit that is being simulated."""
+    return os.environ[_VARIANT]
+
+
+def rng(*about: object) -> random.Random:
+    """Random numbers that depend on the seed of the run and on what they are for."""
+    return random.Random(" ".join(map(str, (seed(), *about))))
+
+
+class Bench:
+    """The ports of `component`, simulated as `dut`: values are numbers, or dicts where structured.
+
+    A test drives inputs, waits for the rising edge that ends the cycle, and then reads what the
+    outputs were in that cycle, before the edge.
+    """
+
+    def __init__(self, dut: Any, component: wiring.Component):
+        self.dut = dut
+        self.clock = dut.clk
+        self._shapes: dict[str, Any] = {}
+        self._ports: dict[str, Any] = {}
+        self._driven: dict[str, int] = {}
+        for path, member, _ in component.signature.flatten(component):
+            name = "__".join(map(str, path))
+            self._shapes[name] = member.shape
+            self._ports[name] = getattr(dut, name if hasattr(dut, name) else name + _ESCAPED)
+            if member.flow is wiring.In:
+                self._driven[name] = 0
+                self._ports[name].value = 0
+
+    async def start(self) -> None:
+        """Starts the clock and resets the unit."""
+        Clock(self.clock, 10, unit="ns").start()
+        self.dut.rst.value = 1
+        await ClockCycles(self.clock, 3)
+        self.dut.rst.value = 0
+
+    def set(self, **inputs: Any) -> None:
+        """Drives inputs, which keep their values until they are driven again."""
+        for name, value in inputs.items():
+            bits = to_bits(self._shapes[name], value)
+            if self._driven[name] != bits:
+                self._driven[name] = bits
+                self._ports[name].value = bits
+
+    async def cycle(self, **inputs: Any) -> None:
+        """Drives inputs and waits for the end of the cycle."""
+        self.set(**inputs)
+        await RisingEdge(self.clock)
+
+    def get(self, name: str) -> Any:
+        """The value of a port in the cycle that has just ended; ValueError if it is unknown."""
+        return from_bits(self._shapes[name], int(self._ports[name].value))
+
+    def gets(self, *names: str) -> tuple[Any, ...]:
+        """The values of several ports."""
+        return tuple(self.get(name) for name in names)
+
+
+def to_bits(shape: Any, value: Any) -> int:
+    """`value` of an Amaranth shape as an unsigned number."""
+    if isinstance(value, int):
+        width = shape.size if isinstance(shape, data.Layout) else Shape.cast(shape).width
+        return int(value) & ((1 << width) - 1)
+    if isinstance(value, data.Const):
+        return value.as_value().value
+    return Const.cast(shape.const(value)).value
+
+
+def from_bits(shape: Any, bits: int) -> Any:
+    """The number, signed or not, or the structured constant that `bits` stand for."""
+    if isinstance(shape, data.Layout):
+        return shape.from_bits(bits)
+    shape = Shape.cast(shape)
+    return bits - (1 << shape.width) if shape.signed and bits >> (shape.width - 1) else bits
