@@ -12,10 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NOT_SOURCE = {".git", ".venv", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
-WITHOUT_LICENCE_LINE = {".md", ".npz", ".png", ".svg", ".tflite"}
+WITHOUT_LICENCE_LINE = {".json", ".md", ".npz", ".png", ".svg", ".tflite"}
 WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE"}
-FOR_DEVELOPERS = {Path("models/make_digits.py"), Path("sim/runner.py")}
-"""Files outside verif/ that no command of `tpu` imports."""
+FOR_DEVELOPERS = {
+    Path("models/make_digits.py"),
+    Path("runtime/litert.py"),
+    Path("sim/runner.py"),
+}
+"""Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so."""
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 
 

@@ -200,6 +200,22 @@ async def interrupts(dut):
 
 
 @cocotb.test
+async def answers_wait(dut):
+    """Nothing is accepted while the answer before it has not been taken."""
+    bench = Registers(dut)
+    await bench.start()
+    bench.set(bus__awaddr=Register.CONTROL, bus__wdata=Control.START, bus__wstrb=15)
+    await bench.step(bus__awvalid=1, bus__wvalid=1, bus__arvalid=1)
+    for _ in range(3):
+        await bench.step()
+        assert not any(bench.gets("bus__awready", "bus__wready", "bus__arready", "start"))
+        assert all(bench.gets("bus__bvalid", "bus__rvalid"))
+    await bench.step(bus__bready=1, bus__rready=1)
+    await bench.step()
+    assert bench.pulses == ["start", "start"]
+
+
+@cocotb.test
 async def back_to_back(dut):
     """A read in every cycle while the host takes the answers."""
     bench = Registers(dut)
