@@ -27,7 +27,10 @@ class Region(data.StructLayout):
 
 
 def overlaps(a: data.View, b: data.View) -> Value:
-    """Whether two regions share an address."""
+    """Whether two regions share an address.
+
+    An empty one inside the other counts as well: a wait too many, never one too few.
+    """
     return (a.base < b.end) & (b.base < a.end)
 
 

@@ -22,7 +22,8 @@ class WeightFetch(wiring.Component):
     `weight_fifo_tiles` tiles is the back-pressure. `row` with `row_valid` is the oldest row, taken
     by `row_take`. Latency: two cycles from a row's last beat to `row_valid`.
 
-    `command_pop` when the oldest command's data is complete. `stop`: asks for nothing more and
+    `command_pop` when the oldest command's data is complete; only then the next one asks for its
+    own, a gap of the memory's latency that the FIFO has to cover. `stop`: asks for nothing more and
     swallows the beats; `quiet` once nothing is under way. `error` is up with a beat that memory
     answered with an error.
     """
