@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -154,6 +155,8 @@ def start(*words: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A test run in the background inherits a SIGINT that is ignored.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
