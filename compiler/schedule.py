@@ -40,8 +40,6 @@ MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
 """Limits of the windows and of the `stride` operand."""
-FIRST_VECTOR_CYCLES = 8
-"""Roughly what the first vector from host memory takes to the array beyond its latency."""
 
 
 @dataclass(frozen=True)
@@ -409,5 +407,6 @@ class _Compiler:
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0
-        hidden = int(tile_cycles(config)) - FIRST_VECTOR_CYCLES
+        # The array begins with the first row of a tile, and needs the others a cycle apart.
+        hidden = int(tile_cycles(config)) - config.rows
         return min(self.entries, max(1, hidden // entry))

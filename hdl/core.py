@@ -159,7 +159,7 @@ class Core(wiring.Component):
             fetch.enable.eq(self.running),
             fetch.program.eq(self.program),
             fetch.limit.eq(self.host_limit),
-            fetch.units_busy.eq(board.units_busy),
+            fetch.starved.eq(decoder.idle),
             port.fetch_urgent.eq(fetch.urgent),
             decoder.host_limit.eq(self.host_limit),
             decoder.weight_tiles.eq(self.weight_tiles),

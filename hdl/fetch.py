@@ -28,9 +28,9 @@ class Fetch(wiring.Component):
     """Delivers the instructions from byte offset `program` on, in order, while `enable`.
 
     It asks for a chunk as soon as there is room for it; `urgent` when it has nothing left, nothing
-    on its way, and not all units have an instruction waiting (`units_busy`). Chunks at or beyond
-    `limit` (bytes of the host window) are not asked for: `exhausted` tells that all instructions
-    inside the window have been handed out.
+    on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
+    of the host window) are not asked for: `exhausted` tells that all instructions inside the window
+    have been handed out.
     Latency: beat to instruction one cycle.
     """
 
@@ -46,7 +46,7 @@ class Fetch(wiring.Component):
                 "program": In(32),
                 "limit": In(HOST_OFFSET_BITS),
                 "request": Out(stream.Signature(ReadRequest())),
-                "units_busy": In(1),
+                "starved": In(1),
                 "urgent": Out(1),
                 "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
                 "instruction": Out(stream.Signature(FetchedInstruction())),
@@ -127,7 +127,7 @@ class Fetch(wiring.Component):
 
         empty = ~fifo.r_rdy & (on_their_way == 0)
         m.d.comb += [
-            self.urgent.eq(empty & ~self.units_busy),
+            self.urgent.eq(empty & self.starved),
             self.exhausted.eq(self.enable & empty & ~inside),
         ]
         return m

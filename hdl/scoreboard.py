@@ -81,9 +81,8 @@ class Scoreboard(wiring.Component):
     | `activate_writing` | Activate, its lines, parameters and table | the last line is written |
     | `host_writing` | Write_Host_Memory | the last write is acknowledged |
 
-    `units_busy`: matrix, activation and host writer each have an instruction. `idle`: all lists are
-    empty. The oldest instruction in any list waits for nothing, so there is
-    no deadlock.
+    `idle`: all lists are empty. The oldest instruction in any list waits for nothing, so there is no
+    deadlock.
     """
 
     def __init__(self, *, config: Config):
@@ -129,7 +128,6 @@ class Scoreboard(wiring.Component):
                 "decoded": In(Decoded(config=config)),
                 "room": Out(1),
                 "idle": Out(1),
-                "units_busy": Out(1),
                 **{
                     name: Out(QueueSignature(command=command, lists=lists))
                     for name, (command, lists) in self._queues.items()
@@ -209,9 +207,6 @@ class Scoreboard(wiring.Component):
                 with m.Case(opcode):
                     m.d.comb += self.room.eq(~Cat(place.full for place in places).any())
                     m.d.comb += [place.push.eq(self.issue) for place in places]
-        m.d.comb += self.units_busy.eq(
-            queues["matrix"].valid & queues["activate"].valid & queues["host_writes"].valid
-        )
         m.d.comb += self.idle.eq(~Cat(entry.valid for entry in lists.values()).any())
 
         self._fill(m, queues, lists)

@@ -143,13 +143,13 @@ async def latency(dut):
 
 @cocotb.test
 async def urgency(dut):
-    """Urgent: nothing left, nothing on its way, and some unit without an instruction."""
+    """Urgent: nothing left, nothing on its way, and nothing in the decoder."""
     bench = Memory(dut, "urgency", latency=10, ask=0.0)
     await bench.start()
     bench.set(program=0, limit=LIMIT, enable=1)
-    for busy in (0, 1, 0):
-        await bench.step(units_busy=busy)
-        assert bench.get("urgent") == (not busy)
+    for starved in (1, 0, 1):
+        await bench.step(starved=starved)
+        assert bench.get("urgent") == starved
     bench.rates = 1.0, 1.0, 1.0
     await bench.step()
     while not bench.words:
