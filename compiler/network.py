@@ -291,7 +291,7 @@ class _Builder:
             scale, zero_point = result.scale, result.zero_point
             self._host(operator, source, lambda x: to_int8(x, scale, zero_point))
         else:
-            self._requantise(operator, source, result, (-128, 127))
+            self._requantise(operator, source, result, None)
 
     def _dequantize(self, operator: Operator, source: Tensor, result: Tensor) -> None:
         _need_type("input", source, "int8")
@@ -313,7 +313,7 @@ class _Builder:
         _need_type("result", result, source.dtype)
 
     def _requantise(
-        self, operator: Operator, source: Tensor, result: Tensor, limits: tuple[int, int]
+        self, operator: Operator, source: Tensor, result: Tensor, limits: tuple[int, int] | None
     ) -> None:
         table = requantise_table(
             source.scale, source.zero_point, result.scale, result.zero_point, limits

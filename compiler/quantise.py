@@ -183,14 +183,20 @@ def requantise_table(
     zero_point: int,
     out_scale: float,
     out_zero_point: int,
-    limits: tuple[int, int] = (-128, 127),
+    limits: tuple[int, int] | None = None,
 ) -> NDArray[np.int8]:
-    """QUANTIZE from int8 to int8, or RELU and RELU6 with their limits, of all codes."""
-    q, shift = quantise_multiplier(scale / out_scale)
+    """QUANTIZE from int8 to int8, or RELU and RELU6 with their `limits`, of all codes.
+
+    LiteRT divides the scales in float64 for QUANTIZE, in float32 for the others.
+    """
+    effective = scale / out_scale
+    if limits is not None:
+        effective = float(np.float32(scale) / np.float32(out_scale))
+    q, shift = quantise_multiplier(effective)
     if shift > MAX_SHIFT:
-        raise ModelError(f"its effective scale {scale / out_scale:.6g} is too large")
+        raise ModelError(f"its effective scale {effective:.6g} is too large")
     code = double_rounded(INT8 - zero_point, q, shift) + out_zero_point
-    return np.clip(code, *limits).astype(np.int8)
+    return np.clip(code, *(limits or (-128, 127))).astype(np.int8)
 
 
 def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np.int8]:

@@ -81,8 +81,8 @@ class Scoreboard(wiring.Component):
     | `activate_writing` | Activate, its lines, parameters and table | the last line is written |
     | `host_writing` | Write_Host_Memory | the last write is acknowledged |
 
-    `idle`: all lists are empty. The oldest instruction in any list waits for nothing, so there is no
-    deadlock.
+    `idle`: all lists are empty. The oldest instruction in any list waits for nothing, so there is
+    no deadlock.
     """
 
     def __init__(self, *, config: Config):
