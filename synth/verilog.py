@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from amaranth.back import verilog
 from amaranth.hdl import Value
+from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
 from amaranth.lib import wiring
 
 from systola.arch.config import Config
@@ -33,7 +34,10 @@ def generate(config: Config) -> str:
     """
     top = TPU(config=config)
     ports = {
-        PORT_PREFIX[str(path[0])] + "".join(map(str, path[1:])): _port(member, value)
+        PORT_PREFIX[str(path[0])] + "".join(map(str, path[1:])): (
+            Value.cast(value),
+            PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
+        )
         for path, member, value in top.signature.flatten(top)
     }
     parts = [_convert(top, "tpu", ports)]
@@ -44,13 +48,6 @@ def generate(config: Config) -> str:
     if "sram_1r1w" in parts[0]:
         parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)
-
-
-def _port(member: wiring.Member, value: object) -> tuple[Value, object]:
-    direction = "Input" if member.flow is wiring.In else "Output"
-    from amaranth.hdl._ir import PortDirection
-
-    return Value.cast(value), PortDirection[direction]  # type: ignore[arg-type]
 
 
 def _convert(component: wiring.Component, name: str, ports: object = None) -> str:
