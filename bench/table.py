@@ -67,7 +67,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         cells = [f"{product.m} {product.k} {product.n}"]
         for memory, bar in ((IDEAL, product.ideal), (LOADED, product.loaded)):
             result = find(results, product, memory)
-            cells.append(f"{result['cycles']:,} cycles, {100 * result['utilization']:.1f} %")
+            cells.append(f"{result['cycles']:,} cycles, {100 * result['utilization']:.2f} %")
             cells.append("-" if bar is None else f"{100 * bar:.1f} %")
         lines.append("| " + " | ".join([*cells, product.elsewhere]) + " |")
     return "\n".join(lines)
