@@ -4,7 +4,9 @@
 AMBA AXI and ACE Protocol Specification, ARM IHI 0022. All bursts are INCR and full width.
 """
 
+from amaranth.hdl import Value
 from amaranth.lib import enum, wiring
+from amaranth.lib.enum import EnumView
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
@@ -19,6 +21,11 @@ class Response(enum.Enum, shape=2):
     EXOKAY = 1
     SLVERR = 2
     DECERR = 3
+
+
+def is_error(response: EnumView) -> Value:
+    """Whether a transfer with this response has failed."""
+    return (response == Response.SLVERR) | (response == Response.DECERR)
 
 
 class ReadSignature(wiring.Signature):

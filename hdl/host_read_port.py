@@ -6,7 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.axi import ReadSignature, Response
+from systola.hdl.axi import ReadSignature, is_error
 from systola.hdl.commands import HOST_OFFSET_BITS
 
 READS_IN_FLIGHT = 64
@@ -97,9 +97,7 @@ class HostReadPort(wiring.Component):
             m.d.comb += [
                 beat.valid.eq(bus.rvalid & mine & ~self.stop),
                 beat.payload.data.eq(bus.rdata),
-                beat.payload.error.eq(
-                    (bus.rresp == Response.SLVERR) | (bus.rresp == Response.DECERR)
-                ),
+                beat.payload.error.eq(is_error(bus.rresp)),
             ]
             with m.If(mine):
                 m.d.comb += bus.rready.eq(beat.ready | self.stop)

@@ -7,7 +7,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.axi import Response, WriteSignature
+from systola.hdl.axi import WriteSignature, is_error
 from systola.hdl.burst_planner import BurstPlanner
 from systola.hdl.commands import ADDRESS_BITS, HostTransfer, HostWriteCommand
 from systola.hdl.unified_buffer import BufferReadSignature
@@ -157,9 +157,7 @@ class HostWriter(wiring.Component):
         m.d.sync += unanswered.eq(unanswered + planner.take - answered)
         m.d.comb += [
             bus.bready.eq(1),
-            self.error.eq(
-                bus.bvalid & ((bus.bresp == Response.SLVERR) | (bus.bresp == Response.DECERR))
-            ),
+            self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.quiet.eq(unanswered == 0),
             self.done.eq(announced & self.quiet),
         ]

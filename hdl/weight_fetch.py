@@ -7,7 +7,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.axi import ReadSignature, Response
+from systola.hdl.axi import ReadSignature, is_error
 from systola.hdl.burst_planner import BurstPlanner
 from systola.hdl.commands import WeightCommand, WeightTransfer
 
@@ -100,7 +100,7 @@ class WeightFetch(wiring.Component):
         fifo = m.submodules.fifo = SyncFIFOBuffered(width=8 * config.cols, depth=self._depth)
         m.d.comb += [
             bus.rready.eq((fifo.w_rdy & allowed) | self.stop),
-            self.error.eq(beat & ((bus.rresp == Response.SLVERR) | (bus.rresp == Response.DECERR))),
+            self.error.eq(beat & is_error(bus.rresp)),
             self.row.eq(fifo.r_data),
             self.row_valid.eq(fifo.r_rdy),
             fifo.r_en.eq(self.row_take),

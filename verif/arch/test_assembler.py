@@ -9,7 +9,7 @@ import pytest
 
 from systola.arch.assembler import AssemblyError, assemble, disassemble
 from systola.arch.isa import INSTRUCTIONS, Function, Opcode, Rounding, encode
-from systola.verif.arch.seeds import random_seed
+from systola.verif.kit.seeds import random_seed
 
 
 def test_a_program() -> None:

@@ -18,7 +18,7 @@ from systola.arch.isa import (
     encode,
     reserved_bits,
 )
-from systola.verif.arch.seeds import random_seed
+from systola.verif.kit.seeds import random_seed
 
 MATRIX = {
     "host": (39, 8),

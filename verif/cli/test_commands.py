@@ -15,9 +15,9 @@ from systola.arch.registers import CycleClass
 from systola.cli.gemm import random_gemm
 from systola.cli.report import cycle_table
 from systola.runtime.reference import layer_reference
-from systola.verif.arch.seeds import random_seed
 from systola.verif.cli.test_errors import run
 from systola.verif.compiler.products import product
+from systola.verif.kit.seeds import random_seed
 
 
 def test_gemm_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

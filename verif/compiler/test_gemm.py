@@ -15,8 +15,8 @@ from systola.compiler.errors import CompileError
 from systola.compiler.gemm import compile_gemm
 from systola.compiler.schedule import CompiledProgram, check_gemm, compile_chain
 from systola.runtime.iss import GoldenBackend
-from systola.verif.arch.seeds import random_seed
 from systola.verif.compiler.products import ARRAYS, product, random_layer, small_machine
+from systola.verif.kit.seeds import random_seed
 
 SPEED_TABLE = ((64, 64, 64), (16, 64, 64), (255, 16, 128), (16, 784, 512), (512, 512, 512))
 SAMPLES = 500

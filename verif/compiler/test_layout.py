@@ -8,8 +8,8 @@ import pytest
 
 from systola.arch.config import preset
 from systola.compiler.layout import HostMatrix, pack_parameters, pack_tiles
-from systola.verif.arch.seeds import random_seed
 from systola.verif.compiler.products import random_layer
+from systola.verif.kit.seeds import random_seed
 
 
 @pytest.mark.parametrize("columns", [1, 4, 5, 7, 10, 11])

@@ -14,9 +14,9 @@ from systola.compiler.network import DeviceStage, HostStage, Network, build_netw
 from systola.compiler.tflite import read_tflite
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.run import run_network
-from systola.verif.arch.seeds import random_seed
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.products import small_machine
+from systola.verif.kit.seeds import random_seed
 
 MODELS = ("mlp_tutorial_pc_softmax", "mlp_odd_relu6_tanh_sigmoid", "mlp_floatio")
 MACHINES = ("base", "tiny", "14x14", "5x8", "8x5")

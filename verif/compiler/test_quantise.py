@@ -17,8 +17,8 @@ from systola.compiler.quantise import (
     to_float,
     to_int8,
 )
-from systola.verif.arch.seeds import random_seed
 from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.kit.seeds import random_seed
 
 ALL_CODES = INT8.astype(np.int8).reshape(1, 256)
 CHANNELS = 300

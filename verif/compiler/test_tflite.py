@@ -9,8 +9,8 @@ import pytest
 from systola.compiler.errors import ModelError
 from systola.compiler.network import build_network
 from systola.compiler.tflite import read_tflite
-from systola.verif.arch.seeds import random_seed
 from systola.verif.compiler.test_networks import MODELS, model_file
+from systola.verif.kit.seeds import random_seed
 
 SMALL = "mlp_odd_relu6_tanh_sigmoid.tflite"
 MUTATIONS = 600

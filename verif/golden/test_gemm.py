@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config, preset
 from systola.arch.isa import Function, Opcode, Rounding, encode
-from systola.verif.arch.seeds import random_seed
 from systola.verif.golden import scalar
 from systola.verif.golden.rig import PAGE, Rig
+from systola.verif.kit.seeds import random_seed
 
 TINY = preset("tiny")
 ARRAYS = (

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config, preset
 from systola.arch.isa import Function, Opcode, Rounding, encode
-from systola.verif.arch.seeds import random_seed
 from systola.verif.golden import scalar
 from systola.verif.golden.rig import Rig
+from systola.verif.kit.seeds import random_seed
 
 TINY = preset("tiny")  # 4x4, host and weight bus of 4 bytes
 # 6 input elements: pitch 8 in host memory; 3 output elements: pitch 4; lines of 6 bytes.

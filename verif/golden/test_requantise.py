@@ -10,8 +10,8 @@ import pytest
 
 from systola.arch.isa import Function, Rounding
 from systola.golden.requantise import activate, requantise
-from systola.verif.arch.seeds import random_seed
 from systola.verif.golden import scalar
+from systola.verif.kit.seeds import random_seed
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 TOTALS = (

@@ -14,6 +14,7 @@ import re
 from systola.arch.config import preset
 from systola.sim.design import verilog_of
 from systola.sim.runner import SIMULATORS, TestFailure, run
+from systola.verif.kit.seeds import random_seed
 
 PREFIX = "systola.verif."
 
@@ -22,11 +23,6 @@ def simulators() -> list[str]:
     """The simulators to test on: SIM, or all."""
     chosen = os.environ.get("SIM")
     return [chosen] if chosen else list(SIMULATORS)
-
-
-def seed() -> int:
-    """SEED, which the root conftest sets when the user has not."""
-    return int(os.environ.get("SEED") or "1", 0)
 
 
 def preset_name(default: str = "tiny") -> str:
@@ -78,7 +74,7 @@ def run_module(
     chosen = os.environ.get("TEST")
     names = [name for name in cocotb_tests(full) if chosen and chosen in name]
     waves = os.environ.get("WAVES") in ("1", "true", "yes")
-    settings = {"SIM": simulator, "PRESET": os.environ.get("PRESET"), "SEED": seed()}
+    settings = {"SIM": simulator, "PRESET": os.environ.get("PRESET"), "SEED": random_seed()}
     given = " ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
     repeat = f"repeat with: make sim {given} TEST={chosen or module.rpartition('.')[2]}"
     print(repeat)
@@ -88,7 +84,7 @@ def run_module(
             top,
             full,
             simulator=simulator,
-            seed=seed(),
+            seed=random_seed(),
             waves=waves,
             test_filter="|".join(rf"\.{re.escape(name)}$" for name in names) or None,
             extra_env=extra_env,

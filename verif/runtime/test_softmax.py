@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from systola.runtime.softmax import softmax
-from systola.verif.arch.seeds import random_seed
 from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.kit.seeds import random_seed
 
 
 def test_softmax() -> None:

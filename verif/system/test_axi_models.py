@@ -16,8 +16,9 @@ from systola.arch.registers import Control, Interrupt, Register, Status
 from systola.golden.machine import Machine
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import config_under_test
-from systola.verif.kit.launch import run_machine, seed, simulators
+from systola.verif.kit.launch import run_machine, simulators
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.seeds import random_seed
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # cocotbext-axi 0.1.28 uses names that cocotb 2 deprecates
@@ -43,7 +44,7 @@ class Bench:
 
     def pause(self, probability):
         """Random pauses on every channel of both memories."""
-        rng = random.Random(seed())
+        rng = random.Random(random_seed())
         write, read = self.host.write_if, self.host.read_if
         for channel in (
             *(write.aw_channel, write.w_channel, write.b_channel),
@@ -83,7 +84,7 @@ async def random_programs(dut, probability):
         bench.pause(probability)
     golden = Machine(bench.config)
     for index in range(4):
-        image = random_program(bench.config, f"{seed()} axi {index}")
+        image = random_program(bench.config, f"{random_seed()} axi {index}")
         expected = image.host.copy()
         golden.run(expected, image.weights, image.program_offset)
         scoreboard.check(expected, await bench.run(image))

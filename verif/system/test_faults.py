@@ -10,8 +10,9 @@ from systola.arch.isa import Fault, Opcode, encode
 from systola.arch.registers import Control, Register, Status
 from systola.verif.kit.bench import TB
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
-from systola.verif.kit.launch import run_machine, seed, simulators
+from systola.verif.kit.launch import run_machine, simulators
 from systola.verif.kit.programs import STATIC_FAULTS, random_program
+from systola.verif.kit.seeds import random_seed
 
 HALT = encode(Opcode.HALT)
 OUTPUT = 2 * DATA_OFFSET
@@ -23,22 +24,22 @@ async def static_fault(dut, fault):
     """In the middle of a random program; another one without reset and one after soft reset."""
     tb = TB(dut, latency=8, stall=0.1, seed=int(fault))
     await tb.start()
-    result = await tb.check_program(random_program(tb.config, f"{seed()} a", fault=fault))
+    result = await tb.check_program(random_program(tb.config, f"{random_seed()} a", fault=fault))
     assert result.fault_cause == fault
-    await tb.check_program(random_program(tb.config, f"{seed()} b"))
-    await tb.check_program(random_program(tb.config, f"{seed()} c", fault=fault))
+    await tb.check_program(random_program(tb.config, f"{random_seed()} b"))
+    await tb.check_program(random_program(tb.config, f"{random_seed()} c", fault=fault))
     await tb.soft_reset()
     assert await tb.read(Register.STATUS) == 0
     for register in (Register.FAULT_CAUSE, Register.FAULT_PC, Register.FAULT_ADDRESS):
         assert await tb.read(register) == 0
     assert await tb.read(Register.IRQ_STATUS) == 0
     assert not dut.irq.value
-    await tb.check_program(random_program(tb.config, f"{seed()} d"))
+    await tb.check_program(random_program(tb.config, f"{random_seed()} d"))
 
 
 def busy_program(config):
     """Uses every port: copies in and out, weights, a product; Interrupt_Host between the parts."""
-    rng = np.random.default_rng(seed())
+    rng = np.random.default_rng(random_seed())
     copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
     pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
     program = [
@@ -76,14 +77,14 @@ async def bus_error(dut, cause, pc, host_errors, weight_errors):
     assert (result.fault_cause, result.fault_pc, result.fault_address) == (cause, pc, 0)
     assert (result.host[:OUTPUT] == image.host[:OUTPUT]).all()
     await tb.soft_reset()
-    await tb.check_program(random_program(tb.config, f"{seed()} after"))
+    await tb.check_program(random_program(tb.config, f"{random_seed()} after"))
 
 
 @cocotb.test
 async def start_is_ignored_while_busy(dut):
     tb = TB(dut, latency=30)
     await tb.start()
-    image = random_program(tb.config, f"{seed()} busy")
+    image = random_program(tb.config, f"{random_seed()} busy")
     undisturbed = await tb.check_program(image)
     await tb.prepare(image)
 
@@ -106,12 +107,12 @@ async def soft_reset_while_busy(dut, after):
     tb = TB(dut, latency=17, stall=0.2, seed=after)
     await tb.start()
     for attempt in range(4):
-        await tb.prepare(random_program(tb.config, f"{seed()} {after} {attempt}"))
+        await tb.prepare(random_program(tb.config, f"{random_seed()} {after} {attempt}"))
         await tb.write(Register.CONTROL, Control.START)
         await ClockCycles(dut.clk, after + 13 * attempt)
         await tb.soft_reset()
         assert await tb.read(Register.STATUS) == 0
-        await tb.check_program(random_program(tb.config, f"{seed()} {after} {attempt} next"))
+        await tb.check_program(random_program(tb.config, f"{random_seed()} {after} {attempt} next"))
 
 
 @pytest.mark.parametrize("simulator", simulators())

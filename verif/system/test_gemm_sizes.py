@@ -14,7 +14,8 @@ from systola.cli.gemm import random_gemm
 from systola.compiler.schedule import compile_chain
 from systola.runtime.reference import layer_reference
 from systola.sim.library import Simulator
-from systola.verif.kit.launch import preset_name, seed
+from systola.verif.kit.launch import preset_name
+from systola.verif.kit.seeds import random_seed
 
 QUICK = {"tiny": 40, "7x5": 40, "base": 40}
 EXHAUSTIVE = dict.fromkeys(("2x2", "4x4", "8x8", "14x14", "16x16", "32x32", "12x20"), 143)
@@ -23,7 +24,7 @@ EXHAUSTIVE = dict.fromkeys(("2x2", "4x4", "8x8", "14x14", "16x16", "32x32", "12x
 
 def check_products(name, count):
     config = preset(name)
-    rng = random.Random(f"{seed()} {name}")
+    rng = random.Random(f"{random_seed()} {name}")
     most = 4 * max(config.rows, config.cols) + 1
     for number in range(count):
         m, k, n = (rng.randint(1, most) for _ in range(3))
@@ -33,7 +34,7 @@ def check_products(name, count):
         with Simulator(config, latency=memory[0], stall=memory[1], seed=number) as machine:
             result = machine.run(compiled.bind(a), limit=1_000_000)
         same = np.array_equal(compiled.result(result.host), layer_reference(a, layer))
-        assert same, f"{m} x {k} x {n}, memory {memory}, number {number} of seed {seed()}"
+        assert same, f"{m} x {k} x {n}, memory {memory}, number {number} of seed {random_seed()}"
 
 
 @pytest.mark.parametrize("name", QUICK)

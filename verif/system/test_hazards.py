@@ -14,7 +14,8 @@ from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
-from systola.verif.kit.launch import preset_name, seed
+from systola.verif.kit.launch import preset_name
+from systola.verif.kit.seeds import random_seed
 
 ROWS = 100
 A, B, C, D = 0, ROWS, 2 * ROWS, 3 * ROWS
@@ -256,7 +257,7 @@ PAIRS = (
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.__name__)
 def test_pair(pair, latency):
     config = preset(preset_name("tiny"))
-    rng = np.random.default_rng(seed())
+    rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
     entries = np.concatenate([random_parameter_entry(rng, config) for _ in range(4)])
     host[ENTRIES : ENTRIES + entries.size] = entries

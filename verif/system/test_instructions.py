@@ -13,7 +13,8 @@ from systola.arch.isa import Function, Opcode, Rounding, encode
 from systola.arch.registers import Control, Interrupt, Register
 from systola.verif.kit.bench import TB
 from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
-from systola.verif.kit.launch import run_machine, seed, simulators
+from systola.verif.kit.launch import run_machine, simulators
+from systola.verif.kit.seeds import random_seed
 
 INPUT, ENTRIES, OUTPUT, PAGES = 0x1000, 0x3000, 0x5000, 8
 TILES, LINES = 8, 24
@@ -28,7 +29,7 @@ async def bench(dut, **memory):
 
 def image(tb, *program):
     """The program, with random data that is the same in every run with the same seed."""
-    rng = np.random.default_rng(seed())
+    rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
     entries = np.concatenate([random_parameter_entry(rng, tb.config) for _ in range(4)])
     host[ENTRIES : ENTRIES + entries.size] = entries

@@ -12,8 +12,9 @@ from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import TB, check_outcome, config_under_test
-from systola.verif.kit.launch import preset_name, run_machine, seed, simulators
+from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.programs import STATIC_FAULTS, random_program
+from systola.verif.kit.seeds import random_seed
 
 PROGRAMS = 12
 """Programs of one simulation; every fourth ends in a fault."""
@@ -23,13 +24,13 @@ PROGRAMS = 12
 async def random_programs(dut):
     """Random sizes, overlaps and hazards against random latency and stalls on every channel."""
     number = int(os.environ["TPU_RUN"])
-    rng = random.Random(f"{seed()} {number}")
+    rng = random.Random(f"{random_seed()} {number}")
     latency, stall = rng.choice(((0, 0.0), (rng.randint(0, 40), rng.choice((0.0, 0.1, 0.4)))))
     tb = TB(dut, latency=latency, stall=stall, seed=rng.getrandbits(16))
     await tb.start()
     for index in range(PROGRAMS):
         fault = rng.choice(STATIC_FAULTS) if index % 4 == 3 else None
-        name = f"{seed()} {number} {index}"
+        name = f"{random_seed()} {number} {index}"
         image = random_program(config_under_test(), name, fault=fault)
         result = await tb.check_program(image)
         dut._log.info(
@@ -59,10 +60,10 @@ def test_random_programs_in_the_library(name, memory):
     config = preset(preset_name(name))
     latency, stall = memory
     golden = Machine(config)
-    with Simulator(config, latency=latency, stall=stall, seed=seed()) as machine:
+    with Simulator(config, latency=latency, stall=stall, seed=random_seed()) as machine:
         for index in range(250):
             fault = STATIC_FAULTS[index // 5 % len(STATIC_FAULTS)] if index % 5 == 4 else None
-            image = random_program(config, f"{seed()} {memory} {index}", fault=fault)
+            image = random_program(config, f"{random_seed()} {memory} {index}", fault=fault)
             expected = image.host.copy()
             outcome = golden.run(expected, image.weights, image.program_offset)
             result = machine.run(image, limit=100_000)

@@ -11,8 +11,9 @@ import pytest
 from systola.arch.config import preset
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit.bench import TB
-from systola.verif.kit.launch import preset_name, run_machine, seed, simulators
+from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.seeds import random_seed
 
 MEMORIES = ((0, 0.0), (3, 0.0), (30, 0.1), (11, 0.5))
 """Latency and stall probability of the runs."""
@@ -20,7 +21,7 @@ PROGRAMS = 3
 
 
 def programs(config):
-    return [random_program(config, f"{seed()} cycles {index}") for index in range(PROGRAMS)]
+    return [random_program(config, f"{random_seed()} cycles {index}") for index in range(PROGRAMS)]
 
 
 def facts(result: RunResult) -> list[object]:

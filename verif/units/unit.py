@@ -19,7 +19,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
-from systola.verif.kit.launch import run_module, seed, simulators
+from systola.verif.kit.launch import run_module, simulators
+from systola.verif.kit.seeds import random_seed
 
 TOP = "unit"
 _VARIANT = "TPU_UNIT_VARIANT"
@@ -83,7 +84,7 @@ def chosen_variant() -> str:
 
 def rng(*about: object) -> random.Random:
     """Random numbers that depend on the seed of the run and on what they are for."""
-    return random.Random(" ".join(map(str, (seed(), *about))))
+    return random.Random(" ".join(map(str, (random_seed(), *about))))
 
 
 class Bench:
