@@ -3,19 +3,23 @@
 
 One instruction a line: `mnemonic operand=value, operand=value`, operands in any order, those with
 a default may be left out. Numbers are decimal or 0x hexadecimal, negative where the field is
-signed, or a name where the field has names (`function=relu`). `#` starts a comment. `.word` with
-a number of 128 bits stands for any instruction word, legal or not.
+signed, or a name where the field has names (`function=relu`). `buffer=100+r3` and `buffer=r3` add
+an index register: they stand for `buffer=100, buffer_register=3` and for the same with 0. `#`
+starts a comment. `.word` with a number of 128 bits stands for any instruction word, legal or not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+from systola.arch.config import Config
+from systola.arch.features import unavailable
 from systola.arch.isa import (
     BY_MNEMONIC,
     INSTRUCTION_BYTES,
+    REGISTERS,
     EncodingError,
     Field,
     Instruction,
@@ -26,6 +30,7 @@ from systola.arch.isa import (
 WORD_DIRECTIVE = ".word"
 # No number of an instruction has more digits; longer ones need not be converted.
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,40}|[0-9]{1,40})")
+_INDEXED = re.compile(r"(?:(?P<value>.+)\+)?\s*[rR](?P<register>[0-9]{1,40})", re.DOTALL)
 
 
 class AssemblyError(ValueError):
@@ -36,10 +41,11 @@ class AssemblyError(ValueError):
         self.line = line
 
 
-def assemble(text: str) -> bytes:
+def assemble(text: str, config: Config | None = None) -> bytes:
     """The program that `text` describes, INSTRUCTION_BYTES bytes for each instruction.
 
-    Raises AssemblyError for the first mistake.
+    With a `config`, an instruction that needs hardware which it leaves out is a mistake, too;
+    `.word` is not looked into. Raises AssemblyError for the first mistake.
     """
     program = bytearray()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -49,7 +55,10 @@ def assemble(text: str) -> bytes:
         name = statement[0]
         rest = statement[1].strip() if len(statement) > 1 else ""
         try:
-            program += _word(rest) if name.lower() == WORD_DIRECTIVE else _instruction(name, rest)
+            if name.lower() == WORD_DIRECTIVE:
+                program += _word(rest)
+            else:
+                program += _instruction(name, rest, config)
         except _Mistake as mistake:
             raise AssemblyError(number, str(mistake)) from None
     return bytes(program)
@@ -58,8 +67,9 @@ def assemble(text: str) -> bytes:
 def disassemble(program: bytes) -> str:
     """Text that assembles to `program`, one line for each instruction word.
 
-    All operands are written out. A word that the assembler has no instruction for becomes a
-    `.word` line. Raises ValueError where `program` is no whole number of words.
+    All operands are written out, index registers other than 0 as in `buffer=100+r3`. A word that
+    the assembler has no instruction for becomes a `.word` line. Raises ValueError where `program`
+    is no whole number of words.
     """
     if len(program) % INSTRUCTION_BYTES:
         raise ValueError(
@@ -76,7 +86,7 @@ class _Mistake(Exception):
     """What is wrong with a line; assemble() adds the line number."""
 
 
-def _instruction(name: str, rest: str) -> bytes:
+def _instruction(name: str, rest: str, config: Config | None) -> bytes:
     entry = BY_MNEMONIC.get(name.lower())
     if entry is None:
         hint = _hint(name, [*BY_MNEMONIC, WORD_DIRECTIVE])
@@ -87,24 +97,48 @@ def _instruction(name: str, rest: str) -> bytes:
         if not (operand and equals and value):
             raise _Mistake(f"expected operand=value, found '{part.strip()}'")
         field = _field(entry, operand)
-        if field.name in operands:
-            raise _Mistake(f"operand '{field.name}' is given twice")
-        operands[field.name] = _value(entry, field, value)
+        for target, number in _values(entry, field, value).items():
+            if target in operands:
+                raise _Mistake(f"operand '{target}' is given twice")
+            operands[target] = number
     try:
-        return encode(entry.opcode, **operands)
+        word = encode(entry.opcode, **operands)
     except EncodingError as error:
         raise _Mistake(str(error)) from None
+    if config is not None:
+        defaults = {field.name: field.default or 0 for field in entry.fields}
+        reason = unavailable(config, entry.opcode, defaults | operands)
+        if reason is not None:
+            raise _Mistake(f"{entry.mnemonic}: {reason}")
+    return word
 
 
 def _field(entry: Instruction, operand: str) -> Field:
     for field in entry.fields:
         if field.name == operand.lower():
             return field
-    known = [field.name for field in entry.fields]
+    known = [field.name for field in entry.fields if not field.indexes]
     if not known:
         raise _Mistake(f"{entry.mnemonic} takes no operands, found '{operand}'")
     hint = _hint(operand, known) or f" (it has {', '.join(known)})"
     raise _Mistake(f"{entry.mnemonic} has no operand '{operand}'{hint}")
+
+
+def _values(entry: Instruction, field: Field, text: str) -> dict[str, int]:
+    """The value of `field`, and that of the field with its index register where one is named."""
+    indexed = _INDEXED.fullmatch(text)
+    if indexed is None:
+        return {field.name: _value(entry, field, text)}
+    selector = next((other for other in entry.fields if other.indexes == field.name), None)
+    if selector is None:
+        raise _Mistake(f"{entry.mnemonic}: {field.name}={text}: {field.name} takes no register")
+    register = int(indexed["register"])
+    if register >= REGISTERS:
+        raise _Mistake(
+            f"{entry.mnemonic}: {field.name}={text}: registers are r0 to r{REGISTERS - 1}"
+        )
+    value = 0 if indexed["value"] is None else _value(entry, field, indexed["value"].strip())
+    return {field.name: value, selector.name: register}
 
 
 def _value(entry: Instruction, field: Field, text: str) -> int:
@@ -148,11 +182,20 @@ def _text(word: bytes) -> str:
         except EncodingError:
             exact = False  # a field below its minimum
         if exact:
-            shown = (
-                f"{field.name}={_shown(field, operands[field.name])}" for field in entry.fields
-            )
-            return f"{entry.mnemonic} {', '.join(shown)}".rstrip()
+            return f"{entry.mnemonic} {', '.join(_operands(entry, operands))}".rstrip()
     return f"{WORD_DIRECTIVE} 0x{int.from_bytes(word, 'little'):032x}"
+
+
+def _operands(entry: Instruction, operands: Mapping[str, int]) -> Iterable[str]:
+    selected = {field.indexes: operands[field.name] for field in entry.fields if field.indexes}
+    for field in entry.fields:
+        if field.indexes:
+            continue
+        text = _shown(field, operands[field.name])
+        register = selected.get(field.name, 0)
+        if register:
+            text = f"{text}+r{register}" if operands[field.name] else f"r{register}"
+        yield f"{field.name}={text}"
 
 
 def _shown(field: Field, value: int) -> str:

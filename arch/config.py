@@ -37,8 +37,14 @@ class Config:
     weight_fifo_tiles: int = 4
     parameter_entries: int = 64
     """Depth of the parameter memory; one entry serves one tile of columns."""
-    tables: int = 2
-    """256-entry activation tables."""
+    tables: int = 4
+    """256-entry activation tables; 0: none, and no function TABLE."""
+    depthwise: bool = True
+    """Depthwise: a multiply-accumulate for each column beside the array."""
+    wide: bool = True
+    """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
+    instruction_buffer: int = 64
+    """Instructions kept on the chip: a loop whose body fits runs without fetching it again."""
     host_bus_bytes: int
     weight_bus_bytes: int
     weight_throttle: tuple[int, int] = (1, 1)
@@ -80,7 +86,11 @@ class Config:
         )
         need(2 <= self.weight_fifo_tiles <= 16, "weight_fifo_tiles must be 2 to 16")
         need(1 <= self.parameter_entries <= 2048, "parameter_entries must be 1 to 2048")
-        need(1 <= self.tables <= 8, "tables must be 1 to 8")
+        need(0 <= self.tables <= 8, "tables must be 0 to 8")
+        need(
+            self.instruction_buffer in (32, 64, 128, 256, 512, 1024),
+            "instruction_buffer must be a power of two from 32 to 1024",
+        )
         for bus in ("host_bus_bytes", "weight_bus_bytes"):
             width = getattr(self, bus)
             need(width in (4, 8, 16, 32, 64, 128), f"{bus} must be 4, 8, ... 128, not {width}")
@@ -168,6 +178,9 @@ PRESETS: dict[str, Config] = {
             buffer_lines=1024,
             accumulator_rows=256,
             parameter_entries=32,
+            tables=2,
+            depthwise=False,
+            wide=False,
             host_bus_bytes=4,
             weight_bus_bytes=4,
         ),

@@ -19,6 +19,14 @@ PARAMETER_PLANES = 9
 TABLE_BYTES = 256
 WEIGHT_READS_IN_FLIGHT = 8
 """Read_Weights instructions whose tiles may all wait for their MatrixMultiply at one time."""
+REGISTERS = 8
+"""Index registers of the scalar unit; register 0 is always zero."""
+LOOP_DEPTH = 4
+"""Loops that may be open at one time."""
+DEPTHWISE_TAPS = 64
+"""Taps of the largest kernel of Depthwise."""
+TANH_INTEGER_BITS = 4
+"""Most integer bits of the argument of function TANH."""
 
 
 class Opcode(IntEnum):
@@ -28,29 +36,61 @@ class Opcode(IntEnum):
     HALT = 0x02
     SYNCHRONIZE = 0x03
     INTERRUPT_HOST = 0x04
+    SYNCHRONIZE_HOST = 0x05
+    DEBUG_TAG = 0x06
+    SET_REGISTER = 0x08
+    LOOP = 0x09
+    END_LOOP = 0x0A
+    SET_CONFIG_WINDOW = 0x0C
+    SET_CONFIG_SCALE = 0x0D
     READ_HOST_MEMORY = 0x10
     WRITE_HOST_MEMORY = 0x11
     LOAD_PARAMETERS = 0x12
     LOAD_TABLE = 0x13
+    READ_HOST_MEMORY_ALTERNATE = 0x14
+    WRITE_HOST_MEMORY_ALTERNATE = 0x15
     READ_WEIGHTS = 0x20
     MATRIX_MULTIPLY = 0x30
+    CONVOLVE = 0x31
     ACTIVATE = 0x40
+    DEPTHWISE = 0x41
+    POOL = 0x42
+    VECTOR = 0x43
 
 
 class Function(IntEnum):
-    """The `function` field of Activate."""
+    """The `function` field of Activate, Depthwise and Vector."""
 
     NONE = 0
     RELU = 1
     RELU6 = 2
     TABLE = 3
+    SIGMOID = 4
+    TANH = 5
 
 
 class Rounding(IntEnum):
-    """The `rounding` field of Activate."""
+    """The `rounding` field of Activate, Depthwise, Pool and Vector."""
 
     DOUBLE = 0
     SINGLE = 1
+
+
+class Reduction(IntEnum):
+    """The `reduction` field of Pool."""
+
+    MAX = 0
+    AVERAGE = 1
+    SUM = 2
+
+
+class Operation(IntEnum):
+    """The `operation` field of Vector."""
+
+    COPY = 0
+    ADD = 1
+    SUBTRACT = 2
+    MULTIPLY = 3
 
 
 class Fault(IntEnum):
@@ -72,17 +112,25 @@ class Fault(IntEnum):
     HOST_WRITE_ERROR = 13
     WEIGHT_READ_ERROR = 14
     FETCH_ERROR = 15
+    UNAVAILABLE = 16
+    WINDOW = 17
+    OVERLAP = 18
+    LOOP = 19
 
 
 FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     Fault.NONE: ("no fault", "0"),
     Fault.ILLEGAL_OPCODE: ("the opcode is not one of the table", "the opcode"),
     Fault.ILLEGAL_FIELD: (
-        "a bit outside the fields is set, a field is below its minimum, `tail` exceeds the "
-        "vector, or `host` or `stride` is no multiple of the host bus width",
+        "a bit outside the fields is set, a field is below its minimum or has no such value, "
+        "`tail` exceeds the vector, `host` or `stride` is no multiple of the host bus width, or "
+        "the instruction names a combination of fields that its text excludes",
         "0",
     ),
-    Fault.BUFFER_RANGE: ("the last line is beyond the unified buffer", "`buffer`"),
+    Fault.BUFFER_RANGE: (
+        "the last line is beyond the unified buffer",
+        "first line of the region that does not fit: `buffer`, `taps`, `operand` or `destination`",
+    ),
     Fault.ACCUMULATOR_RANGE: ("the last row is beyond the accumulators", "`accumulator`"),
     Fault.PARAMETER_RANGE: ("the last entry is beyond the parameter memory", "`parameter`"),
     Fault.TABLE_RANGE: ("there is no such table", "`table`"),
@@ -94,7 +142,7 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     ),
     Fault.WEIGHT_UNDERFLOW: (
         "the instruction needs more tiles than earlier Read_Weights have queued and earlier "
-        "MatrixMultiply not consumed",
+        "MatrixMultiply and Convolve not consumed",
         "tiles still queued",
     ),
     Fault.WEIGHT_OVERFLOW: (
@@ -106,6 +154,24 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     Fault.HOST_WRITE_ERROR: ("host memory answered a write with an error", "0"),
     Fault.WEIGHT_READ_ERROR: ("weight memory answered a read with an error", "0"),
     Fault.FETCH_ERROR: ("host memory answered an instruction fetch with an error", "0"),
+    Fault.UNAVAILABLE: (
+        "the instruction needs hardware that this configuration leaves out",
+        "the opcode",
+    ),
+    Fault.WINDOW: (
+        "no Set_Config_Window ran before in this program, a row of the feature map is longer than "
+        "its pitch, the window does not fit packed channels, or a kernel of Depthwise has more "
+        f"than {DEPTHWISE_TAPS} taps",
+        "0",
+    ),
+    Fault.OVERLAP: (
+        "the lines to be written overlap those of an operand",
+        "`destination`",
+    ),
+    Fault.LOOP: (
+        f"Loop inside {LOOP_DEPTH} open loops or with no iteration, or End_Loop with none open",
+        "loops open",
+    ),
 }
 """For each cause: what it means, and what the FAULT_ADDRESS register then holds."""
 
@@ -123,7 +189,10 @@ class Field:
     default: int | None = None
     """What the assembler fills in when the operand is left out; None: it must be given."""
     values: type[IntEnum] | None = None
-    """Names that the assembler takes and the disassembler prints."""
+    """Names that the assembler takes and the disassembler prints; other values are
+    ILLEGAL_FIELD."""
+    indexes: str | None = None
+    """The operand to which the index register with the number in this field is added."""
 
     @property
     def range(self) -> tuple[int, int]:
@@ -171,6 +240,31 @@ class Instruction:
         """Bits used by opcode and fields; those above are reserved and zero."""
         return OPCODE_BITS + sum(field.width for field in self.fields)
 
+    def field(self, name: str) -> Field:
+        """The field called `name`; KeyError if there is none."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+
+def _registers(*operands: str) -> tuple[Field, ...]:
+    """For each operand the field that selects an index register to be added to it."""
+    return tuple(
+        Field(
+            name=f"{operand}_register",
+            width=3,
+            doc=f"index register that is added to `{operand}`",
+            default=0,
+            indexes=operand,
+        )
+        for operand in operands
+    )
+
+
+def _flag(name: str, doc: str) -> Field:
+    return Field(name=name, width=1, doc=doc, default=0)
+
 
 _HOST = Field(
     name="host", width=32, doc="byte offset in the host window, a multiple of the host bus"
@@ -179,6 +273,19 @@ _BUFFER = Field(name="buffer", width=20, doc="first unified-buffer line")
 _ROWS = Field(name="rows", width=16, doc="M: vectors of each block or tile", minimum=1)
 _ACCUMULATOR = Field(name="accumulator", width=16, doc="first accumulator row")
 _N_TILES = Field(name="n_tiles", width=12, doc="tiles along N", minimum=1)
+_PARAMETER = Field(name="parameter", width=12, doc="first parameter entry that is used")
+_DESTINATION = Field(name="destination", width=20, doc="first unified-buffer line of the result")
+_ROUNDING = Field(name="rounding", width=1, doc="requantisation", default=0, values=Rounding)
+_ZERO_POINT = Field(name="zero_point", width=8, signed=True, doc="output zero point", default=0)
+_CEILING = Field(
+    name="ceiling",
+    width=8,
+    signed=True,
+    doc="RELU6: the code of 6.0, upper bound of the result",
+    default=127,
+)
+_BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels", minimum=1)
+_FILL = Field(name="fill", width=8, signed=True, doc="what lies outside the feature map", default=0)
 _MATRIX = (
     _HOST,
     _BUFFER,
@@ -190,6 +297,7 @@ _MATRIX = (
     ),
     Field(name="blocks", width=12, doc="blocks that one row is cut into", minimum=1),
     Field(name="tail", width=9, doc="bytes of the last block of each row", minimum=1),
+    *_registers("host", "buffer"),
 )
 
 INSTRUCTIONS: tuple[Instruction, ...] = (
@@ -204,7 +312,8 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         semantics=(
             "All earlier instructions complete, weight tiles that nothing consumed are dropped, "
             "then DONE appears in STATUS. Instructions after it are never executed. A fault drops "
-            "the tiles, too: every program starts with an empty weight queue."
+            "the tiles, too: every program starts with an empty weight queue, index registers of "
+            "zero, no open loop, no window and a scale of zeros."
         ),
     ),
     Instruction(
@@ -223,6 +332,111 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         semantics=(
             "Waits like Synchronize; then `code` appears in IRQ_CODE and the PROGRAM bit of "
             "IRQ_STATUS is set. The program goes on."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SYNCHRONIZE_HOST,
+        summary="Waits for the host.",
+        semantics=(
+            "Waits like Synchronize; then the WAITING bit of STATUS is set until the host writes "
+            "RESUME to CONTROL, and the program goes on. A RESUME that came while no instruction "
+            "waited is kept for the next one; one is kept at most, and none from one program to "
+            "the next. What the host wrote to its memory before RESUME is seen by the "
+            "instructions behind."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.DEBUG_TAG,
+        fields=(Field(name="tag", width=16, doc="value for the trace", default=0),),
+        summary="Marks a point of the program in the trace.",
+        semantics=(
+            "When it is issued, `tag` and the number of cycles since START enter the trace of the "
+            "registers. Earlier instructions may still be under way: Synchronize before it where "
+            "the time of their end is wanted. No other effect."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SET_REGISTER,
+        fields=(
+            Field(name="register", width=3, doc="register that is set, 1 to 7", minimum=1),
+            Field(name="value", width=32, signed=True, doc="constant", default=0),
+            Field(name="first", width=3, doc="register that is added", default=0),
+            Field(name="second", width=3, doc="register that is added, too", default=0),
+        ),
+        summary="Computes an index register.",
+        semantics=(
+            "Register `register` becomes register `first` + register `second` + `value`, modulo "
+            "2^32. An operand with an index register means the sum of its field and that register, "
+            "modulo 2^width of the field; every check is made with the sum."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.LOOP,
+        fields=(
+            Field(name="count", width=32, doc="iterations"),
+            *_registers("count"),
+        ),
+        checks=(Fault.LOOP,),
+        summary="Opens a loop.",
+        semantics=(
+            "The instructions up to the matching End_Loop run `count` times (the sum with its "
+            f"index register, as everywhere). Up to {LOOP_DEPTH} loops may be open."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.END_LOOP,
+        checks=(Fault.LOOP,),
+        summary="Ends the body of the innermost loop.",
+        semantics=(
+            "Goes back to the instruction behind the innermost open Loop, or, after its last "
+            "iteration, closes it and goes on."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SET_CONFIG_WINDOW,
+        fields=(
+            Field(name="height", width=12, doc="H: rows of the feature map", minimum=1),
+            Field(name="width", width=12, doc="W: pixels of a row", minimum=1),
+            Field(name="pitch", width=12, doc="lines from one row to the next", minimum=1),
+            Field(name="kernel_height", width=8, doc="rows of the window", minimum=1),
+            Field(name="kernel_width", width=8, doc="columns of the window", minimum=1),
+            Field(name="stride_y", width=7, doc="rows from window to window", minimum=1),
+            Field(name="stride_x", width=7, doc="columns from window to window", minimum=1),
+            Field(name="dilation_y", width=4, doc="rows from tap to tap", minimum=1),
+            Field(name="dilation_x", width=4, doc="columns from tap to tap", minimum=1),
+            Field(name="top", width=13, signed=True, doc="row of the first window", default=0),
+            Field(name="left", width=9, signed=True, doc="column of the first window", default=0),
+            Field(name="out_height", width=12, doc="OH: windows along a column", minimum=1),
+            Field(name="out_width", width=12, doc="OW: windows along a row", minimum=1),
+        ),
+        summary="Sets the window that Convolve, Depthwise and Pool move over a feature map.",
+        semantics=(
+            "A feature map in the buffer is H rows of W pixels; row y starts `pitch` lines behind "
+            "row y - 1. There are OH x OW windows; tap (i, j) of window (p, q) is the pixel at "
+            "row y = `top` + p * `stride_y` + i * `dilation_y` and column x = `left` + q * "
+            "`stride_x` + j * `dilation_x`. It is inside where 0 <= y < H and 0 <= x < W. A line "
+            "holds one pixel of a block, so the instructions that use the window need W <= `pitch` "
+            "(WINDOW), but for packed channels. Padding "
+            "before the map is a negative `top` or `left`; padding behind it follows from OH and "
+            "OW. The window holds until the next Set_Config_Window or the end of the program."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SET_CONFIG_SCALE,
+        fields=(
+            Field(name="multiplier_a", width=31, doc="multiplier of operand a", default=0),
+            Field(name="shift_a", width=5, doc="right shift of operand a", default=0),
+            Field(name="multiplier_b", width=31, doc="multiplier of operand b", default=0),
+            Field(name="shift_b", width=5, doc="right shift of operand b", default=0),
+            Field(name="zero_a", width=8, signed=True, doc="zero point of operand a", default=0),
+            Field(name="zero_b", width=8, signed=True, doc="zero point of operand b", default=0),
+            _CEILING,
+            Field(name="limit", width=15, doc="int16 results: bound, 0 for none", default=0),
+        ),
+        summary="Sets the scales of the operands of Vector.",
+        semantics=(
+            "All values hold for every Vector until the next Set_Config_Scale or the end of the "
+            "program."
         ),
     ),
     Instruction(
@@ -262,6 +476,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             _HOST,
             Field(name="parameter", width=12, doc="first parameter entry"),
             Field(name="count", width=12, doc="entries", minimum=1),
+            *_registers("host", "parameter"),
         ),
         checks=(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
         summary="Loads bias, multiplier and shift of output channels.",
@@ -276,13 +491,39 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.LOAD_TABLE,
-        fields=(_HOST, Field(name="table", width=4, doc="number of the table")),
-        checks=(Fault.TABLE_RANGE, Fault.HOST_WINDOW),
+        fields=(
+            _HOST,
+            Field(name="table", width=4, doc="number of the table"),
+            *_registers("host"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.TABLE_RANGE, Fault.HOST_WINDOW),
         summary="Loads a 256-entry activation table.",
         semantics=(
             f"Reads {TABLE_BYTES} bytes from `host`. Byte i is the int8 result for the int8 input "
             "whose bit pattern is i: entry 0 for input 0, entry 128 for -128, entry 255 for -1. "
-            f"The window check takes these {TABLE_BYTES} bytes."
+            f"The window check takes these {TABLE_BYTES} bytes. UNAVAILABLE where there are no "
+            "tables."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.READ_HOST_MEMORY_ALTERNATE,
+        fields=_MATRIX,
+        checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        summary="Copies a matrix from host memory into the unified buffer, row by row.",
+        semantics=(
+            "As Read_Host_Memory in everything but the lines: block b of row m goes to line "
+            "`buffer` + m * `blocks` + b. The blocks of a row follow one another, as packed "
+            "channels and whole pixels need it."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+        fields=_MATRIX,
+        checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        summary="Copies a matrix from the unified buffer into host memory, row by row.",
+        semantics=(
+            "As Write_Host_Memory in everything but the lines: block b of row m comes from line "
+            "`buffer` + m * `blocks` + b, and copies are made in the order of m, then b."
         ),
     ),
     Instruction(
@@ -290,6 +531,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         fields=(
             Field(name="tile", width=24, doc="first tile in the weight window, in tiles"),
             Field(name="count", width=24, doc="tiles", minimum=1),
+            *_registers("tile"),
         ),
         checks=(Fault.WEIGHT_WINDOW, Fault.WEIGHT_OVERFLOW),
         summary="Queues weight tiles.",
@@ -309,14 +551,17 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             _ROWS,
             Field(name="k_tiles", width=12, doc="tiles along K", minimum=1),
             _N_TILES,
-            Field(
-                name="accumulate",
-                width=1,
-                doc="1: add to what the accumulators hold; 0: overwrite",
-                default=0,
-            ),
+            _flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            _flag("wide_vectors", "vectors of int16"),
+            _flag("wide_weights", "weights of int16"),
+            *_registers("buffer", "accumulator"),
         ),
-        checks=(Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE, Fault.WEIGHT_UNDERFLOW),
+        checks=(
+            Fault.UNAVAILABLE,
+            Fault.BUFFER_RANGE,
+            Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_UNDERFLOW,
+        ),
         summary="Multiplies a matrix by weight tiles into the accumulators.",
         semantics=(
             "For n = 0 .. `n_tiles` - 1, for k = 0 .. `k_tiles` - 1: takes the next tile W from "
@@ -324,7 +569,59 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "bytes, int8, of line `buffer` + k * `rows` + m) to accumulator row `accumulator` + "
             "n * `rows` + m, 32 bits, modulo 2^32. With `accumulate` = 0 the product of k = 0 "
             "replaces the row. Lines read: `rows` * `k_tiles`; accumulator rows: `rows` * "
-            "`n_tiles`; tiles consumed: `k_tiles` * `n_tiles`."
+            "`n_tiles`; tiles consumed: `k_tiles` * `n_tiles`. "
+            "`wide_vectors`: x is int16, in two lines: its low bytes in line `buffer` + "
+            "2 * (k * `rows` + m), its high bytes in the next; twice the lines are read. "
+            "`wide_weights`: W is int16, in two tiles of the queue: first one of its low bytes, "
+            "then one of its high bytes; twice the tiles are consumed. The rate is half for each. "
+            "UNAVAILABLE where there are no 16-bit modes and one of the two is set."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.CONVOLVE,
+        fields=(
+            _BUFFER,
+            _ACCUMULATOR,
+            Field(name="plane", width=20, doc="lines from one block of channels to the next"),
+            Field(name="k_tiles", width=12, doc="blocks of R input channels", minimum=1),
+            _N_TILES,
+            _flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            Field(
+                name="channels",
+                width=8,
+                doc="0: a line for each pixel; else packed, so many channels to a pixel",
+                default=0,
+            ),
+            _FILL,
+            *_registers("buffer", "accumulator"),
+        ),
+        checks=(
+            Fault.WINDOW,
+            Fault.BUFFER_RANGE,
+            Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_UNDERFLOW,
+        ),
+        summary="Convolves a feature map with weight tiles into the accumulators.",
+        semantics=(
+            "The window is that of Set_Config_Window. `channels` = 0: pixel (y, x) of block k is "
+            "the first R bytes of line `buffer` + k * `plane` + y * `pitch` + x. For n = 0 .. "
+            "`n_tiles` - 1, for each row i, then each column j of the kernel, for k = 0 .. "
+            "`k_tiles` - 1: takes the next tile W from the weight queue, and for each window "
+            "(p, q), row by row, adds x W to accumulator row `accumulator` + n * OH * OW + p * OW "
+            "+ q. x is the pixel of tap (i, j) of that window in block k, or, outside the map, a "
+            "vector of `fill`. With `accumulate` = 0 the first product replaces the row. Tiles "
+            "consumed: `n_tiles` * kernel_height * kernel_width * `k_tiles`. "
+            "`channels` > 0: a row of the map is W * `channels` consecutive bytes, R to a line; "
+            "byte t of row y is byte t mod R of line `buffer` + y * `pitch` + floor(t / R). For "
+            "each n, then each row i of the kernel, one tile is taken. Element e of x is byte "
+            "(`left` + q * `stride_x`) * `channels` + e of row y, or `fill` where y is outside the "
+            "map or that byte outside the row: the taps of a row of the kernel side by side, and "
+            "behind them whatever follows, for which the weights have zeros. Tiles consumed: "
+            "`n_tiles` * kernel_height. WINDOW unless `k_tiles` = 1, `dilation_x` = 1, "
+            "kernel_width * `channels` <= R, `stride_x` * `channels` <= R, -R <= `left` * "
+            "`channels` < R, and W * `channels` <= R * `pitch`; `plane` is ignored. "
+            "BUFFER_RANGE looks at lines `buffer` to `buffer` + (`k_tiles` - 1) * `plane` + H * "
+            "`pitch` - 1."
         ),
     ),
     Instruction(
@@ -334,20 +631,23 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             _BUFFER,
             _ROWS,
             _N_TILES,
-            Field(name="parameter", width=12, doc="parameter entry of the first tile"),
-            Field(name="function", width=2, doc="activation function", default=0, values=Function),
-            Field(name="rounding", width=1, doc="requantisation", default=0, values=Rounding),
-            Field(name="zero_point", width=8, signed=True, doc="output zero point", default=0),
+            _PARAMETER,
+            Field(name="function", width=3, doc="activation function", default=0, values=Function),
+            _ROUNDING,
+            _ZERO_POINT,
+            _CEILING,
             Field(
-                name="ceiling",
-                width=8,
-                signed=True,
-                doc="RELU6: the code of 6.0, upper bound of the result",
-                default=127,
+                name="table",
+                width=4,
+                doc="TABLE: number of the table; TANH: integer bits of the argument",
+                default=0,
             ),
-            Field(name="table", width=4, doc="TABLE: number of the table", default=0),
+            _flag("wide", "results of int16"),
+            _flag("accumulate", "add to what the lines hold"),
+            *_registers("accumulator", "buffer", "parameter"),
         ),
         checks=(
+            Fault.UNAVAILABLE,
             Fault.ACCUMULATOR_RANGE,
             Fault.BUFFER_RANGE,
             Fault.PARAMETER_RANGE,
@@ -355,17 +655,143 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         ),
         summary="Requantises accumulators into the unified buffer.",
         semantics=(
-            "For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c: a = accumulator "
+            "For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c: s = accumulator "
             "row `accumulator` + n * `rows` + m; bias, multiplier q (31 bits, unsigned), left and "
-            "right shift l, r from entry `parameter` + n, channel c. x = a + bias modulo 2^32; "
+            "right shift l, r from entry `parameter` + n, channel c. x = s + bias modulo 2^32; "
             "x' = x * 2^l saturated to int32. "
             "DOUBLE: h = (x' * q + 2^30) >> 31; y = r = 0 ? h : (h + 2^(r-1) - (h < 0)) >> r. "
             "SINGLE: y = (x' * q + 2^(30+r)) >> (31+r). Shifts are arithmetic, nothing overflows. "
             "v = y + `zero_point`, clamped to [low, high]: NONE and TABLE [-128, 127]; RELU "
             "[`zero_point`, 127]; RELU6 low = `zero_point`, high = `ceiling`, and where low > "
             "high the result is high. TABLE replaces v by table `table`, entry v. The result "
-            "goes to byte c of line `buffer` + n * `rows` + m; bytes of the line beyond C become "
-            "0. TABLE_RANGE is checked for function TABLE only."
+            "goes to byte c of line `buffer` + n * `rows` + m; bytes of the line beyond C "
+            "become 0. TABLE_RANGE is checked for function TABLE only. "
+            "`wide`: v = y + d, clamped to [-32768, 32767]; d = `zero_point`, or with `accumulate` "
+            "the int16 that those lines hold. SIGMOID takes v as a fixed-point number of 3 "
+            "integer and 12 fractional bits, TANH as one of `table` integer and 15 - `table` "
+            "fractional bits; their result has 15 fractional bits. Both are the functions "
+            "`logistic` and `tanh` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit. The "
+            "low bytes of the int16 results go to line `buffer` + 2 * (n * `rows` + m), the "
+            "high bytes to the next; twice the lines are written. "
+            "ILLEGAL_FIELD: `accumulate`, SIGMOID or TANH without `wide`, RELU, RELU6 or TABLE "
+            f"with it, TANH with `table` > {TANH_INTEGER_BITS}. UNAVAILABLE: `wide` where there "
+            "are no 16-bit modes, TABLE where there are no tables."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.DEPTHWISE,
+        fields=(
+            _BUFFER,
+            Field(name="taps", width=20, doc="first unified-buffer line of the weights"),
+            _DESTINATION,
+            _BLOCKS_OF_CHANNELS,
+            _PARAMETER,
+            Field(name="function", width=2, doc="NONE, RELU or RELU6", default=0, values=Function),
+            _ROUNDING,
+            _ZERO_POINT,
+            _CEILING,
+            _FILL,
+            *_registers("buffer", "destination"),
+        ),
+        checks=(
+            Fault.UNAVAILABLE,
+            Fault.WINDOW,
+            Fault.BUFFER_RANGE,
+            Fault.OVERLAP,
+            Fault.PARAMETER_RANGE,
+        ),
+        summary="Convolves each channel of a feature map with a kernel of its own.",
+        semantics=(
+            "The window is that of Set_Config_Window; T = kernel_height * kernel_width. For b = "
+            "0 .. `blocks` - 1, for each window (p, q) and each channel c of C: s = the sum over "
+            "the taps of x * w, modulo 2^32. x is byte c of line `buffer` + b * H * `pitch` + y * "
+            "`pitch` + x, or, outside the map, `fill`; w is byte c of line `taps` + b * T + i * "
+            "kernel_width + j. The result is that of Activate with s, entry `parameter` + b, and "
+            "`function` NONE, RELU or RELU6 (TABLE is ILLEGAL_FIELD); it goes to byte c of line "
+            "`destination` + (b * OH + p) * OW + q; bytes beyond C become 0. BUFFER_RANGE looks at "
+            "`buffer` with `blocks` * H * `pitch` lines, then `taps` with `blocks` * T, then "
+            "`destination` with `blocks` * OH * OW. UNAVAILABLE where there are no depthwise "
+            "lanes. One tap a cycle."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.POOL,
+        fields=(
+            _BUFFER,
+            _DESTINATION,
+            _BLOCKS_OF_CHANNELS,
+            _PARAMETER,
+            Field(name="reduction", width=2, doc="what is done with a window", values=Reduction),
+            _ROUNDING,
+            _ZERO_POINT,
+            Field(name="floor", width=8, signed=True, doc="lower bound", default=-128),
+            Field(name="ceiling", width=8, signed=True, doc="upper bound", default=127),
+            *_registers("buffer", "destination"),
+        ),
+        checks=(Fault.WINDOW, Fault.BUFFER_RANGE, Fault.OVERLAP, Fault.PARAMETER_RANGE),
+        summary="Reduces each window of a feature map to one pixel.",
+        semantics=(
+            "The window is that of Set_Config_Window, pixels and results lie as for Depthwise, "
+            "taps outside the map do not count. MAX: s is the largest of the taps, -128 if none "
+            "is inside. AVERAGE, SUM: s is their sum. s is requantised as in Activate, with entry "
+            "`parameter`, for AVERAGE with entry `parameter` + t - 1, t being the taps inside (1 "
+            "if there is none): entries for all counts serve windows at the edges. v = y + "
+            "`zero_point`, clamped to [`floor`, `ceiling`]; where these cross, the result is "
+            "`ceiling`. BUFFER_RANGE looks at `buffer` with `blocks` * H * `pitch` lines, then "
+            "`destination` with `blocks` * OH * OW. Entries: for AVERAGE kernel_height * "
+            "kernel_width, else one. One tap a cycle."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.VECTOR,
+        fields=(
+            Field(name="operation", width=2, doc="what is computed", values=Operation),
+            Field(name="buffer", width=20, doc="first unified-buffer line of operand a"),
+            Field(
+                name="operand", width=20, doc="first unified-buffer line of operand b", default=0
+            ),
+            _DESTINATION,
+            Field(name="rows", width=16, doc="vectors", minimum=1),
+            _PARAMETER,
+            Field(name="function", width=3, doc="activation function", default=0, values=Function),
+            _ROUNDING,
+            _ZERO_POINT,
+            Field(
+                name="table",
+                width=4,
+                doc="TABLE: number of the table; TANH: integer bits of the argument",
+                default=0,
+            ),
+            _flag("wide_operands", "operands of int16"),
+            _flag("wide", "results of int16"),
+            _flag("accumulate", "add to what the destination holds"),
+            *_registers("buffer", "operand", "destination"),
+        ),
+        checks=(
+            Fault.UNAVAILABLE,
+            Fault.BUFFER_RANGE,
+            Fault.OVERLAP,
+            Fault.PARAMETER_RANGE,
+            Fault.TABLE_RANGE,
+        ),
+        summary="Computes with the elements of one or two operands.",
+        semantics=(
+            "For m = 0 .. `rows` - 1 and each byte c of C: a and b are byte c of lines `buffer` + "
+            "m and `operand` + m; with `wide_operands` int16 with the low byte in line 2m, the "
+            "high byte in line 2m + 1 of the operand. x1 = a - `zero_a`, x2 = b - `zero_b` (see "
+            "Set_Config_Scale). COPY: s = x1, operand b is not read. ADD and SUBTRACT: s = "
+            "f(x1, `multiplier_a`, `shift_a`) + or - f(x2, `multiplier_b`, `shift_b`), modulo "
+            "2^32, where h = (x * q + 2^(k-1)) >> k with k = 11 (int16: 16), and f = r = 0 ? h : "
+            "(h + 2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. Then as Activate with s and "
+            "entry `parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, "
+            "`wide`, `accumulate` mean the same, `ceiling` is that of Set_Config_Scale. With "
+            "`wide`, function NONE and `limit` > 0 the result is clamped to [-`limit`, `limit`] "
+            "at last. The result goes to line `destination` + m, or lines + 2m and + 2m + 1 with "
+            "`wide`; bytes beyond C become 0. BUFFER_RANGE looks at `buffer`, then (not for COPY) "
+            "`operand`, then `destination`. OVERLAP does not count an operand that lies in exactly "
+            "the lines of the destination: results may replace operands. ILLEGAL_FIELD as for "
+            "Activate. UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit modes, "
+            "TABLE where there are no tables."
         ),
     ),
 )

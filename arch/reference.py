@@ -28,6 +28,7 @@ from systola.arch.registers import (
     REGISTER_SPACE_BITS,
     REGISTER_TEXT,
     Control,
+    Feature,
     Interrupt,
     Register,
     Status,
@@ -44,12 +45,16 @@ register PROGRAM. A word has {8 * INSTRUCTION_BYTES} bits and takes {INSTRUCTION
 host memory, the least significant byte first. The opcode is in bits {OPCODE_BITS - 1}:0, the
 fields follow from bit {OPCODE_BITS} upwards; bits that belong to no field must be zero.
 
-There are no jumps: instructions run one after the other up to Halt or a fault. The units of the
+Instructions run one after the other, loops repeated, up to Halt or a fault. The units of the
 machine overlap them, but the result of every program is that of running each instruction to its
 end before the next one starts. One thing is left undefined, because instructions are fetched
-ahead: what is executed where a program has overwritten its own instructions. On-chip memories
-keep their contents from one program to the next, and are undefined after power-up. R and C are
-the rows and columns of the array.
+ahead and kept for the passes of a loop: what is executed where a program has overwritten its own
+instructions. On-chip memories keep their contents from one program to the next, and are undefined
+after power-up. R and C are the rows and columns of the array.
+
+An operand with a field `..._register` means the sum of its own field and that index register,
+modulo 2^width of its field; every check, and FAULT_ADDRESS, takes the sum. Register 0 is always
+zero.
 """
 
 _FAULT_INTRODUCTION = """
@@ -64,17 +69,21 @@ _ASSEMBLY_TEXT = """
 One instruction a line: the mnemonic, then `operand=value` separated by commas, in any order.
 Operands that have a default may be left out. A value is a decimal number, a hexadecimal one with
 `0x`, either with `-` in front, or a name where the table of the instruction lists names. Case
-does not matter. `#` begins a comment; empty lines count for nothing. `.word` with one number
-places that instruction word as it stands, legal or not.
+does not matter. An index register is added as in `buffer=100+r3`, short for `buffer=100,
+buffer_register=3`; `buffer=r3` takes 0 for the number. `#` begins a comment; empty lines count for
+nothing. `.word` with one number places that instruction word as it stands, legal or not.
 
 ```
-# 16 vectors of one block each, relu(x W + bias)
-read_weights tile=0, count=1
-read_host_memory host=0x1000, buffer=0, rows=16, stride=16, blocks=1, tail=16
+# eight batches of 16 vectors of one block each, relu(x W + bias)
 load_parameters host=0x2000, parameter=0, count=1
-matrix_multiply buffer=0, accumulator=0, rows=16, k_tiles=1, n_tiles=1
-activate accumulator=0, buffer=64, rows=16, n_tiles=1, parameter=0, function=relu, zero_point=-128
-write_host_memory host=0x3000, buffer=64, rows=16, stride=16, blocks=1, tail=16
+loop count=8
+    read_weights tile=0, count=1
+    read_host_memory host=0x1000+r1, buffer=0, rows=16, stride=16, blocks=1, tail=16
+    matrix_multiply buffer=0, accumulator=0, rows=16, k_tiles=1, n_tiles=1
+    activate accumulator=0, buffer=64, rows=16, n_tiles=1, parameter=0, function=relu
+    write_host_memory host=0x3000+r1, buffer=64, rows=16, stride=16, blocks=1, tail=16
+    set_register register=1, first=1, value=256
+end_loop
 halt
 ```
 """
@@ -156,6 +165,7 @@ def registers_page() -> str:
             _bits("CONTROL", Control),
             _bits("STATUS", Status),
             _bits("IRQ_STATUS and IRQ_ENABLE", Interrupt),
+            _bits("FEATURES", Feature),
             "## Cycle counters",
             "",
             "Every cycle from the start of a program to its completion belongs to exactly one",
@@ -212,7 +222,8 @@ def _instruction_section(entry: Instruction) -> str:
             )
         )
     top = 8 * INSTRUCTION_BYTES
-    rows.append((_span(entry.width, top - entry.width), "reserved", "", "0", "", ""))
+    if entry.width < top:
+        rows.append((_span(entry.width, top - entry.width), "reserved", "", "0", "", ""))
     checks = ", ".join(fault.name for fault in entry.checks) or "none of its own"
     return "\n".join(
         (
@@ -237,7 +248,8 @@ def _values(field: Field) -> str:
     low, high = field.range
     if field.values is None:
         return f"{low} to {high}"
-    return ", ".join(f"{int(member)} {member.name.lower()}" for member in field.values)
+    members = (member for member in field.values if low <= member <= high)
+    return ", ".join(f"{int(member)} {member.name.lower()}" for member in members)
 
 
 def _default(field: Field) -> str:

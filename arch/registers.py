@@ -8,7 +8,10 @@ from enum import IntEnum, IntFlag
 
 IDENTITY = 0x5450_5531
 """What the ID register reads: 'TPU1'."""
-VERSION = 1
+VERSION = 2
+
+TRACE_DEPTH = 64
+"""Tags that the trace holds."""
 
 
 class Register(IntEnum):
@@ -34,7 +37,10 @@ class Register(IntEnum):
     GEOMETRY = 0x050
     BUFFER_LINES = 0x054
     ACCUMULATOR_ROWS = 0x058
+    FEATURES = 0x05C
+    TAGS = 0x060
     COUNTERS = 0x100
+    TRACE = 0x200
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,12 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
         "WO",
         "START: run the program at PROGRAM (ignored while BUSY). SOFT_RESET: abandon the program; "
         "outstanding bus transfers end in order, then BUSY falls, and STATUS, IRQ_STATUS and the "
-        "FAULT registers are clear. Other registers keep their values",
+        "FAULT registers are clear. Other registers keep their values. RESUME: lets the next or "
+        "waiting Synchronize_Host pass",
     ),
-    Register.STATUS: RegisterText("RO", "BUSY, DONE (program ended at Halt), FAULT (it did not)"),
+    Register.STATUS: RegisterText(
+        "RO", "BUSY, DONE (program ended at Halt), FAULT (it did not), WAITING (Synchronize_Host)"
+    ),
     Register.IRQ_ENABLE: RegisterText("RW", "the interrupt is IRQ_STATUS & IRQ_ENABLE, any bit"),
     Register.IRQ_STATUS: RegisterText("W1C", "DONE, FAULT, PROGRAM (Interrupt_Host)"),
     Register.IRQ_CODE: RegisterText("RO", "code of the last Interrupt_Host"),
@@ -73,10 +82,18 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
     Register.GEOMETRY: RegisterText("RO", "array rows in bits 15:0, columns in bits 31:16"),
     Register.BUFFER_LINES: RegisterText("RO", "lines of the unified buffer"),
     Register.ACCUMULATOR_ROWS: RegisterText("RO", "rows of the accumulators"),
+    Register.FEATURES: RegisterText("RO", "what this configuration has: FEATURES below"),
+    Register.TAGS: RegisterText("RO", "Debug_Tag executed since START"),
     Register.COUNTERS: RegisterText(
         "RO",
         "one pair of words (low, high; 48 bits) for each cycle class, in the order of the table "
         "below; cleared by START",
+    ),
+    Register.TRACE: RegisterText(
+        "RO",
+        f"the last {TRACE_DEPTH} Debug_Tag as pairs of words: cycle since START (modulo 2^32; the "
+        "counters sum to it in the cycle of the tag, the one after START being 1), tag. Number i "
+        f"since START, from 0, is pair i modulo {TRACE_DEPTH}",
     ),
 }
 
@@ -90,6 +107,7 @@ class Control(IntFlag):
 
     START = 1
     SOFT_RESET = 2
+    RESUME = 4
 
 
 class Status(IntFlag):
@@ -98,6 +116,15 @@ class Status(IntFlag):
     BUSY = 1
     DONE = 2
     FAULT = 4
+    WAITING = 8
+
+
+class Feature(IntFlag):
+    """Bits of FEATURES."""
+
+    TABLES = 1
+    DEPTHWISE = 2
+    WIDE = 4
 
 
 class Interrupt(IntFlag):
@@ -117,9 +144,11 @@ class CycleClass(IntEnum):
     INPUT_STALL = 3
     OPERAND_STALL = 4
     ACCUMULATOR_STALL = 5
-    OUTPUT_STALL = 6
-    FETCH = 7
-    DRAIN = 8
+    VECTOR = 6
+    OUTPUT_STALL = 7
+    HOST_WAIT = 8
+    FETCH = 9
+    DRAIN = 10
 
 
 CYCLE_CLASS_TEXT: dict[CycleClass, str] = {
@@ -129,9 +158,13 @@ CYCLE_CLASS_TEXT: dict[CycleClass, str] = {
     CycleClass.INPUT_STALL: "the vector is still on its way from host memory",
     CycleClass.OPERAND_STALL: "the vector is still being written by Activate",
     CycleClass.ACCUMULATOR_STALL: "the accumulator row is still to be read by Activate",
-    CycleClass.OUTPUT_STALL: "no MatrixMultiply waits, and an instruction cannot be issued because "
-    "the queue of its unit is full or the units must drain for it",
-    CycleClass.FETCH: "no MatrixMultiply waits, and instructions are being fetched or decoded",
+    CycleClass.VECTOR: "no MatrixMultiply or Convolve waits, and the activation unit takes lines "
+    "for Depthwise, Pool or Vector",
+    CycleClass.OUTPUT_STALL: "no MatrixMultiply or Convolve waits, and an instruction cannot be "
+    "issued because the queue of its unit is full or the units must drain for it",
+    CycleClass.HOST_WAIT: "no MatrixMultiply or Convolve waits, and Synchronize_Host does",
+    CycleClass.FETCH: "no MatrixMultiply or Convolve waits, and instructions are being fetched or "
+    "decoded",
     CycleClass.DRAIN: "after Halt or a fault: the units finish",
 }
 
@@ -141,3 +174,8 @@ COUNTER_BITS = 48
 def counter_offset(which: CycleClass) -> int:
     """Byte offset of the low word of a counter."""
     return Register.COUNTERS + 8 * which
+
+
+def trace_offset(number: int) -> int:
+    """Byte offset of the cycle of Debug_Tag `number` since START, from 0; the tag is 4 further."""
+    return Register.TRACE + 8 * (number % TRACE_DEPTH)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from systola.arch.assembler import AssemblyError, assemble
+from systola.cli.arguments import add_preset
 from systola.cli.errors import UserError
 from systola.cli.output import OutputFile, read_file
 
@@ -18,12 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="OUT", help="the program, '-' for standard output"
     )
+    add_preset(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     try:
-        program = assemble(read_file(arguments.file).decode())
+        program = assemble(read_file(arguments.file).decode(), arguments.preset)
     except UnicodeDecodeError:
         raise UserError(f"{arguments.file} is not a text file") from None
     except AssemblyError as error:

@@ -7,7 +7,12 @@ import argparse
 from typing import Any
 
 from systola.arch.config import Config
-from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
+from systola.arch.isa import (
+    DEPTHWISE_TAPS,
+    INSTRUCTION_BYTES,
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+)
 from systola.arch.registers import (
     REGISTER_SPACE_BITS,
     REGISTER_TEXT,
@@ -46,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def memory_bytes(config: Config) -> dict[str, int]:
-    """Bytes of every memory on the chip, by unit."""
+    """Bytes of every memory on the chip, by unit; each column has its own copy of the tables."""
     pe = config.rows * config.cols
     return {
         "unified_buffer": config.buffer_lines * config.line_bytes,
@@ -54,7 +59,9 @@ def memory_bytes(config: Config) -> dict[str, int]:
         "weight_fifo": config.weight_fifo_tiles * pe,
         "array_weights": 2 * pe,
         "parameters": config.parameter_entries * PARAMETER_PLANES * config.cols,
-        "tables": config.tables * TABLE_BYTES,
+        "tables": config.tables * TABLE_BYTES * config.cols,
+        "depthwise_taps": DEPTHWISE_TAPS * config.cols if config.depthwise else 0,
+        "instructions": config.instruction_buffer * INSTRUCTION_BYTES,
     }
 
 
@@ -77,6 +84,9 @@ def describe(config: Config) -> dict[str, Any]:
         "weight_fifo_tiles": config.weight_fifo_tiles,
         "parameter_entries": config.parameter_entries,
         "tables": config.tables,
+        "depthwise": config.depthwise,
+        "wide": config.wide,
+        "instruction_buffer": config.instruction_buffer,
         "queue_depth": config.queue_depth,
         "host_bus_bytes": config.host_bus_bytes,
         "weight_bus_bytes": config.weight_bus_bytes,
@@ -110,6 +120,9 @@ def _text(config: Config) -> str:
         f"  weight FIFO        {config.weight_fifo_tiles} tiles",
         f"  parameters         {config.parameter_entries} entries of {config.cols} channels",
         f"  tables             {config.tables} of {TABLE_BYTES} entries",
+        f"  depthwise lanes    {'yes' if config.depthwise else 'no'}",
+        f"  16-bit modes       {'yes' if config.wide else 'no'}",
+        f"  instructions       {config.instruction_buffer} kept for loops",
         f"  host port          {config.host_bus_bytes} bytes a cycle",
         f"  weight port        {config.weight_bus_bytes} bytes wide, "
         f"{weight_rate:.4g} bytes a cycle",

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from systola.arch.isa import Fault
 
 
+class LimitReached(RuntimeError):
+    """A program that was still running after as many instructions as the caller allows."""
+
+
 @dataclass(frozen=True)
 class FaultReport:
     """What the FAULT registers of a stopped machine hold."""
@@ -27,5 +31,7 @@ class Outcome:
     """None when the program ended at Halt."""
     interrupts: tuple[int, ...]
     """Codes of the Interrupt_Host instructions, in order."""
+    tags: tuple[int, ...]
+    """Tags of the Debug_Tag instructions, in order."""
     executed: int
-    """Instructions that completed, Halt included; equal to the pc of a fault."""
+    """Instructions that completed, Halt included; each pass of a loop counts."""

@@ -1,19 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of Activate: from 32-bit sums to int8, exactly, in int64."""
+"""The arithmetic of Activate: from 32-bit sums to int8 or int16, exactly, in int64."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Rounding
+from systola.golden.gates import sigmoid, tanh
 
 INT8_MIN, INT8_MAX = -128, 127
+INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 Integers = NDArray[np.integer[Any]]
+
+
+class Entry(NamedTuple):
+    """The numbers in parameter entries, all of one shape: what `requantise` takes."""
+
+    bias: NDArray[np.int32]
+    multiplier: NDArray[np.int64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+
+
+def parameter_entry(planes: NDArray[np.uint8]) -> Entry:
+    """The numbers in the planes of parameter entries: (..., PARAMETER_PLANES, C) to (..., C)."""
+    words = planes.astype(np.int64)
+    place = np.arange(0, 32, 8).reshape(4, 1)
+    return Entry(
+        bias=(words[..., 0:4, :] << place).sum(axis=-2).astype(np.int32),
+        multiplier=(words[..., 4:8, :] << place).sum(axis=-2) & 0x7FFF_FFFF,
+        left=words[..., 8, :] >> 5,
+        right=words[..., 8, :] & 0x1F,
+    )
 
 
 def requantise(
@@ -39,8 +62,13 @@ def requantise(
     if rounding == Rounding.SINGLE:
         return (x * q + (one << (30 + r))) >> (31 + r)
     high = (x * q + (one << 30)) >> 31
-    nudge = (one << np.maximum(r - 1, 0)) - (high < 0)
-    return np.where(r == 0, high, (high + nudge) >> r)
+    return shifted(high, r)
+
+
+def shifted(h: NDArray[np.int64], r: NDArray[np.int64]) -> NDArray[np.int64]:
+    """h / 2^r, halves away from zero: `r = 0 ? h : (h + 2^(r-1) - (h < 0)) >> r`."""
+    nudge = (np.int64(1) << np.maximum(r - 1, 0)) - (h < 0)
+    return np.where(r == 0, h, (h + nudge) >> r)
 
 
 def activate(
@@ -57,10 +85,30 @@ def activate(
     """
     low = zero_point if function in (Function.RELU, Function.RELU6) else INT8_MIN
     high = ceiling if function == Function.RELU6 else INT8_MAX
-    # The upper bound comes last: it wins where the bounds cross.
-    v = np.minimum(np.maximum(y.astype(np.int64) + zero_point, low), high)
+    v = clamped(y.astype(np.int64) + zero_point, low, high)
     if function == Function.TABLE:
         if table is None:
             raise ValueError("function TABLE needs a table")
         return table[v & 0xFF]
     return v.astype(np.int8)
+
+
+def activate_wide(
+    y: Integers, function: Function, addend: Integers | int, integer_bits: int
+) -> NDArray[np.int16]:
+    """The result of Activate with `wide` for requantised values `y` (any shape, kept).
+
+    `function` is NONE, SIGMOID or TANH. `addend` is the zero point, or, to accumulate, the int16
+    values so far; it broadcasts against `y`. `integer_bits` counts for TANH only.
+    """
+    v = np.clip(y.astype(np.int64) + addend, INT16_MIN, INT16_MAX)
+    if function == Function.SIGMOID:
+        return sigmoid(v)
+    if function == Function.TANH:
+        return tanh(v, integer_bits)
+    return v.astype(np.int16)
+
+
+def clamped(v: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
+    """`v` within [low, high]; `high` where the bounds cross."""
+    return np.minimum(np.maximum(v, low), high)

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from systola.arch.assembler import AssemblyError, assemble, disassemble
+from systola.arch.config import preset
 from systola.arch.isa import INSTRUCTIONS, Function, Opcode, Rounding, encode
 from systola.verif.kit.seeds import random_seed
 
@@ -54,6 +55,53 @@ rounding=single, zero_point=-128, ceiling=-0x1, table = 1
     )
 
 
+def test_index_registers() -> None:
+    """Both forms, and what the disassembler prints."""
+    long = """
+    loop count=3, count_register=0
+    loop count=0, count_register=7
+    read_weights tile=16, count=2, tile_register=1
+    load_parameters host=8, parameter=0, count=1, host_register=2, parameter_register=3
+    load_table host=8, host_register=0, table=1
+    """
+    short = """
+    LOOP COUNT=3
+    loop count = R7
+    read_weights tile=0x10+r1, count=2
+    load_parameters host=8 + r2, parameter = r3, count=1
+    load_table host=8+r0, table=1
+    """
+    assert assemble(short) == assemble(long)
+    assert disassemble(assemble(long)).splitlines() == [
+        "loop count=3",
+        "loop count=r7",
+        "read_weights tile=16+r1, count=2",
+        "load_parameters host=8+r2, parameter=r3, count=1",
+        "load_table host=8, table=1",
+    ]
+
+
+def test_hardware_that_a_configuration_leaves_out() -> None:
+    tiny = preset("tiny")
+    text = """
+    .word 0x41
+    activate accumulator=0, buffer=0, rows=1, n_tiles=1, parameter=0, function=table
+    """
+    assert len(assemble(text, tiny)) == 32
+    depthwise = "depthwise buffer=0, taps=0, destination=0, blocks=1, parameter=0"
+    for line, lacking in (
+        (depthwise, "depthwise: configuration 'tiny' has no depthwise lanes"),
+        (
+            "matrix_multiply buffer=0, accumulator=0, rows=1, k_tiles=1, n_tiles=1, wide_vectors=1",
+            "matrix_multiply: configuration 'tiny' has no 16-bit modes",
+        ),
+    ):
+        with pytest.raises(AssemblyError) as caught:
+            assemble(f"nop\n{line}\nnop", tiny)
+        assert str(caught.value) == f"line 2: {lacking}"
+        assert len(assemble(line, preset("base"))) == len(assemble(line)) == 16
+
+
 def test_empty_text_is_an_empty_program() -> None:
     assert assemble("") == b""
     assert assemble("\n # nothing\n\t\n") == b""
@@ -73,8 +121,8 @@ def test_word() -> None:
     word = "0x02030405060708090a0b0c0d0e0f1011"
     assert assemble(f".word {word}") == b"\x11" + bytes(range(16, 1, -1))
     assert assemble(".word 2") == encode(Opcode.HALT)
-    word = "0x02030405060708090a0b0c0d0e0f1005"  # 5 is no opcode
-    assert disassemble(b"\x05" + bytes(range(16, 1, -1))) == f".word {word}\n"
+    word = "0x02030405060708090a0b0c0d0e0f1007"  # 7 is no opcode
+    assert disassemble(b"\x07" + bytes(range(16, 1, -1))) == f".word {word}\n"
 
 
 def test_disassembly_text() -> None:
@@ -93,7 +141,8 @@ def test_disassembly_text() -> None:
     assert disassemble(program) == (
         "halt\n"
         "activate accumulator=1, buffer=2, rows=3, n_tiles=4, parameter=5, function=table, "
-        "rounding=single, zero_point=-6, ceiling=127, table=7\n"
+        "rounding=single, zero_point=-6, ceiling=127, table=7, wide=0, "
+        "accumulate=0\n"
     )
 
 
@@ -163,6 +212,20 @@ def test_round_trip() -> None:
         ("load_table host=0, table=16", "load_table: table=16 is not in 0 to 15"),
         ("load_table host=-4, table=0", "load_table: host=-4 is not in 0 to 4294967295"),
         ("read_weights tile=0, count=0", "read_weights: count=0 is not in 1 to 16777215"),
+        ("load_table host=r8, table=0", "load_table: host=r8: registers are r0 to r7"),
+        ("load_table host=0+r10, table=0", "load_table: host=0+r10: registers are r0 to r7"),
+        ("load_table host=0, table=1+r1", "load_table: table=1+r1: table takes no register"),
+        ("load_table host=x+r1, table=0", "load_table: host=x is not a number"),
+        ("load_table host=+r1, table=0", "load_table: host=+r1 is not a number"),
+        ("load_table host=r1+4, table=0", "load_table: host=r1+4 is not a number"),
+        ("load_table host=4+r, table=0", "load_table: host=4+r is not a number"),
+        ("load_table host=-4+r1, table=0", "load_table: host=-4 is not in 0 to 4294967295"),
+        ("loop count=r1, count_register=1", "operand 'count_register' is given twice"),
+        ("set_register register=0", "set_register: register=0 is not in 1 to 7"),
+        (
+            "depthwise buffer=0, taps=0, destination=0, blocks=1, parameter=0, function=tanh",
+            "depthwise: function=5 is not in 0 to 3",
+        ),
         ("load_table host=four, table=0", "load_table: host=four is not a number"),
         ("load_table host=0x, table=0", "load_table: host=0x is not a number"),
         ("load_table host=1_0, table=0", "load_table: host=1_0 is not a number"),

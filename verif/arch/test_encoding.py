@@ -20,24 +20,149 @@ from systola.arch.isa import (
 )
 from systola.verif.kit.seeds import random_seed
 
-MATRIX = {
-    "host": (39, 8),
-    "buffer": (59, 40),
-    "rows": (75, 60),
-    "stride": (99, 76),
-    "blocks": (111, 100),
-    "tail": (120, 112),
-}
 LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
     "nop": (0x01, {}),
     "halt": (0x02, {}),
     "synchronize": (0x03, {}),
-    "interrupt_host": (0x04, {"code": (23, 8)}),
-    "read_host_memory": (0x10, MATRIX),
-    "write_host_memory": (0x11, MATRIX),
-    "load_parameters": (0x12, {"host": (39, 8), "parameter": (51, 40), "count": (63, 52)}),
-    "load_table": (0x13, {"host": (39, 8), "table": (43, 40)}),
-    "read_weights": (0x20, {"tile": (31, 8), "count": (55, 32)}),
+    "interrupt_host": (
+        0x04,
+        {
+            "code": (23, 8),
+        },
+    ),
+    "synchronize_host": (0x05, {}),
+    "debug_tag": (
+        0x06,
+        {
+            "tag": (23, 8),
+        },
+    ),
+    "set_register": (
+        0x08,
+        {
+            "register": (10, 8),
+            "value": (42, 11),
+            "first": (45, 43),
+            "second": (48, 46),
+        },
+    ),
+    "loop": (
+        0x09,
+        {
+            "count": (39, 8),
+            "count_register": (42, 40),
+        },
+    ),
+    "end_loop": (0x0A, {}),
+    "set_config_window": (
+        0x0C,
+        {
+            "height": (19, 8),
+            "width": (31, 20),
+            "pitch": (43, 32),
+            "kernel_height": (51, 44),
+            "kernel_width": (59, 52),
+            "stride_y": (66, 60),
+            "stride_x": (73, 67),
+            "dilation_y": (77, 74),
+            "dilation_x": (81, 78),
+            "top": (94, 82),
+            "left": (103, 95),
+            "out_height": (115, 104),
+            "out_width": (127, 116),
+        },
+    ),
+    "set_config_scale": (
+        0x0D,
+        {
+            "multiplier_a": (38, 8),
+            "shift_a": (43, 39),
+            "multiplier_b": (74, 44),
+            "shift_b": (79, 75),
+            "zero_a": (87, 80),
+            "zero_b": (95, 88),
+            "ceiling": (103, 96),
+            "limit": (118, 104),
+        },
+    ),
+    "read_host_memory": (
+        0x10,
+        {
+            "host": (39, 8),
+            "buffer": (59, 40),
+            "rows": (75, 60),
+            "stride": (99, 76),
+            "blocks": (111, 100),
+            "tail": (120, 112),
+            "host_register": (123, 121),
+            "buffer_register": (126, 124),
+        },
+    ),
+    "write_host_memory": (
+        0x11,
+        {
+            "host": (39, 8),
+            "buffer": (59, 40),
+            "rows": (75, 60),
+            "stride": (99, 76),
+            "blocks": (111, 100),
+            "tail": (120, 112),
+            "host_register": (123, 121),
+            "buffer_register": (126, 124),
+        },
+    ),
+    "load_parameters": (
+        0x12,
+        {
+            "host": (39, 8),
+            "parameter": (51, 40),
+            "count": (63, 52),
+            "host_register": (66, 64),
+            "parameter_register": (69, 67),
+        },
+    ),
+    "load_table": (
+        0x13,
+        {
+            "host": (39, 8),
+            "table": (43, 40),
+            "host_register": (46, 44),
+        },
+    ),
+    "read_host_memory_alternate": (
+        0x14,
+        {
+            "host": (39, 8),
+            "buffer": (59, 40),
+            "rows": (75, 60),
+            "stride": (99, 76),
+            "blocks": (111, 100),
+            "tail": (120, 112),
+            "host_register": (123, 121),
+            "buffer_register": (126, 124),
+        },
+    ),
+    "write_host_memory_alternate": (
+        0x15,
+        {
+            "host": (39, 8),
+            "buffer": (59, 40),
+            "rows": (75, 60),
+            "stride": (99, 76),
+            "blocks": (111, 100),
+            "tail": (120, 112),
+            "host_register": (123, 121),
+            "buffer_register": (126, 124),
+        },
+    ),
+    "read_weights": (
+        0x20,
+        {
+            "tile": (31, 8),
+            "count": (55, 32),
+            "tile_register": (58, 56),
+        },
+    ),
     "matrix_multiply": (
         0x30,
         {
@@ -47,6 +172,25 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "k_tiles": (71, 60),
             "n_tiles": (83, 72),
             "accumulate": (84, 84),
+            "wide_vectors": (85, 85),
+            "wide_weights": (86, 86),
+            "buffer_register": (89, 87),
+            "accumulator_register": (92, 90),
+        },
+    ),
+    "convolve": (
+        0x31,
+        {
+            "buffer": (27, 8),
+            "accumulator": (43, 28),
+            "plane": (63, 44),
+            "k_tiles": (75, 64),
+            "n_tiles": (87, 76),
+            "accumulate": (88, 88),
+            "channels": (96, 89),
+            "fill": (104, 97),
+            "buffer_register": (107, 105),
+            "accumulator_register": (110, 108),
         },
     ),
     "activate": (
@@ -57,24 +201,93 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "rows": (59, 44),
             "n_tiles": (71, 60),
             "parameter": (83, 72),
-            "function": (85, 84),
-            "rounding": (86, 86),
-            "zero_point": (94, 87),
-            "ceiling": (102, 95),
-            "table": (106, 103),
+            "function": (86, 84),
+            "rounding": (87, 87),
+            "zero_point": (95, 88),
+            "ceiling": (103, 96),
+            "table": (107, 104),
+            "wide": (108, 108),
+            "accumulate": (109, 109),
+            "accumulator_register": (112, 110),
+            "buffer_register": (115, 113),
+            "parameter_register": (118, 116),
+        },
+    ),
+    "depthwise": (
+        0x41,
+        {
+            "buffer": (27, 8),
+            "taps": (47, 28),
+            "destination": (67, 48),
+            "blocks": (79, 68),
+            "parameter": (91, 80),
+            "function": (93, 92),
+            "rounding": (94, 94),
+            "zero_point": (102, 95),
+            "ceiling": (110, 103),
+            "fill": (118, 111),
+            "buffer_register": (121, 119),
+            "destination_register": (124, 122),
+        },
+    ),
+    "pool": (
+        0x42,
+        {
+            "buffer": (27, 8),
+            "destination": (47, 28),
+            "blocks": (59, 48),
+            "parameter": (71, 60),
+            "reduction": (73, 72),
+            "rounding": (74, 74),
+            "zero_point": (82, 75),
+            "floor": (90, 83),
+            "ceiling": (98, 91),
+            "buffer_register": (101, 99),
+            "destination_register": (104, 102),
+        },
+    ),
+    "vector": (
+        0x43,
+        {
+            "operation": (9, 8),
+            "buffer": (29, 10),
+            "operand": (49, 30),
+            "destination": (69, 50),
+            "rows": (85, 70),
+            "parameter": (97, 86),
+            "function": (100, 98),
+            "rounding": (101, 101),
+            "zero_point": (109, 102),
+            "table": (113, 110),
+            "wide_operands": (114, 114),
+            "wide": (115, 115),
+            "accumulate": (116, 116),
+            "buffer_register": (119, 117),
+            "operand_register": (122, 120),
+            "destination_register": (125, 123),
         },
     ),
 }
 """Opcode and (most, least significant bit) of each field."""
-SIGNED = {"zero_point", "ceiling"}
-MINIMUM_ONE = {"rows", "blocks", "tail", "count", "k_tiles", "n_tiles"}
+SIGNED = {"zero_point", "ceiling", "floor", "fill", "zero_a", "zero_b", "value", "top", "left"}
+MINIMUM_ONE = {
+    *("rows", "blocks", "tail", "count", "k_tiles", "n_tiles", "register"),
+    *("height", "width", "pitch", "kernel_height", "kernel_width", "out_height", "out_width"),
+    *("stride_y", "stride_x", "dilation_y", "dilation_x"),
+}
 
 
-def extremes(name: str, span: tuple[int, int]) -> tuple[int, int]:
-    width = span[0] - span[1] + 1
-    if name in SIGNED:
-        return -(2 ** (width - 1)), 2 ** (width - 1) - 1
-    return int(name in MINIMUM_ONE), 2**width - 1
+def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
+    """Smallest and largest value of each field."""
+    ends: dict[str, tuple[int, int]] = {}
+    for name, (high, low) in LAYOUT[mnemonic][1].items():
+        width = high - low + 1
+        if name in SIGNED:
+            ends[name] = -(2 ** (width - 1)), 2 ** (width - 1) - 1
+        else:
+            # Loop may say 0: its index register adds to it.
+            ends[name] = int(name in MINIMUM_ONE and mnemonic != "loop"), 2**width - 1
+    return ends
 
 
 def packed(opcode: int, spans: dict[str, tuple[int, int]], operands: dict[str, int]) -> bytes:
@@ -88,14 +301,23 @@ def test_the_table_is_complete() -> None:
     assert [entry.mnemonic for entry in INSTRUCTIONS] == list(LAYOUT)
 
 
+def test_the_fields_follow_one_another() -> None:
+    for _, spans in LAYOUT.values():
+        lowest = 8
+        for high, low in spans.values():
+            assert low == lowest <= high
+            lowest = high + 1
+        assert lowest <= 128
+
+
 @pytest.mark.parametrize("mnemonic", LAYOUT)
 def test_extremes(mnemonic: str) -> None:
-    """Each field at both ends while the others are at both ends."""
+    """Each field at both ends while the others are all at one end."""
     number, spans = LAYOUT[mnemonic]
     opcode = Opcode(number)
-    ends = {name: extremes(name, span) for name, span in spans.items()}
-    for values in itertools.product(*ends.values()):
-        operands = dict(zip(spans, values, strict=True))
+    ends = extremes(mnemonic)
+    for name, end, others in itertools.product(spans or ("",), (0, 1), (0, 1)):
+        operands = {other: ends[other][end if other == name else others] for other in spans}
         word = encode(opcode, **operands)
         assert word == packed(number, spans, operands)
         decoded = decode(word)
@@ -114,8 +336,37 @@ def test_random_words(mnemonic: str) -> None:
     rng = random.Random(random_seed())
     number, spans = LAYOUT[mnemonic]
     for _ in range(200):
-        operands = {name: rng.randint(*extremes(name, span)) for name, span in spans.items()}
+        operands = {name: rng.randint(*ends) for name, ends in extremes(mnemonic).items()}
         assert encode(Opcode(number), **operands) == packed(number, spans, operands)
+
+
+def test_index_registers() -> None:
+    """Each index field of three bits belongs to the operand that it is named after."""
+    indexed = {
+        entry.mnemonic: [field.indexes for field in entry.fields if field.indexes]
+        for entry in INSTRUCTIONS
+    }
+    matrix = ["host", "buffer"]
+    assert {name: operands for name, operands in indexed.items() if operands} == {
+        "loop": ["count"],
+        "read_host_memory": matrix,
+        "write_host_memory": matrix,
+        "load_parameters": ["host", "parameter"],
+        "load_table": ["host"],
+        "read_host_memory_alternate": matrix,
+        "write_host_memory_alternate": matrix,
+        "read_weights": ["tile"],
+        "matrix_multiply": ["buffer", "accumulator"],
+        "convolve": ["buffer", "accumulator"],
+        "activate": ["accumulator", "buffer", "parameter"],
+        "depthwise": ["buffer", "destination"],
+        "pool": ["buffer", "destination"],
+        "vector": ["buffer", "operand", "destination"],
+    }
+    for entry in INSTRUCTIONS:
+        for field in entry.fields:
+            if field.indexes:
+                assert (field.name, field.width) == (f"{field.indexes}_register", 3)
 
 
 def test_bytes_by_hand() -> None:
@@ -133,9 +384,36 @@ def test_bytes_by_hand() -> None:
         stride=0x56789A,
         blocks=0xBCD,
         tail=0x100,
+        host_register=5,
+        buffer_register=2,
     )
-    # From the top: seven reserved bits and `tail`, then whole hexadecimal digits for each field.
-    digits = "0100bcd56789a1234abcde0102030410"
+    # From the top: a reserved bit, registers 2 and 5 and `tail` (0 010 101 1 0000 0000), then whole
+    # hexadecimal digits for each field.
+    digits = "2b00bcd56789a1234abcde0102030410"
+    assert word == bytes.fromhex(digits)[::-1]
+    # register 7, value -2 (all ones and a zero), first 1, second 4: 100 001 1..10 111 in binary.
+    word = encode(Opcode.SET_REGISTER, register=7, value=-2, first=1, second=4)
+    number = 0b100_001 << 35 | 0xFFFFFFFE << 3 | 7
+    assert word == b"\x08" + number.to_bytes(15, "little")
+    word = encode(
+        Opcode.SET_CONFIG_WINDOW,
+        height=0x123,
+        width=0x456,
+        pitch=0x789,
+        kernel_height=0xAB,
+        kernel_width=0xCD,
+        stride_y=1,
+        stride_x=2,
+        dilation_y=3,
+        dilation_x=4,
+        top=-1,
+        left=0,
+        out_height=0xDEF,
+        out_width=0x012,
+    )
+    # `left`, `top`, `dilation_x` ... `stride_y` between the whole digits of the others.
+    middle = 0b000000000_1111111111111_0100_0011_0000010_0000001
+    digits = f"012def{middle:011x}cdab7894561230c"
     assert word == bytes.fromhex(digits)[::-1]
 
 
@@ -150,6 +428,11 @@ def test_defaults() -> None:
         "zero_point": 0,
         "ceiling": 127,
         "table": 0,
+        "wide": 0,
+        "accumulate": 0,
+        "accumulator_register": 0,
+        "buffer_register": 0,
+        "parameter_register": 0,
     }
 
 
@@ -176,20 +459,48 @@ def test_reserved_bits_are_those_above_the_fields() -> None:
 
 
 def test_checks_are_faults_that_an_instruction_can_raise() -> None:
+    copies = (Fault.BUFFER_RANGE, Fault.HOST_WINDOW)
     assert {entry.mnemonic: entry.checks for entry in INSTRUCTIONS if entry.checks} == {
-        "read_host_memory": (Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
-        "write_host_memory": (Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        "loop": (Fault.LOOP,),
+        "end_loop": (Fault.LOOP,),
+        "read_host_memory": copies,
+        "write_host_memory": copies,
         "load_parameters": (Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
-        "load_table": (Fault.TABLE_RANGE, Fault.HOST_WINDOW),
+        "load_table": (Fault.UNAVAILABLE, Fault.TABLE_RANGE, Fault.HOST_WINDOW),
+        "read_host_memory_alternate": copies,
+        "write_host_memory_alternate": copies,
         "read_weights": (Fault.WEIGHT_WINDOW, Fault.WEIGHT_OVERFLOW),
         "matrix_multiply": (
+            Fault.UNAVAILABLE,
+            Fault.BUFFER_RANGE,
+            Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_UNDERFLOW,
+        ),
+        "convolve": (
+            Fault.WINDOW,
             Fault.BUFFER_RANGE,
             Fault.ACCUMULATOR_RANGE,
             Fault.WEIGHT_UNDERFLOW,
         ),
         "activate": (
+            Fault.UNAVAILABLE,
             Fault.ACCUMULATOR_RANGE,
             Fault.BUFFER_RANGE,
+            Fault.PARAMETER_RANGE,
+            Fault.TABLE_RANGE,
+        ),
+        "depthwise": (
+            Fault.UNAVAILABLE,
+            Fault.WINDOW,
+            Fault.BUFFER_RANGE,
+            Fault.OVERLAP,
+            Fault.PARAMETER_RANGE,
+        ),
+        "pool": (Fault.WINDOW, Fault.BUFFER_RANGE, Fault.OVERLAP, Fault.PARAMETER_RANGE),
+        "vector": (
+            Fault.UNAVAILABLE,
+            Fault.BUFFER_RANGE,
+            Fault.OVERLAP,
             Fault.PARAMETER_RANGE,
             Fault.TABLE_RANGE,
         ),
@@ -232,6 +543,25 @@ def test_fields_reach_every_preset(name: str) -> None:
         host=0,
         parameter=config.parameter_entries - 1,
         count=config.parameter_entries,
+    )
+    encode(
+        Opcode.CONVOLVE,
+        buffer=config.buffer_lines - 1,
+        accumulator=config.accumulator_rows - 1,
+        plane=config.buffer_lines - 1,
+        k_tiles=min(config.buffer_lines, 4095),
+        n_tiles=min(config.accumulator_rows, 4095),
+        channels=min(config.rows, 255),
+    )
+    encode(
+        Opcode.VECTOR,
+        operation=0,
+        buffer=config.buffer_lines - 1,
+        operand=config.buffer_lines - 1,
+        destination=config.buffer_lines - 1,
+        rows=min(config.buffer_lines, 65535),
+        parameter=config.parameter_entries - 1,
+        table=config.tables - 1,
     )
     # The original's 8 GiB of weight memory, where a tile has at least 64 KiB.
     tiles = min(2**33 // config.tile_bytes, 2**24)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 import pytest
@@ -31,6 +32,31 @@ def test_v1_has_the_sizes_of_the_original() -> None:
 def test_base_has_ports_of_sixteen_bytes() -> None:
     base = preset("base")
     assert (base.host_bus_bytes, base.weight_bus_bytes, base.weight_throttle) == (16, 16, (1, 1))
+
+
+def test_tiny_is_built_without_depthwise_lanes_and_16_bit_modes() -> None:
+    parts = {name: (c.tables > 0, c.depthwise, c.wide) for name, c in PRESETS.items()}
+    everything = (True, True, True)
+    assert parts == {
+        "tiny": (True, False, False),
+        "small": everything,
+        "base": everything,
+        "v1": everything,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"tables": 9}, "tables must be 0 to 8"),
+        ({"instruction_buffer": 48}, "instruction_buffer must be a power of two from 32 to 1024"),
+        ({"instruction_buffer": 16}, "instruction_buffer must be a power of two from 32 to 1024"),
+    ],
+)
+def test_refused(changes: dict[str, int], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        dataclasses.replace(preset("tiny"), **changes)
+    assert dataclasses.replace(preset("tiny"), tables=0).tables == 0
 
 
 @pytest.mark.parametrize(

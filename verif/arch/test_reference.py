@@ -60,14 +60,25 @@ def test_isa_page_tells_everything() -> None:
     for fault in Fault:
         meaning, address = FAULT_TEXT[fault]
         assert f"| {int(fault)} | {fault.name} | {meaning} | {address} |" in page
-    assert "| 86 | `rounding` | 1 | 0 double, 1 single | double | requantisation |" in page
-    assert "| 94:87 | `zero_point` | 8 | -128 to 127 | 0 | output zero point |" in page
-    assert "| 127:107 | reserved |  | 0 |  |  |" in page
+    assert "| 87 | `rounding` | 1 | 0 double, 1 single | double | requantisation |" in page
+    assert "| 95:88 | `zero_point` | 8 | -128 to 127 | 0 | output zero point |" in page
+    assert "| 127:119 | reserved |  | 0 |  |  |" in page
+
+
+def test_fields_may_fill_the_word() -> None:
+    section = isa_page().split("\n## Set_Config_Window\n")[1].split("\n## ")[0]
+    assert "| 127:116 | `out_width` |" in section
+    assert "reserved" not in section
+
+
+def test_only_values_that_the_field_can_hold_are_listed() -> None:
+    section = isa_page().split("\n## Depthwise\n")[1].split("\n## ")[0]
+    assert "| `function` | 2 | 0 none, 1 relu, 2 relu6, 3 table | none |" in section
 
 
 def test_the_example_assembles() -> None:
     example = isa_page().split("```")[1]
-    assert len(assemble(example)) == 7 * 16
+    assert len(assemble(example)) == 10 * 16
 
 
 def test_registers_page_tells_everything() -> None:
@@ -79,5 +90,11 @@ def test_registers_page_tells_everything() -> None:
         low = 0x100 + 8 * which
         row = f"| 0x{low:03x} | 0x{low + 4:03x} | {which.name} | {CYCLE_CLASS_TEXT[which]} |"
         assert row in page
-    for row in ("| 2 | FAULT |", "| 2 | PROGRAM |", "| 1 | SOFT_RESET |", "| 0 | BUSY |"):
+    for row in (
+        "| 2 | FAULT |",
+        "| 2 | PROGRAM |",
+        "| 1 | SOFT_RESET |",
+        "| 0 | BUSY |",
+        "| 2 | WIDE |",
+    ):
         assert row in page

@@ -3,15 +3,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.config import Config
-from systola.arch.isa import Fault
+from systola.arch.config import Config, preset
+from systola.arch.isa import Fault, Opcode, encode
 from systola.golden.machine import Machine
 from systola.golden.outcome import FaultReport, Outcome
+from systola.verif.golden import scalar
 
 PAGE = 4096
+HALT = encode(Opcode.HALT)
+
+# 4x4, buses of 4 bytes, 1024 lines, 256 accumulator rows, 32 parameter entries, 2 tables; no
+# depthwise lanes, no 16-bit modes.
+TINY = preset("tiny")
+SQUARE = dataclasses.replace(TINY, name="square", depthwise=True, wide=True)
+# Longer lines than input vectors, and longer than output vectors.
+TALL = dataclasses.replace(SQUARE, name="tall", rows=6, cols=3, columns_per_stage=3)
+BROAD = dataclasses.replace(SQUARE, name="broad", rows=3, cols=5)
+SHAPES = (SQUARE, TALL, BROAD)
 
 
 class Rig:
@@ -22,6 +36,66 @@ class Rig:
         self.machine = Machine(config)
         self.host: NDArray[np.uint8] = np.zeros(pages * PAGE, np.uint8)
         self.weights: NDArray[np.uint8] = np.zeros(tiles * config.tile_bytes, np.uint8)
+
+    def randomise(self, rng: random.Random) -> None:
+        """Random contents for the memories on the chip and the weight window."""
+        machine = self.machine
+
+        def values(count: int) -> NDArray[np.uint8]:
+            return np.frombuffer(rng.randbytes(count), np.uint8)
+
+        machine.buffer[:] = values(machine.buffer.size).view(np.int8).reshape(machine.buffer.shape)
+        machine.tables[:] = values(machine.tables.size).view(np.int8).reshape(machine.tables.shape)
+        machine.accumulators[:] = [
+            [
+                scalar.wrap32(rng.getrandbits(32)) >> rng.randrange(28)
+                for _ in range(self.config.cols)
+            ]
+            for _ in range(self.config.accumulator_rows)
+        ]
+        self.weights[:] = values(self.weights.size)
+        for entry in range(self.config.parameter_entries):
+            # Factors that keep sums of some thousand in sight, and wild ones.
+            wild = rng.random() < 0.2
+            for c in range(self.config.cols):
+                bias = scalar.wrap32(rng.getrandbits(32)) >> (rng.randrange(32) if wild else 22)
+                self.set_entry(
+                    entry,
+                    c,
+                    scalar.Entry(
+                        bias=bias,
+                        multiplier=rng.getrandbits(31) | (0 if wild else 1 << 30),
+                        left=rng.choice((0, 1, 7)) if wild else 0,
+                        right=rng.randrange(32) if wild else rng.randrange(8),
+                    ),
+                )
+
+    def set_entry(self, number: int, channel: int, entry: scalar.Entry) -> None:
+        """Stores one channel of a parameter entry."""
+        planes = (
+            *(entry.bias % 2**32).to_bytes(4, "little"),
+            *entry.multiplier.to_bytes(4, "little"),
+            entry.left * 32 + entry.right,
+        )
+        self.machine.parameters[number, :, channel] = planes
+
+    def entry(self, number: int, channel: int) -> scalar.Entry:
+        """One channel of a parameter entry."""
+        planes = bytes(self.machine.parameters[number, :, channel].tolist())
+        return scalar.Entry(
+            bias=int.from_bytes(planes[0:4], "little", signed=True),
+            multiplier=int.from_bytes(planes[4:8], "little") % 2**31,
+            left=planes[8] // 32,
+            right=planes[8] % 32,
+        )
+
+    def lines(self) -> list[list[int]]:
+        """The unified buffer as lists of int8."""
+        return self.machine.buffer.tolist()
+
+    def weight(self, tile: int, row: int, column: int) -> int:
+        """One int8 of a weight tile."""
+        return scalar.signed8(int(self.tile(tile)[row, column]))
 
     def place(self, program: bytes) -> int:
         """Puts a program at the end of the host window; its offset."""

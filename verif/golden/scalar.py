@@ -7,8 +7,12 @@ published one of gemmlowp and LiteRT: SRDHM, RDBPOT and the exponent of Quantize
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
+
+from systola.arch.isa import Function, Rounding
+from systola.verif.golden import gemmlowp
 
 
 def wrap32(value: int) -> int:
@@ -59,3 +63,57 @@ def product(x: list[list[int]], w: list[list[int]]) -> list[list[int]]:
         [wrap32(sum(a * b for a, b in zip(row, column, strict=True))) for column in columns]
         for row in x
     ]
+
+
+def int16(low: int, high: int) -> int:
+    """The int16 with these two bytes, both given as int8."""
+    return high * 256 + low % 256
+
+
+def low_byte(value: int) -> int:
+    """The low byte of an int16 as int8."""
+    return signed8(value % 256)
+
+
+def high_byte(value: int) -> int:
+    """The high byte of an int16 as int8."""
+    return floor(Fraction(value, 256))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One channel of a parameter entry."""
+
+    bias: int
+    multiplier: int
+    left: int
+    right: int
+
+    def requantised(self, s: int, rounding: Rounding) -> int:
+        """The y of Activate for the sum `s`."""
+        x = saturate32(wrap32(s + self.bias) << self.left)
+        formula = single if rounding == Rounding.SINGLE else double
+        return formula(x, self.multiplier, -self.right)
+
+
+def activated(
+    y: int, function: Function, zero_point: int, ceiling: int, table: list[int] | None = None
+) -> int:
+    """The int8 result of Activate; `table` holds int8 values in the order of Load_Table."""
+    low = zero_point if function in (Function.RELU, Function.RELU6) else -128
+    high = ceiling if function == Function.RELU6 else 127
+    v = clamped(y + zero_point, low, high)
+    if function == Function.TABLE:
+        assert table is not None
+        return table[v % 256]
+    return v
+
+
+def activated_wide(y: int, function: Function, addend: int, integer_bits: int) -> int:
+    """The int16 result of Activate."""
+    v = clamped(y + addend, -32768, 32767)
+    if function == Function.SIGMOID:
+        return gemmlowp.logistic(v, 3)
+    if function == Function.TANH:
+        return gemmlowp.tanh(v, integer_bits)
+    return v

@@ -11,17 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from systola.arch.config import Config, preset
-from systola.arch.isa import Function, Opcode, Rounding, encode
+from systola.arch.isa import Fault, Function, Opcode, Rounding, encode
 from systola.verif.golden import scalar
-from systola.verif.golden.rig import Rig
+from systola.verif.golden.rig import BROAD, HALT, SHAPES, TINY, Rig
 from systola.verif.kit.seeds import random_seed
 
-TINY = preset("tiny")  # 4x4, host and weight bus of 4 bytes
 # 6 input elements: pitch 8 in host memory; 3 output elements: pitch 4; lines of 6 bytes.
 TALL = dataclasses.replace(TINY, name="tall", rows=6, cols=3, columns_per_stage=3)
 # 3 input elements: pitch 4; 5 output elements: pitch 8; lines of 5 bytes.
 WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5)
-HALT = encode(Opcode.HALT)
 
 
 def numbers(count: int) -> NDArray[np.uint8]:
@@ -160,10 +158,10 @@ def test_write_host_memory_overlap_within_one_block() -> None:
 
 @pytest.mark.parametrize("config", [TINY, TALL, WIDE], ids=lambda config: config.name)
 def test_copies_against_loops(config: Config) -> None:
-    """Random matrices, overlapping rows included."""
+    """Random matrices, overlapping rows included, in both orders of lines."""
     rng = random.Random(random_seed())
-    for _ in range(60):
-        reads = rng.random() < 0.5
+    for _ in range(120):
+        reads, by_rows = rng.random() < 0.5, rng.random() < 0.5
         width = config.rows if reads else config.cols
         pitch = config.input_pitch if reads else config.output_pitch
         rows, blocks = rng.randrange(1, 9), rng.randrange(1, 5)
@@ -182,22 +180,64 @@ def test_copies_against_loops(config: Config) -> None:
             .view(np.int8)
             .reshape(rig.machine.buffer.shape)
         )
-        opcode = Opcode.READ_HOST_MEMORY if reads else Opcode.WRITE_HOST_MEMORY
+        if reads:
+            opcode = Opcode.READ_HOST_MEMORY_ALTERNATE if by_rows else Opcode.READ_HOST_MEMORY
+        else:
+            opcode = Opcode.WRITE_HOST_MEMORY_ALTERNATE if by_rows else Opcode.WRITE_HOST_MEMORY
         host: list[int] = rig.host[:4096].tolist()
         lines: list[list[int]] = rig.machine.buffer.tolist()
-        for b in range(blocks):
-            for m in range(rows):
-                count = at["tail"] if b == blocks - 1 else width
-                start = at["host"] + m * at["stride"] + b * pitch
-                line = lines[at["buffer"] + b * rows + m]
-                for i in range(config.line_bytes):
-                    if reads:
-                        line[i] = scalar.signed8(host[start + i]) if i < count else 0
-                    elif i < count:
-                        host[start + i] = line[i] % 256
+        if by_rows:
+            order = [(m, b) for m in range(rows) for b in range(blocks)]
+        else:
+            order = [(m, b) for b in range(blocks) for m in range(rows)]
+        for number, (m, b) in enumerate(order):
+            count = at["tail"] if b == blocks - 1 else width
+            start = at["host"] + m * at["stride"] + b * pitch
+            line = lines[at["buffer"] + number]
+            for i in range(config.line_bytes):
+                if reads:
+                    line[i] = scalar.signed8(host[start + i]) if i < count else 0
+                elif i < count:
+                    host[start + i] = line[i] % 256
         rig.complete(encode(opcode, **at), HALT)
-        assert rig.host[:4096].tolist() == host, at
-        assert rig.machine.buffer.tolist() == lines, at
+        assert rig.host[:4096].tolist() == host, (opcode, at)
+        assert rig.machine.buffer.tolist() == lines, (opcode, at)
+
+
+def test_alternate_copies_by_hand() -> None:
+    """Three pixels of six channels: two lines each, one behind the other."""
+    rig = Rig(TINY)
+    rig.host[:24] = numbers(24)
+    rig.machine.buffer[:] = -1
+    rig.complete(
+        encode(
+            Opcode.READ_HOST_MEMORY_ALTERNATE, host=0, buffer=7, rows=3, stride=8, blocks=2, tail=2
+        ),
+        encode(
+            Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+            host=64,
+            buffer=8,
+            rows=2,
+            stride=12,
+            blocks=3,
+            tail=1,
+        ),
+        HALT,
+    )
+    assert rig.machine.buffer[6:14].tolist() == [
+        [-1] * 4,
+        [1, 2, 3, 4],
+        [5, 6, 0, 0],
+        [9, 10, 11, 12],
+        [13, 14, 0, 0],
+        [17, 18, 19, 20],
+        [21, 22, 0, 0],
+        [-1] * 4,
+    ]
+    assert rig.host[64:88].tolist() == [
+        *(5, 6, 0, 0, 9, 10, 11, 12, 13, 0, 0, 0),
+        *(17, 18, 19, 20, 21, 22, 0, 0, 255, 0, 0, 0),
+    ]
 
 
 def test_host_memory_is_read_after_earlier_writes() -> None:
@@ -391,12 +431,14 @@ def test_weight_queue_spans_instructions_and_ends_with_the_program() -> None:
     assert rig.machine.accumulators[0, 0] == 2
 
 
-@pytest.mark.parametrize("config", [TINY, TALL, WIDE], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
 def test_activate_against_loops(config: Config) -> None:
     rng = random.Random(random_seed())
+    narrow = (Function.NONE, Function.RELU, Function.RELU6, Function.TABLE)
+    rig = Rig(config)
     for _ in range(80):
         rows, n_tiles = rng.randrange(1, 6), rng.randrange(1, 4)
-        function, rounding = rng.choice(list(Function)), rng.choice(list(Rounding))
+        function, rounding = rng.choice(narrow), rng.choice(list(Rounding))
         at = {
             "accumulator": rng.randrange(config.accumulator_rows - rows * n_tiles + 1),
             "buffer": rng.randrange(config.buffer_lines - rows * n_tiles + 1),
@@ -407,41 +449,135 @@ def test_activate_against_loops(config: Config) -> None:
             "ceiling": rng.randrange(-128, 128),
             "table": rng.randrange(2) if function == Function.TABLE else rng.randrange(16),
         }
-        rig = Rig(config)
-        rig.machine.accumulators[:] = [
-            [scalar.wrap32(rng.getrandbits(32)) >> rng.randrange(28) for _ in range(config.cols)]
-            for _ in range(config.accumulator_rows)
-        ]
-        rig.machine.buffer[:] = 55
-        table = random_bytes(rng, 256)
-        rig.host[1024:1280] = table
-        rig.complete(encode(Opcode.LOAD_TABLE, host=1024, table=at["table"] % 2), HALT)
-        lines: list[list[int]] = rig.machine.buffer.tolist()
+        rig.randomise(rng)
+        lines = rig.lines()
+        table: list[int] = rig.machine.tables[at["table"] % 2].tolist()
         for n in range(n_tiles):
-            cols = range(config.cols)
-            bias = [scalar.wrap32(rng.getrandbits(32)) >> rng.randrange(32) for _ in cols]
-            q = [rng.getrandbits(32) for _ in cols]  # bit 31 set or not
-            left = [rng.choice((0, 0, 0, 1, 7)) for _ in cols]
-            right = [rng.choice((0, 1, 5, 10, 20, 31)) for _ in cols]
-            set_entry(rig, at["parameter"] + n, bias, q, left, right)
-            formula = scalar.single if rounding == Rounding.SINGLE else scalar.double
             for m in range(rows):
                 row: list[int] = rig.machine.accumulators[at["accumulator"] + n * rows + m].tolist()
-                line = lines[at["buffer"] + n * rows + m]
-                for c in range(config.line_bytes):
-                    if c >= config.cols:
-                        line[c] = 0
-                        continue
-                    x = scalar.saturate32(scalar.wrap32(row[c] + bias[c]) << left[c])
-                    y = formula(x, q[c] % 2**31, -right[c]) + at["zero_point"]
-                    low = at["zero_point"] if function in (1, 2) else -128
-                    high = at["ceiling"] if function == Function.RELU6 else 127
-                    v = scalar.clamped(y, low, high)
-                    if function == Function.TABLE:
-                        v = scalar.signed8(int(table[v % 256]))
-                    line[c] = v
+                line = [0] * config.line_bytes
+                for c in range(config.cols):
+                    y = rig.entry(at["parameter"] + n, c).requantised(row[c], rounding)
+                    line[c] = scalar.activated(y, function, at["zero_point"], at["ceiling"], table)
+                lines[at["buffer"] + n * rows + m] = line
         rig.complete(encode(Opcode.ACTIVATE, **at, function=function, rounding=rounding), HALT)
-        assert rig.machine.buffer.tolist() == lines, (at, function, rounding)
+        assert rig.lines() == lines, (at, function, rounding)
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
+def test_wide_activate_against_loops(config: Config) -> None:
+    rng = random.Random(random_seed())
+    rig = Rig(config)
+    for _ in range(80):
+        rows, n_tiles = rng.randrange(1, 6), rng.randrange(1, 4)
+        function = rng.choice((Function.NONE, Function.SIGMOID, Function.TANH))
+        rounding = rng.choice(list(Rounding))
+        at = {
+            "accumulator": rng.randrange(config.accumulator_rows - rows * n_tiles + 1),
+            "buffer": rng.randrange(config.buffer_lines - 2 * rows * n_tiles + 1),
+            "rows": rows,
+            "n_tiles": n_tiles,
+            "parameter": rng.randrange(config.parameter_entries - n_tiles + 1),
+            "zero_point": rng.randrange(-128, 128),
+            "ceiling": rng.randrange(-128, 128),
+            "table": rng.randrange(5) if function == Function.TANH else rng.randrange(16),
+            "accumulate": rng.randrange(2),
+        }
+        rig.randomise(rng)
+        lines = rig.lines()
+        for n in range(n_tiles):
+            for m in range(rows):
+                row: list[int] = rig.machine.accumulators[at["accumulator"] + n * rows + m].tolist()
+                first = at["buffer"] + 2 * (n * rows + m)
+                old = lines[first], lines[first + 1]
+                low, high = [0] * config.line_bytes, [0] * config.line_bytes
+                for c in range(config.cols):
+                    y = rig.entry(at["parameter"] + n, c).requantised(row[c], rounding)
+                    held = scalar.int16(old[0][c], old[1][c])
+                    addend = held if at["accumulate"] else at["zero_point"]
+                    v = scalar.activated_wide(y, function, addend, at["table"])
+                    low[c], high[c] = scalar.low_byte(v), scalar.high_byte(v)
+                lines[first], lines[first + 1] = low, high
+        word = encode(Opcode.ACTIVATE, **at, function=function, rounding=rounding, wide=1)
+        rig.complete(word, HALT)
+        assert rig.lines() == lines, (at, function, rounding)
+
+
+def test_wide_activate_by_hand() -> None:
+    rig = Rig(BROAD)  # five columns, lines of five bytes
+    for c in range(5):
+        rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=1, right=0))
+    rig.machine.accumulators[0] = [1, -1, 0x1234, 70000, -70000]
+    rig.machine.buffer[:] = 77
+    at = {"accumulator": 0, "buffer": 4, "rows": 1, "n_tiles": 1, "parameter": 0, "wide": 1}
+    rig.complete(encode(Opcode.ACTIVATE, **at, zero_point=-1), HALT)
+    assert rig.machine.buffer[3:7].view(np.uint8).tolist() == [
+        [77] * 5,
+        [0x00, 0xFE, 0x33, 0xFF, 0x00],
+        [0x00, 0xFF, 0x12, 0x7F, 0x80],
+        [77] * 5,
+    ]
+    # The zero point does not count where the lines do.
+    rig.complete(encode(Opcode.ACTIVATE, **at, zero_point=-1, accumulate=1), HALT)
+    assert rig.machine.buffer[4:6].view(np.uint8).tolist() == [
+        [0x01, 0xFD, 0x67, 0xFF, 0x00],
+        [0x00, 0xFF, 0x24, 0x7F, 0x80],
+    ]
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
+def test_matrix_multiply_against_loops(config: Config) -> None:
+    """int8 and int16 vectors and weights in all combinations."""
+    rng = random.Random(random_seed())
+    rig = Rig(config, tiles=24)
+    for _ in range(60):
+        rows, k_tiles, n_tiles = rng.randrange(1, 5), rng.randrange(1, 4), rng.randrange(1, 4)
+        wide_vectors, wide_weights = rng.randrange(2), rng.randrange(2)
+        lines_read = (1 + wide_vectors) * rows * k_tiles
+        at = {
+            "buffer": rng.randrange(config.buffer_lines - lines_read + 1),
+            "accumulator": rng.randrange(config.accumulator_rows - rows * n_tiles + 1),
+            "rows": rows,
+            "k_tiles": k_tiles,
+            "n_tiles": n_tiles,
+            "accumulate": rng.randrange(2),
+            "wide_vectors": wide_vectors,
+            "wide_weights": wide_weights,
+        }
+        rig.randomise(rng)
+        lines = rig.lines()
+        sums: list[list[int]] = rig.machine.accumulators.tolist()
+        tile = 0
+        for n in range(n_tiles):
+            for k in range(k_tiles):
+                for m in range(rows):
+                    first = at["buffer"] + (1 + wide_vectors) * (k * rows + m)
+                    row = sums[at["accumulator"] + n * rows + m]
+                    for c in range(config.cols):
+                        total = row[c] if k or at["accumulate"] else 0
+                        for i in range(config.rows):
+                            x, w = lines[first][i], rig.weight(tile, i, c)
+                            if wide_vectors:
+                                x = scalar.int16(x, lines[first + 1][i])
+                            if wide_weights:
+                                w = scalar.int16(w, rig.weight(tile + 1, i, c))
+                            total += x * w
+                        row[c] = scalar.wrap32(total)
+                tile += 1 + wide_weights
+        rig.complete(
+            encode(Opcode.READ_WEIGHTS, tile=0, count=24),
+            encode(Opcode.MATRIX_MULTIPLY, **at),
+            HALT,
+        )
+        assert rig.machine.accumulators.tolist() == sums, at
+        # As many tiles as the text says are left.
+        left = 24 - tile
+        program = [
+            encode(Opcode.READ_WEIGHTS, tile=0, count=24),
+            encode(Opcode.MATRIX_MULTIPLY, **at),
+            encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=1, k_tiles=25, n_tiles=1),
+        ]
+        assert rig.fault(*program) == (Fault.WEIGHT_UNDERFLOW, 2, left)
 
 
 def test_memories_persist_between_runs() -> None:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ILLEGAL_FIELD: what an instruction word may not hold, whatever the state of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from systola.arch.config import Config
+from systola.arch.isa import (
+    TANH_INTEGER_BITS,
+    Function,
+    Instruction,
+    Opcode,
+    reserved_bits,
+)
+
+
+def fields_legal(
+    config: Config, entry: Instruction, operands: Mapping[str, int], word: bytes
+) -> bool:
+    """Whether nothing about the instruction is ILLEGAL_FIELD. `operands` are the effective ones."""
+    if reserved_bits(entry, word):
+        return False
+    for field in entry.fields:
+        if field.indexes:
+            continue
+        value = operands[field.name]
+        if field.minimum is not None and value < field.minimum:
+            return False
+        if field.values is not None and value not in tuple(field.values):
+            return False
+    bus = config.host_bus_bytes
+    if operands.get("host", 0) % bus or operands.get("stride", 0) % bus:
+        return False
+    match entry.opcode:
+        case Opcode.READ_HOST_MEMORY | Opcode.READ_HOST_MEMORY_ALTERNATE:
+            return operands["tail"] <= config.rows
+        case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
+            return operands["tail"] <= config.cols
+        case Opcode.ACTIVATE | Opcode.VECTOR:
+            return _function_legal(operands)
+        case Opcode.DEPTHWISE:
+            return operands["function"] != Function.TABLE
+        case _:
+            return True
+
+
+def _function_legal(operands: Mapping[str, int]) -> bool:
+    """Whether `function` of Activate or Vector goes with `wide`, `accumulate` and `table`."""
+    function = operands["function"]
+    if not operands["wide"]:
+        return not operands["accumulate"] and function not in (Function.SIGMOID, Function.TANH)
+    if function == Function.TANH:
+        return operands["table"] <= TANH_INTEGER_BITS
+    return function in (Function.NONE, Function.SIGMOID)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What part of each memory an instruction takes, from its effective operands.
+
+Ranges count lines, rows, entries, bytes and tiles. They are never empty, and may reach beyond
+the memory: that is for the checks to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from systola.arch.config import Config
+from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, Operation, Reduction
+from systola.golden.window import Window
+
+Operands = Mapping[str, int]
+
+
+def buffer_lines(opcode: Opcode, at: Operands, window: Window) -> tuple[range, ...]:
+    """Regions of the unified buffer in the order of their checks; results come last."""
+
+    def lines(operand: str, count: int) -> range:
+        return range(at[operand], at[operand] + count)
+
+    match opcode:
+        case (
+            Opcode.READ_HOST_MEMORY
+            | Opcode.WRITE_HOST_MEMORY
+            | Opcode.READ_HOST_MEMORY_ALTERNATE
+            | Opcode.WRITE_HOST_MEMORY_ALTERNATE
+        ):
+            return (lines("buffer", at["rows"] * at["blocks"]),)
+        case Opcode.MATRIX_MULTIPLY:
+            return (lines("buffer", (at["wide_vectors"] + 1) * at["rows"] * at["k_tiles"]),)
+        case Opcode.CONVOLVE:
+            return (lines("buffer", (at["k_tiles"] - 1) * at["plane"] + window.map_lines),)
+        case Opcode.ACTIVATE:
+            return (lines("buffer", (at["wide"] + 1) * at["rows"] * at["n_tiles"]),)
+        case Opcode.DEPTHWISE:
+            return (
+                lines("buffer", at["blocks"] * window.map_lines),
+                lines("taps", at["blocks"] * window.taps),
+                lines("destination", at["blocks"] * window.windows),
+            )
+        case Opcode.POOL:
+            return (
+                lines("buffer", at["blocks"] * window.map_lines),
+                lines("destination", at["blocks"] * window.windows),
+            )
+        case Opcode.VECTOR:
+            size = (at["wide_operands"] + 1) * at["rows"]
+            second = () if at["operation"] == Operation.COPY else (lines("operand", size),)
+            result = lines("destination", (at["wide"] + 1) * at["rows"])
+            return (lines("buffer", size), *second, result)
+        case _:
+            raise ValueError(f"{opcode.name} has no buffer lines")
+
+
+def accumulator_rows(opcode: Opcode, at: Operands, window: Window) -> range:
+    """Accumulator rows."""
+    rows = window.windows if opcode == Opcode.CONVOLVE else at["rows"]
+    return range(at["accumulator"], at["accumulator"] + rows * at["n_tiles"])
+
+
+def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
+    """Parameter entries."""
+    match opcode:
+        case Opcode.LOAD_PARAMETERS:
+            count = at["count"]
+        case Opcode.ACTIVATE:
+            count = at["n_tiles"]
+        case Opcode.DEPTHWISE:
+            count = at["blocks"]
+        case Opcode.POOL if at["reduction"] == Reduction.AVERAGE:
+            count = window.taps
+        case _:
+            count = 1
+    return range(at["parameter"], at["parameter"] + count)
+
+
+def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:
+    """Bytes of the host window, whole pitches."""
+    match opcode:
+        case Opcode.LOAD_PARAMETERS:
+            size = at["count"] * PARAMETER_PLANES * config.output_pitch
+        case Opcode.LOAD_TABLE:
+            size = TABLE_BYTES
+        case _:
+            reads = opcode in (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
+            pitch = config.input_pitch if reads else config.output_pitch
+            size = (at["rows"] - 1) * at["stride"] + at["blocks"] * pitch
+    return range(at["host"], at["host"] + size)
+
+
+def tiles_consumed(opcode: Opcode, at: Operands, window: Window) -> int:
+    """Weight tiles that MatrixMultiply or Convolve takes from the queue."""
+    tiles = at["n_tiles"] * at["k_tiles"]
+    if opcode == Opcode.MATRIX_MULTIPLY:
+        return (at["wide_weights"] + 1) * tiles
+    return (window.kernel_height if at["channels"] else window.taps) * tiles

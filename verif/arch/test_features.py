@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instructions need hardware that a configuration may leave out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from systola.arch.config import Config, preset
+from systola.arch.features import unavailable
+from systola.arch.isa import INSTRUCTIONS, Function, Opcode
+
+BASE = preset("base")
+LACKING: dict[str, Config] = {
+    "tables": dataclasses.replace(BASE, name="bare", tables=0),
+    "depthwise lanes": dataclasses.replace(BASE, name="bare", depthwise=False),
+    "16-bit modes": dataclasses.replace(BASE, name="bare", wide=False),
+}
+TABLE = {"function": Function.TABLE}
+NEEDS: list[tuple[Opcode, dict[str, int], str]] = [
+    (Opcode.LOAD_TABLE, {}, "tables"),
+    (Opcode.ACTIVATE, TABLE, "tables"),
+    (Opcode.VECTOR, TABLE, "tables"),
+    (Opcode.DEPTHWISE, {}, "depthwise lanes"),
+    (Opcode.MATRIX_MULTIPLY, {"wide_vectors": 1}, "16-bit modes"),
+    (Opcode.MATRIX_MULTIPLY, {"wide_weights": 1}, "16-bit modes"),
+    (Opcode.ACTIVATE, {"wide": 1}, "16-bit modes"),
+    (Opcode.VECTOR, {"wide": 1}, "16-bit modes"),
+    (Opcode.VECTOR, {"wide_operands": 1}, "16-bit modes"),
+]
+
+
+def operands(opcode: Opcode, changes: dict[str, int]) -> dict[str, int]:
+    """All fields of an instruction: the given ones, and zeros."""
+    entry = next(entry for entry in INSTRUCTIONS if entry.opcode == opcode)
+    return {field.name: 0 for field in entry.fields} | changes
+
+
+@pytest.mark.parametrize(("opcode", "changes", "part"), NEEDS)
+def test_needs(opcode: Opcode, changes: dict[str, int], part: str) -> None:
+    fields = operands(opcode, changes)
+    assert unavailable(BASE, opcode, fields) is None
+    for lacking, config in LACKING.items():
+        expected = f"configuration 'bare' has no {part}" if lacking == part else None
+        assert unavailable(config, opcode, fields) == expected
+
+
+def test_all_else_is_everywhere() -> None:
+    bare = dataclasses.replace(BASE, name="bare", tables=0, depthwise=False, wide=False)
+    for entry in INSTRUCTIONS:
+        if entry.opcode not in (Opcode.LOAD_TABLE, Opcode.DEPTHWISE):
+            assert unavailable(bare, entry.opcode, operands(entry.opcode, {})) is None
