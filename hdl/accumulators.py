@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accumulators: 32-bit sums below the array."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -16,8 +16,9 @@ class Accumulators(wiring.Component):
     """`accumulator_rows` rows of `cols` x 32 bits, in two banks by the parity of the row.
 
     Update (from the MXU), one a cycle: `update_read` with `update_address` in the cycle before
-    `write_enable` with `write_address` (the same row) and `sums`; with `accumulate` the row becomes
-    old + sums modulo 2^32 per column, else sums. `update_read` is only for rows that accumulate.
+    `write_enable` with `write_address` (the same row), `sums` and `shift`; with `accumulate` the
+    row becomes old + sums * 2^(8 * shift) modulo 2^32 per column, else without old; `shift` is 0
+    where there are no 16-bit modes. `update_read` is only for rows that accumulate.
     Back-to-back updates of one row work.
 
     Read (to Activate): `data` comes one cycle after `enable` & `ready`. The MXU's reads win; two
@@ -34,6 +35,7 @@ class Accumulators(wiring.Component):
                 "write_enable": In(1),
                 "write_address": In(address),
                 "accumulate": In(1),
+                "shift": In(2),
                 "sums": In(32 * config.cols),
                 "enable": In(1),
                 "ready": Out(1),
@@ -63,16 +65,24 @@ class Accumulators(wiring.Component):
             ]
             outputs.append(bank)
 
+        sums = Signal(32 * cols)
+        m.d.comb += sums.eq(self.sums)
+        if self._config.wide:
+            for shift in (1, 2):
+                with m.If(self.shift == shift):
+                    m.d.comb += sums.eq(
+                        Cat(
+                            Cat(Const(0, 8 * shift), self.sums.word_select(c, 32))[:32]
+                            for c in range(cols)
+                        )
+                    )
         old = Signal(32 * cols)
         new = Signal(32 * cols)
         m.d.comb += [
             old.eq(Mux(self.write_address[0], outputs[1].read_data, outputs[0].read_data)),
             new.eq(
                 Cat(
-                    (
-                        self.sums.word_select(c, 32)
-                        + Mux(self.accumulate, old.word_select(c, 32), 0)
-                    )[:32]
+                    (sums.word_select(c, 32) + Mux(self.accumulate, old.word_select(c, 32), 0))[:32]
                     for c in range(cols)
                 )
             ),

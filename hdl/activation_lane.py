@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane of the activation unit: requantiser and activation tables of one column."""
+"""One lane of the activation unit: all that is done for one column."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from systola.arch.config import Config
 from systola.arch.isa import TABLE_BYTES
+from systola.hdl.gate_lane import GateControl, GateLane
 from systola.hdl.requantiser import Requantiser
 from systola.hdl.sram import Sram
+from systola.hdl.vector_lane import VectorLane, lane_bits, line_inputs
 
 TABLE_LATENCY = 1
 
@@ -29,50 +32,87 @@ class TableWriteSignature(wiring.Signature):
 class ActivationLane(wiring.Component):
     """`requantiser` (see there), and then a look-up in `table` where `use_table`.
 
-    Latency LATENCY cycles, one value a cycle, no back-pressure. `table` and `use_table` come
-    TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
+    The value is `accumulator` or, with `use_sum`, the `sum` of the lane's VectorLane, whose members
+    are here, too. Latency LATENCY cycles, one value a cycle, no back-pressure. `table` and
+    `use_table` come TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
+
+    With 16-bit modes: `accumulate`, at CLAMP_STAGE, adds the addend of the VectorLane as it was
+    with the value, instead of `zero_point`; the lane has a GateLane for its result, at TABLE_STAGE,
+    with `gate` and `gate_result`.
     """
 
     LATENCY = Requantiser.LATENCY + TABLE_LATENCY
     TABLE_STAGE = Requantiser.LATENCY
 
-    def __init__(self, *, tables: int):
-        self._tables = tables
-        super().__init__(
-            {
-                "accumulator": In(signed(32)),
-                "bias": In(signed(32)),
-                "multiplier": In(unsigned(31)),
-                "shift_right": In(5),
-                "shift_left": In(3),
-                "rounding": In(1),
-                "zero_point": In(signed(8)),
-                "low": In(signed(8)),
-                "high": In(signed(8)),
-                "table": In(ceil_log2(tables)),
+    def __init__(self, *, config: Config):
+        self._config = config
+        bits = lane_bits(config)
+        members = {
+            **line_inputs(config),
+            "accumulator": In(signed(32)),
+            "use_sum": In(1),
+            "bias": In(signed(32)),
+            "multiplier": In(unsigned(31)),
+            "shift_right": In(5),
+            "shift_left": In(3),
+            "rounding": In(1),
+            "zero_point": In(signed(8)),
+            "low": In(signed(bits)),
+            "high": In(signed(bits)),
+            "result": Out(bits),
+        }
+        if config.tables:
+            members |= {
+                "table": In(max(1, ceil_log2(config.tables))),
                 "use_table": In(1),
-                "write": In(TableWriteSignature(tables=tables)),
-                "result": Out(8),
+                "write": In(TableWriteSignature(tables=config.tables)),
             }
-        )
+        if config.wide:
+            members |= {"accumulate": In(1), "gate": In(GateControl()), "gate_result": Out(16)}
+        super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.requantiser = requantiser = Requantiser()
-        for name, member in requantiser.signature.members.items():
-            if member.flow is In:
-                m.d.comb += getattr(requantiser, name).eq(getattr(self, name))
-
-        m.submodules.tables = tables = Sram(width=8, depth=self._tables * TABLE_BYTES)
-        plain = Signal(8, reset_less=True)
-        looked_up = Signal()
-        m.d.sync += [plain.eq(requantiser.result), looked_up.eq(self.use_table)]
+        config = self._config
+        m.submodules.vector = vector = VectorLane(config=config)
+        m.submodules.requantiser = requantiser = Requantiser(bits=lane_bits(config))
+        for unit in (vector, requantiser):
+            for name, member in unit.signature.members.items():
+                if member.flow is In and name not in ("accumulator", "offset"):
+                    m.d.comb += getattr(unit, name).eq(getattr(self, name))
         m.d.comb += [
-            tables.write_enable.eq(self.write.enable),
-            tables.write_address.eq(self.write.address),
-            tables.write_data.eq(self.write.data),
-            tables.read_enable.eq(1),
-            tables.read_address.eq(Cat(requantiser.result, self.table)),
-            self.result.eq(Mux(looked_up, tables.read_data, plain)),
+            requantiser.accumulator.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
+            requantiser.offset.eq(self.zero_point),
         ]
+        if config.wide:
+            addend = vector.addend
+            for _ in range(Requantiser.CLAMP_STAGE):
+                delayed = Signal(signed(16), reset_less=True)
+                m.d.sync += delayed.eq(addend)
+                addend = delayed
+            with m.If(self.accumulate):
+                m.d.comb += requantiser.offset.eq(addend)
+            m.submodules.gate_lane = gate = GateLane()
+            m.d.comb += [
+                gate.control.eq(self.gate),
+                gate.argument.eq(requantiser.result),
+                self.gate_result.eq(gate.result),
+            ]
+
+        plain = Signal(lane_bits(config), reset_less=True)
+        m.d.sync += plain.eq(requantiser.result)
+        m.d.comb += self.result.eq(plain)
+        if config.tables:
+            m.submodules.tables = tables = Sram(width=8, depth=config.tables * TABLE_BYTES)
+            looked_up = Signal()
+            m.d.sync += looked_up.eq(self.use_table)
+            m.d.comb += [
+                tables.write_enable.eq(self.write.enable),
+                tables.write_address.eq(self.write.address),
+                tables.write_data.eq(self.write.data),
+                tables.read_enable.eq(1),
+                tables.read_address.eq(Cat(requantiser.result[:8], self.table)),
+            ]
+            with m.If(looked_up):
+                m.d.comb += self.result.eq(tables.read_data)
         return m

@@ -5,22 +5,44 @@ from amaranth.hdl import signed
 from amaranth.lib import data, enum
 
 from systola.arch.config import Config
-from systola.arch.isa import BY_OPCODE, Instruction, Opcode
+from systola.arch.isa import BY_OPCODE, DEPTHWISE_TAPS, Instruction, Opcode, Operation
 from systola.hdl.burst_planner import Transfer
 from systola.hdl.in_flight import Region
+from systola.hdl.walker import ADDRESS_BITS, Level, Walk
 
 PC_BITS = 28
 """Instructions of the largest host window: 4 GiB of 16 bytes."""
 HOST_OFFSET_BITS = 33
 """Offsets in the host window, and one past its end."""
-ADDRESS_BITS = 21
-"""On-chip addresses, as the interlocks see them, and one past their end: buffer lines from 0,
-parameter entries from PARAMETER_SPACE, tables from TABLE_SPACE."""
 PARAMETER_SPACE = 1 << 20
+"""The interlocks see buffer lines from 0, parameter entries from here, tables from TABLE_SPACE."""
 TABLE_SPACE = PARAMETER_SPACE + (1 << 12)
 ACCUMULATOR_BITS = 17
 """Accumulator rows, and one past their end."""
 TILE_BITS = 25
+TILE_COUNT_BITS = 40
+"""Tiles that an instruction consumes, before it is known whether there are as many."""
+BOUND_BITS = 20
+"""Extents of a feature map: rows, and pixels or bytes of a row."""
+
+# Innermost first. MatrixMultiply has its vectors as rows (`oy`), its tiles along K as columns of
+# the kernel (`kx`), the halves of int16 vectors as `ox` and those of int16 weights as `block`.
+MATRIX_LEVELS = (
+    Level(name="ox", count_bits=12, moves=("line", "x")),
+    Level(name="oy", count_bits=16, moves=("line", "y")),
+    Level(name="block", count_bits=12, moves=("line",)),
+    Level(name="kx", count_bits=12, moves=("line", "x")),
+    Level(name="ky", count_bits=8, moves=("line", "y")),
+    Level(name="n", count_bits=12),
+)
+# Vector has its vectors as columns (`ox`), and the halves of an int16 operand as `kx`.
+VECTOR_LEVELS = (
+    Level(name="kx", count_bits=8, moves=("line", "x")),
+    Level(name="ky", count_bits=8, moves=("line", "y")),
+    Level(name="ox", count_bits=16, moves=("line", "x")),
+    Level(name="oy", count_bits=12, moves=("line", "y")),
+    Level(name="block", count_bits=12, moves=("line",)),
+)
 
 
 class Kind(enum.Enum, shape=2):
@@ -61,6 +83,14 @@ class WeightTransfer(Transfer):
         super().__init__(address_bits=config.address_bits, beat_bits=40)
 
 
+class Tail(data.StructLayout):
+    """Which lines of a copy have only `bytes` bytes: all from `line` on, or, with `every`, the last
+    of each `every` lines."""
+
+    def __init__(self) -> None:
+        super().__init__({"line": ADDRESS_BITS, "every": 12, "bytes": 9})
+
+
 class HostReadEntry(data.StructLayout):
     """A read from host memory under way: what it fills, and how its beats become lines."""
 
@@ -71,14 +101,13 @@ class HostReadEntry(data.StructLayout):
                 "kind": Kind,
                 "destination": Region(ADDRESS_BITS),
                 "host": Region(HOST_OFFSET_BITS),
-                "tail_line": ADDRESS_BITS,
-                "tail": 9,
+                "tail": Tail(),
             }
         )
 
 
 class HostWriteCommand(data.StructLayout):
-    """A write to host memory: lines `buffer` to `end` - 1, the last block from `tail_line` on."""
+    """A write to host memory: lines `buffer` to `end` - 1."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -86,8 +115,7 @@ class HostWriteCommand(data.StructLayout):
                 "pc": PC_BITS,
                 "transfer": HostTransfer(),
                 "buffer": Region(ADDRESS_BITS),
-                "tail_line": ADDRESS_BITS,
-                "tail": 9,
+                "tail": Tail(),
             }
         )
 
@@ -107,43 +135,109 @@ class WeightCommand(data.StructLayout):
 
 
 class MatrixCommand(data.StructLayout):
-    """A MatrixMultiply."""
+    """A MatrixMultiply or Convolve.
+
+    `bounded`: vectors outside `height` rows and `width` columns are `fill`. `packed`: x and `width`
+    count bytes, and a vector begins `byte` bytes behind the line before that of its position;
+    `byte_step` bytes lie between it and the next. `sequential`: lines are read in ascending order,
+    for the last time with the last `n`.
+    """
 
     def __init__(self) -> None:
         super().__init__(
             {
-                "buffer": ADDRESS_BITS,
+                "walk": Walk(MATRIX_LEVELS),
                 "accumulator": ACCUMULATOR_BITS,
-                "rows": 16,
-                "k_tiles": 12,
-                "n_tiles": 12,
                 "accumulate": 1,
+                "wide_vectors": 1,
+                "wide_weights": 1,
+                "sequential": 1,
+                "bounded": 1,
+                "height": BOUND_BITS,
+                "width": BOUND_BITS,
+                "fill": signed(8),
+                "packed": 1,
+                "byte": 9,
+                "byte_step": 9,
+            }
+        )
+
+
+class Source(enum.Enum, shape=2):
+    """Where an instruction of the activation unit takes its numbers from."""
+
+    ACCUMULATORS = 0
+    DEPTHWISE = 1
+    POOL = 2
+    VECTOR = 3
+
+
+class ScaleLayout(data.StructLayout):
+    """The operands of Vector, as Set_Config_Scale describes them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "multiplier_a": 31,
+                "shift_a": 5,
+                "multiplier_b": 31,
+                "shift_b": 5,
+                "zero_a": signed(8),
+                "zero_b": signed(8),
             }
         )
 
 
 class ActivateCommand(data.StructLayout):
-    """An Activate."""
+    """An Activate, Depthwise, Pool or Vector.
+
+    The walk goes over the taps of operand a (none for ACCUMULATORS: one step for each vector);
+    `operand` is the first of the `taps` lines of a block's weights, or of operand b. Entry
+    `parameter` serves the first block, `by_block` the next one each following block, and `by_taps`
+    the entry `parameter` + t - 1 a window of t taps inside the map. Results are clamped to `low`
+    and `high`.
+    """
 
     def __init__(self) -> None:
         super().__init__(
             {
+                "source": Source,
                 "accumulator": ACCUMULATOR_BITS,
-                "buffer": ADDRESS_BITS,
-                "rows": 16,
-                "n_tiles": 12,
+                "walk": Walk(VECTOR_LEVELS),
+                "height": BOUND_BITS,
+                "width": BOUND_BITS,
+                "operand": ADDRESS_BITS,
+                "taps": range(DEPTHWISE_TAPS + 1),
+                "fill": signed(8),
+                "operation": Operation,
+                "maximum": 1,
+                "wide_operands": 1,
+                "scale": ScaleLayout(),
+                "destination": ADDRESS_BITS,
+                "wide": 1,
+                "accumulate": 1,
                 "parameter": 12,
-                "function": 2,
+                "by_block": 1,
+                "by_taps": 1,
+                "function": 3,
                 "rounding": 1,
                 "zero_point": signed(8),
-                "ceiling": signed(8),
+                "low": signed(16),
+                "high": signed(16),
                 "table": 4,
             }
         )
 
 
+class ActivateReadEntry(data.StructLayout):
+    """Buffer lines that an instruction of the activation unit still reads."""
+
+    def __init__(self) -> None:
+        super().__init__({"source": Region(ADDRESS_BITS), "operand": Region(ADDRESS_BITS)})
+
+
 class ActivateWriteEntry(data.StructLayout):
-    """The writing end of an Activate under way, and what it reads until then."""
+    """The writing end of an instruction of the activation unit, and what it reads until then."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,36 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host's AXI4-Lite registers; offsets and bits in arch/registers.py."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import Fault
+from systola.arch.isa import BY_OPCODE, Fault, Opcode
 from systola.arch.registers import (
     COUNTER_BITS,
     IDENTITY,
     PROGRAM_ALIGNMENT,
     REGISTER_SPACE_BITS,
+    TRACE_DEPTH,
     VERSION,
     Control,
     CycleClass,
+    Feature,
     Interrupt,
     Register,
+    Status,
     counter_offset,
 )
 from systola.hdl.axi import LiteSignature
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
+from systola.hdl.sram import Sram
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
+TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 
 
 class FaultReport(data.StructLayout):
     """What the FAULT registers show."""
 
     def __init__(self) -> None:
-        super().__init__({"cause": exact_log2(len(Fault)), "pc": PC_BITS, "address": 32})
+        super().__init__({"cause": ceil_log2(len(Fault)), "pc": PC_BITS, "address": 32})
 
 
 class ControlRegisters(wiring.Component):
@@ -38,8 +43,10 @@ class ControlRegisters(wiring.Component):
     a read is answered in the next cycle. Unknown addresses read 0 and swallow writes, as do
     writes of less than a whole word.
 
-    `start` and `soft_reset` are up in the cycle in which their write is accepted. `finished`,
-    `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
+    `start`, `soft_reset` and `resume` are up in the cycle in which their write is accepted.
+    `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
+    `begins`: this is cycle 0 of a program; `tagged`: it executes a Debug_Tag with `tag`. The trace
+    keeps its contents, only the count of tags starts anew.
     """
 
     def __init__(self, *, config: Config):
@@ -50,12 +57,16 @@ class ControlRegisters(wiring.Component):
                 "irq": Out(1),
                 "start": Out(1),
                 "soft_reset": Out(1),
+                "resume": Out(1),
                 "program": Out(32),
                 "host_base": Out(config.address_bits),
                 "host_limit": Out(HOST_OFFSET_BITS),
                 "weight_base": Out(config.address_bits),
                 "weight_tiles": Out(TILE_BITS),
-                "status": In(3),
+                "begins": In(1),
+                "tagged": In(1),
+                "tag": In(TAG_BITS),
+                "status": In(len(Status)),
                 "fault": In(FaultReport()),
                 "finished": In(1),
                 "faulted": In(1),
@@ -116,6 +127,7 @@ class ControlRegisters(wiring.Component):
             m.d.comb += [
                 self.start.eq((bus.wdata & Control.START).any()),
                 self.soft_reset.eq((bus.wdata & Control.SOFT_RESET).any()),
+                self.resume.eq((bus.wdata & Control.RESUME).any()),
             ]
 
         pending = Signal(len(Interrupt))
@@ -134,6 +146,25 @@ class ControlRegisters(wiring.Component):
             m.d.sync += [pending.eq(0), code.eq(0)]
         m.d.comb += self.irq.eq((pending & enable).any())
 
+        cycle = Signal(32)
+        tags = Signal(32)
+        m.submodules.trace = trace = Sram(width=32 + TAG_BITS, depth=TRACE_DEPTH)
+        m.d.comb += [
+            trace.write_enable.eq(self.tagged),
+            trace.write_address.eq(tags),
+            trace.write_data.eq(Cat(cycle, self.tag)),
+        ]
+        m.d.sync += cycle.eq(cycle + 1)
+        with m.If(self.tagged):
+            m.d.sync += tags.eq(tags + 1)
+        with m.If(self.begins):
+            m.d.sync += [cycle.eq(1), tags.eq(0)]
+
+        features = (
+            (Feature.TABLES, config.tables > 0),
+            (Feature.DEPTHWISE, config.depthwise),
+            (Feature.WIDE, config.wide),
+        )
         values = {
             Register.ID: IDENTITY,
             Register.VERSION: VERSION,
@@ -146,6 +177,8 @@ class ControlRegisters(wiring.Component):
             Register.GEOMETRY: config.rows | config.cols << 16,
             Register.BUFFER_LINES: config.buffer_lines,
             Register.ACCUMULATOR_ROWS: config.accumulator_rows,
+            Register.FEATURES: sum(int(bit) for bit, present in features if present),
+            Register.TAGS: tags,
         }
         values |= {register: field << lowest for register, field, lowest in fields}
         for which in CycleClass:
@@ -158,10 +191,28 @@ class ControlRegisters(wiring.Component):
         ]
         with m.If(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
+        # A register takes the cycle that the memory of the trace takes. That one lies at a multiple
+        # of its size.
+        answer = Signal(32)
+        from_trace = Signal()
+        second_word = Signal()
+        trace_size = exact_log2(8 * TRACE_DEPTH)
+        m.d.comb += [
+            trace.read_enable.eq(read),
+            trace.read_address.eq(bus.araddr[3:]),
+            bus.rdata.eq(answer),
+        ]
         with m.If(read):
-            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0)]
+            m.d.sync += [
+                bus.rvalid.eq(1),
+                answer.eq(0),
+                from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
+                second_word.eq(bus.araddr[2]),
+            ]
             with m.Switch(bus.araddr[2:]):
                 for offset, value in values.items():
                     with m.Case(int(offset) >> 2):
-                        m.d.sync += bus.rdata.eq(value)
+                        m.d.sync += answer.eq(value)
+        with m.If(from_trace):
+            m.d.comb += bus.rdata.eq(Mux(second_word, trace.read_data[32:], trace.read_data[:32]))
         return m

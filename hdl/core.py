@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units and what connects them: all of the machine that a program's end clears."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -19,6 +19,7 @@ from systola.hdl.host_reader import HostReader
 from systola.hdl.host_writer import HostWriter
 from systola.hdl.in_flight import waits
 from systola.hdl.matrix_unit import MatrixUnit
+from systola.hdl.scalar_unit import ScalarUnit
 from systola.hdl.scoreboard import Scoreboard
 from systola.hdl.sequencer import Sequencer
 from systola.hdl.unified_buffer import UnifiedBuffer
@@ -42,6 +43,8 @@ class Activity(data.StructLayout):
                 "matrix_waits": 1,
                 "input_blocked": 1,
                 "operand_blocked": 1,
+                "vector": 1,
+                "host_wait": 1,
                 "issue_waits": 1,
             }
         )
@@ -50,7 +53,9 @@ class Activity(data.StructLayout):
 class Core(wiring.Component):
     """Runs the program at `program` while `running`. `halted` or `rejected` (with `rejection`) when
     it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails; `idle` once all
-    that was issued is complete. `stop`: start no more bus transfers; `quiet`: none is under way.
+    that was issued is complete. `waiting`: Synchronize_Host waits for `resume`. `interrupt` and
+    `tagged` with `code`: an Interrupt_Host or Debug_Tag passes. `stop`: start no more bus
+    transfers; `quiet`: none is under way.
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
 
@@ -80,7 +85,10 @@ class Core(wiring.Component):
                 "idle": Out(1),
                 "quiet": Out(1),
                 "interrupt": Out(1),
-                "interrupt_code": Out(16),
+                "resume": In(1),
+                "waiting": Out(1),
+                "tagged": Out(1),
+                "code": Out(16),
                 "activity": Out(Activity()),
             }
         )
@@ -90,6 +98,7 @@ class Core(wiring.Component):
         config = self._config
         port = m.submodules.host_read_port = HostReadPort(config=config)
         fetch = m.submodules.fetch = Fetch(config=config)
+        scalar = m.submodules.scalar_unit = ScalarUnit()
         decoder = m.submodules.decoder = Decoder(config=config)
         sequencer = m.submodules.sequencer = Sequencer(config=config)
         board = m.submodules.scoreboard = Scoreboard(config=config)
@@ -108,16 +117,19 @@ class Core(wiring.Component):
         connect(m, port.fetch_beat, fetch.beat)
         connect(m, reader.request, port.data_request)
         connect(m, port.data_beat, reader.beat)
-        connect(m, fetch.instruction, decoder.instruction)
+        connect(m, fetch.instruction, scalar.fetched)
+        connect(m, scalar.instruction, decoder.instruction)
         connect(m, decoder.decoded, sequencer.decoded)
         connect(m, reader.buffer, buffer.dma_in)
         connect(m, matrix.buffer, buffer.mxu)
         connect(m, activation.buffer, buffer.activate)
         connect(m, writer.buffer, buffer.dma_out)
         connect(m, reader.parameters, activation.parameters)
-        connect(m, reader.tables, activation.tables)
+        connect(m, activation.operands, buffer.operands)
+        if config.tables:
+            connect(m, reader.tables, activation.tables)
 
-        self._control(m, port, fetch, decoder, sequencer, board)
+        self._control(m, port, fetch, scalar, decoder, sequencer, board)
         self._reader(m, board, reader)
         self._matrix(m, board, matrix, weights, accumulators)
         self._activation(m, board, activation, accumulators)
@@ -136,7 +148,7 @@ class Core(wiring.Component):
         for failing, cause, pc in (
             (reader, Fault.HOST_READ_ERROR, board.host_reading.entries[0].pc),
             (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),
-            (weights, Fault.WEIGHT_READ_ERROR, board.weights.command.pc),
+            (weights, Fault.WEIGHT_READ_ERROR, weights.error_pc),
         ):
             with m.If(failing.error):
                 m.d.comb += [
@@ -151,6 +163,7 @@ class Core(wiring.Component):
         m: Module,
         port: HostReadPort,
         fetch: Fetch,
+        scalar: ScalarUnit,
         decoder: Decoder,
         sequencer: Sequencer,
         board: Scoreboard,
@@ -160,6 +173,8 @@ class Core(wiring.Component):
             fetch.program.eq(self.program),
             fetch.limit.eq(self.host_limit),
             fetch.starved.eq(decoder.idle),
+            fetch.jump.eq(scalar.jump),
+            fetch.jump_to.eq(scalar.jump_to),
             port.fetch_urgent.eq(fetch.urgent),
             decoder.host_limit.eq(self.host_limit),
             decoder.weight_tiles.eq(self.weight_tiles),
@@ -175,7 +190,11 @@ class Core(wiring.Component):
             self.rejected.eq(sequencer.faulted),
             self.rejection.eq(sequencer.fault),
             self.interrupt.eq(sequencer.interrupt),
-            self.interrupt_code.eq(decoder.decoded.payload.code),
+            sequencer.resume.eq(self.resume),
+            self.waiting.eq(sequencer.waiting),
+            self.tagged.eq(sequencer.tagged),
+            self.code.eq(sequencer.code),
+            self.activity.host_wait.eq(sequencer.waiting),
             self.idle.eq(board.idle),
             self.activity.issue_waits.eq(sequencer.waits),
         ]
@@ -247,13 +266,14 @@ class Core(wiring.Component):
             accumulators.write_enable.eq(matrix.write_enable),
             accumulators.write_address.eq(matrix.write_address),
             accumulators.accumulate.eq(matrix.accumulate),
+            accumulators.shift.eq(matrix.shift),
             accumulators.sums.eq(matrix.sums),
             self.activity.active.eq(matrix.active),
             self.activity.awaiting_weights.eq(matrix.awaiting_weights),
             self.activity.weights_moving.eq(matrix.weights_moving),
             self.activity.matrix_waits.eq(queue.valid),
-            self.activity.input_blocked.eq(input_blocked),
-            self.activity.operand_blocked.eq(operand_blocked),
+            self.activity.input_blocked.eq(input_blocked & matrix.reads),
+            self.activity.operand_blocked.eq(operand_blocked & matrix.reads),
         ]
 
     def _activation(
@@ -265,22 +285,18 @@ class Core(wiring.Component):
     ) -> None:
         queue = board.activate
         masks = queue.masks
+        being_filled = regions(board.host_reading, "destination")
+        line_waits = Signal()
         m.d.comb += [
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
-            queue.pop.eq(activation.read_done),
+            queue.pop.eq(activation.rows_done | activation.lines_done),
             activation.parameter_blocked.eq(
-                waits(
-                    masks.host_reading,
-                    regions(board.host_reading, "destination"),
-                    activation.parameter,
-                )
+                waits(masks.host_reading, being_filled, activation.parameter)
             ),
             activation.table_blocked.eq(
                 (queue.command.function == Function.TABLE)
-                & waits(
-                    masks.host_reading, regions(board.host_reading, "destination"), activation.table
-                )
+                & waits(masks.host_reading, being_filled, activation.table)
             ),
             activation.row_blocked.eq(
                 waits(
@@ -289,13 +305,27 @@ class Core(wiring.Component):
                     activation.row,
                 )
             ),
-            activation.line_blocked.eq(
+            activation.read_blocked.eq(
+                waits(masks.host_reading, being_filled, activation.read_line)
+                | waits(
+                    masks.activate_writing,
+                    regions(board.activate_writing, "buffer"),
+                    activation.read_line,
+                )
+            ),
+            line_waits.eq(
                 waits(
                     masks.matrix_reading, regions(board.matrix_reading, "buffer"), activation.line
                 )
                 | waits(masks.host_writing, regions(board.host_writing, "buffer"), activation.line)
-                | waits(
-                    masks.host_reading, regions(board.host_reading, "destination"), activation.line
+                | waits(masks.host_reading, being_filled, activation.line)
+            ),
+            # An int16 result takes two lines: it waits for whole instructions instead.
+            activation.line_blocked.eq(
+                Mux(
+                    queue.command.wide,
+                    (masks.matrix_reading | masks.host_writing | masks.host_reading).any(),
+                    line_waits,
                 )
             ),
             accumulators.enable.eq(activation.enable),
@@ -304,7 +334,9 @@ class Core(wiring.Component):
             activation.accumulators.eq(accumulators.data),
             board.activate_reading.advance.eq(activation.advance_read),
             board.activate_reading.advance_to.eq(activation.advance_read_to),
-            board.activate_reading.retire.eq(activation.read_done),
+            board.activate_reading.retire.eq(activation.rows_done),
+            board.activate_operands.retire.eq(activation.lines_done),
+            self.activity.vector.eq(activation.takes_line),
             board.activate_writing.advance.eq(activation.advance_write),
             board.activate_writing.advance_to.eq(activation.advance_write_to),
             board.activate_writing.retire.eq(activation.write_done),

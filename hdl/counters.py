@@ -13,8 +13,8 @@ class Counters(wiring.Component):
 
     `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
     rest; `busy` from the next one to that before DONE shows. The conditions are looked at in the
-    order of `CycleClass`, as far as they concern a waiting MatrixMultiply; then `draining`, then
-    `issue_waits`; what is left is FETCH.
+    order of `CycleClass` as far as they concern a waiting MatrixMultiply or Convolve; then come
+    `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
     """
 
     start: In(1)
@@ -25,7 +25,9 @@ class Counters(wiring.Component):
     matrix_waits: In(1)
     input_blocked: In(1)
     operand_blocked: In(1)
+    vector: In(1)
     draining: In(1)
+    host_wait: In(1)
     issue_waits: In(1)
     values: Out(data.ArrayLayout(COUNTER_BITS, len(CycleClass)))
 
@@ -44,8 +46,12 @@ class Counters(wiring.Component):
             m.d.comb += now.eq(CycleClass.OPERAND_STALL)
         with m.Elif(self.matrix_waits):
             m.d.comb += now.eq(CycleClass.ACCUMULATOR_STALL)
+        with m.Elif(self.vector):
+            m.d.comb += now.eq(CycleClass.VECTOR)
         with m.Elif(self.draining):
             m.d.comb += now.eq(CycleClass.DRAIN)
+        with m.Elif(self.host_wait):
+            m.d.comb += now.eq(CycleClass.HOST_WAIT)
         with m.Elif(self.issue_waits):
             m.d.comb += now.eq(CycleClass.OUTPUT_STALL)
         with m.Else():

@@ -1,27 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction fetch: reads the program ahead of the sequencer."""
+"""Instruction fetch: reads the program ahead of the sequencer, and keeps what loops need again."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES
-from systola.hdl.commands import HOST_OFFSET_BITS
+from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS
 from systola.hdl.host_read_port import ReadBeat, ReadRequest
+from systola.hdl.sram import Sram
 
 CHUNK_BYTES = 64
 """Bytes of one fetch burst, where bus width and burst limit allow it."""
 AHEAD = 8
-"""Instructions fetched ahead at most."""
+"""Instructions fetched ahead at most; two chunks where that is more."""
+
+
+def _chunk_bytes(config: Config) -> int:
+    bus_bytes = config.host_bus_bytes
+    return max(bus_bytes, min(CHUNK_BYTES, config.max_burst_beats * bus_bytes))
+
+
+def _ahead(config: Config) -> int:
+    return max(AHEAD, 2 * _chunk_bytes(config) // INSTRUCTION_BYTES)
 
 
 class FetchedInstruction(data.StructLayout):
-    """An instruction word, and whether its fetch was answered with an error."""
+    """An instruction word, whether its fetch was answered with an error, and its number in the
+    program."""
 
     def __init__(self) -> None:
-        super().__init__({"word": 8 * INSTRUCTION_BYTES, "error": 1})
+        super().__init__({"word": 8 * INSTRUCTION_BYTES, "error": 1, "pc": PC_BITS})
 
 
 class Fetch(wiring.Component):
@@ -30,16 +41,21 @@ class Fetch(wiring.Component):
     It asks for a chunk as soon as there is room for it; `urgent` when it has nothing left, nothing
     on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
     of the host window) are not asked for: `exhausted` tells that all instructions inside the window
-    have been handed out.
-    Latency: beat to instruction one cycle.
+    have been handed out, the last of them without a jump.
+    Latency: beat to instruction one cycle. Throughput: one instruction a cycle.
+
+    `jump`, only in a cycle in which an instruction is taken: it is followed by number `jump_to`,
+    not above its own, instead of the next. The last `instruction_buffer` instructions less one
+    chunk that were asked for are kept (a chunk is always free for the request being offered).
+    What is among them is not asked for again, and follows in the next cycle if it has come; else
+    all is dropped, and the chunk of `jump_to` is asked for in the second cycle behind the jump, or,
+    if a request was still being offered, behind its acceptance. As at most AHEAD instructions are
+    fetched ahead of the one that is offered, a loop body of at most `loop_capacity` instructions is
+    always kept.
     """
 
     def __init__(self, *, config: Config):
-        self._bus_bytes = config.host_bus_bytes
-        self._chunk = max(
-            config.host_bus_bytes,
-            min(CHUNK_BYTES, config.max_burst_beats * config.host_bus_bytes),
-        )
+        self._config = config
         super().__init__(
             {
                 "enable": In(1),
@@ -50,84 +66,147 @@ class Fetch(wiring.Component):
                 "urgent": Out(1),
                 "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
                 "instruction": Out(stream.Signature(FetchedInstruction())),
+                "jump": In(1),
+                "jump_to": In(PC_BITS),
                 "exhausted": Out(1),
             }
         )
 
+    @staticmethod
+    def loop_capacity(config: Config) -> int:
+        """Instructions, End_Loop included, of the largest loop body that is fetched only once
+        wherever it lies in the program: the memory less what is fetched ahead of the End_Loop, less
+        the chunk that stays free, and plus one, as the End_Loop itself belongs to the first chunk
+        ahead in the worst case."""
+        chunk = _chunk_bytes(config) // INSTRUCTION_BYTES
+        return config.instruction_buffer - _ahead(config) - chunk + 1
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # All is counted in units of the memory: an instruction, or a beat of a wide bus.
         word = 8 * INSTRUCTION_BYTES
-        unit_bytes = max(self._bus_bytes, INSTRUCTION_BYTES)
+        bus_bytes = self._config.host_bus_bytes
+        chunk_bytes = _chunk_bytes(self._config)
+        unit_bytes = max(bus_bytes, INSTRUCTION_BYTES)
         per_unit = unit_bytes // INSTRUCTION_BYTES
-        chunk_units = self._chunk // unit_bytes
-        depth = max(AHEAD // per_unit, 2 * chunk_units)
+        index_bits = exact_log2(per_unit)
+        chunk = chunk_bytes // unit_bytes
+        ahead = _ahead(self._config) // per_unit
+        depth = self._config.instruction_buffer // per_unit
+        ring = m.submodules.ring = Sram(width=8 * unit_bytes + 1, depth=depth, transparent=True)
 
-        fifo = m.submodules.fifo = SyncFIFO(width=8 * unit_bytes + 1, depth=depth)
-        on_their_way = Signal(range(depth + 1))
-        room = depth - chunk_units - on_their_way >= fifo.level
+        following = Signal(PC_BITS)  # the instruction that is offered, or will be next
+        unit = following[index_bits:]
+        requested = Signal(PC_BITS - index_bits + 1)  # the first unit not asked for
+        arrived = Signal.like(requested)  # the first unit not there
+        kept = Signal(range(depth))  # units before `requested` that are there, or will be
+        unwanted = Signal(range(ahead + 1))  # units on their way that a jump has dropped
+        lost = Signal()  # `offset` does not belong to `requested`
 
-        following = Signal(HOST_OFFSET_BITS)
-        kept = Signal(HOST_OFFSET_BITS)
-        started = Signal()
-        inside = following < self.limit
+        def distance(first: Value, second: Value) -> Value:
+            # The two are never further apart than the depth, so that few bits tell.
+            bits = exact_log2(depth) + 2
+            return (first[:bits] - second[:bits])[:bits].as_signed()
+
+        level = Signal(range(-chunk, depth + 1))
+        on_their_way = Signal(range(ahead + 1))
         m.d.comb += [
-            following.eq(Mux(started, kept, self.program)),
-            self.request.valid.eq(self.enable & room & inside),
-            self.request.payload.offset.eq(following),
-            self.request.payload.length.eq(self._chunk // self._bus_bytes - 1),
+            level.eq(distance(arrived, unit)),
+            on_their_way.eq(distance(requested, arrived)),
         ]
-        requested = self.request.valid & self.request.ready
-        with m.If(requested):
-            m.d.sync += [started.eq(1), kept.eq(following + self._chunk)]
+
+        # Requests. One that has been offered stays until it is taken, and is not wanted any more if
+        # a jump has come between.
+        offset = Signal(HOST_OFFSET_BITS)
+        started = Signal()
+        offered = Signal()
+        room = distance(requested, unit) <= ahead - chunk
+        inside = self.request.payload.offset < self.limit
+        granted = self.request.valid & self.request.ready
+        m.d.comb += [
+            self.request.valid.eq(self.enable & inside & (offered | (room & ~lost))),
+            self.request.payload.offset.eq(Mux(started, offset, self.program)),
+            self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
+        ]
+        m.d.sync += offered.eq(self.request.valid & ~self.request.ready)
+        with m.If(granted):
+            m.d.sync += [started.eq(1), offset.eq(self.request.payload.offset + chunk_bytes)]
+            with m.If(~lost):
+                m.d.sync += requested.eq(requested + chunk)
+                with m.If(kept != depth - chunk):
+                    m.d.sync += kept.eq(kept + chunk)
+        with m.If(lost & ~offered):
+            m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
 
         # Narrow buses: beats are collected to an instruction.
-        beats = unit_bytes // self._bus_bytes
+        arrives = Signal()
+        beats = unit_bytes // bus_bytes
         m.d.comb += [
             self.beat.ready.eq(1),
-            fifo.w_en.eq(self.beat.valid),
-            fifo.w_data.eq(Cat(self.beat.payload.data, self.beat.payload.error)),
+            arrives.eq(self.beat.valid),
+            ring.write_data.eq(Cat(self.beat.payload.data, self.beat.payload.error)),
         ]
         if beats > 1:
-            earlier = Signal((beats - 1) * 8 * self._bus_bytes)
+            earlier = Signal((beats - 1) * 8 * bus_bytes)
             earlier_error = Signal()
             count = Signal(range(beats))
             complete = count == beats - 1
             error = earlier_error | self.beat.payload.error
             m.d.comb += [
-                fifo.w_en.eq(self.beat.valid & complete),
-                fifo.w_data.eq(Cat(earlier, self.beat.payload.data, error)),
+                arrives.eq(self.beat.valid & complete),
+                ring.write_data.eq(Cat(earlier, self.beat.payload.data, error)),
             ]
             with m.If(self.beat.valid):
                 m.d.sync += [
-                    earlier.eq(Cat(earlier, self.beat.payload.data)[8 * self._bus_bytes :]),
+                    earlier.eq(Cat(earlier, self.beat.payload.data)[8 * bus_bytes :]),
                     earlier_error.eq(error & ~complete),
                 ]
                 with m.If(complete):
                     m.d.sync += count.eq(0)
                 with m.Else():
                     m.d.sync += count.eq(count + 1)
-        arrived = fifo.w_en
-        m.d.sync += on_their_way.eq(on_their_way + requested * chunk_units - arrived)
-
-        # Wide buses: a beat holds several instructions.
         m.d.comb += [
-            self.instruction.valid.eq(fifo.r_rdy),
-            self.instruction.payload.word.eq(fifo.r_data[:word]),
-            self.instruction.payload.error.eq(fifo.r_data[-1]),
-            fifo.r_en.eq(self.instruction.ready),
+            ring.write_enable.eq(arrives & (unwanted == 0)),
+            ring.write_address.eq(arrived),
         ]
-        if per_unit > 1:
-            index = Signal(range(per_unit))
-            m.d.comb += [
-                self.instruction.payload.word.eq(fifo.r_data.word_select(index, word)),
-                fifo.r_en.eq(self.instruction.ready & (index == per_unit - 1)),
-            ]
-            with m.If(fifo.r_rdy & self.instruction.ready):
-                m.d.sync += index.eq(index + 1)
+        m.d.sync += [
+            arrived.eq(arrived + ring.write_enable),
+            unwanted.eq(
+                unwanted - (arrives & ~ring.write_enable) + Mux(granted & lost, chunk, 0),
+            ),
+        ]
 
-        empty = ~fifo.r_rdy & (on_their_way == 0)
+        # Wide buses: a unit holds several instructions.
+        taken = self.instruction.valid & self.instruction.ready
+        successor = Signal(PC_BITS)
+        m.d.comb += [
+            self.instruction.valid.eq(level > 0),
+            self.instruction.payload.word.eq(
+                ring.read_data.word_select(following[:index_bits], word)
+            ),
+            self.instruction.payload.error.eq(ring.read_data[-1]),
+            self.instruction.payload.pc.eq(following),
+            successor.eq(Mux(self.jump, self.jump_to, following + taken)),
+            ring.read_enable.eq(1),
+            ring.read_address.eq(successor[index_bits:]),
+        ]
+        m.d.sync += following.eq(successor)
+
+        # An instruction is handed out only when all dropped units have come: none is `unwanted`.
+        with m.If(self.jump & (requested - self.jump_to[index_bits:] > kept)):
+            skipped = exact_log2(chunk)
+            first = Cat(Const(0, skipped), self.jump_to[index_bits + skipped :])
+            m.d.sync += [
+                lost.eq(1),
+                requested.eq(first),
+                arrived.eq(first),
+                kept.eq(0),
+                unwanted.eq(on_their_way - arrives + Mux(granted, chunk, 0)),
+            ]
+
+        empty = ~self.instruction.valid & (on_their_way == 0)
         m.d.comb += [
             self.urgent.eq(empty & self.starved),
-            self.exhausted.eq(self.enable & empty & ~inside),
+            self.exhausted.eq(self.enable & empty & ~inside & ~lost),
         ]
         return m

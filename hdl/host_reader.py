@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DMA in: Read_Host_Memory, Load_Parameters and Load_Table."""
+"""DMA in: reads from host memory, Load_Parameters and Load_Table."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -125,10 +125,15 @@ class HostReader(wiring.Component):
             self.buffer.address.eq(address),
             self.advance_to.eq(address + 1),
         ]
-        in_tail = address >= self.entry.tail_line
+        tail = self.entry.tail
+        column = Signal(12)  # block of the row, where rows have their blocks side by side
+        last_column = column + 1 == tail.every
+        in_tail = Mux(tail.every == 0, address >= tail.line, last_column)
+        with m.If(self.advance):
+            m.d.sync += column.eq(Mux(self.done | last_column, 0, column + 1))
         m.d.comb += self.buffer.data.eq(
             Cat(
-                Mux(~in_tail | (i < self.entry.tail), line.word_select(i, 8), 0)
+                Mux(~in_tail | (i < tail.bytes), line.word_select(i, 8), 0)
                 for i in range(config.rows)
             )
         )

@@ -117,12 +117,19 @@ class HostWriter(wiring.Component):
             lines.w_en.eq(arriving),
             lines.w_data.eq(Cat(self.buffer.data[: 8 * config.cols], tail_arriving)),
         ]
+        tail = self.command.tail
+        column = Signal(12)  # block of the row, where rows have their blocks side by side
+        last_column = column + 1 == tail.every
         m.d.sync += [
             arriving.eq(self.advance),
-            tail_arriving.eq(self.line >= self.command.tail_line),
+            tail_arriving.eq(Mux(tail.every == 0, self.line >= tail.line, last_column)),
         ]
         with m.If(self.advance):
-            m.d.sync += [kept.eq(self.advance_to), fresh.eq(0)]
+            m.d.sync += [
+                kept.eq(self.advance_to),
+                fresh.eq(0),
+                column.eq(Mux(last_column, 0, column + 1)),
+            ]
 
         # Send beats.
         line = data.View(line_layout, lines.r_data)
@@ -137,7 +144,7 @@ class HostWriter(wiring.Component):
             m.d.sync += masked.eq(self.stop)
         m.d.comb += [
             padded.eq(line.data),
-            valid_bytes.eq(Mux(line.tail, self.command.tail, config.cols)),
+            valid_bytes.eq(Mux(line.tail, tail.bytes, config.cols)),
             enabled.eq(Cat(i < valid_bytes for i in range(config.cols))),
             bus.wvalid.eq(bursts.r_rdy & (lines.r_rdy | masked)),
             bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
@@ -162,5 +169,5 @@ class HostWriter(wiring.Component):
             self.done.eq(announced & self.quiet),
         ]
         with m.If(self.done):
-            m.d.sync += [announced.eq(0), fresh.eq(1)]
+            m.d.sync += [announced.eq(0), fresh.eq(1), column.eq(0)]
         return m

@@ -28,7 +28,8 @@ class MachineControl(wiring.Component):
 
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
-    the cycle before the bits show in `status`. `forget`: a soft reset is over.
+    the cycle before the bits show in `status`. `waiting`, a program that waits for the host, shows
+    there at once and only while the program runs. `forget`: a soft reset is over.
     """
 
     start: In(1)
@@ -39,6 +40,7 @@ class MachineControl(wiring.Component):
     error: In(1)
     error_cause: In(Fault)
     error_pc: In(PC_BITS)
+    waiting: In(1)
     idle: In(1)
     quiet: In(1)
     begins: Out(1)
@@ -124,7 +126,10 @@ class MachineControl(wiring.Component):
             self.stop.eq((state == State.STOP) | (state == State.CLEAR)),
             self.clear.eq(state == State.CLEAR),
             self.status.eq(
-                self.busy * int(Status.BUSY) | done * int(Status.DONE) | fault * int(Status.FAULT)
+                self.busy * int(Status.BUSY)
+                | done * int(Status.DONE)
+                | fault * int(Status.FAULT)
+                | (self.running & self.waiting) * int(Status.WAITING)
             ),
         ]
         return m

@@ -1,34 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply: moves weights and vectors into the array and sums into the accumulators."""
+"""MatrixMultiply and Convolve: vectors and weights into the array, sums into accumulators."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import ACCUMULATOR_BITS, ADDRESS_BITS, MatrixCommand
+from systola.hdl.commands import (
+    ACCUMULATOR_BITS,
+    ADDRESS_BITS,
+    MATRIX_LEVELS,
+    MatrixCommand,
+)
 from systola.hdl.delay_line import DelayLine
 from systola.hdl.mxu import MXU
 from systola.hdl.unified_buffer import BufferReadSignature
+from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
+from systola.hdl.walker import Walk, Walker
 from systola.hdl.weight_loader import WeightLoader
-
-FEED_LATENCY = 2
-"""Cycles from the issue of a vector to its entry into the array: buffer read, register."""
 
 
 class SumEvent(data.StructLayout):
     """What the accumulators do with the sums of one vector.
 
-    `final`: the row gets nothing more from its instruction; `last`: neither does any other row.
+    `shift`: the sums count 2^(8 * shift) fold. `final`: the row gets nothing more from its
+    instruction; `last`: neither does any other row.
     """
 
     def __init__(self) -> None:
-        super().__init__({"row": ACCUMULATOR_BITS, "accumulate": 1, "final": 1, "last": 1})
+        super().__init__(
+            {"row": ACCUMULATOR_BITS, "accumulate": 1, "shift": 2, "final": 1, "last": 1}
+        )
 
 
 class MatrixUnit(wiring.Component):
-    """Issues one vector a cycle: `line` of the buffer to accumulator `row`, in the order n, k, m.
+    """MatrixMultiply and Convolve: issues one vector a cycle, in the order of the command's walk:
+    `line` of the buffer to accumulator `row`. It takes no line (`reads` is 0) for a vector that
+    lies outside the feature map. Packed channels take a cycle without vector at the start of a row
+    that begins inside the map, as a vector needs two lines and the next row is elsewhere.
 
     A vector waits while `line_blocked` or `row_blocked` (an older instruction still uses that line
     or row), and the first of a tile for its weights. A tile is switched without a bubble when
@@ -49,6 +59,7 @@ class MatrixUnit(wiring.Component):
                 "command": In(MatrixCommand()),
                 "command_valid": In(1),
                 "line": Out(ADDRESS_BITS),
+                "reads": Out(1),
                 "line_blocked": In(1),
                 "row": Out(ACCUMULATOR_BITS),
                 "row_blocked": In(1),
@@ -61,6 +72,7 @@ class MatrixUnit(wiring.Component):
                 "write_enable": Out(1),
                 "write_address": Out(accumulator),
                 "accumulate": Out(1),
+                "shift": Out(2),
                 "sums": Out(32 * config.cols),
                 "advance_read": Out(1),
                 "advance_read_to": Out(ADDRESS_BITS),
@@ -85,123 +97,104 @@ class MatrixUnit(wiring.Component):
         config, command = self._config, self.command
         loader = m.submodules.loader = WeightLoader(config=config)
         mxu = m.submodules.mxu = MXU(config=config)
+        walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
+        feeder = m.submodules.feeder = VectorFeeder(config=config)
+        first, last = walker.first, walker.last
+        m.d.comb += walker.walk.eq(command.walk)
 
-        # Where the instruction stands. In its first cycle it is taken as it comes.
-        position = data.StructLayout(
-            {
-                "line": ADDRESS_BITS,
-                "row": ACCUMULATOR_BITS,
-                "first_row": ACCUMULATOR_BITS,
-                "rows_left": 16,
-                "k_left": 12,
-                "n_left": 12,
-                "first_vector": 1,
-                "first_k": 1,
-            }
-        )
+        first_vector = first.ox & first.oy
+        last_vector = last.ox & last.oy
+        last_k = last.block & last.kx & last.ky
+        first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
+        row_ends = ~command.wide_vectors | last.ox
+
+        # Accumulator rows: the same ones for each tile along K, then the next ones.
+        row = Signal(ACCUMULATOR_BITS)
+        first_row = Signal(ACCUMULATOR_BITS)
+        kept_row = Signal(ACCUMULATOR_BITS)
+        kept_first_row = Signal(ACCUMULATOR_BITS)
         fresh = Signal(init=1)
-        kept = Signal(position)
-        now = Signal(position)
-        with m.If(fresh):
-            m.d.comb += [
-                now.line.eq(command.buffer),
-                now.row.eq(command.accumulator),
-                now.first_row.eq(command.accumulator),
-                now.rows_left.eq(command.rows),
-                now.k_left.eq(command.k_tiles),
-                now.n_left.eq(command.n_tiles),
-                now.first_vector.eq(1),
-                now.first_k.eq(1),
-            ]
-        with m.Else():
-            m.d.comb += now.eq(kept)
-        tile_ends = now.rows_left == 1
-        last_k = now.k_left == 1
-        last_n = now.n_left == 1
-        ends = tile_ends & last_k & last_n
+        m.d.comb += [
+            row.eq(Mux(fresh, command.accumulator, kept_row)),
+            first_row.eq(Mux(fresh, command.accumulator, kept_first_row)),
+        ]
 
         lacks_weights = Signal()
+        waits = Signal()
         m.d.comb += [
-            self.line.eq(now.line),
-            self.row.eq(now.row),
-            lacks_weights.eq(self.command_valid & now.first_vector & ~loader.ready),
+            feeder.command.eq(command),
+            feeder.position.eq(walker.position),
+            feeder.row_starts.eq(first.ox),
+            feeder.issue.eq(self.active),
+            feeder.hold.eq(loader.hold),
+            self.line.eq(feeder.line),
+            self.reads.eq(feeder.reads),
+            self.row.eq(row),
+            lacks_weights.eq(self.command_valid & first_vector & ~loader.ready),
             self.awaiting_weights.eq(loader.hold | (lacks_weights & ~self.weight_arrived)),
             self.weights_moving.eq(lacks_weights & self.weight_arrived),
-            self.active.eq(
-                self.command_valid
-                & ~lacks_weights
-                & ~self.line_blocked
-                & ~self.row_blocked
-                & ~loader.hold
-            ),
+            waits.eq(~self.command_valid | (self.line_blocked & feeder.reads) | loader.hold),
+            feeder.prime.eq(feeder.unprimed & ~waits),
+            self.active.eq(~waits & ~feeder.unprimed & ~lacks_weights & ~self.row_blocked),
+            walker.advance.eq(self.active),
         ]
         with m.If(self.active):
             m.d.sync += [
-                fresh.eq(ends),
-                kept.eq(now),
-                kept.line.eq(now.line + 1),
-                kept.row.eq(now.row + 1),
-                kept.rows_left.eq(now.rows_left - 1),
-                kept.first_vector.eq(0),
+                fresh.eq(walker.ends),
+                kept_row.eq(row + row_ends),
+                kept_first_row.eq(first_row),
             ]
-            with m.If(tile_ends):
-                m.d.sync += [
-                    kept.rows_left.eq(command.rows),
-                    kept.row.eq(now.first_row),
-                    kept.k_left.eq(now.k_left - 1),
-                    kept.first_vector.eq(1),
-                    kept.first_k.eq(0),
-                ]
+            with m.If(last_vector):
                 with m.If(last_k):
-                    m.d.sync += [
-                        kept.line.eq(command.buffer),
-                        kept.row.eq(now.row + 1),
-                        kept.first_row.eq(now.row + 1),
-                        kept.k_left.eq(command.k_tiles),
-                        kept.n_left.eq(now.n_left - 1),
-                        kept.first_k.eq(1),
-                    ]
+                    m.d.sync += kept_first_row.eq(row + 1)
+                with m.Else():
+                    m.d.sync += kept_row.eq(first_row)
         m.d.comb += [
-            self.advance_read.eq(self.active & last_n),
-            self.advance_read_to.eq(now.line + 1),
-            self.read_done.eq(self.active & ends),
+            self.advance_read.eq(self.active & command.sequential & last.n & last.block),
+            self.advance_read_to.eq(feeder.line + 1),
+            self.read_done.eq(self.active & walker.ends),
         ]
 
         # Vectors and weights into the array. The swap goes one cycle ahead of its vector.
         swap = Signal()
-        vector = Signal(8 * config.rows, reset_less=True)
-        # A line that comes in the first cycle of a hold is kept: the buffer may soon overwrite it.
-        came = Signal()
-        saved = Signal(8 * config.rows, reset_less=True)
-        m.d.sync += came.eq(~loader.hold)
-        with m.If(came):
-            m.d.sync += saved.eq(self.buffer.data)
+        unsigned_weights = Signal()
+        unsigned_vector = Signal(2)
         with m.If(~loader.hold):
             m.d.sync += [
-                swap.eq(self.active & now.first_vector),
-                vector.eq(Mux(came, self.buffer.data, saved)),
+                swap.eq(self.active & first_vector),
+                unsigned_weights.eq(command.wide_weights & first.block),
+                unsigned_vector.eq(Cat(command.wide_vectors & first.ox, unsigned_vector)),
             ]
         m.d.comb += [
-            self.buffer.enable.eq(self.active),
-            self.buffer.address.eq(now.line),
-            loader.swap.eq(self.active & now.first_vector),
+            feeder.buffer_data.eq(self.buffer.data),
+            self.buffer.enable.eq((self.active | feeder.prime) & feeder.reads),
+            self.buffer.address.eq(feeder.line),
+            loader.swap.eq(self.active & first_vector),
             loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
-            mxu.vector.eq(vector),
+            mxu.vector.eq(feeder.vector),
             mxu.swap.eq(swap),
             mxu.weights.eq(self.weight_row),
             mxu.load.eq(loader.load),
             mxu.hold.eq(loader.hold),
             mxu.clear.eq(self.clear),
         ]
+        if config.wide:
+            m.d.comb += [
+                mxu.unsigned_vector.eq(unsigned_vector[1]),
+                mxu.unsigned_weights.eq(unsigned_weights),
+            ]
 
         # The sums meet their accumulator row: read a cycle before, then written.
         event = Signal(SumEvent())
         m.d.comb += [
-            event.row.eq(now.row),
-            event.accumulate.eq(~now.first_k | command.accumulate),
-            event.final.eq(last_k),
-            event.last.eq(ends),
+            event.row.eq(row),
+            event.accumulate.eq(~first_product | command.accumulate),
+            event.shift.eq(
+                (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
+            ),
+            event.final.eq(last_k & row_ends),
+            event.last.eq(walker.ends),
         ]
         delay = m.submodules.delay = DelayLine(layout=SumEvent(), cycles=self.latency(config) - 1)
         write = Signal(SumEvent())
@@ -224,6 +217,7 @@ class MatrixUnit(wiring.Component):
             self.write_enable.eq(write_valid & ~loader.hold),
             self.write_address.eq(write.row),
             self.accumulate.eq(write.accumulate),
+            self.shift.eq(write.shift),
             self.sums.eq(mxu.sums),
             self.advance_sum.eq(self.write_enable & write.final),
             self.advance_sum_to.eq(write.row + 1),

@@ -26,7 +26,9 @@ def tile_size(config: Config) -> tuple[int, int]:
 def make_tile(config: Config) -> MXUTile:
     """The tile of the configuration, to be placed here or converted on its own."""
     rows, cols = tile_size(config)
-    return MXUTile(rows=rows, cols=cols, columns_per_stage=config.columns_per_stage)
+    return MXUTile(
+        rows=rows, cols=cols, columns_per_stage=config.columns_per_stage, wide=config.wide
+    )
 
 
 def is_grid(config: Config) -> bool:
@@ -44,16 +46,23 @@ class MXU(wiring.Component):
     `load[k]` writes shadow row k; row k may be written no sooner than `stages` - 1 + k cycles after
     the swap that took its last content.
 
+    `unsigned_vector` and `unsigned_weights`, where there are 16-bit modes, come with a vector and
+    with a swap, and say that its bytes are low ones, from 0 to 255.
+
     `hold` stops everything for a cycle, but for `load`: cycles above are those without `hold`.
     `clear` empties the control registers, as a reset does.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
+        self._flags = ["swap"]
+        """What accompanies the vectors: one bit for each row."""
+        if config.wide:
+            self._flags += ["unsigned_vector", "unsigned_weights"]
         super().__init__(
             {
                 "vector": In(8 * config.rows),
-                "swap": In(1),
+                **{name: In(1) for name in self._flags},
                 "weights": In(8 * config.cols),
                 "load": In(config.rows),
                 "hold": In(1),
@@ -73,26 +82,29 @@ class MXU(wiring.Component):
 
         # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
         skewed: list[object] = []
-        swaps: list[object] = []
-        vector, swap = self.vector, self.swap
+        flags: dict[str, list[object]] = {name: [] for name in self._flags}
+        vector = self.vector
+        now = {name: getattr(self, name) for name in self._flags}
         for k in range(rows):
             skewed.append(vector[:8])
-            swaps.append(swap)
+            for name in self._flags:
+                flags[name].append(now[name])
             if k + 1 < rows:
                 next_vector = Signal(8 * (rows - k - 1), name=f"skew_{k + 1}", reset_less=True)
-                next_swap = Signal(name=f"skew_swap_{k + 1}")
+                later = {name: Signal(name=f"skew_{name}_{k + 1}") for name in self._flags}
                 with m.If(~self.hold):
-                    m.d.sync += [next_vector.eq(vector[8:]), next_swap.eq(swap)]
-                vector, swap = next_vector, next_swap
+                    m.d.sync += next_vector.eq(vector[8:])
+                    m.d.sync += [later[name].eq(now[name]) for name in self._flags]
+                vector, now = next_vector, later
+        moving = {"activations": Cat(*skewed)} | {n: Cat(*bits) for n, bits in flags.items()}
 
         sums = Signal(32 * cols)
         if is_grid(self._config):
-            self._place_grid(m, Cat(*skewed), Cat(*swaps), sums)
+            self._place_grid(m, moving, sums)
         else:
             m.submodules.tile = tile = make_tile(self._config)
+            m.d.comb += [getattr(tile, name).eq(value) for name, value in moving.items()]
             m.d.comb += [
-                tile.activations.eq(Cat(*skewed)),
-                tile.swap.eq(Cat(*swaps)),
                 tile.weights.eq(self.weights),
                 tile.load.eq(self.load),
                 tile.hold.eq(self.hold),
@@ -110,30 +122,33 @@ class MXU(wiring.Component):
         m.d.comb += self.sums.eq(Cat(waiting, sums[len(waiting) :]))
         return m
 
-    def _place_grid(self, m: Module, activations: Cat, swaps: Cat, sums: Signal) -> None:
+    def _place_grid(self, m: Module, moving: dict[str, Cat], sums: Signal) -> None:
         rows, cols = tile_size(self._config)
         across, down = self._config.cols // cols, self._config.rows // rows
         partial = [0] * across
         for i in range(down):
-            here = activations[i * rows * 8 : (i + 1) * rows * 8]
-            swap = swaps[i * rows : (i + 1) * rows]
+            here = {
+                name: value[i * rows * (len(value) // self._config.rows) :][
+                    : rows * (len(value) // self._config.rows)
+                ]
+                for name, value in moving.items()
+            }
             for j in range(across):
-                right = Signal(8 * rows, name=f"activations_{i}_{j}")
-                right_swap = Signal(rows, name=f"swap_{i}_{j}")
+                right = {
+                    name: Signal(len(value), name=f"{name}_{i}_{j}") for name, value in here.items()
+                }
                 below = Signal(32 * cols, name=f"partial_{i}_{j}")
                 m.submodules[f"tile_{i}_{j}"] = Instance(
                     "mxu_tile",
                     i_clk=ClockSignal(),
                     i_rst=ResetSignal() | self.clear,
-                    i_activations=here,
-                    i_swap=swap,
+                    **{f"i_{name}": value for name, value in here.items()},
                     i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
                     i_load=self.load[i * rows : (i + 1) * rows],
                     i_hold=self.hold,
                     i_partial_in=partial[j],
                     o_partial_out=below,
-                    o_activations_out=right,
-                    o_swap_out=right_swap,
+                    **{f"o_{name}_out": value for name, value in right.items()},
                 )
-                here, swap, partial[j] = right, right_swap, below
+                here, partial[j] = right, below
         m.d.comb += sums.eq(Cat(*partial))

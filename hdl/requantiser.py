@@ -9,30 +9,36 @@ from systola.arch.isa import Rounding
 
 
 class Requantiser(wiring.Component):
-    """Bias, multiplier, shifts, zero point and clamp: the formula of Activate in arch/isa.py
+    """Bias, multiplier, shifts, offset and clamp: the formula of Activate in arch/isa.py
     (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
 
-    Latency LATENCY cycles, one value a cycle, no back-pressure. `rounding`, `zero_point`, `low` and
-    `high` are the same for all lanes, so the unit delays them once: they come as many cycles after
-    the value as ROUNDING_STAGE and CLAMP_STAGE say. Every input is legal; nothing overflows.
+    Latency LATENCY cycles, one value a cycle, no back-pressure. `rounding`, `offset`, `low` and
+    `high` (of `bits` bits, as the result) come as many cycles after the value as ROUNDING_STAGE and
+    CLAMP_STAGE say. Every input is legal; nothing overflows.
     """
 
     LATENCY = 7
     ROUNDING_STAGE = 4
     """`rounding` belongs to the value that entered this many cycles ago."""
     CLAMP_STAGE = 6
-    """`zero_point`, `low` and `high` belong to the value that entered this many cycles ago."""
+    """`offset`, `low` and `high` belong to the value that entered this many cycles ago."""
 
-    accumulator: In(signed(32))
-    bias: In(signed(32))
-    multiplier: In(unsigned(31))
-    shift_right: In(5)
-    shift_left: In(3)
-    rounding: In(1)
-    zero_point: In(signed(8))
-    low: In(signed(8))
-    high: In(signed(8))
-    result: Out(signed(8))
+    def __init__(self, *, bits: int):
+        number = signed(bits)
+        super().__init__(
+            {
+                "accumulator": In(signed(32)),
+                "bias": In(signed(32)),
+                "multiplier": In(unsigned(31)),
+                "shift_right": In(5),
+                "shift_left": In(3),
+                "rounding": In(1),
+                "offset": In(number),
+                "low": In(number),
+                "high": In(number),
+                "result": Out(number),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -72,8 +78,8 @@ class Requantiser(wiring.Component):
         m.d.comb += nudge.eq(Mux(second, ((1 << shift_last) >> 1) - (high_word < 0), 0))
         rounded = pipe((high_word + nudge) >> shift_last, signed(34))
 
-        shifted_zero = Signal(signed(35))
-        m.d.comb += shifted_zero.eq(rounded + self.zero_point)
-        raised = Mux(shifted_zero < self.low, self.low, shifted_zero)
+        moved = Signal(signed(35))
+        m.d.comb += moved.eq(rounded + self.offset)
+        raised = Mux(moved < self.low, self.low, moved)
         m.d.sync += self.result.eq(Mux(raised > self.high, self.high, raised))
         return m

@@ -13,6 +13,7 @@ from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
     ActivateCommand,
+    ActivateReadEntry,
     ActivateWriteEntry,
     HostReadEntry,
     HostTransfer,
@@ -69,17 +70,18 @@ class Scoreboard(wiring.Component):
     """Takes an instruction with `issue` when there is `room` for it, one a cycle.
 
     Four queues with interlocks (`host_reads`, `matrix`, `activate`, `host_writes`), one without
-    (`weights`: tiles are consumed in order, nothing else touches them), and six lists of regions
+    (`weights`: tiles are consumed in order, nothing else touches them), and seven lists of regions
     under way:
 
     | list | instructions | until |
     |---|---|---|
-    | `host_reading` | Read_Host_Memory, Load_* | the last line is written |
-    | `matrix_reading` | MatrixMultiply, its buffer lines | the last vector is read |
-    | `matrix_summing` | MatrixMultiply, its accumulator rows | the last row is written |
+    | `host_reading` | reads from host memory, Load_* | the last line is written |
+    | `matrix_reading` | MatrixMultiply, Convolve, their buffer lines | the last vector is read |
+    | `matrix_summing` | MatrixMultiply, Convolve, their rows | the last row is written |
     | `activate_reading` | Activate, its rows | the last row is read |
-    | `activate_writing` | Activate, its lines, parameters and table | the last line is written |
-    | `host_writing` | Write_Host_Memory | the last write is acknowledged |
+    | `activate_operands` | Depthwise, Pool, Vector, their operands | the last line is read |
+    | `activate_writing` | all four, their lines, parameters, table | the last line is written |
+    | `host_writing` | writes to host memory | the last write is acknowledged |
 
     `idle`: all lists are empty. The oldest instruction in any list waits for nothing, so there is
     no deadlock.
@@ -91,7 +93,12 @@ class Scoreboard(wiring.Component):
         self._queues: dict[str, tuple[data.StructLayout, dict[str, int]]] = {
             "host_reads": (
                 HostTransfer(),
-                {"matrix_reading": depth, "activate_writing": depth, "host_writing": depth},
+                {
+                    "matrix_reading": depth,
+                    "activate_operands": depth,
+                    "activate_writing": depth,
+                    "host_writing": depth,
+                },
             ),
             "matrix": (
                 MatrixCommand(),
@@ -102,6 +109,7 @@ class Scoreboard(wiring.Component):
                 {
                     "matrix_summing": depth,
                     "matrix_reading": depth,
+                    "activate_writing": depth,
                     "host_writing": depth,
                     "host_reading": depth,
                 },
@@ -113,11 +121,13 @@ class Scoreboard(wiring.Component):
         }
         lines = data.StructLayout({"buffer": Region(ADDRESS_BITS)})
         rows = data.StructLayout({"accumulator": Region(ACCUMULATOR_BITS)})
+        # Of each list the entry and the region that shrinks while its oldest instruction walks on.
         self._lists: dict[str, tuple[data.StructLayout, str]] = {
             "host_reading": (HostReadEntry(), "destination"),
             "matrix_reading": (lines, "buffer"),
             "matrix_summing": (rows, "accumulator"),
             "activate_reading": (rows, "accumulator"),
+            "activate_operands": (ActivateReadEntry(), "source"),
             "activate_writing": (ActivateWriteEntry(), "buffer"),
             "host_writing": (HostWriteEntry(), "buffer"),
         }
@@ -188,14 +198,24 @@ class Scoreboard(wiring.Component):
         ]
 
         # Where each instruction goes.
+        host_reads = ("host_reads", "host_reading")
+        host_writes = ("host_writes", "host_writing")
+        matrix = ("matrix", "matrix_reading", "matrix_summing")
+        vector = ("activate", "activate_operands", "activate_writing")
         targets = {
-            Opcode.READ_HOST_MEMORY: ("host_reads", "host_reading"),
-            Opcode.LOAD_PARAMETERS: ("host_reads", "host_reading"),
-            Opcode.LOAD_TABLE: ("host_reads", "host_reading"),
-            Opcode.WRITE_HOST_MEMORY: ("host_writes", "host_writing"),
+            Opcode.READ_HOST_MEMORY: host_reads,
+            Opcode.READ_HOST_MEMORY_ALTERNATE: host_reads,
+            Opcode.LOAD_PARAMETERS: host_reads,
+            Opcode.LOAD_TABLE: host_reads,
+            Opcode.WRITE_HOST_MEMORY: host_writes,
+            Opcode.WRITE_HOST_MEMORY_ALTERNATE: host_writes,
             Opcode.READ_WEIGHTS: ("weights",),
-            Opcode.MATRIX_MULTIPLY: ("matrix", "matrix_reading", "matrix_summing"),
+            Opcode.MATRIX_MULTIPLY: matrix,
+            Opcode.CONVOLVE: matrix,
             Opcode.ACTIVATE: ("activate", "activate_reading", "activate_writing"),
+            Opcode.DEPTHWISE: vector,
+            Opcode.POOL: vector,
+            Opcode.VECTOR: vector,
         }
         rooms = {"weights": weights} | {
             name: place for places in (queues, lists) for name, place in places.items()
@@ -225,43 +245,28 @@ class Scoreboard(wiring.Component):
             with m.Default():
                 m.d.comb += reading.kind.eq(Kind.BUFFER)
 
-        writing = lists["activate_writing"].pushed
         write = queues["host_writes"].pushed
-        matrix = queues["matrix"].pushed
-        activate = queues["activate"].pushed
+        reads = lists["activate_operands"].pushed
+        writing = lists["activate_writing"].pushed
         m.d.comb += [
             queues["host_reads"].pushed.eq(decoded.transfer),
             reading.pc.eq(decoded.pc),
             reading.destination.eq(decoded.destination),
             reading.host.eq(decoded.host),
-            reading.tail_line.eq(decoded.tail_line),
             reading.tail.eq(decoded.tail),
             write.pc.eq(decoded.pc),
             write.transfer.eq(decoded.transfer),
             write.buffer.eq(decoded.buffer),
-            write.tail_line.eq(decoded.tail_line),
             write.tail.eq(decoded.tail),
             lists["host_writing"].pushed.buffer.eq(decoded.buffer),
             lists["host_writing"].pushed.host.eq(decoded.host),
-            matrix.buffer.eq(decoded.buffer.base),
-            matrix.accumulator.eq(decoded.accumulator.base),
-            matrix.rows.eq(decoded.rows),
-            matrix.k_tiles.eq(decoded.k_tiles),
-            matrix.n_tiles.eq(decoded.n_tiles),
-            matrix.accumulate.eq(decoded.accumulate),
+            queues["matrix"].pushed.eq(decoded.matrix),
             lists["matrix_reading"].pushed.buffer.eq(decoded.buffer),
             lists["matrix_summing"].pushed.accumulator.eq(decoded.accumulator),
-            activate.accumulator.eq(decoded.accumulator.base),
-            activate.buffer.eq(decoded.buffer.base),
-            activate.rows.eq(decoded.rows),
-            activate.n_tiles.eq(decoded.n_tiles),
-            activate.parameter.eq(decoded.parameters.base),
-            activate.function.eq(decoded.function),
-            activate.rounding.eq(decoded.rounding),
-            activate.zero_point.eq(decoded.zero_point),
-            activate.ceiling.eq(decoded.ceiling),
-            activate.table.eq(decoded.table.base),
+            queues["activate"].pushed.eq(decoded.activate),
             lists["activate_reading"].pushed.accumulator.eq(decoded.accumulator),
+            reads.source.eq(decoded.source),
+            reads.operand.eq(decoded.operand),
             writing.buffer.eq(decoded.buffer),
             writing.parameters.eq(decoded.parameters),
             writing.table.eq(decoded.table),
@@ -283,6 +288,14 @@ class Scoreboard(wiring.Component):
             )
             return conflicts
 
+        def touches(region: data.View) -> Value:
+            """Whether an instruction of the activation unit, or any other, uses these lines."""
+            return (
+                overlaps(region, decoded.buffer)
+                | overlaps(region, decoded.source)
+                | overlaps(region, decoded.operand)
+            )
+
         buffer = {
             name: against(name, lambda entry: overlaps(entry.buffer, decoded.buffer))
             for name in ("activate_writing", "host_writing", "matrix_reading")
@@ -296,10 +309,12 @@ class Scoreboard(wiring.Component):
             for name in ("host_reading", "host_writing")
         }
         filled = against("host_reading", lambda entry: overlaps(entry.destination, decoded.buffer))
+        produced = against("activate_writing", lambda entry: touches(entry.buffer))
         configured = against(
             "host_reading",
             lambda entry: (
-                overlaps(entry.destination, decoded.parameters)
+                touches(entry.destination)
+                | overlaps(entry.destination, decoded.parameters)
                 | overlaps(entry.destination, decoded.table)
             ),
         )
@@ -307,6 +322,13 @@ class Scoreboard(wiring.Component):
             name: against(name, lambda entry: overlaps(entry.buffer, decoded.destination))
             for name in ("matrix_reading", "host_writing")
         }
+        operands = against(
+            "activate_operands",
+            lambda entry: (
+                overlaps(entry.source, decoded.destination)
+                | overlaps(entry.operand, decoded.destination)
+            ),
+        )
         destination_in_use = against(
             "activate_writing",
             lambda entry: (
@@ -322,6 +344,7 @@ class Scoreboard(wiring.Component):
         writes = queues["host_writes"].pushed_masks
         m.d.comb += [
             reads.matrix_reading.eq(destination["matrix_reading"]),
+            reads.activate_operands.eq(operands),
             reads.activate_writing.eq(destination_in_use),
             reads.host_writing.eq(destination["host_writing"] | host["host_writing"]),
             matrix.host_reading.eq(filled),
@@ -329,8 +352,9 @@ class Scoreboard(wiring.Component):
             matrix.activate_reading.eq(rows["activate_reading"]),
             activate.matrix_summing.eq(rows["matrix_summing"]),
             activate.matrix_reading.eq(buffer["matrix_reading"]),
+            activate.activate_writing.eq(produced),
             activate.host_writing.eq(buffer["host_writing"]),
-            activate.host_reading.eq(filled | configured),
+            activate.host_reading.eq(configured),
             writes.host_reading.eq(filled),
             writes.activate_writing.eq(buffer["activate_writing"]),
             writes.host_memory.eq(host["host_reading"]),

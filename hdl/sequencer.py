@@ -20,9 +20,11 @@ TOTAL_BITS = 32
 class Sequencer(wiring.Component):
     """Passes one instruction a cycle to the scoreboard while `enable` and there is `room`.
 
-    Synchronize and Interrupt_Host wait until the scoreboard is `idle`. `halted` is up when Halt is
-    reached, `faulted` with `fault` when an instruction fails a check: neither
-    it nor any later one is issued, while all earlier ones have been. `exhausted` with
+    Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
+    one then for a `resume` (`waiting`), or takes the one that came before. `tagged`: a Debug_Tag
+    passes. `code` is that of an Interrupt_Host or the tag of a Debug_Tag. `halted` is up when Halt
+    is reached, `faulted` with `fault` when an instruction fails a check: neither it nor any later
+    one is issued, while all earlier ones have been. `exhausted` with
     `fetch_address` and `pc`: the program has left the host window, and nothing is left to decode.
 
     `waits`: an instruction is there and cannot be issued.
@@ -43,6 +45,10 @@ class Sequencer(wiring.Component):
                 "faulted": Out(1),
                 "fault": Out(FaultReport()),
                 "interrupt": Out(1),
+                "resume": In(1),
+                "waiting": Out(1),
+                "tagged": Out(1),
+                "code": Out(16),
                 "waits": Out(1),
             }
         )
@@ -58,11 +64,15 @@ class Sequencer(wiring.Component):
         history = [Signal(TOTAL_BITS, name=f"queued_{i}") for i in range(WEIGHT_READS_IN_FLIGHT)]
         reads = Signal(WEIGHT_READS_IN_FLIGHT)
         waiting = Signal(TOTAL_BITS)
+        consumes = Signal()
         underflow = Signal()
         overflow = Signal()
         m.d.comb += [
             waiting.eq(queued - consumed),
-            underflow.eq((decoded.opcode == Opcode.MATRIX_MULTIPLY) & (decoded.tiles > waiting)),
+            consumes.eq(
+                (decoded.opcode == Opcode.MATRIX_MULTIPLY) | (decoded.opcode == Opcode.CONVOLVE)
+            ),
+            underflow.eq(consumes & (decoded.tiles > waiting)),
             overflow.eq(
                 (decoded.opcode == Opcode.READ_WEIGHTS)
                 & reads[-1]
@@ -90,9 +100,15 @@ class Sequencer(wiring.Component):
                 ]
 
         drains = Signal()
+        resumed = Signal()
         with m.Switch(decoded.opcode):
             with m.Case(Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST):
                 m.d.comb += drains.eq(~self.idle)
+            with m.Case(Opcode.SYNCHRONIZE_HOST):
+                m.d.comb += [
+                    drains.eq(~self.idle | ~resumed),
+                    self.waiting.eq(self.enable & self.decoded.valid & self.idle & ~resumed),
+                ]
 
         passes = Signal()
         with m.If(self.enable & self.decoded.valid):
@@ -114,7 +130,13 @@ class Sequencer(wiring.Component):
             self.decoded.ready.eq(passes),
             self.waits.eq(self.enable & self.decoded.valid & ~passes),
             self.interrupt.eq(passes & (decoded.opcode == Opcode.INTERRUPT_HOST)),
+            self.tagged.eq(passes & (decoded.opcode == Opcode.DEBUG_TAG)),
+            self.code.eq(decoded.code),
         ]
+        with m.If(passes & (decoded.opcode == Opcode.SYNCHRONIZE_HOST)):
+            m.d.sync += resumed.eq(0)
+        with m.Elif(self.resume & self.enable):
+            m.d.sync += resumed.eq(1)
         with m.If(passes):
             with m.If(decoded.opcode == Opcode.READ_WEIGHTS):
                 total = Signal(TOTAL_BITS)
@@ -125,6 +147,6 @@ class Sequencer(wiring.Component):
                     reads.eq(Cat(1, reads)),
                 ]
                 m.d.sync += [later.eq(earlier) for earlier, later in pairwise(history)]
-            with m.If(decoded.opcode == Opcode.MATRIX_MULTIPLY):
+            with m.If(consumes):
                 m.d.sync += consumed.eq(consumed + decoded.tiles)
         return m

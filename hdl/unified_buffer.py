@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unified buffer: activations in banks, read and written by four units at a time."""
+"""The unified buffer: activations in banks, read and written by five units at a time."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -43,8 +43,9 @@ class UnifiedBuffer(wiring.Component):
 
     Line a lives in bank a mod banks, so two sequential streams that meet in a bank collide once
     and then run side by side. The MXU's read and Activate's write always win (`ready` is 1 for
-    them); the DMA's yield for a cycle. Throughput: one line a cycle on each of the four ports.
-    Nobody reads a line in the cycle in which it is written: the interlocks see to it.
+    them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both.
+    Throughput: one line a cycle on each of the five ports. Nobody reads a line in the cycle in
+    which it is written: the interlocks see to it.
     """
 
     def __init__(self, *, config: Config):
@@ -52,6 +53,7 @@ class UnifiedBuffer(wiring.Component):
         super().__init__(
             {
                 "mxu": In(BufferReadSignature(config=config)),
+                "operands": In(BufferReadSignature(config=config)),
                 "dma_out": In(BufferReadSignature(config=config)),
                 "activate": In(BufferWriteSignature(config=config)),
                 "dma_in": In(BufferWriteSignature(config=config)),
@@ -66,32 +68,39 @@ class UnifiedBuffer(wiring.Component):
         def bank_of(port: wiring.PureInterface) -> object:
             return port.address[:bits]
 
-        m.d.comb += [self.mxu.ready.eq(1), self.activate.ready.eq(1)]
-        for loser, winner in ((self.dma_out, self.mxu), (self.dma_in, self.activate)):
-            m.d.comb += loser.ready.eq(~(winner.enable & (bank_of(winner) == bank_of(loser))))
+        # In the order of their rank.
+        readers = (self.mxu, self.operands, self.dma_out)
+        writers = (self.activate, self.dma_in)
+        for ports in (readers, writers):
+            for rank, port in enumerate(ports):
+                m.d.comb += port.ready.eq(
+                    ~Cat(
+                        winner.enable & (bank_of(winner) == bank_of(port))
+                        for winner in ports[:rank]
+                    ).any()
+                )
 
         outputs = []
         for index in range(banks):
             bank = Sram(width=8 * self._config.line_bytes, depth=self._config.buffer_lines // banks)
             m.submodules[f"bank_{index}"] = bank
-            by_mxu = self.mxu.enable & (bank_of(self.mxu) == index)
-            by_activate = self.activate.enable & (bank_of(self.activate) == index)
-            read = Mux(by_mxu, self.mxu.address, self.dma_out.address)
-            written = Mux(by_activate, self.activate.address, self.dma_in.address)
-            m.d.comb += [
-                bank.read_enable.eq(
-                    by_mxu | (self.dma_out.enable & (bank_of(self.dma_out) == index))
-                ),
-                bank.read_address.eq(read >> bits),
-                bank.write_enable.eq(
-                    by_activate | (self.dma_in.enable & (bank_of(self.dma_in) == index))
-                ),
-                bank.write_address.eq(written >> bits),
-                bank.write_data.eq(Mux(by_activate, self.activate.data, self.dma_in.data)),
-            ]
+            # The highest rank has the last word.
+            for port in reversed(readers):
+                with m.If(port.enable & (bank_of(port) == index)):
+                    m.d.comb += [
+                        bank.read_enable.eq(1),
+                        bank.read_address.eq(port.address >> bits),
+                    ]
+            for port in reversed(writers):
+                with m.If(port.enable & (bank_of(port) == index)):
+                    m.d.comb += [
+                        bank.write_enable.eq(1),
+                        bank.write_address.eq(port.address >> bits),
+                        bank.write_data.eq(port.data),
+                    ]
             outputs.append(bank.read_data)
 
-        for reader in (self.mxu, self.dma_out):
+        for reader in readers:
             source = Signal(bits)
             m.d.sync += source.eq(bank_of(reader))
             with m.Switch(source):

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weight fetch: Read_Weights, from weight memory into the weight FIFO."""
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.arch.isa import WEIGHT_READS_IN_FLIGHT
 from systola.hdl.axi import ReadSignature, is_error
 from systola.hdl.burst_planner import BurstPlanner
-from systola.hdl.commands import WeightCommand, WeightTransfer
+from systola.hdl.commands import PC_BITS, WeightCommand, WeightTransfer
 
 READS_IN_FLIGHT = 8
 """Bursts under way at one time."""
@@ -22,10 +23,10 @@ class WeightFetch(wiring.Component):
     `weight_fifo_tiles` tiles is the back-pressure. `row` with `row_valid` is the oldest row, taken
     by `row_take`. Latency: two cycles from a row's last beat to `row_valid`.
 
-    `command_pop` when the oldest command's data is complete; only then the next one asks for its
-    own, a gap of the memory's latency that the FIFO has to cover. `stop`: asks for nothing more and
-    swallows the beats; `quiet` once nothing is under way. `error` is up with a beat that memory
-    answered with an error.
+    `command_pop` when all data of the oldest command has been asked for; the next one then asks for
+    its own, without waiting for it. `stop`: asks for nothing more and swallows the beats; `quiet`
+    once nothing is under way. `error` is up with a beat that memory answered with an error, and
+    `error_pc` tells for which instruction.
     """
 
     def __init__(self, *, config: Config):
@@ -48,6 +49,7 @@ class WeightFetch(wiring.Component):
                 "stop": In(1),
                 "quiet": Out(1),
                 "error": Out(1),
+                "error_pc": Out(PC_BITS),
             }
         )
 
@@ -61,10 +63,20 @@ class WeightFetch(wiring.Component):
             bus_bytes=config.weight_bus_bytes,
             max_burst_beats=config.max_burst_beats,
         )
-        asked = Signal()
+        # Commands whose data is not complete, from their first burst on.
+        awaited_layout = data.StructLayout(
+            {"pc": PC_BITS, "beats": len(self.command.transfer.beats)}
+        )
+        awaited = m.submodules.awaited = SyncFIFO(
+            width=awaited_layout.size, depth=WEIGHT_READS_IN_FLIGHT
+        )
+        begun = Signal()
         under_way = Signal(range(READS_IN_FLIGHT + 1))
         m.d.comb += [
-            planner.start.eq(self.command_valid & ~asked),
+            planner.start.eq(self.command_valid & (begun | awaited.w_rdy)),
+            awaited.w_en.eq(planner.take & ~begun),
+            awaited.w_data.eq(Cat(self.command.pc, self.command.transfer.beats)),
+            self.command_pop.eq(planner.take & planner.last),
             planner.transfer.eq(self.command.transfer),
             planner.take.eq(
                 planner.valid
@@ -80,7 +92,7 @@ class WeightFetch(wiring.Component):
                 bus.arvalid.eq(1),
                 bus.araddr.eq(self.base + planner.address),
                 bus.arlen.eq(planner.length),
-                asked.eq(planner.last),
+                begun.eq(~planner.last),
             ]
         beat = bus.rvalid & bus.rready
         m.d.sync += under_way.eq(under_way + planner.take - (beat & bus.rlast))
@@ -120,10 +132,12 @@ class WeightFetch(wiring.Component):
                 m.d.sync += row.word_select(count, width).eq(bus.rdata)
                 m.d.sync += count.eq(Mux(count == beats - 1, 0, count + 1))
 
-        received = Signal.like(self.command.transfer.beats)
-        m.d.comb += self.command_pop.eq(beat & (received + 1 == self.command.transfer.beats))
+        oldest = data.View(awaited_layout, awaited.r_data)
+        received = Signal.like(oldest.beats)
+        m.d.comb += [
+            awaited.r_en.eq(beat & (received + 1 == oldest.beats)),
+            self.error_pc.eq(oldest.pc),
+        ]
         with m.If(beat):
-            m.d.sync += received.eq(received + 1)
-        with m.If(self.command_pop):
-            m.d.sync += [received.eq(0), asked.eq(0)]
+            m.d.sync += received.eq(Mux(awaited.r_en, 0, received + 1))
         return m

@@ -44,6 +44,9 @@ class Result:
     counters: dict[str, int]
     """Cycles of each CycleClass by its name in lower case; they sum to `cycles`. Empty for a
     machine without a clock."""
+    tags: tuple[tuple[int | None, int], ...]
+    """Cycle since START and tag of the Debug_Tag instructions, in order; of a machine with a clock
+    only the last TRACE_DEPTH, of one without a clock the cycle is None."""
     simulated_cycles_per_second: float | None
     """Speed of the simulation; None for a machine without a clock."""
 

@@ -31,5 +31,6 @@ class GoldenBackend:
             interrupts=outcome.interrupts,
             cycles=None,
             counters={},
+            tags=tuple((None, tag) for tag in outcome.tags),
             simulated_cycles_per_second=None,
         )

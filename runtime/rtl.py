@@ -60,6 +60,7 @@ class RtlBackend:
             interrupts=(run.irq_code,) if run.irq_status & Interrupt.PROGRAM else (),
             cycles=run.cycles,
             counters=run.counters,
+            tags=run.tags,
             simulated_cycles_per_second=run.cycles / run.seconds if run.seconds else None,
         )
 

@@ -32,6 +32,7 @@ constexpr unsigned FETCH_ID = 1;        // ARID of instruction fetches
 constexpr unsigned REGISTER_TIMEOUT = 10000;
 
 constexpr unsigned CONTROL = 0x008, CONTROL_START = 1, CONTROL_SOFT_RESET = 2;
+constexpr unsigned STATUS = 0x00C, STATUS_WAITING = 8;
 
 constexpr unsigned log2_exact(unsigned value) { return value <= 1 ? 0 : 1 + log2_exact(value / 2); }
 
@@ -445,10 +446,22 @@ class Machine {
         return response;
     }
 
-    // Returns 1 when the interrupt has risen, -1 after a broken rule, 0 at the limit.
-    int run(uint64_t limit) {
-        for (const uint64_t end = now_ + limit; running_ && now_ < end && !complaint_.any();) cycle();
-        return complaint_.any() ? -1 : !running_;
+    // Looks at STATUS every `poll` cycles of the program. Returns 1 when the interrupt has risen, 2
+    // when the program waits for the host, -1 after a broken rule, 0 at the limit.
+    int run(uint64_t limit, uint64_t poll) {
+        bool waiting = false;
+        for (const uint64_t end = now_ + limit;
+             running_ && !waiting && now_ < end && !complaint_.any();) {
+            if ((now_ - started_) % poll != 0) {
+                cycle();
+                continue;
+            }
+            uint32_t status = 0;
+            if (read(STATUS, &status) != 0)
+                complaint_.raise(now_, "register port", "no OKAY for a read of STATUS");
+            waiting = status & STATUS_WAITING;
+        }
+        return complaint_.any() ? -1 : !running_ ? 1 : waiting ? 2 : 0;
     }
 
     void idle(uint64_t cycles) {
@@ -666,7 +679,9 @@ int tpu_read(void* handle, uint32_t offset, uint32_t* value) {
     return machine(handle)->read(offset, value);
 }
 
-int tpu_run(void* handle, uint64_t limit) { return machine(handle)->run(limit); }
+int tpu_run(void* handle, uint64_t limit, uint64_t poll) {
+    return machine(handle)->run(limit, poll);
+}
 
 void tpu_idle(void* handle, uint64_t cycles) { machine(handle)->idle(cycles); }
 

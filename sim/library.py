@@ -18,12 +18,14 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     IDENTITY,
+    TRACE_DEPTH,
     Control,
     CycleClass,
     Interrupt,
     Register,
     Status,
     counter_offset,
+    trace_offset,
 )
 from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.memory import stall_threshold
@@ -33,9 +35,15 @@ HOST_BASE = 0x1_0000_0000
 """Bus address of the host window: above 32 bits, so that the upper words of the bases count."""
 WEIGHT_BASE = 0x2_0000_0000
 
+POLL_CYCLES = 16
+"""The host looks at STATUS in the cycles of a program that are a multiple of this, to see it wait;
+not while it is busy with the registers."""
+
 _CYCLES_A_CALL = 1 << 20
 """Cycles between two looks at Python: progress, and the user's Control-C."""
 _DEFAULT_LIMIT = 1 << 40
+_ONGOING, _WAITING = 0, 2
+"""What `tpu_run` of the library returns for a program that has not ended."""
 
 
 class SimulationError(RuntimeError):
@@ -74,9 +82,13 @@ class RunResult:
     irq_status: Interrupt
     irq_code: int
     cycles: int
-    """From the cycle that accepts START to the one in which DONE or FAULT is visible."""
+    """From the cycle that accepts START to the one in which DONE or FAULT is visible; of a program
+    that has been abandoned, to the end of BUSY."""
     counters: dict[str, int]
     """Cycles of each class, by the name of the CycleClass in lower case."""
+    tags: tuple[tuple[int, int], ...]
+    """The trace: cycle since START (0 accepts it) and tag of the last Debug_Tag instructions, at
+    most TRACE_DEPTH, in order."""
     seconds: float
     """Time that the simulation of those cycles took."""
 
@@ -168,13 +180,18 @@ class Simulator:
         interval: int = _CYCLES_A_CALL,
         host_errors: tuple[int, int] = (0, 0),
         weight_errors: tuple[int, int] = (0, 0),
+        on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
+        abandon_after: int | None = None,
     ) -> RunResult:
         """Runs the program of `image` to its end and returns what the host then sees.
 
         `progress` is called with the cycles so far, every `interval` cycles and at the end.
         `host_errors` and `weight_errors` are byte ranges [low, high) of the windows that answer
-        with an AXI error. A fault of the program is a result; SimulationError is raised when the
-        machine does not stop within `limit` cycles or breaks a rule of AXI.
+        with an AXI error. When the program waits at Synchronize_Host, `on_wait` is called with the
+        content of the host window, which it may change, and then the host writes RESUME. A program
+        that is still running after `abandon_after` cycles is ended by SOFT_RESET. A fault of the
+        program is a result; SimulationError is raised when the machine does not stop within
+        `limit` cycles or breaks a rule of AXI.
         """
         host = np.array(image.host, dtype=np.uint8)
         weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
@@ -195,19 +212,28 @@ class Simulator:
         first = self._library.tpu_now(self._handle)
         started = time.perf_counter()
         self.write(Register.CONTROL, Control.START)
-        state, spent = 0, 0
-        while state == 0 and spent < limit:
-            chunk = min(interval if progress else _CYCLES_A_CALL, limit - spent)
-            state = self._library.tpu_run(self._handle, chunk)
+        last = limit if abandon_after is None else min(limit, abandon_after)
+        state, spent = _ONGOING, 0
+        while state == _ONGOING and spent < last:
+            chunk = min(interval if progress else _CYCLES_A_CALL, last - spent)
+            state = self._library.tpu_run(self._handle, chunk, POLL_CYCLES)
+            if state == _WAITING:
+                if on_wait:
+                    on_wait(host)
+                self.write(Register.CONTROL, Control.RESUME)
+                state = _ONGOING
             spent = self._library.tpu_now(self._handle) - first
             if progress:
                 progress(spent)
+        abandoned = state == _ONGOING and last == abandon_after
+        if abandoned:
+            self.soft_reset()
         seconds = time.perf_counter() - started
-        if state < 0:
-            raise SimulationError(self._library.tpu_complaint(self._handle).decode())
-        if state == 0:
+        if complaint := self._library.tpu_complaint(self._handle):
+            raise SimulationError(complaint.decode())
+        if state == _ONGOING and not abandoned:
             raise SimulationError(f"the program has not ended after {spent} cycles")
-        return self._result(host, seconds)
+        return self._result(host, seconds, abandoned)
 
     def _attach(
         self, is_host: bool, data: NDArray[np.uint8], base: int, errors: tuple[int, int]
@@ -229,7 +255,7 @@ class Simulator:
         # The C++ side keeps the pointer: the array must live until the next one takes its place.
         setattr(self, "_host" if is_host else "_weights", data)
 
-    def _result(self, host: NDArray[np.uint8], seconds: float) -> RunResult:
+    def _result(self, host: NDArray[np.uint8], seconds: float, abandoned: bool) -> RunResult:
         counters: dict[str, int] = {}
         for which in CycleClass:
             low = self.read(counter_offset(which))
@@ -242,10 +268,16 @@ class Simulator:
             fault_address=self.read(Register.FAULT_ADDRESS),
             irq_status=Interrupt(self.read(Register.IRQ_STATUS)),
             irq_code=self.read(Register.IRQ_CODE),
-            cycles=self._library.tpu_cycles(self._handle),
+            cycles=sum(counters.values()) if abandoned else self._library.tpu_cycles(self._handle),
             counters=counters,
+            tags=self._trace(),
             seconds=seconds,
         )
+
+    def _trace(self) -> tuple[tuple[int, int], ...]:
+        count = self.read(Register.TAGS)
+        offsets = (trace_offset(number) for number in range(max(0, count - TRACE_DEPTH), count))
+        return tuple((self.read(offset), self.read(offset + 4)) for offset in offsets)
 
 
 def _answer(response: int) -> str:
@@ -268,7 +300,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ),
         ("write", ctypes.c_int, [handle, word, word]),
         ("read", ctypes.c_int, [handle, word, ctypes.POINTER(word)]),
-        ("run", ctypes.c_int, [handle, long_]),
+        ("run", ctypes.c_int, [handle, long_, long_]),
         ("cycles", long_, [handle]),
         ("now", long_, [handle]),
         ("complaint", ctypes.c_char_p, [handle]),

@@ -13,8 +13,8 @@ from amaranth.lib import wiring
 
 from systola.arch.config import Config
 from systola.hdl.activation_lane import ActivationLane
-from systola.hdl.activation_unit import lanes_are_instances
 from systola.hdl.mxu import is_grid, make_tile
+from systola.hdl.result_lanes import lanes_are_instances
 from systola.hdl.tpu import TPU
 
 PORT_PREFIX = {
@@ -44,7 +44,7 @@ def generate(config: Config) -> str:
     if is_grid(config):
         parts.append(_convert(make_tile(config), "mxu_tile"))
     if lanes_are_instances(config):
-        parts.append(_convert(ActivationLane(tables=config.tables), "activation_lane"))
+        parts.append(_convert(ActivationLane(config=config), "activation_lane"))
     if "sram_1r1w" in parts[0]:
         parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)

@@ -5,27 +5,30 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import cocotb
 import numpy as np
 from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, Event, RisingEdge, with_timeout
+from cocotb.triggers import ClockCycles, Event, Lock, RisingEdge, with_timeout
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config, preset
 from systola.arch.isa import Fault
 from systola.arch.registers import (
+    TRACE_DEPTH,
     Control,
     CycleClass,
     Interrupt,
     Register,
     Status,
     counter_offset,
+    trace_offset,
 )
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
-from systola.sim.library import HOST_BASE, WEIGHT_BASE, RunResult
+from systola.sim.library import HOST_BASE, POLL_CYCLES, WEIGHT_BASE, RunResult
 from systola.sim.memory import MemoryModel
 from systola.verif.kit import scoreboard
 from systola.verif.kit.axi_lite import AxiLiteMaster
@@ -86,7 +89,9 @@ class TB:
         self._cycle = 0
         self._started: int | None = None
         self._duration = 0
-        self._ended = Event()
+        self._look = Event()
+        """The program has ended, or it is time to look at STATUS."""
+        self._port = Lock()
 
     async def start(self) -> None:
         """Starts the clock and resets the machine."""
@@ -99,11 +104,26 @@ class TB:
 
     async def write(self, register: int, value: int) -> None:
         """Writes a register."""
-        await self.registers.write(register, value)
+        async with self._port:
+            await self.registers.write(register, value)
 
     async def read(self, register: int) -> int:
         """Reads a register."""
-        return await self.registers.read(register)
+        async with self._port:
+            return await self.registers.read(register)
+
+    async def resume(self) -> None:
+        """Lets the next or waiting Synchronize_Host pass."""
+        await self.write(Register.CONTROL, Control.RESUME)
+
+    async def trace(self) -> tuple[tuple[int, int], ...]:
+        """Cycle since START and tag of the last Debug_Tag instructions, in order."""
+        count = await self.read(Register.TAGS)
+        pairs: list[tuple[int, int]] = []
+        for number in range(max(0, count - TRACE_DEPTH), count):
+            offset = trace_offset(number)
+            pairs.append((await self.read(offset), await self.read(offset + 4)))
+        return tuple(pairs)
 
     async def prepare(
         self,
@@ -146,20 +166,28 @@ class TB:
         host_errors: tuple[int, int] = (0, 0),
         weight_errors: tuple[int, int] = (0, 0),
         limit: int = 200_000,
+        on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
         """Runs the program of `image` to its end and returns what the host then sees.
 
-        Fails when it has not ended after `limit` cycles, when a rule of AXI is broken, or when
-        memory outside the window has changed.
+        Whenever the program waits for the host, `on_wait` is called with the content of the host
+        window, which it may change, and then the host writes RESUME. Fails when it has not ended
+        after `limit` cycles, when a rule of AXI is broken, or when memory outside the window has
+        changed.
         """
         await self.prepare(image, host_errors=host_errors, weight_errors=weight_errors)
-        return await self.finish(limit=limit)
+        return await self.finish(limit=limit, on_wait=on_wait)
 
-    async def finish(self, *, limit: int = 200_000) -> RunResult:
+    async def finish(
+        self,
+        *,
+        limit: int = 200_000,
+        on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
+    ) -> RunResult:
         """Starts what `prepare` has prepared and runs it to its end, see `run_program`."""
         begun = time.perf_counter()
         await self.write(Register.CONTROL, Control.START)
-        await self.ended(limit=limit)
+        await self.ended(limit=limit, on_wait=on_wait)
         seconds = time.perf_counter() - begun
         counters: dict[str, int] = {}
         for which in CycleClass:
@@ -180,12 +208,30 @@ class TB:
             irq_code=await self.read(Register.IRQ_CODE),
             cycles=self._duration,
             counters=counters,
+            tags=await self.trace(),
             seconds=seconds,
         )
 
-    async def ended(self, *, limit: int = 200_000) -> None:
-        """Waits for the interrupt of the program that has been started."""
-        await with_timeout(self._ended.wait(), limit * PERIOD_NS, "ns")
+    async def ended(
+        self,
+        *,
+        limit: int = 200_000,
+        on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
+    ) -> None:
+        """Waits for the interrupt of the program that has been started, see `run_program`."""
+        await with_timeout(self._attend(on_wait), limit * PERIOD_NS, "ns")
+
+    async def _attend(self, on_wait: Callable[[NDArray[np.uint8]], None] | None) -> None:
+        # In the same cycles as in systola.sim.library.
+        while self._started is not None:
+            if (self._cycle - self._started) % POLL_CYCLES:
+                self._look.clear()
+                await self._look.wait()
+                continue
+            if await self.read(Register.STATUS) & Status.WAITING:
+                if on_wait:
+                    on_wait(self.host.model.data[_GUARD:-_GUARD])
+                await self.resume()
 
     def host_window(self) -> NDArray[np.uint8]:
         """Content of the host window now. Fails when the memory around it has changed."""
@@ -224,15 +270,16 @@ class TB:
                 assert not self.host.rules.writing, "interrupt before the last write's answer"
                 self._duration = self._cycle - self._started
                 self._started = None
-                self._ended.set()
+                self._look.set()
             self.registers.step()
             starts = self.registers.start_accepted and self._started is None
             if starts:
                 self._started = self._cycle
-                self._ended.clear()
             for memory in (self.host, self.weight):
                 memory.step(restart=starts)
             self._cycle += 1
+            if self._started is not None and (self._cycle - self._started) % POLL_CYCLES == 0:
+                self._look.set()
 
 
 def check_outcome(result: RunResult, fault: Any, interrupts: tuple[int, ...]) -> None:

@@ -73,3 +73,20 @@ def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[
         left=rng.integers(0, 2, cols, dtype=np.uint8),
         right=rng.integers(5, 11, cols, dtype=np.uint8),
     )
+
+
+def varied_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
+    """An entry whose channels suit sums of very different sizes, or are wholly at random."""
+    cols = config.cols
+    kind = rng.integers(0, 4, cols)
+    bits = np.choose(kind, [8, 14, 24, 31])
+    lowest = np.choose(kind, [1 << 30, 1 << 30, 1 << 30, 0])
+    least = np.choose(kind, [0, 4, 16, 0])
+    most = np.choose(kind, [3, 11, 23, 31])
+    return parameter_entry(
+        config,
+        bias=rng.integers(-(1 << bits), 1 << bits).astype(np.int32),
+        multiplier=rng.integers(lowest, 1 << 31).astype(np.int32),
+        left=rng.integers(0, np.choose(kind, [8, 2, 2, 8])).astype(np.uint8),
+        right=rng.integers(least, most + 1).astype(np.uint8),
+    )

@@ -4,10 +4,18 @@
 import cocotb
 import numpy as np
 import pytest
+from cocotb.triggers import ClockCycles
 
-from systola.arch.isa import Opcode, encode
+from systola.arch.isa import LOOP_DEPTH, Fault, Function, Opcode, Operation, Reduction, encode
+from systola.arch.registers import Control, Register
 from systola.verif.kit.bench import TB
-from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
+from systola.verif.kit.images import (
+    DATA_OFFSET,
+    make_image,
+    random_memory,
+    random_parameter_entry,
+    random_tiles,
+)
 from systola.verif.kit.launch import run_machine, simulators
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
@@ -55,6 +63,68 @@ async def halt_drops_weights(dut):
     result = await tb.check_program(make_image(underflow, host=host, weights=weights))
     assert result.fault_address == 0, "tiles were still queued"
     await tb.check_program(random_program(config, f"{random_seed()} after"))
+
+
+def leaves_state_behind():
+    """Sets all that lasts to the end of a program, then opens as many loops as it may."""
+    sides = ("height", "width", "pitch", "kernel_height", "kernel_width", "stride_y", "stride_x")
+    ones = (*sides, "dilation_y", "dilation_x", "out_height", "out_width")
+    yield encode(Opcode.SET_CONFIG_WINDOW, **dict.fromkeys(ones, 1))
+    yield encode(Opcode.SET_CONFIG_SCALE, multiplier_a=1 << 30, zero_a=77, zero_b=5, ceiling=99)
+    yield encode(Opcode.READ_WEIGHTS, tile=0, count=3)
+    for register in range(1, 8):
+        yield encode(Opcode.SET_REGISTER, register=register, value=8 * register)
+    for _ in range(LOOP_DEPTH):
+        yield encode(Opcode.LOOP, count=0xFFFF_FFFF)
+
+
+@cocotb.test
+@cocotb.parametrize(end=["halt", "fault", "soft reset"])
+async def state_ends_with_its_program(dut, end):
+    """The next one has index registers of zero, no open loop, no window and a scale of zeros."""
+    tb = TB(dut, latency=5)
+    await tb.start()
+    config, rng = tb.config, np.random.default_rng(random_seed())
+    host, weights = random_memory(rng, 3), random_tiles(rng, config, 4)
+    entry = random_parameter_entry(rng, config)
+    host[2 * DATA_OFFSET : 2 * DATA_OFFSET + entry.size] = entry
+
+    async def leave():
+        """Runs the program that leaves state behind, to the `end`."""
+        last = {"halt": HALT, "fault": bytes(16), "soft reset": encode(Opcode.END_LOOP)}[end]
+        image = make_image([*leaves_state_behind(), last], host=host, weights=weights)
+        if end != "soft reset":
+            await tb.check_program(image)
+            return
+        await tb.prepare(image)
+        await tb.write(Register.CONTROL, Control.START)
+        await ClockCycles(dut.clk, 400)
+        await tb.soft_reset()
+
+    async def check(*program):
+        return await tb.check_program(make_image(program, host=host, weights=weights))
+
+    copy = {"rows": 4, "blocks": 1, "tail": 4, "stride": config.input_pitch, "host": DATA_OFFSET}
+    read = encode(Opcode.READ_HOST_MEMORY, **copy, buffer=0, buffer_register=7)
+    add = {"operation": Operation.ADD, "buffer": 0, "operand": 2, "destination": 4, "rows": 2}
+    use = [
+        encode(Opcode.LOAD_PARAMETERS, host=2 * DATA_OFFSET, parameter=0, count=1),
+        encode(Opcode.VECTOR, **add, parameter=0, function=Function.RELU6, zero_point=9),
+    ]
+    pool = {"buffer": 0, "destination": 4, "blocks": 1, "parameter": 0}
+    multiply = {"buffer": 0, "accumulator": 0, "rows": 1, "k_tiles": 1, "n_tiles": 1}
+    for instruction, fault in (
+        (encode(Opcode.END_LOOP), Fault.LOOP),
+        (encode(Opcode.POOL, **pool, reduction=Reduction.MAX), Fault.WINDOW),
+        (encode(Opcode.MATRIX_MULTIPLY, **multiply), Fault.WEIGHT_UNDERFLOW),
+    ):
+        await leave()
+        result = await check(instruction, HALT)
+        assert (result.fault_cause, result.fault_address) == (fault, 0)
+    await leave()
+    write = {**copy, "stride": config.output_pitch, "host": 0x1800}
+    shown = [encode(Opcode.WRITE_HOST_MEMORY, **{**write, "rows": 6, "host_register": 3}, buffer=0)]
+    await check(read, *use, *shown, HALT)
 
 
 @cocotb.test

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from cocotb.triggers import ClockCycles
 
+from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, encode
 from systola.arch.registers import Control, Register, Status
-from systola.verif.kit.bench import TB
+from systola.golden.machine import Machine
+from systola.sim.library import Simulator
+from systola.verif.kit import scoreboard
+from systola.verif.kit.bench import TB, check_outcome
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
-from systola.verif.kit.launch import run_machine, simulators
-from systola.verif.kit.programs import STATIC_FAULTS, random_program
+from systola.verif.kit.launch import preset_name, run_machine, simulators
+from systola.verif.kit.program_faults import STATIC_FAULTS, static_faults
+from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
 HALT = encode(Opcode.HALT)
@@ -24,6 +29,9 @@ async def static_fault(dut, fault):
     """In the middle of a random program; another one without reset and one after soft reset."""
     tb = TB(dut, latency=8, stall=0.1, seed=int(fault))
     await tb.start()
+    if fault not in static_faults(tb.config):
+        dut._log.info("a machine of this configuration cannot have this fault")
+        return
     result = await tb.check_program(random_program(tb.config, f"{random_seed()} a", fault=fault))
     assert result.fault_cause == fault
     await tb.check_program(random_program(tb.config, f"{random_seed()} b"))
@@ -118,3 +126,23 @@ async def soft_reset_while_busy(dut, after):
 @pytest.mark.parametrize("simulator", simulators())
 def test_faults(simulator):
     run_machine("system.test_faults", simulator)
+
+
+@pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_many_faults(name, fault):
+    """Most instructions that have the check, in the first pass of loops and in later ones."""
+    config = preset(preset_name(name))
+    if fault not in static_faults(config):
+        pytest.skip("a machine of this configuration cannot have this fault")
+    golden = Machine(config)
+    with Simulator(config, latency=5) as machine:
+        for index in range(25):
+            seed = f"{random_seed()} {index}"
+            image = random_program(config, seed, instructions=6, fault=fault)
+            expected = image.host.copy()
+            outcome = golden.run(expected, image.weights, image.program_offset)
+            assert outcome.fault and outcome.fault.cause == fault
+            result = machine.run(image, limit=100_000)
+            check_outcome(result, outcome.fault, outcome.interrupts)
+            scoreboard.check(expected, result.host)

@@ -1,26 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every ordered pair of instructions that share a resource, the older one slow.
 
-The older instruction waits for something with the full latency of a memory, the younger one could
-go at once and would spoil the result. Long regions, so that a wait that ends too early shows.
+The unit of the older instruction is kept busy, the younger one could go at once and would spoil
+the result. Long regions, so that a wait that ends too early shows.
 """
+
+import itertools
 
 import numpy as np
 import pytest
 
 from systola.arch.config import preset
-from systola.arch.isa import Function, Opcode, encode
+from systola.arch.features import unavailable
+from systola.arch.isa import Function, Opcode, Operation, Reduction, decode, encode
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
+from systola.verif.kit.images import make_image, random_memory, random_tiles, varied_parameter_entry
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
 
-ROWS = 100
-A, B, C, D = 0, ROWS, 2 * ROWS, 3 * ROWS
-"""Regions of the buffer; A and B of the accumulators, too."""
-INPUT, ENTRIES, TABLES, OUTPUT, SCRATCH, PAGES = 0x1000, 0x4000, 0x6000, 0x8000, 0xC000, 16
+LATENCIES = (0, 5, 60)
+SIDE = 8
+ROWS = SIDE * SIDE
+WIDE_ROWS = 2 * ROWS
+SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE = range(0, 6 * WIDE_ROWS, WIDE_ROWS)
+"""Regions of the buffer: what the pair shares, what else it reads, results of the older and of the
+younger instruction, work that keeps units busy and its results."""
+ROW_SHARED, ROW_SOURCE, ROW_OLDER, ROW_YOUNGER = range(0, 4 * ROWS, ROWS)
+"""The same of the accumulators; ROW_OLDER also takes the sums that keep the array busy."""
+HOST_SHARED, HOST_OLDER, HOST_YOUNGER, ENTRIES, TABLES, OUTPUT = range(0x1000, 0xD000, 0x2000)
+PAGES = 24
+TILES, ENTRY, TABLE = 32, 2, 1
 
 
 class Program:
@@ -30,247 +41,318 @@ class Program:
         self.config = config
         self.words = []
 
-    def read(self, buffer, host=INPUT):
-        self._copy(Opcode.READ_HOST_MEMORY, buffer, host, self.config.input_pitch, self.config.rows)
+    def __call__(self, opcode, **operands):
+        self.words.append(encode(opcode, **operands))
 
-    def write(self, buffer, host=SCRATCH):
-        pitch, columns = self.config.output_pitch, self.config.cols
-        self._copy(Opcode.WRITE_HOST_MEMORY, buffer, host, pitch, columns)
+    def copy(self, opcode, host, buffer, rows=ROWS):
+        """Rows of one block, or with the alternate copies of two."""
+        reads = opcode.name.startswith("READ")
+        pitch = self.config.input_pitch if reads else self.config.output_pitch
+        blocks = 2 if opcode.name.endswith("ALTERNATE") else 1
+        where = {"host": host, "buffer": buffer, "rows": rows // blocks, "blocks": blocks}
+        tail = self.config.rows if reads else self.config.cols
+        self(opcode, **where, stride=blocks * pitch, tail=tail)
 
-    def _copy(self, opcode, buffer, host, stride, tail):
-        where = {"host": host, "buffer": buffer, "rows": ROWS, "blocks": 1}
-        self.words.append(encode(opcode, **where, stride=stride, tail=tail))
+    def weights(self, count=1):
+        self(Opcode.READ_WEIGHTS, tile=len(self.words) % (TILES - count), count=count)
 
-    def weights(self):
-        self.words.append(encode(Opcode.READ_WEIGHTS, tile=len(self.words) % 4, count=1))
-
-    def multiply(self, buffer, accumulator):
+    def multiply(self, buffer, accumulator, **how):
         where = {"buffer": buffer, "accumulator": accumulator, "rows": ROWS}
-        self.words.append(encode(Opcode.MATRIX_MULTIPLY, **where, k_tiles=1, n_tiles=1))
+        self(Opcode.MATRIX_MULTIPLY, **where, k_tiles=1, n_tiles=1, **how)
 
-    def activate(self, accumulator, buffer, parameter=0, table=0):
+    def window(self, kernel=1, pad=0, out=SIDE):
+        self(
+            Opcode.SET_CONFIG_WINDOW,
+            **{"height": SIDE, "width": SIDE, "pitch": SIDE, "top": -pad, "left": -pad},
+            **{"kernel_height": kernel, "kernel_width": kernel},
+            **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
+            **{"out_height": out, "out_width": out},
+        )
+
+    def scale(self, number):
+        factors = {"multiplier_a": 3 << 28, "multiplier_b": 5 << 28, "shift_a": number}
+        self(Opcode.SET_CONFIG_SCALE, **factors, shift_b=2, zero_a=number, ceiling=90)
+
+    def activate(self, accumulator, buffer, **how):
         where = {"accumulator": accumulator, "buffer": buffer, "rows": ROWS, "n_tiles": 1}
-        how = {"parameter": parameter, "function": Function.TABLE, "table": table}
-        self.words.append(encode(Opcode.ACTIVATE, **where, **how))
+        self(Opcode.ACTIVATE, **{**where, "parameter": 0, **how})
 
-    def parameters(self, source=0, parameter=0, host=ENTRIES):
-        entry = 9 * self.config.output_pitch
-        where = {"host": host + source * entry, "parameter": parameter, "count": 1}
-        self.words.append(encode(Opcode.LOAD_PARAMETERS, **where))
+    def vector(self, a, b, result, **how):
+        where = {"buffer": a, "operand": b, "destination": result, "rows": ROWS}
+        self(Opcode.VECTOR, **{**where, "operation": Operation.ADD, "parameter": 1, **how})
 
-    def table(self, source=0, table=0, host=TABLES):
-        self.words.append(encode(Opcode.LOAD_TABLE, host=host + 256 * source, table=table))
+    def pool(self, buffer, result, **how):
+        where = {"buffer": buffer, "destination": result, "blocks": 1, "parameter": 2}
+        self(Opcode.POOL, **{**where, "reduction": Reduction.SUM, **how})
+
+    def depthwise(self, buffer, taps, result, **how):
+        where = {"buffer": buffer, "taps": taps, "destination": result, "blocks": 1}
+        self(Opcode.DEPTHWISE, **{**where, "parameter": 1, **how})
+
+    def parameters(self, source, parameter=ENTRY, host=ENTRIES):
+        size = 9 * self.config.output_pitch
+        self(Opcode.LOAD_PARAMETERS, host=host + source * size, parameter=parameter, count=1)
+
+    def table(self, source, table=TABLE, host=TABLES):
+        self(Opcode.LOAD_TABLE, host=host + 256 * source, table=table)
 
     def synchronize(self):
-        self.words.append(encode(Opcode.SYNCHRONIZE))
+        self(Opcode.SYNCHRONIZE)
 
-    def slow_multiply(self, buffer, accumulator):
-        """Its weights have not even been asked for, and it stands behind another one."""
-        for source in (D, buffer):
-            self.weights()
-            self.multiply(source, accumulator)
+
+class Access:
+    """One way of using a resource: `use(program, shared, lines, rows, host)`.
+
+    `shared` is where the resource is, the others where else results go; `unit` is that of the
+    instruction, `tiles` what it takes from the weight queue.
+    """
+
+    def __init__(self, unit, use, tiles=0):
+        self.unit, self.use, self.tiles = unit, use, tiles
+
+    def prepare(self, p):
+        """What can be had beforehand."""
+        if self.tiles:
+            p.weights(self.tiles)
+
+    def delay(self, p):
+        """Keeps the unit busy for a while."""
+        if self.unit == "matrix":
+            # Its weights have not even been asked for, and it stands behind another one.
+            p.weights()
+            p.multiply(BUSY, ROW_OLDER)
+            p.weights(self.tiles)
+        elif self.unit == "activation":
+            p.window(kernel=SIDE, pad=1, out=3)
+            p.pool(BUSY, IDLE)
+        elif self.unit == "host reads":
+            p.copy(Opcode.READ_HOST_MEMORY, HOST_OLDER, IDLE)
+        else:
+            p.copy(Opcode.WRITE_HOST_MEMORY, HOST_OLDER, BUSY)
+
+
+def windowed(emit, **window):
+    """An access that sets the window first."""
+
+    def use(p, shared, lines, rows, host):
+        p.window(**window)
+        emit(p, shared, lines, rows, host)
+
+    return use
+
+
+def copied(opcode):
+    reads = opcode.name.startswith("READ")
+    return Access(
+        "host reads" if reads else "host writes",
+        lambda p, shared, lines, rows, host: p.copy(opcode, host, shared),
+    )
+
+
+def sent(opcode):
+    """Host memory as the resource."""
+    reads = opcode.name.startswith("READ")
+    return Access(
+        "host reads" if reads else "host writes",
+        lambda p, shared, lines, rows, host: p.copy(opcode, shared, lines if reads else SOURCE),
+    )
+
+
+def convolve(p, buffer, accumulator, **how):
+    where = {"buffer": buffer, "accumulator": accumulator, "plane": 0, "k_tiles": 1, "n_tiles": 1}
+    p(Opcode.CONVOLVE, **where, **how)
+
+
+WIDE = {"wide": 1}
+WIDE_OPERANDS = {"wide_operands": 1}
+ADDEND = {"wide": 1, "accumulate": 1}
+LOOKUP = {"function": Function.TABLE, "table": TABLE}
+
+LINE_WRITERS = {
+    "read": copied(Opcode.READ_HOST_MEMORY),
+    "read_alternate": copied(Opcode.READ_HOST_MEMORY_ALTERNATE),
+    "activate": Access("activation", lambda p, x, *_: p.activate(ROW_SOURCE, x)),
+    "activate_wide": Access("activation", lambda p, x, *_: p.activate(ROW_SOURCE, x, **WIDE)),
+    "depthwise": Access(
+        "activation",
+        windowed(lambda p, x, *_: p.depthwise(SOURCE, SOURCE, x), kernel=3, pad=1),
+    ),
+    "pool": Access("activation", windowed(lambda p, x, *_: p.pool(SOURCE, x), kernel=2)),
+    "vector": Access("activation", lambda p, x, *_: p.vector(SOURCE, SOURCE + 9, x)),
+    "vector_wide": Access("activation", lambda p, x, *_: p.vector(SOURCE, SOURCE + 9, x, **WIDE)),
+}
+LINE_READERS = {
+    "multiply": Access("matrix", lambda p, x, lines, rows, _: p.multiply(x, rows), 1),
+    "multiply_wide": Access(
+        "matrix", lambda p, x, lines, rows, _: p.multiply(x, rows, wide_vectors=1), 1
+    ),
+    "convolve": Access(
+        "matrix",
+        windowed(lambda p, x, lines, rows, _: convolve(p, x, rows), kernel=3, pad=1),
+        9,
+    ),
+    "convolve_packed": Access(
+        "matrix",
+        windowed(lambda p, x, lines, rows, _: convolve(p, x, rows, channels=2), kernel=2),
+        2,
+    ),
+    "activate_addend": Access("activation", lambda p, x, *_: p.activate(ROW_SOURCE, x, **ADDEND)),
+    "depthwise_map": Access(
+        "activation",
+        windowed(lambda p, x, lines, *_: p.depthwise(x, SOURCE, lines), kernel=3, pad=1),
+    ),
+    "depthwise_taps": Access(
+        "activation",
+        windowed(lambda p, x, lines, *_: p.depthwise(SOURCE, x, lines), kernel=SIDE, out=1),
+    ),
+    "pool": Access(
+        "activation", windowed(lambda p, x, lines, *_: p.pool(x, lines), kernel=2, pad=1)
+    ),
+    "vector_a": Access("activation", lambda p, x, lines, *_: p.vector(x, SOURCE, lines)),
+    "vector_b": Access("activation", lambda p, x, lines, *_: p.vector(SOURCE, x, lines)),
+    "vector_b_wide": Access(
+        "activation", lambda p, x, lines, *_: p.vector(SOURCE, x, lines, **WIDE_OPERANDS)
+    ),
+    "vector_addend": Access("activation", lambda p, x, *_: p.vector(SOURCE, SOURCE, x, **ADDEND)),
+    "write": copied(Opcode.WRITE_HOST_MEMORY),
+    "write_alternate": copied(Opcode.WRITE_HOST_MEMORY_ALTERNATE),
+}
+ROW_WRITERS = {
+    "multiply": Access("matrix", lambda p, x, *_: p.multiply(SOURCE, x), 1),
+    "multiply_added": Access("matrix", lambda p, x, *_: p.multiply(SOURCE, x, accumulate=1), 1),
+    "convolve": Access(
+        "matrix", windowed(lambda p, x, *_: convolve(p, SOURCE, x), kernel=3, pad=1), 9
+    ),
+}
+ROW_READERS = {
+    "activate": Access("activation", lambda p, x, lines, *_: p.activate(x, lines)),
+    "activate_wide": Access("activation", lambda p, x, lines, *_: p.activate(x, lines, **WIDE)),
+}
+PARAMETER_WRITERS = {"load": Access("host reads", lambda p, x, *_: p.parameters(3, x))}
+PARAMETER_READERS = {
+    "activate": Access(
+        "activation", lambda p, x, lines, *_: p.activate(ROW_SOURCE, lines, parameter=x)
+    ),
+    "depthwise": Access(
+        "activation",
+        windowed(lambda p, x, lines, *_: p.depthwise(SOURCE, SOURCE, lines, parameter=x), kernel=2),
+    ),
+    "pool": Access(
+        "activation",
+        windowed(lambda p, x, lines, *_: p.pool(SOURCE, lines, parameter=x), kernel=2),
+    ),
+    "average": Access(
+        "activation",
+        windowed(
+            lambda p, x, lines, *_: p.pool(
+                SOURCE, lines, parameter=x - 1, reduction=Reduction.AVERAGE
+            ),
+            kernel=2,
+        ),
+    ),
+    "vector": Access(
+        "activation", lambda p, x, lines, *_: p.vector(SOURCE, SOURCE, lines, parameter=x)
+    ),
+}
+TABLE_WRITERS = {"load": Access("host reads", lambda p, x, *_: p.table(2, x))}
+TABLE_READERS = {
+    "activate": Access(
+        "activation", lambda p, x, lines, *_: p.activate(ROW_SOURCE, lines, **LOOKUP)
+    ),
+    "vector": Access(
+        "activation", lambda p, x, lines, *_: p.vector(SOURCE, SOURCE, lines, **LOOKUP)
+    ),
+}
+HOST_WRITERS = {
+    "write": sent(Opcode.WRITE_HOST_MEMORY),
+    "write_alternate": sent(Opcode.WRITE_HOST_MEMORY_ALTERNATE),
+}
+HOST_READERS = {
+    "read": sent(Opcode.READ_HOST_MEMORY),
+    "read_alternate": sent(Opcode.READ_HOST_MEMORY_ALTERNATE),
+    "load_parameters": Access("host reads", lambda p, x, *_: p.parameters(0, 0, host=x)),
+    "load_table": Access("host reads", lambda p, x, *_: p.table(0, 0, host=x)),
+}
+SCALE_WRITERS = {"set": Access("activation", lambda p, x, *_: p.scale(5))}
+SCALE_READERS = {
+    "vector": Access("activation", lambda p, x, lines, *_: p.vector(SOURCE, SOURCE + 9, lines))
+}
+RESOURCES = {
+    "lines": (SHARED, LINE_WRITERS, LINE_READERS),
+    "rows": (ROW_SHARED, ROW_WRITERS, ROW_READERS),
+    "parameters": (ENTRY, PARAMETER_WRITERS, PARAMETER_READERS),
+    "table": (TABLE, TABLE_WRITERS, TABLE_READERS),
+    "host": (HOST_SHARED, HOST_WRITERS, HOST_READERS),
+    "scale": (None, SCALE_WRITERS, SCALE_READERS),
+}
+
+
+def pairs():
+    """Read after write, write after read, write after write."""
+    for resource, (place, writers, readers) in RESOURCES.items():
+        both = [(f"writes_{name}", access) for name, access in writers.items()]
+        both += [(f"reads_{name}", access) for name, access in readers.items()]
+        for (old, older), (new, younger) in itertools.product(both, both):
+            if old.startswith("writes") or new.startswith("writes"):
+                yield pytest.param(place, older, younger, id=f"{resource}-{old}-{new}")
 
 
 def fill(p):
     """Gives all regions a value."""
-    for buffer in (A, B, C, D):
-        p.read(buffer, INPUT + 16 * buffer)
-    p.parameters(0, 0)
-    p.parameters(1, 1)
-    p.table(0, 0)
-    p.table(1, 1)
-    for region in (A, B):
-        p.slow_multiply(region, region)
+    for buffer in (SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE):
+        p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED + 8 * buffer, buffer, WIDE_ROWS)
+    p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED, SHARED)
+    for entry in range(ENTRY + 2):
+        p.parameters(entry, entry)
+    for table in range(p.config.tables):
+        p.table(table, table)
+    for accumulator in (ROW_SHARED, ROW_SOURCE, ROW_OLDER, ROW_YOUNGER):
+        p.weights()
+        p.multiply(SHARED + accumulator, accumulator)
+    p.scale(1)
     p.synchronize()
 
 
 def show(p):
     """Brings all regions into host memory; sums by way of the buffer."""
     p.synchronize()
-    for index, buffer in enumerate((A, B, C, D)):
-        p.write(buffer, OUTPUT + index * 0x800)
-    p.activate(A, A)
-    p.activate(B, B)
-    p.activate(A, C, parameter=1, table=1)
-    for index, buffer in enumerate((A, B, C)):
-        p.write(buffer, OUTPUT + (4 + index) * 0x800)
+    step = WIDE_ROWS * p.config.output_pitch
+    for index, buffer in enumerate((SHARED, OLDER, YOUNGER)):
+        p.copy(Opcode.WRITE_HOST_MEMORY, OUTPUT + index * step, buffer, WIDE_ROWS)
+    p.activate(ROW_SHARED, SHARED)
+    p.activate(ROW_OLDER, OLDER, parameter=1)
+    p.activate(ROW_YOUNGER, YOUNGER, parameter=ENTRY, **(LOOKUP if p.config.tables else {}))
+    for index, buffer in enumerate((SHARED, OLDER, YOUNGER)):
+        p.copy(Opcode.WRITE_HOST_MEMORY, OUTPUT + (3 + index) * step, buffer)
 
 
-def multiply_reads_read_fills(p):
-    p.slow_multiply(A, B)
-    p.read(A, INPUT + 64)
-
-
-def multiply_reads_activate_writes(p):
-    p.slow_multiply(A, B)
-    p.activate(A, A)
-
-
-def multiply_sums_activate_reads(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C)
-
-
-def read_fills_multiply_reads(p):
-    p.weights()
-    p.synchronize()
-    p.read(A, INPUT + 64)
-    p.multiply(A, B)
-
-
-def read_fills_activate_writes(p):
-    p.read(C, INPUT + 64)
-    p.activate(A, C)
-
-
-def read_fills_write_reads(p):
-    p.read(C, INPUT + 64)
-    p.write(C)
-
-
-def activate_reads_multiply_sums(p):
-    p.weights()
-    p.parameters(1, 0)
-    p.activate(A, C)
-    p.multiply(B, A)
-
-
-def activate_writes_multiply_reads(p):
-    p.weights()
-    p.parameters(1, 0)
-    p.activate(A, C)
-    p.multiply(C, B)
-
-
-def activate_writes_read_fills(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C)
-    p.read(C, INPUT + 64)
-
-
-def activate_writes_write_reads(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C)
-    p.write(C)
-
-
-def write_reads_read_fills(p):
-    p.write(D)
-    p.write(C, SCRATCH + 0x800)
-    p.read(C, INPUT + 64)
-
-
-def write_reads_activate_writes(p):
-    p.write(D)
-    p.write(C, SCRATCH + 0x800)
-    p.activate(A, C)
-
-
-def load_parameters_activate_reads(p):
-    p.parameters(2, 0)
-    p.activate(A, C)
-
-
-def activate_reads_load_parameters(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C)
-    p.parameters(2, 0)
-
-
-def load_table_activate_reads(p):
-    p.table(2, 0)
-    p.activate(A, C)
-
-
-def activate_reads_load_table(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C)
-    p.table(2, 0)
-
-
-def activate_reads_load_other_table(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C, table=1)
-    p.table(2, 1)
-
-
-def write_sends_read_takes(p):
-    p.slow_multiply(A, B)
-    p.activate(B, C)
-    p.write(C, INPUT)
-    p.read(D, INPUT)
-
-
-def read_takes_write_sends(p):
-    p.read(D, INPUT)
-    p.write(C, INPUT)
-
-
-def write_sends_load_parameters_takes(p):
-    p.write(C, ENTRIES)
-    p.parameters(0, 0)
-
-
-def write_sends_load_table_takes(p):
-    p.write(C, TABLES)
-    p.table(0, 0)
-
-
-def load_parameters_takes_write_sends(p):
-    p.parameters(2, 0)
-    p.write(C, ENTRIES)
-
-
-def load_table_takes_write_sends(p):
-    p.table(2, 0)
-    p.write(C, TABLES)
-
-
-PAIRS = (
-    multiply_reads_read_fills,
-    multiply_reads_activate_writes,
-    multiply_sums_activate_reads,
-    read_fills_multiply_reads,
-    read_fills_activate_writes,
-    read_fills_write_reads,
-    activate_reads_multiply_sums,
-    activate_writes_multiply_reads,
-    activate_writes_read_fills,
-    activate_writes_write_reads,
-    write_reads_read_fills,
-    write_reads_activate_writes,
-    load_parameters_activate_reads,
-    activate_reads_load_parameters,
-    load_table_activate_reads,
-    activate_reads_load_table,
-    activate_reads_load_other_table,
-    write_sends_read_takes,
-    read_takes_write_sends,
-    write_sends_load_parameters_takes,
-    write_sends_load_table_takes,
-    load_parameters_takes_write_sends,
-    load_table_takes_write_sends,
-)
-
-
-@pytest.mark.parametrize("latency", [0, 5, 60])
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.__name__)
-def test_pair(pair, latency):
-    config = preset(preset_name("tiny"))
+@pytest.mark.parametrize(("place", "older", "younger"), list(pairs()))
+def test_pair(place, older, younger):
+    config = preset(preset_name("small"))
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
-    entries = np.concatenate([random_parameter_entry(rng, config) for _ in range(4)])
+    entries = np.concatenate([varied_parameter_entry(rng, config) for _ in range(ENTRY + 2)])
     host[ENTRIES : ENTRIES + entries.size] = entries
     p = Program(config)
     fill(p)
-    pair(p)
+    younger.prepare(p)
+    p.synchronize()
+    older.delay(p)
+    older.use(p, place, OLDER, ROW_OLDER, HOST_OLDER)
+    younger.use(p, place, YOUNGER, ROW_YOUNGER, HOST_YOUNGER)
     show(p)
+    for word in p.words:
+        entry, operands = decode(word)
+        if why := unavailable(config, entry.opcode, operands):
+            pytest.skip(why)
     image = make_image(
-        [*p.words, encode(Opcode.HALT)], host=host, weights=random_tiles(rng, config, 4)
+        [*p.words, encode(Opcode.HALT)], host=host, weights=random_tiles(rng, config, TILES)
     )
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
-    assert outcome.fault is None
-    with Simulator(config, latency=latency) as machine:
-        result = machine.run(image, limit=100_000)
-    scoreboard.check(expected, result.host)
+    assert outcome.fault is None, outcome
+    for latency in LATENCIES:
+        with Simulator(config, latency=latency) as machine:
+            result = machine.run(image, limit=100_000)
+        difference = scoreboard.difference(expected, result.host)
+        assert difference is None, f"latency {latency}: {difference}"

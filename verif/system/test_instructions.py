@@ -1,75 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every instruction by itself: corners of its operands, against the golden model.
+"""Every other instruction by itself: corners of its operands, against the golden model.
 
-Memory of all tests: the program in page 0; random bytes from INPUT on; parameter entries from
-ENTRIES on; results from OUTPUT on.
+See instruction_bench for the memory, test_map_instructions for those on feature maps and vectors.
 """
 
 import cocotb
-import numpy as np
 import pytest
 
-from systola.arch.isa import Function, Opcode, Rounding, encode
+from systola.arch.isa import LOOP_DEPTH, TANH_INTEGER_BITS, Function, Opcode, Rounding, encode
 from systola.arch.registers import Control, Interrupt, Register
-from systola.verif.kit.bench import TB
-from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
 from systola.verif.kit.launch import run_machine, simulators
-from systola.verif.kit.seeds import random_seed
-
-INPUT, ENTRIES, OUTPUT, PAGES = 0x1000, 0x3000, 0x5000, 8
-TILES, LINES = 8, 24
-HALT = encode(Opcode.HALT)
-
-
-async def bench(dut, **memory):
-    tb = TB(dut, **memory)
-    await tb.start()
-    return tb
-
-
-def image(tb, *program):
-    """The program, with random data that is the same in every run with the same seed."""
-    rng = np.random.default_rng(random_seed())
-    host = random_memory(rng, PAGES)
-    entries = np.concatenate([random_parameter_entry(rng, tb.config) for _ in range(4)])
-    host[ENTRIES : ENTRIES + entries.size] = entries
-    return make_image([*program, HALT], host=host, weights=random_tiles(rng, tb.config, TILES))
-
-
-def read(tb, lines=LINES, buffer=0):
-    """Fills buffer lines, one block a row, from INPUT."""
-    return encode(
-        Opcode.READ_HOST_MEMORY,
-        host=INPUT,
-        buffer=buffer,
-        rows=lines,
-        stride=tb.config.input_pitch,
-        blocks=1,
-        tail=tb.config.rows,
-    )
-
-
-def write(tb, lines=LINES, buffer=0, host=OUTPUT):
-    """Shows buffer lines, one block a row, at OUTPUT."""
-    return encode(
-        Opcode.WRITE_HOST_MEMORY,
-        host=host,
-        buffer=buffer,
-        rows=lines,
-        stride=tb.config.output_pitch,
-        blocks=1,
-        tail=tb.config.cols,
-    )
-
-
-def sums(tb, rows=LINES):
-    """Fills accumulator rows 0 to `rows` - 1 and parameter entries 0 to 3."""
-    return (
-        read(tb),
-        encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=4),
-        encode(Opcode.READ_WEIGHTS, tile=0, count=1),
-        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=rows, k_tiles=1, n_tiles=1),
-    )
+from systola.verif.system.instruction_bench import (
+    COUNT,
+    ENTRIES,
+    HALT,
+    INPUT,
+    LINES,
+    OUTPUT,
+    TILES,
+    bench,
+    image,
+    read,
+    shown_sums,
+    sums,
+    write,
+)
 
 
 @cocotb.test
@@ -116,14 +71,15 @@ async def interrupt_host(dut):
 
 @cocotb.test
 @cocotb.parametrize(
-    (("rows", "blocks", "tail"), [(1, 1, 1), (5, 3, 2), (3, 2, None), (LINES, 1, None)])
+    (("rows", "blocks", "tail"), [(1, 1, 1), (5, 3, 2), (3, 2, None), (LINES, 1, None)]),
+    opcode=[Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE],
 )
-async def read_host_memory(dut, rows, blocks, tail):
+async def read_host_memory(dut, rows, blocks, tail, opcode):
     tb = await bench(dut, latency=3, stall=0.2)
     tail = tail or tb.config.rows
     stride = (blocks + 1) * tb.config.input_pitch
     operands = {"host": INPUT + 0xF00, "rows": rows, "stride": stride, "blocks": blocks}
-    copy = encode(Opcode.READ_HOST_MEMORY, buffer=2, tail=tail, **operands)
+    copy = encode(opcode, buffer=2, tail=tail, **operands)
     await tb.check_program(image(tb, read(tb), copy, write(tb)))
 
 
@@ -131,16 +87,17 @@ async def read_host_memory(dut, rows, blocks, tail):
 @cocotb.parametrize(
     (
         ("rows", "blocks", "tail", "gap"),
-        [(1, 1, 1, 0), (5, 3, 2, 1), (3, 2, None, 0), (4, 2, 1, -2), (7, 1, None, -1)],
-    )
+        [(1, 1, 1, 0), (5, 3, 2, 1), (3, 2, None, 0), (4, 2, 1, -2), (4, 3, 2, -1)],
+    ),
+    opcode=[Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE],
 )
-async def write_host_memory(dut, rows, blocks, tail, gap):
+async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
     """`gap` pitches between rows; where it is negative they overlap."""
     tb = await bench(dut, latency=3, stall=0.2)
     tail = tail or tb.config.cols
     stride = (blocks + gap) * tb.config.output_pitch
     operands = {"host": OUTPUT + 0xF00, "rows": rows, "stride": stride, "blocks": blocks}
-    copy = encode(Opcode.WRITE_HOST_MEMORY, buffer=2, tail=tail, **operands)
+    copy = encode(opcode, buffer=2, tail=tail, **operands)
     await tb.check_program(image(tb, read(tb), copy))
 
 
@@ -184,7 +141,7 @@ async def load_table(dut):
 async def read_weights(dut):
     """As many reads as may be under way, tiles out of order and twice."""
     tb = await bench(dut, latency=12, stall=0.2)
-    program = [read(tb), encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=4)]
+    program = [read(tb), encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=COUNT)]
     program += [encode(Opcode.READ_WEIGHTS, tile=(5 * n) % TILES, count=1) for n in range(7)]
     program += [encode(Opcode.READ_WEIGHTS, tile=0, count=5)]
     for k_tiles in (5, 7):
@@ -214,7 +171,23 @@ async def matrix_multiply(dut, accumulate, rows, shape):
 
 
 @cocotb.test
-@cocotb.parametrize(function=list(Function), rounding=list(Rounding))
+@cocotb.parametrize(accumulate=[0, 1], wide_vectors=[0, 1], wide_weights=[0, 1])
+async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
+    """int16 operands, K and N of two tiles each."""
+    tb = await bench(dut, latency=2, stall=0.1)
+    how = {"accumulate": accumulate, "wide_vectors": wide_vectors, "wide_weights": wide_weights}
+    multiply = {"buffer": 1, "accumulator": 2, "rows": 5, "k_tiles": 2, "n_tiles": 2}
+    program = (
+        *sums(tb),
+        encode(Opcode.READ_WEIGHTS, tile=1, count=4 << wide_weights),
+        encode(Opcode.MATRIX_MULTIPLY, **multiply, **how),
+        *shown_sums(tb),
+    )
+    await tb.check_program(image(tb, *program))
+
+
+@cocotb.test
+@cocotb.parametrize(function=[f for f in Function if f <= Function.TABLE], rounding=list(Rounding))
 async def activate(dut, function, rounding):
     """Every function and rounding, two zero points, a ceiling below and above the zero point."""
     tb = await bench(dut)
@@ -238,6 +211,132 @@ async def activate(dut, function, rounding):
     await tb.check_program(image(tb, *program))
 
 
+GATES = [(Function.SIGMOID, 9), *((Function.TANH, bits) for bits in range(TANH_INTEGER_BITS + 1))]
+"""Functions of int16 with what `table` holds; for SIGMOID it means nothing."""
+
+
+@cocotb.test
+@cocotb.parametrize((("function", "table"), [(Function.NONE, 15), *GATES]), accumulate=[0, 1])
+async def wide_activate(dut, function, table, accumulate):
+    """int16 results, over those of the instruction before where they are added to."""
+    tb = await bench(dut)
+    program = [*sums(tb)]
+    for step, (rows, n_tiles, rounding) in enumerate(((1, 2, 0), (3, 1, 1))):
+        where = {"accumulator": 2 * step, "buffer": 1 + step, "rows": rows, "n_tiles": n_tiles}
+        how = {"function": function, "table": table, "wide": 1, "accumulate": accumulate}
+        program += [
+            encode(Opcode.ACTIVATE, **where, **how, parameter=4, rounding=rounding, zero_point=-90),
+            write(tb, host=OUTPUT + 0x800 * step),
+        ]
+    await tb.check_program(image(tb, *program))
+
+
+@cocotb.test
+async def set_register(dut):
+    """Sums of registers and constants that wrap; operands that wrap at their own width."""
+    tb = await bench(dut)
+    pitch = tb.config.output_pitch
+    registers = [
+        {"register": 1, "value": -1},
+        {"register": 2, "value": 1 << 20, "first": 1, "second": 1},  # 2^20 - 2
+        {"register": 3, "value": -(1 << 31), "first": 1},  # 2^31 - 1
+        {"register": 3, "value": 1, "first": 3, "second": 3},  # 2^32 - 1
+        {"register": 4, "value": pitch},
+        {"register": 5, "value": OUTPUT, "first": 4, "second": 4},
+        {"register": 5, "value": 5 * pitch, "first": 5},
+        {"register": 6, "value": -(1 << 31)},
+    ]
+    copy = {"rows": 3, "stride": pitch, "blocks": 1, "tail": 1}
+    where = [
+        {"host": 0, "host_register": 5, "buffer": 7, "buffer_register": 0},
+        {"host": 0x100, "host_register": 5, "buffer": 9, "buffer_register": 1},
+        {"host": 0x200, "host_register": 5, "buffer": 9, "buffer_register": 2},
+        {"host": 0x300, "host_register": 5, "buffer": 11, "buffer_register": 3},
+        {"host": (1 << 31) + OUTPUT, "host_register": 6, "buffer": 3, "buffer_register": 6},
+    ]
+    activate = {"rows": 2, "n_tiles": 2, "accumulator": 3, "parameter": 1, "buffer": 1}
+    indexed = {"accumulator_register": 1, "parameter_register": 2, "buffer_register": 3}
+    program = [
+        *sums(tb),
+        *(encode(Opcode.SET_REGISTER, **operands) for operands in registers),
+        *(encode(Opcode.WRITE_HOST_MEMORY, **copy, **operands) for operands in where),
+        encode(Opcode.ACTIVATE, **{**activate, "parameter": 4}, **indexed),
+        write(tb, 8, host=OUTPUT + 0x1000),
+    ]
+    await tb.check_program(image(tb, *program))
+
+
+END = encode(Opcode.END_LOOP)
+
+
+def loop(count, register=0):
+    return encode(Opcode.LOOP, count=count, count_register=register)
+
+
+def step(register, value):
+    return encode(Opcode.SET_REGISTER, register=register, value=value, first=register)
+
+
+@cocotb.test
+@cocotb.parametrize(counts=[(1, 1, 1, 1), (2, 3, 2, 2), (3, 1, 2, 1)])
+async def loops(dut, counts):
+    """As many as may be open, one in the other; the innermost body writes somewhere else each time.
+
+    A loop with nothing in it stands before the ends.
+    """
+    tb = await bench(dut, latency=3)
+    assert len(counts) == LOOP_DEPTH
+    pitch = tb.config.output_pitch
+    copy = {"buffer": 0, "rows": 1, "stride": 0, "blocks": 1, "tail": 2}
+    indexed = {"host_register": 1, "buffer_register": 2}
+    program = [*sums(tb), step(3, -2), *(loop(count) for count in counts)]
+    program += [step(1, pitch), step(2, 1)]
+    program += [encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, **copy, **indexed)]
+    program += [END, loop(5, 3), END, *[END] * (LOOP_DEPTH - 1)]
+    await tb.check_program(image(tb, *program))
+
+
+@cocotb.test
+async def long_loop(dut):
+    """A body that has to be fetched again in each pass, tiles queued and used in each."""
+    tb = await bench(dut, latency=7)
+    multiply = {"buffer": 0, "accumulator": 0, "rows": 4, "k_tiles": 1, "n_tiles": 2}
+    body = [
+        step(4, 3),
+        encode(Opcode.READ_WEIGHTS, tile=0, tile_register=4, count=2),
+        *[encode(Opcode.NOP)] * tb.config.instruction_buffer,
+        encode(Opcode.MATRIX_MULTIPLY, **multiply, buffer_register=4, accumulator_register=4),
+    ]
+    await tb.check_program(image(tb, *sums(tb), loop(4), *body, END, *shown_sums(tb)))
+
+
+@cocotb.test
+async def debug_tag(dut):
+    tb = await bench(dut, latency=7)
+    program = [encode(Opcode.DEBUG_TAG, tag=0xFFFF), read(tb), encode(Opcode.SYNCHRONIZE)]
+    result = await tb.check_program(image(tb, *program, encode(Opcode.DEBUG_TAG), write(tb)))
+    (before, first), (after, second) = result.tags
+    assert (first, second) == (0xFFFF, 0)
+    assert before + LINES < after, "the vectors took a cycle each"
+
+
+@cocotb.test
+async def synchronize_host(dut):
+    """The copy behind it sees what the host has changed, with those before it complete."""
+    tb = await bench(dut, latency=25, stall=0.2)
+    wait = encode(Opcode.SYNCHRONIZE_HOST)
+    before = image(tb, read(tb), write(tb), wait, read(tb), write(tb, host=OUTPUT + 0x800))
+    seen = []
+
+    def on_wait(host):
+        seen.append(host[OUTPUT : OUTPUT + 2].tolist())
+        host[INPUT : INPUT + 2] = [1, 2]
+
+    result = await tb.run_program(before, on_wait=on_wait)
+    assert seen == [before.host[INPUT : INPUT + 2].tolist()]
+    assert result.host[OUTPUT + 0x800 : OUTPUT + 0x802].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("simulator", simulators())
 def test_instructions(simulator):
-    run_machine("system.test_instructions", simulator)
+    run_machine("system.test_instructions", simulator, config="7x5")

@@ -8,16 +8,20 @@ import cocotb
 import pytest
 
 from systola.arch.config import preset
+from systola.arch.registers import TRACE_DEPTH
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import TB, check_outcome, config_under_test
 from systola.verif.kit.launch import preset_name, run_machine, simulators
-from systola.verif.kit.programs import STATIC_FAULTS, random_program
+from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
-PROGRAMS = 12
+PROGRAMS = 8
 """Programs of one simulation; every fourth ends in a fault."""
+MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
+"""Latency and stall probability of the memories."""
 
 
 @cocotb.test
@@ -28,8 +32,9 @@ async def random_programs(dut):
     latency, stall = rng.choice(((0, 0.0), (rng.randint(0, 40), rng.choice((0.0, 0.1, 0.4)))))
     tb = TB(dut, latency=latency, stall=stall, seed=rng.getrandbits(16))
     await tb.start()
+    faults = static_faults(tb.config)
     for index in range(PROGRAMS):
-        fault = rng.choice(STATIC_FAULTS) if index % 4 == 3 else None
+        fault = rng.choice(faults) if index % 4 == 3 else None
         name = f"{random_seed()} {number} {index}"
         image = random_program(config_under_test(), name, fault=fault)
         result = await tb.check_program(image)
@@ -45,28 +50,37 @@ async def random_programs(dut):
 
 @pytest.mark.parametrize("simulator", simulators())
 @pytest.mark.parametrize(
-    ("config", "run"),
-    [("tiny", 0), ("tiny", 1), ("7x5", 2), ("7x5", 3), ("3x14", 4), ("3x14", 5), ("small", 6)],
+    ("config", "run"), [("tiny", 0), ("tiny", 1), ("7x5", 2), ("7x5", 3), ("3x14", 4), ("small", 5)]
 )
 def test_random_programs(simulator, config, run):
     environment = {"TPU_RUN": str(run)}
     run_machine("system.test_random_programs", simulator, config=config, extra_env=environment)
 
 
-@pytest.mark.parametrize("memory", [(0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5)])
-@pytest.mark.parametrize("name", ["tiny", "7x5", "base"])
-def test_random_programs_in_the_library(name, memory):
-    """Many more of them, without cocotb."""
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(200, id="some"),
+        pytest.param(1000, id="many", marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("name", ["tiny", "7x5", "small", "base"])
+def test_random_programs_in_the_library(name, memory, count):
+    """More of them, without cocotb; every fifth ends in a fault."""
     config = preset(preset_name(name))
     latency, stall = memory
+    faults = static_faults(config)
     golden = Machine(config)
     with Simulator(config, latency=latency, stall=stall, seed=random_seed()) as machine:
-        for index in range(250):
-            fault = STATIC_FAULTS[index // 5 % len(STATIC_FAULTS)] if index % 5 == 4 else None
+        for index in range(count):
+            fault = faults[index // 5 % len(faults)] if index % 5 == 4 else None
             image = random_program(config, f"{random_seed()} {memory} {index}", fault=fault)
             expected = image.host.copy()
             outcome = golden.run(expected, image.weights, image.program_offset)
+            assert (outcome.fault and outcome.fault.cause) == fault, "the program is another one"
             result = machine.run(image, limit=100_000)
             check_outcome(result, outcome.fault, outcome.interrupts)
             scoreboard.check(expected, result.host)
+            assert tuple(tag for _, tag in result.tags) == outcome.tags[-TRACE_DEPTH:]
             assert sum(result.counters.values()) == result.cycles

@@ -4,25 +4,19 @@
 import pytest
 
 from systola.arch.config import preset
-from systola.bench.table import (
-    IDEAL,
-    LOADED,
-    PRESET,
-    PRODUCTS,
-    README,
-    find,
-    quoted,
-    stored_results,
-    table,
-)
+from systola.bench.convolution import measure
+from systola.bench.table import README, find, quoted, stored_results, tables
+from systola.bench.workloads import CONVOLUTIONS, IDEAL, LOADED, PRESET, PRODUCTS
 from systola.cli.gemm import random_gemm
 from systola.compiler.schedule import compile_chain
 from systola.runtime.rtl import RtlBackend
 
+memories = pytest.mark.parametrize("memory", [IDEAL, LOADED], ids=lambda memory: memory.name)
 
-@pytest.mark.parametrize("memory", [IDEAL, LOADED], ids=lambda memory: memory.name)
+
+@memories
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.m}x{p.k}x{p.n}")
-def test_cycles(product, memory):
+def test_products(product, memory):
     config = preset(PRESET)
     a, layer = random_gemm(product.m, product.k, product.n, seed=0)
     image = compile_chain(config, [layer], product.m).bind(a)
@@ -35,5 +29,15 @@ def test_cycles(product, memory):
     assert bar is None or utilization >= bar
 
 
+@memories
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda shape: shape.name)
+def test_convolutions(shape, memory):
+    result = measure(shape, memory)
+    assert result["bit_exact"]
+    assert result == find(stored_results(), shape, memory)
+    bar = shape.ideal if memory is IDEAL else None
+    assert bar is None or result["utilization"] >= bar
+
+
 def test_readme_quotes_the_results():
-    assert quoted(README.read_text()) == table(stored_results())
+    assert quoted(README.read_text()) == tables(stored_results())

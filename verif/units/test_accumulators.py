@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accumulators against an array of numbers: sums, overwriting, reads, conflicts of banks."""
+"""The accumulators against an array of numbers: sums, shifts, reads, conflicts of banks."""
 
 import cocotb
 import numpy as np
 import pytest
 
 from systola.hdl.accumulators import Accumulators
-from systola.verif.kit.launch import simulators
-from systola.verif.units.unit import Bench, rng, run_unit, small_config
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
-CONFIG = small_config()
-ROWS, COLS = CONFIG.accumulator_rows, CONFIG.cols
+CONFIGS = {"wide": small_config(), "narrow": small_config(wide=False)}
+ROWS, COLS = 32, 4
 CYCLES = 3000
 
 
-def unit():
-    return Accumulators(config=CONFIG)
+def unit(variant=None):
+    return Accumulators(config=CONFIGS[variant or chosen_variant()])
 
 
 def packed(values):
@@ -33,17 +32,19 @@ class Model(Bench):
         self._reading = None
 
     async def step(self, update=None, read=None):
-        """One cycle that begins `update` (row, accumulate, sums) and asks for row `read`.
+        """One cycle that begins `update` (row, accumulate, sums, shift) and asks for row `read`.
 
-        The sums of an update are given in the following cycle. Returns whether the read was taken.
+        Sums and shift of an update are given in the following cycle. Returns whether the read was
+        taken.
         """
-        row, accumulate, _ = update or (0, False, None)
+        row, accumulate, *_ = update or (0, False)
         inputs = {"update_read": update is not None and accumulate, "update_address": row}
         inputs |= {"enable": read is not None, "address": read or 0}
         inputs["write_enable"] = self._pending is not None
         if self._pending is not None:
-            written, adds, sums = self._pending
-            inputs |= {"write_address": written, "accumulate": adds, "sums": packed(sums)}
+            written, adds, sums, shift = self._pending
+            inputs |= {"write_address": written, "accumulate": adds}
+            inputs |= {"sums": packed(sums), "shift": shift}
         await self.cycle(**inputs)
         if self._reading is not None:
             assert self.get("data") == packed(self._reading), "data one cycle after the read"
@@ -54,7 +55,9 @@ class Model(Bench):
             taken = not conflict
         self._reading = self.rows[read].copy() if taken else None
         if self._pending is not None:
-            self.rows[written] = (self.rows[written] if adds else 0) + sums
+            self.rows[written] = (self.rows[written] if adds else 0) + sums * np.uint32(
+                1 << (8 * shift)
+            )
         self._pending = update
         return taken
 
@@ -65,7 +68,7 @@ class Model(Bench):
     async def fill(self, random):
         """Gives every row a value."""
         for row in range(ROWS):
-            await self.step((row, False, sums(random)))
+            await self.step((row, False, sums(random), 0))
         await self.step()
 
 
@@ -88,7 +91,8 @@ async def random_use(dut, rate):
     for _ in range(CYCLES):
         update = read = None
         if random.random() < rate:
-            update = random.randrange(4), random.random() < 0.7, sums(random)
+            shift = random.randrange(3) if chosen_variant() == "wide" else 0
+            update = random.randrange(4), random.random() < 0.7, sums(random), shift
         if random.random() < rate:
             read = random.choice([r for r in range(8) if r != bench.being_written()])
         await bench.step(update, read)
@@ -107,7 +111,7 @@ async def one_row_back_to_back(dut):
     await bench.fill(random)
     given = [sums(random) for _ in range(50)]
     for index, values in enumerate(given):
-        await bench.step((7, index > 0, values))
+        await bench.step((7, index > 0, values, 0))
     await bench.step()
     await bench.step(read=7)
     await bench.step()
@@ -124,13 +128,13 @@ async def two_streams(dut, first):
     await bench.fill(random)
     wanted, lost = first, 0
     for row in range(12):
-        if await bench.step((row, True, sums(random)), wanted):
+        if await bench.step((row, True, sums(random), 0), wanted):
             wanted += 1
         else:
             lost += 1
     assert lost == (first % 2 == 0)
 
 
-@pytest.mark.parametrize("simulator", simulators())
-def test_accumulators(simulator):
-    run_unit("test_accumulators", simulator, unit())
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_accumulators(simulator, variant):
+    run_unit("test_accumulators", simulator, unit(variant), variant=variant)

@@ -4,13 +4,27 @@
 import cocotb
 import pytest
 
-from systola.arch.registers import Control, CycleClass, Interrupt, Register
+from systola.arch.registers import Control, CycleClass, Interrupt, Register, Status
 from systola.hdl.control_registers import ControlRegisters
 from systola.verif.kit.checker import StreamRules
-from systola.verif.kit.launch import simulators
-from systola.verif.units.unit import Bench, rng, run_unit, small_config
+from systola.verif.units.unit import (
+    Bench,
+    chosen_variant,
+    rng,
+    run_unit,
+    small_config,
+    variants,
+)
 
-CONFIG = small_config(rows=5, cols=7, columns_per_stage=1, host_bus_bytes=8, weight_bus_bytes=8)
+FEATURES = {
+    "bare": (0, {"tables": 0, "depthwise": False, "wide": False}),
+    "tables": (1, {"tables": 1, "depthwise": False, "wide": False}),
+    "depthwise": (2, {"tables": 0, "depthwise": True, "wide": False}),
+    "wide": (4, {"tables": 0, "depthwise": False, "wide": True}),
+}
+"""What FEATURES reads in each variant of the configuration."""
+TRACE_DEPTH = 64
+PULSES = ("start", "soft_reset", "resume")
 WRITABLE = {
     Register.IRQ_ENABLE: 0x7,
     Register.PROGRAM: 0xFFFF_FF80,
@@ -24,8 +38,12 @@ WRITABLE = {
 """Bits that keep what is written."""
 
 
-def unit():
-    return ControlRegisters(config=CONFIG)
+def unit(variant=None):
+    _, features = FEATURES[variant or chosen_variant()]
+    config = small_config(
+        rows=5, cols=7, columns_per_stage=1, host_bus_bytes=8, weight_bus_bytes=8, **features
+    )
+    return ControlRegisters(config=config)
 
 
 class Registers(Bench):
@@ -39,10 +57,10 @@ class Registers(Bench):
         self.pulses = []
 
     async def step(self, **inputs):
-        """One cycle; START and SOFT_RESET may only show when a write is accepted."""
+        """One cycle; the pulses may only show when a write is accepted."""
         await self.cycle(**inputs)
         accepted = self.get("bus__awready") and self.get("bus__wready")
-        for name in ("start", "soft_reset"):
+        for name in PULSES:
             if self.get(name):
                 assert accepted
                 self.pulses.append(name)
@@ -94,10 +112,11 @@ async def read_and_write(dut, patience):
     await bench.start()
     random = bench.random
     held = dict.fromkeys(WRITABLE, 0)
-    fixed = {Register.ID: 0x5450_5531, Register.VERSION: 1, Register.GEOMETRY: 7 << 16 | 5}
-    fixed |= {Register.BUFFER_LINES: 64, Register.ACCUMULATOR_ROWS: 32}
+    fixed = {Register.ID: 0x5450_5531, Register.VERSION: 2, Register.GEOMETRY: 7 << 16 | 5}
+    fixed |= {Register.BUFFER_LINES: 64, Register.ACCUMULATOR_ROWS: 32, Register.TAGS: 0}
+    fixed[Register.FEATURES] = FEATURES[chosen_variant()][0]
     ignored = [0x000, 0x004, 0x00C, 0x018, 0x02C, 0x03C, 0x040, 0x044, 0x048, 0x04C, 0x050]
-    ignored += [0x100, 0x144, 0x148, 0xFFC]
+    ignored += [0x05C, 0x060, 0x100, 0x154, 0x158, 0x200, 0x3FC, 0xFFC]
     for _ in range(300):
         address = random.choice((*WRITABLE, *ignored))
         value, strobe = random.getrandbits(32), random.choice((15, 15, random.randrange(15)))
@@ -117,7 +136,7 @@ async def read_and_write(dut, patience):
         assert bench.get("weight_base") == base["WEIGHT"] | high["WEIGHT"]
     for address, value in fixed.items():
         assert await bench.read(address) == value
-    for address in (0x02C, 0x03C, 0x04C, 0x05C, 0x0FC, 0x148, 0x800, 0xFFC):
+    for address in (0x02C, 0x03C, 0x04C, 0x064, 0x0FC, 0x158, 0x1FC, 0x400, 0x800, 0xA00, 0xFFC):
         assert await bench.read(address) == 0, "unknown registers read 0"
     assert not bench.pulses
 
@@ -128,8 +147,9 @@ async def what_the_machine_says(dut):
     await bench.start()
     counters = [(which + 1) * 0x1234_5678_9AB & (1 << 48) - 1 for which in CycleClass]
     fault = {"cause": 9, "pc": 0xABC_DEF0, "address": 0xFEDC_BA98}
-    await bench.step(status=5, fault=fault, counters=counters)
-    assert await bench.read(Register.STATUS) == 5
+    for status in Status:
+        await bench.step(status=status, fault=fault, counters=counters)
+        assert await bench.read(Register.STATUS) == status
     assert await bench.read(Register.FAULT_CAUSE) == 9
     assert await bench.read(Register.FAULT_PC) == 0xABC_DEF0
     assert await bench.read(Register.FAULT_ADDRESS) == 0xFEDC_BA98
@@ -140,17 +160,19 @@ async def what_the_machine_says(dut):
 
 @cocotb.test
 async def control(dut):
-    """START and SOFT_RESET are up in the one cycle in which their write is accepted."""
+    """START, SOFT_RESET and RESUME are up in the one cycle in which their write is accepted."""
     bench = Registers(dut)
     await bench.start()
     for value, strobe, expected in (
         (Control.START, 15, ["start"]),
         (Control.SOFT_RESET, 15, ["soft_reset"]),
         (3, 15, ["start", "soft_reset"]),
-        (0xFFFF_FFFC, 15, []),
-        (3, 7, []),
-        (3, 1, []),
-        (3, 0, []),
+        (Control.RESUME, 15, ["resume"]),
+        (7, 15, ["start", "soft_reset", "resume"]),
+        (0xFFFF_FFF8, 15, []),
+        (7, 7, []),
+        (7, 1, []),
+        (7, 0, []),
     ):
         bench.pulses.clear()
         await bench.write(Register.CONTROL, value, strobe)
@@ -158,9 +180,66 @@ async def control(dut):
         assert bench.pulses == expected
     assert await bench.read(Register.CONTROL) == 0
     bench.pulses.clear()
-    for address in set(range(0, 0x200, 4)) - {Register.CONTROL}:
-        await bench.write(address, 3)
+    for address in set(range(0, 0x400, 4)) - {Register.CONTROL}:
+        await bench.write(address, 7)
     assert not bench.pulses
+
+
+async def trace_of(bench):
+    """The trace as a host reads it: pairs of cycle and tag, the oldest first."""
+    count = await bench.read(Register.TAGS)
+    pairs = []
+    for number in range(max(0, count - TRACE_DEPTH), count):
+        offset = 0x200 + 8 * (number % TRACE_DEPTH)
+        pairs.append((await bench.read(offset), await bench.read(offset + 4)))
+    return count, pairs
+
+
+@cocotb.test
+@cocotb.parametrize(patience=[0.0, 0.5])
+async def trace(dut, patience):
+    """Tags of three programs: none, some, more than fit; the cycle of the start is number 0."""
+    bench = Registers(dut, patience)
+    await bench.start()
+    random = bench.random
+    for number in (5, 0, 64, 65, 200):
+        await bench.step(begins=1, tag=random.getrandbits(16))
+        bench.set(begins=0)
+        tags, cycle = [], 1
+        while len(tags) < number:
+            tagged = random.random() < 0.5
+            tag = random.choice((0, 0xFFFF, random.getrandbits(16)))
+            await bench.step(tagged=tagged, tag=tag)
+            if tagged:
+                tags.append((cycle, tag))
+            cycle += 1
+        bench.set(tagged=0)
+        for _ in range(2):
+            assert await trace_of(bench) == (number, tags[-TRACE_DEPTH:])
+    for address in (0x000, 0x1FC, 0x400, 0x600, 0xA00, 0xE00):
+        assert await bench.read(address) == (0x5450_5531 if address == Register.ID else 0)
+
+
+@cocotb.test
+async def trace_of_a_running_program(dut):
+    """Tags in the cycle of a read and while it waits to be taken; a start forgets them."""
+    bench = Registers(dut)
+    await bench.start()
+    await bench.step(begins=1)
+    await bench.step(begins=0, tagged=1, tag=0xA)
+    bench.set(tag=0xB, bus__arvalid=1, bus__araddr=0x204)
+    await bench.step()
+    bench.set(tag=0xC, bus__arvalid=0)
+    for _ in range(70):
+        await bench.step()
+        assert bench.gets("bus__rvalid", "bus__rdata") == (1, 0xA)
+    await bench.step(tagged=0, bus__rready=1)
+    bench.set(bus__rready=0)
+    count, pairs = await trace_of(bench)
+    assert count == 72 and pairs[-1] == (72, 0xC) and pairs[0] == (9, 0xC)
+    await bench.step(begins=1)
+    bench.set(begins=0)
+    assert await trace_of(bench) == (0, [])
 
 
 @cocotb.test
@@ -225,13 +304,13 @@ async def back_to_back(dut):
         await bench.step(bus__araddr=Register.ID if index % 2 else Register.VERSION)
         assert bench.get("bus__arready")
         if index:
-            expected = 1 if index % 2 else 0x5450_5531
+            expected = 2 if index % 2 else 0x5450_5531
             assert bench.gets("bus__rvalid", "bus__rdata") == (1, expected)
     await bench.step(bus__arvalid=0)
     await bench.step()
     assert not bench.get("bus__rvalid")
 
 
-@pytest.mark.parametrize("simulator", simulators())
-def test_control_registers(simulator):
-    run_unit("test_control_registers", simulator, unit())
+@pytest.mark.parametrize(("simulator", "variant"), variants(*FEATURES))
+def test_control_registers(simulator, variant):
+    run_unit("test_control_registers", simulator, unit(variant), variant=variant)

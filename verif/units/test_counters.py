@@ -18,7 +18,9 @@ CONDITIONS = (
     "matrix_waits",
     "input_blocked",
     "operand_blocked",
+    "vector",
     "draining",
+    "host_wait",
     "issue_waits",
 )
 
@@ -36,7 +38,9 @@ def classify(now):
         ({"matrix_waits", "input_blocked"}, CycleClass.INPUT_STALL),
         ({"matrix_waits", "operand_blocked"}, CycleClass.OPERAND_STALL),
         ({"matrix_waits"}, CycleClass.ACCUMULATOR_STALL),
+        ({"vector"}, CycleClass.VECTOR),
         ({"draining"}, CycleClass.DRAIN),
+        ({"host_wait"}, CycleClass.HOST_WAIT),
         ({"issue_waits"}, CycleClass.OUTPUT_STALL),
         (set(), CycleClass.FETCH),
     )

@@ -1,144 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction fetch on narrow and wide buses: order, look-ahead, window, errors, latency."""
+"""Instruction fetch on narrow and wide buses: order, look-ahead, window, errors, latency, jumps."""
+
+from itertools import pairwise
 
 import cocotb
 import pytest
+from cocotb.triggers import FallingEdge
 
 from systola.hdl.fetch import Fetch
-from systola.verif.kit.checker import StreamRules
-from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
+from systola.verif.units.fetch_bench import WORD, FetchBench
+from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
-    "4": small_config(),
+    "4": small_config(instruction_buffer=32),
     "16": small_config(host_bus_bytes=16),
-    "32": small_config(host_bus_bytes=32),
-    "128": small_config(host_bus_bytes=128),
-    "8, short bursts": small_config(host_bus_bytes=8, max_burst_beats=2),
+    "32": small_config(host_bus_bytes=32, instruction_buffer=32),
+    "64": small_config(host_bus_bytes=64, instruction_buffer=32),
+    "128": small_config(host_bus_bytes=128, instruction_buffer=32),
+    "8, short bursts": small_config(host_bus_bytes=8, max_burst_beats=2, instruction_buffer=128),
 }
-CHUNKS = {"4": 64, "16": 64, "32": 64, "128": 128, "8, short bursts": 16}
-"""Bytes of one request."""
-WORD = 16
+CHUNKS = {"4": 4, "16": 4, "32": 4, "64": 4, "128": 8, "8, short bursts": 1}
+"""Instructions of one request."""
+CAPACITIES = {"4": 21, "16": 53, "32": 21, "64": 21, "128": 9, "8, short bursts": 120}
+"""Instructions of the largest loop that is fetched once wherever it lies."""
 LIMIT = 8192
+PACES = [(0, 1, 1, 1), (7, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.1), (2, 0.3, 1, 1)]
 
 
 def unit(variant=None):
     return Fetch(config=CONFIGS[variant or chosen_variant()])
 
 
-class Memory(Bench):
-    """The unit with a memory that answers in order after `latency` cycles."""
+class Memory(FetchBench):
+    """The unit alone; `target` says for an instruction number where a jump goes, or None."""
 
-    def __init__(self, dut, name, *, latency=0, ask=1.0, answer=1.0, take=1.0):
-        super().__init__(dut, unit())
-        self.bus = CONFIGS[chosen_variant()].host_bus_bytes
+    def __init__(self, dut, name, *, start=0, **settings):
+        chance = rng("fetch", name, chosen_variant())
+        memory = chance.randbytes(LIMIT)
+        config = CONFIGS[chosen_variant()]
+        super().__init__(dut, unit(), config, chance, memory, start=start, **settings)
         self.chunk = CHUNKS[chosen_variant()]
-        self.random = rng("fetch", name, chosen_variant())
-        self.memory = self.random.randbytes(LIMIT)
-        self.latency = latency
-        self.rates = ask, answer, take
-        self.bad = set()
-        self.beats = []
-        self.requested = []
-        self.words = []
-        self.arrived = []
-        self.now = 0
-        self._rules = StreamRules("instruction"), StreamRules("request")
+        self.target = lambda number: None
+        self._goes = None
 
-    async def step(self, **inputs):
-        """One cycle of memory and decoder."""
-        ask, answer, take = (self.random.random() < rate for rate in self.rates)
-        beat = None
-        if self.beats and self.beats[0][0] <= self.now and answer:
-            beat = self.beats.pop(0)[1]
-        inputs |= {"request__ready": ask, "instruction__ready": take}
-        inputs["beat__valid"] = beat is not None
-        if beat is not None:
-            data = int.from_bytes(self.memory[beat : beat + self.bus], "little")
-            inputs["beat__payload"] = {"data": data, "error": beat in self.bad}
-        await self.cycle(**inputs)
-        assert self.get("beat__ready"), "there is always room for what was asked for"
-        if beat is not None:
-            ends = range(beat - beat % WORD + WORD, beat + self.bus + 1, WORD)
-            self.arrived += [self.now] * len(ends)
-        valid = self.get("request__valid")
-        request = self.get("request__payload") if valid else None
-        shown = (request.offset, request.length) if valid else None
-        self._rules[1].observe(shown, ask)
-        if valid and ask:
-            start, beats = request.offset, request.length + 1
-            self.requested.append(start)
-            due = self.now + 1 + self.latency
-            self.beats += [(due, start + i * self.bus) for i in range(beats)]
-            assert beats * self.bus == self.chunk
-        valid = self.get("instruction__valid")
-        instruction = self.get("instruction__payload") if valid else None
-        shown = (instruction.word, instruction.error) if valid else None
-        self._rules[0].observe(shown, take)
-        if valid and take:
-            self.words.append((self.now, *shown))
-        ahead = len(self.requested) * self.chunk // WORD - len(self.words)
-        assert ahead <= max(8, 2 * self.chunk // WORD)
-        self.now += 1
+    async def cycle(self, **inputs):
+        """A jump comes only with an instruction that is taken."""
+        self.set(jump=0, **inputs)
+        await FallingEdge(self.clock)
+        self._goes = None
+        if self.get("instruction__valid") and self._driven["instruction__ready"]:
+            self._goes = self.target(self.get("instruction__payload").pc)
+            if self._goes is not None:
+                self.set(jump=1, jump_to=self._goes)
+        await super().cycle()
 
-    def expected(self, start, count):
-        """Words and errors of `count` instructions from byte `start` on."""
-        found = []
-        for place in range(start, start + count * WORD, WORD):
-            size = max(self.bus, WORD)
-            unit_start = place - place % size
-            bad = any(unit_start <= beat < unit_start + size for beat in self.bad)
-            found.append((int.from_bytes(self.memory[place : place + WORD], "little"), bad))
-        return found
+    def took(self, instruction):
+        assert (instruction.word, instruction.error) == self.word(instruction.pc)
+        return instruction.pc + 1 if self._goes is None else self._goes
+
+    async def run(self, count):
+        """Runs until `count` instructions have been taken."""
+        since = self.now
+        while len(self.taken) < count:
+            await self.step()
+            assert self.now < since + 200 * count + 1000, "too slow"
 
 
 @cocotb.test
-@cocotb.parametrize(
-    (
-        ("latency", "ask", "answer", "take"),
-        [(0, 1, 1, 1), (7, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.1), (2, 0.3, 1, 1)],
-    )
-)
+@cocotb.parametrize((("latency", "ask", "answer", "take"), PACES))
 async def programs(dut, latency, ask, answer, take):
     """All instructions up to the end of the window, some answered with an error."""
-    bench = Memory(dut, f"{latency} {ask}", latency=latency, ask=ask, answer=answer, take=take)
+    start = 128 * rng("fetch start", latency, ask).randrange(LIMIT // 256, LIMIT // 128)
+    rates = {"ask": ask, "answer": answer, "take": take}
+    bench = Memory(dut, f"{latency} {ask}", start=start, latency=latency, **rates)
     await bench.start()
-    start = bench.random.randrange(LIMIT // 2, LIMIT, 128)
     bench.bad = {bench.random.randrange(start, LIMIT, bench.bus) for _ in range(3)}
-    bench.set(program=start, limit=LIMIT)
     for _ in range(5):
         await bench.step()
-        assert not bench.requested and not bench.get("exhausted"), "not enabled"
+        assert not bench.requested, "not enabled"
     bench.set(enable=1)
     count = (LIMIT - start) // WORD
-    for _ in range(40000):
-        await bench.step()
-        assert not bench.get("exhausted") or len(bench.words) == count
-        if bench.get("exhausted"):
-            break
-    else:
-        raise AssertionError("never exhausted")
-    assert bench.now == bench.words[-1][0] + 2, "in the cycle after the last instruction"
-    assert [word[1:] for word in bench.words] == bench.expected(start, count)
-    assert bench.requested == list(range(start, LIMIT, bench.chunk))
+    await bench.run(count)
     for _ in range(20):
         await bench.step()
-    assert len(bench.words) == count and bench.get("exhausted")
+        assert bench.get("exhausted")
+    assert [number for _, number in bench.taken] == list(range(count))
+    assert bench.requested == list(range(start, LIMIT, bench.chunk * WORD))
 
 
 @cocotb.test
 async def latency(dut):
-    """An instruction is there one cycle after its last beat; the first request at once."""
-    bench = Memory(dut, "latency", latency=3)
+    """The first request at once; one instruction a cycle as soon as memory gives them."""
+    bench = Memory(dut, "latency", start=256)
     await bench.start()
-    bench.set(program=256, limit=LIMIT)
     await bench.step(enable=1)
     assert bench.requested == [256]
-    while len(bench.words) < 40:
-        await bench.step()
-    previous = -1
-    for arrived, (taken, _, _) in zip(bench.arrived, bench.words, strict=False):
-        assert taken == max(arrived + 1, previous + 1)
-        previous = taken
+    await bench.run(40)
+    beats = max(WORD // bench.bus, 1)
+    cycles = [cycle for cycle, _ in bench.taken]
+    assert cycles[0] == beats + 1, "request, the beats, the instruction"
+    assert [b - a for a, b in pairwise(cycles)] == [beats] * 39
 
 
 @cocotb.test
@@ -146,15 +107,111 @@ async def urgency(dut):
     """Urgent: nothing left, nothing on its way, and nothing in the decoder."""
     bench = Memory(dut, "urgency", latency=10, ask=0.0)
     await bench.start()
-    bench.set(program=0, limit=LIMIT, enable=1)
+    bench.set(enable=1)
     for starved in (1, 0, 1):
         await bench.step(starved=starved)
         assert bench.get("urgent") == starved
     bench.rates = 1.0, 1.0, 1.0
     await bench.step()
-    while not bench.words:
+    while not bench.taken:
         await bench.step()
         assert not bench.get("urgent")
+
+
+@cocotb.test
+@cocotb.parametrize(place=range(8), beyond=[0, 1])
+async def loops(dut, place, beyond):
+    """A loop of the guaranteed size is fetched once wherever it lies, and runs without a pause."""
+    variant = chosen_variant()
+    capacity = Fetch.loop_capacity(CONFIGS[variant])
+    assert capacity == CAPACITIES[variant]
+    bench = Memory(dut, f"loops {place}", latency=5)
+    body = range(24 + place, 24 + place + capacity + beyond)
+    bench.target = lambda number: body[0] if number == body[-1] else None
+    await bench.start()
+    bench.set(enable=1)
+    await bench.run(body[-1] + 1)
+    counts = [len(bench.requested)]
+    for _ in range(4):
+        await bench.run(len(bench.taken) + len(body))
+        counts.append(len(bench.requested))
+    if not beyond:
+        assert counts == counts[:1] * 5, "nothing is fetched again"
+        cycles = [cycle for cycle, _ in bench.taken[body[-1] :]]
+        assert cycles == list(range(cycles[0], cycles[0] + len(cycles)))
+    elif body[-1] % bench.chunk == 0:
+        assert counts[-1] > counts[0], "the worst place"
+    bench.target = lambda number: None
+    await bench.run(len(bench.taken) + len(body) + 40)
+    assert bench.taken[-1][1] == body[-1] + 40
+
+
+@cocotb.test
+async def one_instruction(dut):
+    """A jump to itself, in every cycle."""
+    bench = Memory(dut, "itself", latency=5)
+    left = 20
+
+    def target(number):
+        nonlocal left
+        left -= number == 9 and left > 0
+        return 9 if number == 9 and left else None
+
+    bench.target = target
+    await bench.start()
+    bench.set(enable=1)
+    await bench.run(40)
+    numbers = [number for _, number in bench.taken]
+    assert numbers == [*range(9), *([9] * 20), *range(10, 21)]
+    cycles = [cycle for cycle, number in bench.taken if number == 9]
+    assert cycles == list(range(cycles[0], cycles[0] + 20))
+
+
+@cocotb.test
+async def unwanted_request(dut):
+    """A request that is offered during a jump to elsewhere stays, and its beats are dropped."""
+    bench = Memory(dut, "unwanted")
+    end = CONFIGS[chosen_variant()].instruction_buffer
+    bench.target = lambda number: 1 if number == end else None
+    await bench.start()
+    bench.set(enable=1)
+    await bench.run(end)
+    bench.rates = 0.0, 1.0, 1.0
+    await bench.run(end + 1)
+    for _ in range(5):
+        await bench.step()
+        assert bench.get("request__valid")
+    bench.rates = 1.0, 1.0, 1.0
+    before = len(bench.requested)
+    await bench.run(end + 6)
+    unwanted, *again = bench.requested[before : before + 3]
+    assert unwanted > end * WORD
+    first = 1 - 1 % bench.chunk
+    assert again == [first * WORD, (first + bench.chunk) * WORD]
+    assert [number for _, number in bench.taken[end:]] == [end, 1, 2, 3, 4, 5]
+
+
+@cocotb.test
+@cocotb.parametrize((("latency", "ask", "answer", "take"), PACES), far=[0.02, 0.5])
+async def random_jumps(dut, latency, ask, answer, take, far):
+    """Jumps near and far from anywhere, the end of the window included."""
+    name = f"jumps {latency} {ask} {far}"
+    rates = {"ask": ask, "answer": answer, "take": take}
+    bench = Memory(dut, name, start=LIMIT - 128 * WORD, latency=latency, **rates)
+    bench.bad = {bench.random.randrange(bench.program, LIMIT, bench.bus) for _ in range(3)}
+    depth = CONFIGS[chosen_variant()].instruction_buffer
+
+    def target(number):
+        if bench.random.random() > (0.5 if number == 127 else 0.05):
+            return None
+        reach = 128 if bench.random.random() < far else depth
+        return bench.random.randint(max(number - reach, 0), number)
+
+    bench.target = target
+    await bench.start()
+    for _ in range(700 if take < 0.2 else 2500):
+        await bench.step(enable=1, starved=bench.random.getrandbits(1))
+    assert len(bench.taken) > 40
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))

@@ -52,26 +52,35 @@ class Reader(Bench):
         self.bad = set()
         self.now = 0
 
-    def copy(self, *, host, buffer, rows, blocks, stride, tail):
-        """A Read_Host_Memory: transfer, entry, and the writes it should cause."""
+    def copy(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
+        """A Read_Host_Memory, perhaps Alternate: transfer, entry, and the writes of lines."""
         pitch, longest = self.input_pitch, max(self.config.rows, self.config.cols)
-        writes = []
+        lines = {}
         for block, row in itertools.product(range(blocks), range(rows)):
             start = host + row * stride + block * pitch
             size = tail if block == blocks - 1 else self.config.rows
             line = self.memory[start : start + size].ljust(longest, b"\0")
-            writes.append(("buffer", buffer + block * rows + row, line))
-        linear = rows == 1 or (blocks == 1 and stride == pitch)
+            lines[buffer + (row * blocks + block if alternate else block * rows + row)] = line
+        end = buffer + rows * blocks
+        # What follows contiguously in memory is one run.
+        run = rows * blocks
+        if rows > 1 and not (stride == blocks * pitch and (alternate or blocks == 1)):
+            run = blocks if alternate else 1
         transfer = {
             "address": host,
-            "beats": (rows * blocks if linear else 1) * pitch // self.bus,
-            "rows": 1 if linear else rows,
+            "beats": run * pitch // self.bus,
+            "rows": 1 if run == rows * blocks else rows,
             "stride": stride,
-            "blocks": 1 if linear else blocks,
+            "blocks": 1 if run >= blocks else blocks,
         }
-        end = buffer + rows * blocks
-        entry = {"kind": Kind.BUFFER, "tail_line": end - rows, "tail": tail}
-        return transfer, entry, (buffer, end), writes
+        # With `every`, `line` means nothing.
+        place = self.random.randint(buffer, end) if alternate else end - rows
+        spacing = blocks if alternate else 0
+        entry = {
+            "kind": Kind.BUFFER,
+            "tail": {"line": place, "every": spacing, "bytes": tail},
+        }
+        return transfer, entry, (buffer, end), [("buffer", n, lines[n]) for n in sorted(lines)]
 
     def parameters(self, *, host, parameter, count):
         """A Load_Parameters."""
@@ -111,15 +120,19 @@ class Reader(Bench):
             buffer=random.randint(0, self.config.buffer_lines - rows * blocks),
             rows=rows,
             blocks=blocks,
-            stride=random.choice((self.input_pitch, random.randrange(20) * self.bus)),
+            stride=random.choice(
+                (self.input_pitch, blocks * self.input_pitch, random.randrange(20) * self.bus)
+            ),
             tail=random.randint(1, self.config.rows),
+            alternate=random.random() < 0.5,
         )
 
     def issue(self, instruction):
         """Adds an instruction to both queues, as the scoreboard does."""
         transfer, entry, (base, end), _ = instruction
         self.transfers.append(transfer)
-        self.entries.append({"tail_line": 0, "tail": 0, **entry, "base": base, "end": end})
+        noise = {"line": 0, "every": self.random.getrandbits(2), "bytes": 1}
+        self.entries.append({"tail": noise, **entry, "base": base, "end": end})
 
     async def step(self, blocked=False):
         """One cycle of everything around the unit."""
@@ -209,7 +222,7 @@ class Reader(Bench):
 async def random_reads(dut, ask, answer, write):
     bench = Reader(dut, f"{ask} {answer} {write}", ask=ask, answer=answer, write=write)
     await bench.start()
-    instructions = [bench.some() for _ in range(20)]
+    instructions = [bench.some() for _ in range(30)]
     for instruction in instructions:
         bench.issue(instruction)
     await bench.finish(instructions)
@@ -249,6 +262,26 @@ async def parameters_and_tables_at_full_rate(dut):
     first = bench.taken[beats]
     assert bench.taken[beats:] == list(range(first, first + 256, byte))
     assert bench.done[1] == first + 256
+
+
+@cocotb.test
+async def tails_of_rows(dut):
+    """Alternate copies shorten the last line of each row, also behind ones that were cut off
+    otherwise, and behind parameters."""
+    bench = Reader(dut, "tails")
+    await bench.start()
+    shape = {"host": 0, "stride": 40 * bench.bus, "tail": 1}
+    instructions = [
+        bench.copy(**shape, buffer=3, rows=4, blocks=3, alternate=True),
+        bench.copy(**shape, buffer=9, rows=5, blocks=1),
+        bench.copy(**shape, buffer=0, rows=2, blocks=2, alternate=True),
+        bench.parameters(host=0, parameter=1, count=1),
+        bench.copy(**shape, buffer=7, rows=3, blocks=1, alternate=True),
+        bench.copy(**shape, buffer=5, rows=1, blocks=4, alternate=True),
+    ]
+    for instruction in instructions:
+        bench.issue(instruction)
+    await bench.finish(instructions)
 
 
 @cocotb.test

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write_Host_Memory: memory after it byte for byte, bus rules, rates, errors, and `stop`."""
+"""Writes to host memory: memory after it byte for byte, bus rules, rates, errors, and `stop`."""
 
 import types
 
@@ -92,36 +92,42 @@ class Writer(Bench):
         self.memory.step()
         self.now += 1
 
-    def command(self, *, host, buffer, rows, blocks, stride, tail):
+    def command(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
         """The command for a matrix, and the memory that it should leave."""
         bus, cols, pitch = self.config.host_bus_bytes, self.config.cols, self.pitch
-        lines = rows * blocks
-        for block in range(blocks):
-            for row in range(rows):
-                start = host + row * stride + block * pitch
-                size = tail if block == blocks - 1 else cols
-                line = self.lines[buffer + block * rows + row][:size]
-                self.expected[start : start + size] = np.frombuffer(line, np.uint8)
-        linear = rows == 1 or (blocks == 1 and stride == pitch)
+        places = [(block, row) for block in range(blocks) for row in range(rows)]
+        if alternate:
+            places.sort(key=lambda place: place[1])
+        # In the order of the copies, which shows where rows overlap.
+        for number, (block, row) in enumerate(places):
+            start = host + row * stride + block * pitch
+            line = self.lines[buffer + number][: tail if block == blocks - 1 else cols]
+            self.expected[start : start + len(line)] = np.frombuffer(line, np.uint8)
+        # What follows contiguously in memory is one run.
+        lines = run = rows * blocks
+        if rows > 1 and not (stride == blocks * pitch and (alternate or blocks == 1)):
+            run = blocks if alternate else 1
         transfer = {
             "address": host,
-            "beats": (lines if linear else 1) * pitch // bus,
-            "rows": 1 if linear else rows,
+            "beats": run * pitch // bus,
+            "rows": 1 if run == lines else rows,
             "stride": stride,
-            "blocks": 1 if linear else blocks,
+            "blocks": 1 if run >= blocks else blocks,
         }
+        # With `every`, `line` means nothing.
+        end = buffer + lines
+        place = self.random.randint(buffer, end) if alternate else end - rows
         return {
             "transfer": transfer,
-            "buffer": {"base": buffer, "end": buffer + lines},
-            "tail_line": buffer + lines - rows,
-            "tail": tail,
+            "buffer": {"base": buffer, "end": end},
+            "tail": {"line": place, "every": blocks if alternate else 0, "bytes": tail},
         }
 
     def some(self):
         """A command for a random matrix."""
         random, bus, pitch = self.random, self.config.host_bus_bytes, self.pitch
         rows, blocks = random.choice((1, 2, 5, 9)), random.choice((1, 1, 2, 4))
-        stride = random.choice((pitch, blocks * pitch, blocks * pitch + bus, 50 * pitch))
+        stride = random.choice((bus, pitch, blocks * pitch, blocks * pitch + bus, 50 * pitch))
         size = (rows - 1) * stride + blocks * pitch
         host = random.randint(0, (SIZE - size) // bus) * bus
         if random.random() < 0.3 and size < 4096:
@@ -133,6 +139,7 @@ class Writer(Bench):
             blocks=blocks,
             stride=stride,
             tail=random.randint(1, self.config.cols),
+            alternate=random.random() < 0.5,
         )
 
     async def run(self, command, limit=5000):

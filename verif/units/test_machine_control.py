@@ -34,7 +34,7 @@ class Control(Bench):
 
     async def step(self, state, *pulses, status=None, **inputs):
         """One cycle in `state`, in which just the outputs `pulses` are up."""
-        names = ("start", "soft_reset", "halted", "rejected", "error", "idle", "quiet")
+        names = ("start", "soft_reset", "halted", "rejected", "error", "waiting", "idle", "quiet")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
         shown = {name: self.get(name) for name in STATES["idle"]}
         assert shown == STATES[state], f"{state}: {shown}"
@@ -162,6 +162,28 @@ async def soft_reset(dut):
     await bench.step("idle", "forget", soft_reset=1, status=Status.FAULT)
     await bench.step("idle")
     assert bench.report() == NOTHING
+
+
+@cocotb.test
+async def waiting(dut):
+    """Shows beside BUSY while the program runs, and nowhere else; nothing depends on it."""
+    bench = await started(dut)
+    await bench.step("idle", waiting=1)
+    await bench.to("run")
+    await bench.step("run", waiting=1, status=Status.BUSY | Status.WAITING)
+    await bench.step("run", waiting=1, idle=1, quiet=1, status=Status.BUSY | Status.WAITING)
+    await bench.step("run", status=Status.BUSY)
+    await bench.step("run", waiting=1, error=1, status=Status.BUSY | Status.WAITING)
+    await bench.step("stop", waiting=1)
+    await bench.step("stop", waiting=1, quiet=1)
+    await bench.step("clear", "faulted", waiting=1)
+    await bench.step("idle", waiting=1, status=Status.FAULT)
+    await bench.step("idle", "begins", start=1, waiting=1, status=Status.FAULT)
+    await bench.step("run", soft_reset=1, waiting=1, status=Status.BUSY | Status.WAITING)
+    await bench.step("stop", waiting=1, quiet=1)
+    await bench.step("clear", "forget", waiting=1)
+    await bench.to("drain")
+    await bench.step("drain", waiting=1)
 
 
 @cocotb.test

@@ -1,22 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply through the ports of its unit, against numpy: sums, order, progress, cycles."""
+"""MatrixMultiply and Convolve through the ports of their unit, against plain numpy: sums, order,
+16-bit modes, windows, progress, cycles."""
+
+from dataclasses import dataclass
+from itertools import product
 
 import cocotb
 import numpy as np
 import pytest
 
+from systola.hdl.commands import MatrixCommand
 from systola.hdl.matrix_unit import MatrixUnit
+from systola.verif.units.feature_map import Convolution, Window, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
-    "4x6": small_config(cols=6, columns_per_stage=2),
-    "5x3": small_config(rows=5, cols=3, columns_per_stage=3),
-    "3x8": small_config(rows=3, cols=8, columns_per_stage=1),
+    "4x6": small_config(cols=6, columns_per_stage=2, accumulator_rows=64),
+    "5x3": small_config(rows=5, cols=3, columns_per_stage=3, accumulator_rows=64),
+    "3x8": small_config(rows=3, cols=8, columns_per_stage=1, accumulator_rows=64, wide=False),
+    "9x4": small_config(rows=9, accumulator_rows=64, host_bus_bytes=16),
 }
 
 
 def unit(variant=None):
     return MatrixUnit(config=CONFIGS[variant or chosen_variant()])
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One vector: the line that is read for it or None, the line that must be read before or None,
+    its accumulator row, and whether it is the first that meets its tile."""
+
+    line: int | None
+    missing: int | None
+    row: int
+    first: bool
+    may_read: bool = False
+    """Whether a packed vector with nothing of the map may read a line all the same."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A command, the vectors that it issues in their order, and the lines and rows of which it
+    tells that they are done, each one in its turn."""
+
+    command: dict
+    issues: list[Issue]
+    lines: range
+    rows: range
 
 
 class Machine(Bench):
@@ -29,8 +60,8 @@ class Machine(Bench):
         self.random = rng("matrix_unit", name, chosen_variant())
         data = np.random.default_rng(self.random.getrandbits(32))
         self.data = data
-        self.lines = data.integers(-128, 128, (config.buffer_lines, config.rows))
-        self.sums = np.zeros((config.accumulator_rows, config.cols), np.int64)
+        self.lines = data.integers(-128, 128, (config.buffer_lines, config.line_bytes))
+        self.sums = data.integers(-(1 << 31), 1 << 31, (config.accumulator_rows, config.cols))
         self.expected = self.sums.copy()
         self.fifo = []
         self.tiles = []
@@ -40,25 +71,106 @@ class Machine(Bench):
         self.holds = 0
         self.takes = 0
         self.swaps = 0
-        self.firsts = []
+        self.issues = []
+        self.primed = False
+        self.unread = []
         self.active = []
         self.written = []
         self.events = {"read": [], "sum": [], "read_done": [], "sum_done": []}
 
-    def expect(self, command):
-        """Queues random tiles for a command and works out what it does to the accumulators."""
-        first, rows = command["buffer"], command["rows"]
-        for n in range(command["n_tiles"]):
-            for k in range(command["k_tiles"]):
-                tile = self.data.integers(-128, 128, (self.config.rows, self.config.cols))
-                self.tiles.extend(tile)
-                self.firsts += [True] + [False] * (rows - 1)
-                x = self.lines[first + k * rows : first + (k + 1) * rows]
-                place = slice(command["accumulator"] + n * rows, None)
-                target = self.expected[place][:rows]
-                if k == 0 and not command["accumulate"]:
+    def tile(self, weight_bytes=1):
+        """Queues a tile and returns its weights; those of int16 are two tiles."""
+        shape = weight_bytes, self.config.rows, self.config.cols
+        halves = self.data.integers(-128, 128, shape)
+        for half in halves:
+            self.tiles.extend(half)
+        return halves[0] if weight_bytes == 1 else halves[0] % 256 + 256 * halves[1]
+
+    def multiply(
+        self,
+        *,
+        buffer,
+        accumulator,
+        rows,
+        k_tiles,
+        n_tiles,
+        accumulate=0,
+        wide_vectors=0,
+        wide_weights=0,
+    ):
+        """A MatrixMultiply: queues its tiles and works out what it does to the accumulators."""
+        halves = 1 + wide_vectors
+        issues = []
+        for n in range(n_tiles):
+            first_row = accumulator + n * rows
+            target = self.expected[first_row : first_row + rows]
+            for k in range(k_tiles):
+                first = buffer + halves * k * rows
+                lines = self.lines[first : first + halves * rows, : self.config.rows]
+                x = lines[::2] % 256 + 256 * lines[1::2] if wide_vectors else lines
+                if k == 0 and not accumulate:
                     target[:] = 0
-                target += x @ tile
+                target += x @ self.tile(1 + wide_weights)
+                for _, m, half in product(range(1 + wide_weights), range(rows), range(halves)):
+                    line = first + halves * m + half
+                    issues.append(Issue(line, None, first_row + m, m == half == 0))
+        command = {
+            "walk": {
+                "start": {"line": buffer},
+                "count": {
+                    "ox": halves,
+                    "oy": rows,
+                    "block": 1 + wide_weights,
+                    "kx": k_tiles,
+                    "ky": 1,
+                    "n": n_tiles,
+                },
+                "step": {
+                    "ox": {"line": 1},
+                    "oy": {"line": halves},
+                    "kx": {"line": halves * rows},
+                },
+            },
+            "accumulator": accumulator,
+            "accumulate": accumulate,
+            "wide_vectors": wide_vectors,
+            "wide_weights": wide_weights,
+            "sequential": 1,
+            "fill": 99,
+        }
+        return Instruction(
+            command,
+            issues,
+            range(buffer, buffer + halves * rows * k_tiles),
+            range(accumulator, accumulator + rows * n_tiles),
+        )
+
+    def convolve(self, convolution, *, accumulator, n_tiles, accumulate=0):
+        """A Convolve: queues its tiles and works out what it does to the accumulators."""
+        window, rows = convolution.window, self.config.rows
+        windows = window.out_height * window.out_width
+        issues = []
+        for n in range(n_tiles):
+            first_row = accumulator + n * windows
+            target = self.expected[first_row : first_row + windows]
+            if not accumulate:
+                target[:] = 0
+            for step in convolution.steps():
+                vectors = list(convolution.vectors(self.lines, *step))
+                target += np.array([vector.values for vector in vectors]) @ self.tile()
+                length = window.width * convolution.channels
+                for index, v in enumerate(vectors):
+                    outside = convolution.channels > 0 and not -rows < v.x < length
+                    row = first_row + index
+                    issues.append(Issue(v.line, v.missing, row, index == 0, outside))
+        command = {
+            **convolution.command(),
+            "walk": convolution.walk(n_tiles),
+            "accumulator": accumulator,
+            "accumulate": accumulate,
+        }
+        done = range(accumulator, accumulator + windows * n_tiles)
+        return Instruction(command, issues, range(0), done)
 
     async def step(self, arrive=1, blocked=(False, False), **inputs):
         """One cycle, in which up to `arrive` rows of weights come into the FIFO.
@@ -88,32 +200,21 @@ class Machine(Bench):
         self.fill(arrive)
 
         active, enable = self.gets("active", "buffer__enable")
-        assert active == enable
         if held:
             self.holds += 1
-            assert not active and self.get("awaiting_weights")
+            assert not active and not enable and self.get("awaiting_weights")
             assert not any(self.gets("write_enable", "advance_sum", "sum_done"))
-        if active:
-            assert not any(blocked), "a blocked vector was issued"
-            self.swaps += self.firsts.pop(0)
+        if self.issues:
+            self.check_turn(active, enable, blocked)
+        else:
+            assert not active and not enable
+        if enable:
             line = self.lines[self.get("buffer__address")]
             assert self.get("buffer__address") == self.get("line")
             self.shown = int.from_bytes(line.astype(np.int8).tobytes(), "little")
-            self.active.append(self.now)
         else:
             self.shown = self.random.getrandbits(8 * self.config.line_bytes)
-
-        if self.get("write_enable"):
-            row = self.get("write_address")
-            raw = self.get("sums").to_bytes(4 * self.config.cols, "little")
-            if self.get("accumulate"):
-                assert self.read_row == row, "update_read one cycle before"
-                self.sums[row] += np.frombuffer(raw, "<i4")
-            else:
-                assert self.read_row is None, "reads a row that it overwrites"
-                self.sums[row] = np.frombuffer(raw, "<i4")
-            self.written.append(self.now)
-        self.read_row = self.get("update_address") if self.get("update_read") else None
+        self.check_sums()
 
         for name in ("read", "sum"):
             if self.get(f"advance_{name}"):
@@ -122,97 +223,214 @@ class Machine(Bench):
                 self.events[f"{name}_done"].append(self.now)
         self.now += not held
 
+    def check_turn(self, active, enable, blocked):
+        """The ports of the vector whose turn it is, in each cycle until it is issued."""
+        turn = self.issues[0]
+        reads = self.get("reads")
+        if not turn.may_read:
+            assert reads == (turn.line is not None)
+        primes = turn.missing is not None and not self.primed
+        line = turn.missing if primes else turn.line
+        if reads and line is not None:
+            assert self.get("line") == line
+        assert self.get("row") == turn.row
+        if enable:
+            assert reads and not blocked[0], "a blocked line was read"
+        if primes:
+            assert not active, "the line before is missing"
+            self.primed = bool(enable)
+        else:
+            assert enable == (active and reads)
+        if active:
+            assert not blocked[1], "a vector to a blocked row was issued"
+            assert not (reads and blocked[0]), "a blocked vector was issued"
+            self.swaps += turn.first
+            self.issues.pop(0)
+            self.primed = False
+            self.active.append(self.now)
+
+    def check_sums(self):
+        """What goes to the accumulators, which are updated."""
+        if self.get("write_enable"):
+            row = self.get("write_address")
+            raw = self.get("sums").to_bytes(4 * self.config.cols, "little")
+            sums = np.frombuffer(raw, "<i4").astype(np.int64) << (8 * self.get("shift"))
+            if self.get("accumulate"):
+                assert self.read_row == row, "update_read one cycle before"
+                self.sums[row] += sums
+            else:
+                assert self.read_row is None, "reads a row that it overwrites"
+                self.sums[row] = sums
+            self.written.append(self.now)
+        self.read_row = self.get("update_address") if self.get("update_read") else None
+
     def fill(self, rows=1000):
         """Moves up to `rows` rows of weights into the FIFO, as far as there is room."""
         room = self.config.weight_fifo_tiles * self.config.rows - len(self.fifo)
         for _ in range(min(rows, room, len(self.tiles))):
             self.fifo.append(self.tiles.pop(0))
 
-    def some(self):
-        """A random command."""
-        rows, k_tiles = self.random.choice((1, 2, 5, 9)), self.random.choice((1, 1, 2, 4))
+    def some_multiply(self):
+        """A random MatrixMultiply."""
+        rows, k_tiles = self.random.choice((1, 2, 5, 9)), self.random.choice((1, 1, 2, 3))
         n_tiles = self.random.choice((1, 1, 2, 3))
-        return {
-            "buffer": self.random.randint(0, self.config.buffer_lines - rows * k_tiles),
-            "accumulator": self.random.randint(0, self.config.accumulator_rows - rows * n_tiles),
-            "rows": rows,
-            "k_tiles": k_tiles,
-            "n_tiles": n_tiles,
-            "accumulate": self.random.getrandbits(1),
-        }
+        wide_vectors, wide_weights = (
+            self.random.getrandbits(1) * self.config.wide for _ in range(2)
+        )
+        lines = rows * k_tiles * (1 + wide_vectors)
+        return self.multiply(
+            buffer=self.random.randint(0, self.config.buffer_lines - lines),
+            accumulator=self.random.randint(0, self.config.accumulator_rows - rows * n_tiles),
+            rows=rows,
+            k_tiles=k_tiles,
+            n_tiles=n_tiles,
+            accumulate=self.random.getrandbits(1),
+            wide_vectors=wide_vectors,
+            wide_weights=wide_weights,
+        )
 
-    async def run(self, command, arrive=lambda: 1, blocked=lambda: (False, False)):
+    def some_convolve(self):
+        """A random Convolve."""
+        n_tiles = self.random.choice((1, 1, 2))
+        convolution = some_convolution(
+            self.random,
+            rows=self.config.rows,
+            lines=self.config.buffer_lines,
+            packed=self.random.random() < 0.6,
+            vectors=12,
+        )
+        windows = convolution.window.out_height * convolution.window.out_width
+        return self.convolve(
+            convolution,
+            accumulator=self.random.randint(0, self.config.accumulator_rows - windows * n_tiles),
+            n_tiles=n_tiles,
+            accumulate=self.random.getrandbits(1),
+        )
+
+    def some(self):
+        """A random instruction."""
+        return self.some_multiply() if self.random.random() < 0.5 else self.some_convolve()
+
+    async def run(self, instruction, arrive=lambda: 1, blocked=lambda: (False, False)):
         """Offers a command until its last vector is read, then takes it away."""
-        self.expect(command)
-        self.set(command=command, command_valid=1)
+        self.issues = list(instruction.issues)
+        self.set(command=instruction.command, command_valid=1)
         done = len(self.events["read_done"])
-        for _ in range(3000):
+        for _ in range(20000):
             await self.step(arrive(), blocked())
             if len(self.events["read_done"]) > done:
                 break
         else:
             raise AssertionError("the command does not end")
-        self.set(command_valid=0)
+        assert not self.issues, "done too early"
+        self.set(command_valid=0, command=self.random.getrandbits(MatrixCommand().size))
 
-    async def finish(self, commands):
+    async def finish(self, instructions):
         """Waits for the last sums and checks all that must hold for any commands."""
         end = self.now + self.latency
         while self.now < end:
             await self.step()
-        assert (self.sums == self.expected).all()
+        wrong = (self.sums - self.expected) % (1 << 32)
+        assert not wrong.any(), f"rows {np.flatnonzero(wrong.any(axis=1))}"
         assert self.written == [cycle + self.latency for cycle in self.active]
-        reads, sums = [], []
-        for c in commands:
-            first = c["buffer"] + 1
-            reads += range(first, first + c["rows"] * c["k_tiles"])
-            first = c["accumulator"] + 1
-            sums += range(first, first + c["rows"] * c["n_tiles"])
-        assert self.events["read"] == reads
-        assert self.events["sum"] == sums
+        assert self.events["read"] == [line + 1 for i in instructions for line in i.lines]
+        assert self.events["sum"] == [row + 1 for i in instructions for row in i.rows]
         done = [cycle + self.latency for cycle in self.events["read_done"]]
-        assert self.events["sum_done"] == done and len(done) == len(commands)
+        assert self.events["sum_done"] == done and len(done) == len(instructions)
+
+
+def shape_of_a_map(**changes):
+    """A window of two rows of 3x3 taps over a map of 4x5, padded on all sides."""
+    plain = {"height": 4, "width": 5, "pitch": 5, "kernel_height": 3, "kernel_width": 3}
+    plain |= {"stride_y": 2, "stride_x": 1, "dilation_y": 1, "dilation_x": 1}
+    plain |= {"top": -1, "left": -1, "out_height": 2, "out_width": 5}
+    return Window(**{**plain, **changes})
 
 
 @cocotb.test
-async def random_waits(dut):
+@cocotb.parametrize(kind=["multiply", "convolve", "any"])
+async def random_waits(dut, kind):
     """Weights arrive at random, lines and rows are blocked at random."""
-    bench = Machine(dut, "waits")
+    bench = Machine(dut, f"waits {kind}")
     await bench.start()
     random = bench.random
-    commands = [bench.some() for _ in range(25)]
-    for command in commands:
-        slow = random.choice((0.1, 0.5, 1.0))
+    makers = {"multiply": bench.some_multiply, "convolve": bench.some_convolve, "any": bench.some}
+    instructions = []
+    for _ in range(20):
+        instructions.append(makers[kind]())
+        slow = random.choice((0.2, 0.5, 1.0))
         await bench.run(
-            command,
+            instructions[-1],
             lambda slow=slow: random.random() < slow,
             lambda: (random.random() < 0.3, random.random() < 0.3),
         )
         if random.random() < 0.5:
             await bench.step()
-    await bench.finish(commands)
+    await bench.finish(instructions)
     assert bench.holds
 
 
-@cocotb.test
-async def full_rate(dut):
-    """Vectors without a bubble where a tile serves for as many as the next takes to load."""
-    bench = Machine(dut, "rate")
-    await bench.start()
+def at_full_rate(bench, kind):
+    """Two instructions whose tiles serve for as many vectors as the next one takes to load."""
     period = max(bench.config.rows, bench.config.stages)
-    shape = {"rows": period, "k_tiles": 3, "n_tiles": 2, "accumulate": 0}
-    commands = [{**shape, "buffer": b, "accumulator": a} for b, a in ((0, 0), (7, 3))]
-    for command in commands:
-        bench.expect(command)
+    shape = {"rows": period, "k_tiles": 3, "n_tiles": 2}
+    if "wide" in kind:
+        shape |= {"wide_vectors": "vectors" in kind, "wide_weights": "weights" in kind}
+        shape["k_tiles"] = 2
+    if kind == "multiply" or "wide" in kind:
+        return [bench.multiply(**shape, buffer=b, accumulator=a) for b, a in ((0, 0), (7, 3))]
+    if kind == "convolve":
+        convolution = Convolution(
+            window=shape_of_a_map(),
+            rows=bench.config.rows,
+            buffer=9,
+            plane=21,
+            k_tiles=2,
+            channels=0,
+            fill=5,
+        )
+    else:
+        # Every other row of windows begins inside the map.
+        rows = bench.config.rows
+        channels = rows // 2
+        window = shape_of_a_map(
+            kernel_width=2, left=0 if kind == "packed" else -1, pitch=-(-5 * channels // rows)
+        )
+        convolution = Convolution(
+            window=window,
+            rows=rows,
+            buffer=9,
+            plane=0,
+            k_tiles=1,
+            channels=channels,
+            fill=-5,
+        )
+    return [bench.convolve(convolution, accumulator=a, n_tiles=2) for a in (0, 7)]
+
+
+@cocotb.test
+@cocotb.parametrize(
+    kind=["multiply", "wide vectors", "wide weights", "wide both", "convolve", "packed", "padded"]
+)
+async def full_rate(dut, kind):
+    """Vectors without a bubble, but for rows of packed channels that begin inside the map."""
+    bench = Machine(dut, kind)
+    await bench.start()
+    if "wide" in kind and not bench.config.wide:
+        return
+    instructions = at_full_rate(bench, kind)
     bench.fill()
-    for command in commands:
-        bench.set(command=command, command_valid=1)
-        for _ in range(period * 6):
-            await bench.step()
-    bench.set(command_valid=0)
-    start = bench.active[0]
-    assert bench.active == list(range(start, start + 12 * period))
-    assert start == 0, "weights are loaded and used in one cycle"
-    await bench.finish(commands)
+    for instruction in instructions:
+        await bench.run(instruction)
+    expected, cycle = [], 0
+    for issue in (issue for i in instructions for issue in i.issues):
+        cycle += issue.missing is not None
+        expected.append(cycle)
+        cycle += 1
+    assert bench.active == expected, "weights are loaded and used in one cycle, and no bubble"
+    assert (kind == "packed") == (cycle > len(expected))
+    await bench.finish(instructions)
+    assert bench.holds == 0
 
 
 @cocotb.test
@@ -221,11 +439,12 @@ async def one_vector_a_tile(dut):
     bench = Machine(dut, "one")
     await bench.start()
     period = max(bench.config.rows, bench.config.stages)
-    command = {"buffer": 3, "accumulator": 9, "rows": 1, "k_tiles": 7, "n_tiles": 2}
-    command["accumulate"] = 1
-    bench.expect(command)
+    instruction = bench.multiply(
+        buffer=3, accumulator=9, rows=1, k_tiles=7, n_tiles=2, accumulate=1
+    )
     bench.fill()
-    bench.set(command=command, command_valid=1)
+    bench.issues = list(instruction.issues)
+    bench.set(command=instruction.command, command_valid=1)
     moving = 0
     for _ in range(period * 13 + 1):
         await bench.step()
@@ -234,7 +453,7 @@ async def one_vector_a_tile(dut):
     bench.set(command_valid=0)
     assert bench.active == list(range(0, period * 14, period))
     assert moving == 13 * (period - 1)
-    await bench.finish([command])
+    await bench.finish([instruction])
 
 
 @cocotb.test
@@ -242,10 +461,9 @@ async def reasons(dut):
     """Why a vector waits: weights not arrived, or it is blocked."""
     bench = Machine(dut, "reasons")
     await bench.start()
-    command = {"buffer": 0, "accumulator": 0, "rows": 2, "k_tiles": 1, "n_tiles": 1}
-    command["accumulate"] = 0
-    bench.expect(command)
-    bench.set(command=command, command_valid=1)
+    instruction = bench.multiply(buffer=0, accumulator=0, rows=2, k_tiles=1, n_tiles=1)
+    bench.issues = list(instruction.issues)
+    bench.set(command=instruction.command, command_valid=1)
     names = ("active", "awaiting_weights", "weights_moving")
 
     async def see(*expected, arrive=0, blocked=(False, False)):
@@ -261,8 +479,29 @@ async def reasons(dut):
     await see(0, 1, 0, arrive=1)
     await see(1, 0, 0, arrive=1)
     bench.set(command_valid=0)
-    await bench.finish([command])
+    await bench.finish([instruction])
     assert bench.holds == 2
+
+
+@cocotb.test
+@cocotb.parametrize(channels=[0, 1])
+async def nothing_of_the_map(dut, channels):
+    """Vectors above and below the map wait for no line, and are `fill`."""
+    bench = Machine(dut, f"nothing {channels}")
+    await bench.start()
+    convolution = Convolution(
+        window=shape_of_a_map(kernel_height=1, kernel_width=1, top=-3, stride_y=7),
+        rows=bench.config.rows,
+        buffer=9,
+        plane=0,
+        k_tiles=1,
+        channels=channels,
+        fill=-128,
+    )
+    instruction = bench.convolve(convolution, accumulator=2, n_tiles=1)
+    assert {issue.line for issue in instruction.issues} == {None}
+    await bench.run(instruction, blocked=lambda: (True, False))
+    await bench.finish([instruction])
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))

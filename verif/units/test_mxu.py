@@ -21,7 +21,7 @@ from systola.verif.units.unit import (
 CONFIGS = {
     "40x36": small_config(rows=40, cols=36, host_bus_bytes=64, weight_bus_bytes=64),
     "4x4": small_config(),
-    "5x3": small_config(rows=5, cols=3, columns_per_stage=2),
+    "5x3": small_config(rows=5, cols=3, columns_per_stage=2, wide=False),
     "2x8": small_config(rows=2, cols=8, columns_per_stage=1),
 }
 
@@ -41,7 +41,7 @@ async def products(dut, gap, holds):
     """The next tile is loaded and swapped in as soon as is allowed, or up to `gap` cycles later.
 
     Up to `holds` cycles of `hold` come between any two, and take over the loading of the one
-    before them.
+    before them. With 16-bit modes some vectors and some tiles are low bytes.
     """
     config = CONFIGS[chosen_variant()]
     rows, stages = config.rows, -(-config.cols // config.columns_per_stage)
@@ -54,6 +54,8 @@ async def products(dut, gap, holds):
     tiles = 3 if is_grid(config) else 8
     weights = data.integers(-128, 128, (tiles, rows, config.cols))
     weights[0] = -128
+    low_tiles = [0, config.wide]
+    low_tiles += [random.getrandbits(1) * config.wide for _ in range(tiles - 2)]
     begins, swaps = [], []
     free = 0
     for _ in range(tiles):
@@ -71,12 +73,20 @@ async def products(dut, gap, holds):
         for tile, begin in enumerate(begins):
             if 0 <= t - begin < rows:
                 load, bus = 1 << (t - begin), weights[tile, t - begin]
-        x = np.full(rows, -128) if t == swaps[0] + 1 else data.integers(-128, 128, rows)
+        corner = t == swaps[0] + 1
+        x = np.full(rows, -128) if corner else data.integers(-128, 128, rows)
+        low = 0 if corner else random.getrandbits(1) * config.wide
         held = random.randint(0, holds)
         bench.set(load=0 if held else load, weights=int8(bus))
+        if config.wide:
+            # Without a swap `unsigned_weights` means nothing.
+            low_tile = low_tiles[swaps.index(t)] if t in swaps else random.getrandbits(1)
+            bench.set(unsigned_vector=low, unsigned_weights=low_tile)
         await bench.cycle(vector=int8(x), swap=t in swaps)
         if active is not None and t < end:
-            expected[t + latency] = x @ weights[active]
+            vector = x % 256 if low else x
+            matrix = weights[active] % 256 if low_tiles[active] else weights[active]
+            expected[t + latency] = vector @ matrix
         if t in swaps:
             active = swaps.index(t)
         if t in expected:
@@ -85,6 +95,10 @@ async def products(dut, gap, holds):
             assert (sums == expected[t]).all(), f"vector of cycle {t - latency}"
         for _ in range(held):
             vector, swap = random.getrandbits(8 * rows), random.getrandbits(1)
+            if config.wide:
+                bench.set(
+                    unsigned_vector=random.getrandbits(1), unsigned_weights=random.getrandbits(1)
+                )
             await bench.cycle(hold=1, load=load, vector=vector, swap=swap)
         bench.set(hold=0)
 

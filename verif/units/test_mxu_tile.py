@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tile of the array against numpy: skewed vectors, swaps, sums from above, neighbours."""
+"""One tile of the array against numpy: skewed vectors, swaps, low bytes, sums, neighbours."""
 
 import cocotb
 import numpy as np
@@ -8,14 +8,14 @@ import pytest
 from systola.hdl.mxu_tile import MXUTile
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-VARIANTS = {"5x6": (5, 6, 2), "4x4": (4, 4, 4), "3x5": (3, 5, 1)}
-"""Rows, columns, columns to a stage."""
+VARIANTS = {"5x6": (5, 6, 2, True), "4x4": (4, 4, 4, False), "3x5": (3, 5, 1, True)}
+"""Rows, columns, columns to a stage, and whether low bytes of int16 may come."""
 TILES = 12
 
 
 def unit(variant=None):
-    rows, cols, stage = VARIANTS[variant or chosen_variant()]
-    return MXUTile(rows=rows, cols=cols, columns_per_stage=stage)
+    rows, cols, stage, wide = VARIANTS[variant or chosen_variant()]
+    return MXUTile(rows=rows, cols=cols, columns_per_stage=stage, wide=wide)
 
 
 def int8(array):
@@ -33,10 +33,12 @@ def int32(array):
 async def products(dut, gap, holds):
     """A vector in every cycle; a new tile as often as loading allows, or up to `gap` later.
 
+    With `wide` some vectors and some tiles are low bytes.
+
     Up to `holds` cycles of `hold` come between any two, and take over the loading of the one
     before them.
     """
-    rows, cols, stage = VARIANTS[chosen_variant()]
+    rows, cols, stage, wide = VARIANTS[chosen_variant()]
     stages = -(-cols // stage)
     group = np.arange(cols) // stage
     random = rng("mxu_tile", gap, holds)
@@ -66,45 +68,67 @@ async def products(dut, gap, holds):
 
     activations = np.zeros((length, rows), int)
     swap = np.zeros(length, int)
+    # Whether vectors and tiles are low bytes. What comes without a swap means nothing.
+    low_vectors = data.integers(0, 2, end) * wide
+    low_vectors[swaps[0] + 1] = 0
+    low_tiles = data.integers(0, 2, TILES) * wide
+    low_tiles[0] = 0
+    if wide:
+        # The largest product of each kind.
+        weights[1] = x[swaps[1] + 1] = -1
+        low_tiles[1] = low_vectors[swaps[1] + 1] = 1
+    unsigned_vector = np.zeros(length, int)
+    unsigned_weights = data.integers(0, 1 << rows, length) * wide
     load = np.zeros(length, int)
     bus = np.zeros((length, cols), int)
     for k in range(rows):
         activations[k : end + k, k] = x[:, k]
+        unsigned_vector[k : end + k] |= low_vectors << k
         for tile in range(TILES):
             swap[swaps[tile] + k] |= 1 << k
+            unsigned_weights[swaps[tile] + k] &= ~(1 << k)
+            unsigned_weights[swaps[tile] + k] |= int(low_tiles[tile]) << k
             load[loads[tile] + k] |= 1 << k
             bus[loads[tile] + k] = weights[tile, k]
 
-    sums, right, right_swap = [], [], []
+    flags = {"swap": swap}
+    if wide:
+        flags |= {"unsigned_vector": unsigned_vector, "unsigned_weights": unsigned_weights}
+    sums, right = [], []
+    right_flags = {name: [] for name in flags}
     for t in range(length):
         held = random.randint(0, holds)
         await bench.cycle(
             activations=int8(activations[t]),
-            swap=int(swap[t]),
+            **{name: int(bits[t]) for name, bits in flags.items()},
             load=0 if held else int(load[t]),
             weights=int8(bus[t]),
             partial_in=int32(above[t]),
         )
         sums.append(list(bench.get("partial_out")))
         right.append(list(bench.get("activations_out")))
-        right_swap.append(bench.get("swap_out"))
+        for name, seen in right_flags.items():
+            seen.append(bench.get(f"{name}_out"))
         for _ in range(held):
             await bench.cycle(
                 hold=1,
                 load=int(load[t]),
                 activations=random.getrandbits(8 * rows),
-                swap=random.getrandbits(rows),
+                **{name: random.getrandbits(rows) for name in flags},
                 partial_in=random.getrandbits(32 * cols),
             )
         bench.set(hold=0)
     sums = np.array(sums)
 
     assert (np.array(right)[stages:] == activations[:-stages]).all()
-    assert right_swap[stages:] == list(swap[:-stages])
+    for name, seen in right_flags.items():
+        assert seen[stages:] == list(flags[name][:-stages]), name
     columns = np.arange(cols)
     for t in range(swaps[0] + 1, end):
         tile = sum(when < t for when in swaps) - 1
-        expected = x[t] @ weights[tile] + above[t + 1 + group, columns]
+        vector = x[t] % 256 if low_vectors[t] else x[t]
+        matrix = weights[tile] % 256 if low_tiles[tile] else weights[tile]
+        expected = vector @ matrix + above[t + 1 + group, columns]
         leaves = t + rows - 1 + 2 + group
         assert (sums[leaves, columns] == expected.astype(np.int32)).all(), f"vector of cycle {t}"
 

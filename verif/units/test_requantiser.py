@@ -17,13 +17,23 @@ from systola.verif.golden.scalar import (
     srdhm,
     wrap32,
 )
-from systola.verif.kit.launch import simulators
-from systola.verif.units.unit import Bench, rng, run_unit
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
+BITS = {"int8": 8, "int16": 16}
 LATENCY, ROUNDING_STAGE, CLAMP_STAGE = 7, 4, 6
 RANDOM = 4000
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 INPUTS = ("accumulator", "bias", "multiplier", "shift_left", "shift_right")
+
+
+def unit(variant=None):
+    return Requantiser(bits=BITS[variant or chosen_variant()])
+
+
+def ends():
+    """Least and greatest result."""
+    half = 1 << (BITS[chosen_variant()] - 1)
+    return -half, half - 1
 
 
 def expected(value):
@@ -36,10 +46,12 @@ def expected(value):
         y = rdbpot(srdhm(x, value["multiplier"]), right)
         if value["shift_left"] == 0:
             assert y == double(x, value["multiplier"], -right)
-    return clamped(y + value["zero_point"], value["low"], value["high"])
+    return clamped(y + value["offset"], value["low"], value["high"])
 
 
-def make(accumulator, bias, multiplier, left, right, rounding, zero_point=0, low=-128, high=127):
+def make(accumulator, bias, multiplier, left, right, rounding, offset=0, low=None, high=None):
+    """One dict of inputs; bounds that are not given are the ends of the range."""
+    lowest, highest = ends()
     return {
         "accumulator": accumulator,
         "bias": bias,
@@ -47,9 +59,9 @@ def make(accumulator, bias, multiplier, left, right, rounding, zero_point=0, low
         "shift_left": left,
         "shift_right": right,
         "rounding": rounding,
-        "zero_point": zero_point,
-        "low": low,
-        "high": high,
+        "offset": offset,
+        "low": lowest if low is None else low,
+        "high": highest if high is None else high,
     }
 
 
@@ -63,19 +75,27 @@ def corners():
         values.append(make(a, b, q, left, right, mode))
     for a, right, mode in itertools.product(range(-12, 13), (0, 1, 2), Rounding):
         values.append(make(a, 0, 1 << 30, 0, right, mode))
-    for a, zero, (low, high) in itertools.product(
-        (LOWEST, -1, 0, 1, HIGHEST), (-128, 0, 127), ((-128, 127), (5, 3), (-3, -3), (127, -128))
+    lowest, highest = ends()
+    for a, offset, (low, high) in itertools.product(
+        (LOWEST, -1, 0, 1, HIGHEST),
+        (lowest, 0, highest),
+        ((lowest, highest), (5, 3), (-3, -3), (highest, lowest)),
     ):
-        values.append(make(a, 0, (1 << 31) - 1, 0, 0, Rounding.DOUBLE, zero, low, high))
+        values.append(make(a, 0, (1 << 31) - 1, 0, 0, Rounding.DOUBLE, offset, low, high))
     return values
 
 
 def some(random):
     """Random inputs, most of them of a size that does not clamp."""
+    lowest, highest = ends()
+    kept = BITS[chosen_variant()]
     bits = random.randint(1, 31)
-    right = random.randint(0, 31) if random.random() < 0.3 else max(0, bits - random.randint(5, 9))
-    low, high = sorted((random.randint(-128, 127), random.randint(-128, 127)))
-    wide = random.random() < 0.6
+    right = max(0, bits - random.randint(kept - 3, kept + 1))
+    if random.random() < 0.3:
+        right = random.randint(0, 31)
+    bounds = sorted((random.randint(lowest, highest), random.randint(lowest, highest)))
+    if random.random() < 0.6:
+        bounds = lowest, highest
     return make(
         random.randint(-(1 << bits), (1 << bits) - 1),
         random.randint(-(1 << bits), (1 << bits) - 1) if bits < 31 else random.choice((LOWEST, 1)),
@@ -83,9 +103,8 @@ def some(random):
         random.choice((0, 0, 0, 1, 7)),
         right,
         random.choice(list(Rounding)),
-        random.randint(-128, 127),
-        -128 if wide else low,
-        127 if wide else high,
+        random.randint(lowest, highest),
+        *bounds,
     )
 
 
@@ -99,7 +118,7 @@ async def stream(bench, values):
             now["rounding"] = values[cycle - ROUNDING_STAGE]["rounding"]
         if 0 <= cycle - CLAMP_STAGE < len(values):
             late = values[cycle - CLAMP_STAGE]
-            now |= {name: late[name] for name in ("zero_point", "low", "high")}
+            now |= {name: late[name] for name in ("offset", "low", "high")}
         await bench.cycle(**now)
         if cycle >= LATENCY:
             value = values[cycle - LATENCY]
@@ -121,12 +140,8 @@ async def random_values(dut):
     await stream(bench, [some(random) for _ in range(RANDOM)])
 
 
-def unit():
-    return Requantiser()
-
-
-@pytest.mark.parametrize("simulator", simulators())
-def test_requantiser(simulator):
+@pytest.mark.parametrize(("simulator", "variant"), variants(*BITS))
+def test_requantiser(simulator, variant):
     stages = Requantiser.LATENCY, Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE
     assert stages == (LATENCY, ROUNDING_STAGE, CLAMP_STAGE)
-    run_unit("test_requantiser", simulator, unit())
+    run_unit("test_requantiser", simulator, unit(variant), variant=variant)

@@ -11,7 +11,13 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Opcode
-from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Kind
+from systola.hdl.commands import (
+    PARAMETER_SPACE,
+    TABLE_SPACE,
+    ActivateCommand,
+    Kind,
+    MatrixCommand,
+)
 from systola.hdl.scoreboard import Scoreboard
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
@@ -20,34 +26,56 @@ CONFIG = small_config(queue_depth=3)
 DEPTH, WEIGHT_DEPTH = 3, 8
 READ, WRITE = Opcode.READ_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY
 PARAMETERS, TABLE, WEIGHTS = Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE, Opcode.READ_WEIGHTS
-MULTIPLY, ACTIVATE = Opcode.MATRIX_MULTIPLY, Opcode.ACTIVATE
-LOADS = (READ, PARAMETERS, TABLE)
+MULTIPLY, CONVOLVE, ACTIVATE = Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.ACTIVATE
+DEPTHWISE, POOL, VECTOR = Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR
+READS = (READ, Opcode.READ_HOST_MEMORY_ALTERNATE)
+WRITES = (WRITE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+PRODUCTS = (MULTIPLY, CONVOLVE)
+LINE_READERS = (DEPTHWISE, POOL, VECTOR)
+RESULTS = (ACTIVATE, *LINE_READERS)
+LOADS = (*READS, PARAMETERS, TABLE)
 
 QUEUE = {
     **dict.fromkeys(LOADS, "host_reads"),
-    WRITE: "host_writes",
+    **dict.fromkeys(WRITES, "host_writes"),
     WEIGHTS: "weights",
-    MULTIPLY: "matrix",
-    ACTIVATE: "activate",
+    **dict.fromkeys(PRODUCTS, "matrix"),
+    **dict.fromkeys(RESULTS, "activate"),
 }
 LISTS = {
     **dict.fromkeys(LOADS, ("host_reading",)),
-    WRITE: ("host_writing",),
+    **dict.fromkeys(WRITES, ("host_writing",)),
     WEIGHTS: (),
-    MULTIPLY: ("matrix_reading", "matrix_summing"),
+    **dict.fromkeys(PRODUCTS, ("matrix_reading", "matrix_summing")),
     ACTIVATE: ("activate_reading", "activate_writing"),
+    **dict.fromkeys(LINE_READERS, ("activate_operands", "activate_writing")),
 }
+USES = {
+    **dict.fromkeys(READS, ("buffer", "host")),
+    **dict.fromkeys(WRITES, ("buffer", "host")),
+    PARAMETERS: ("host",),
+    TABLE: ("host",),
+    WEIGHTS: (),
+    **dict.fromkeys(PRODUCTS, ("buffer", "accumulator")),
+    ACTIVATE: ("buffer", "accumulator", "parameters", "table"),
+    DEPTHWISE: ("buffer", "source", "operand", "parameters", "table"),
+    POOL: ("buffer", "source", "parameters", "table"),
+    VECTOR: ("buffer", "source", "operand", "parameters", "table"),
+}
+"""Regions of an instruction, besides its destination."""
 ADVANCING = {
     "host_reading": "destination",
     "matrix_reading": "buffer",
     "matrix_summing": "accumulator",
     "activate_reading": "accumulator",
+    "activate_operands": "source",
     "activate_writing": "buffer",
     "host_writing": "buffer",
 }
 WAITS = {
     "host_reads": {
         "matrix_reading": [("destination", "buffer")],
+        "activate_operands": [("destination", "source"), ("destination", "operand")],
         "activate_writing": [
             ("destination", "buffer"),
             ("destination", "parameters"),
@@ -63,9 +91,12 @@ WAITS = {
     "activate": {
         "matrix_summing": [("accumulator", "accumulator")],
         "matrix_reading": [("buffer", "buffer")],
+        "activate_writing": [("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")],
         "host_writing": [("buffer", "buffer")],
         "host_reading": [
             ("buffer", "destination"),
+            ("source", "destination"),
+            ("operand", "destination"),
             ("parameters", "destination"),
             ("table", "destination"),
         ],
@@ -78,7 +109,16 @@ WAITS = {
 }
 """For each queue and mask: the younger's region and that of the older one in the mask's list."""
 WATCHED = {"host_memory": "host_reading"}
-REGIONS = ("buffer", "accumulator", "parameters", "table", "destination", "host")
+REGIONS = (
+    "buffer",
+    "accumulator",
+    "parameters",
+    "table",
+    "destination",
+    "host",
+    "source",
+    "operand",
+)
 
 
 def unit():
@@ -102,31 +142,25 @@ def some(random, number):
         base = start + random.randint(0, size)
         return base, base + random.randint(1, 3)
 
-    opcode = random.choice((READ, PARAMETERS, TABLE, WRITE, MULTIPLY, ACTIVATE, ACTIVATE, WEIGHTS))
-    if opcode == READ:
-        lines = region(12)
-        return instruction(opcode, number, buffer=lines, destination=lines, host=region(20))
-    if opcode == WRITE:
-        return instruction(opcode, number, buffer=region(12), host=region(20))
+    opcode = random.choice((*QUEUE, ACTIVATE))
+    table = TABLE_SPACE + random.randint(0, 1)
+    regions = {
+        "buffer": region(12),
+        "accumulator": region(12),
+        "host": region(20),
+        "source": region(12),
+        "operand": region(12),
+        "parameters": region(4, PARAMETER_SPACE),
+        "table": (table, table + random.randint(0, 1)),
+    }
+    used = {name: regions[name] for name in USES[opcode]}
+    if opcode in READS:
+        used["destination"] = used["buffer"]
     if opcode == PARAMETERS:
-        entries = region(4, PARAMETER_SPACE)
-        return instruction(opcode, number, destination=entries, host=region(20))
+        used["destination"] = regions["parameters"]
     if opcode == TABLE:
-        table = TABLE_SPACE + random.randint(0, 1)
-        return instruction(opcode, number, destination=(table, table + 1), host=region(20))
-    if opcode == MULTIPLY:
-        return instruction(opcode, number, buffer=region(12), accumulator=region(12))
-    if opcode == ACTIVATE:
-        table = TABLE_SPACE + random.randint(0, 1)
-        return instruction(
-            opcode,
-            number,
-            buffer=region(12),
-            accumulator=region(12),
-            parameters=region(4, PARAMETER_SPACE),
-            table=(table, table + random.randint(0, 1)),
-        )
-    return instruction(opcode, number)
+        used["destination"] = table, table + 1
+    return instruction(opcode, number, **used)
 
 
 class Model(Bench):
@@ -145,10 +179,14 @@ class Model(Bench):
         return len(self.queues[queue]) < depth and all(len(place) < DEPTH for place in places)
 
     def decoded(self, new):
-        """The ports' value for an instruction; regions that it lacks may be anything."""
-        value = {"opcode": int(new["opcode"]), "pc": new["pc"], "rows": new["pc"] & 0xFFF}
+        """The ports' value for an instruction; regions that it lacks may be anything.
+
+        But operands that an instruction of the activation unit does not read are empty.
+        """
+        value = {"opcode": int(new["opcode"]), "pc": new["pc"]}
         for name in REGIONS:
-            base, end = new.get(name, (0, 1 << 16))
+            no_operand = new["opcode"] in RESULTS and name in ("source", "operand")
+            base, end = new.get(name, (0, 0) if no_operand else (0, 1 << 16))
             value[name] = {"base": base, "end": end}
         return value
 
@@ -180,6 +218,7 @@ class Model(Bench):
                     if any(a in new and b in older and common(new[a], older[b]) for a, b in pairs)
                 }
                 for mask, pairs in WAITS.get(queue, {}).items()
+                if any(a in new for a, _ in pairs)
             }
         for name, base in (advances or {}).items():
             oldest, region = self.lists[name][0], ADVANCING[name]
@@ -230,41 +269,43 @@ def pairs():
     nothing = (0, 0)
     away = {"buffer": (40, 41), "accumulator": (20, 21), "host": (900, 904)}
     away |= {"parameters": (PARAMETER_SPACE + 5, PARAMETER_SPACE + 6), "table": nothing}
+    away |= {"source": (50, 52), "operand": (54, 55)}
 
     def make(opcode, **shared):
-        names = {
-            READ: ("buffer", "host"),
-            WRITE: ("buffer", "host"),
-            PARAMETERS: ("host",),
-            TABLE: ("host",),
-            MULTIPLY: ("buffer", "accumulator"),
-            ACTIVATE: ("buffer", "accumulator", "parameters", "table"),
-        }[opcode]
-        regions = {name: away[name] for name in names} | shared
-        if opcode == READ:
+        regions = {name: away[name] for name in USES[opcode]} | shared
+        if opcode in READS:
             regions["destination"] = regions["buffer"]
         if opcode in (PARAMETERS, TABLE):
             space = PARAMETER_SPACE + 9 if opcode == PARAMETERS else TABLE_SPACE + 3
             regions.setdefault("destination", (space, space + 1))
         return opcode, regions
 
-    for a, b in itertools.permutations((READ, WRITE, MULTIPLY, ACTIVATE), 2):
+    users = (*READS, *WRITES, *PRODUCTS, *RESULTS)
+    for a, b in itertools.product(users, repeat=2):
         yield make(a, buffer=lines), make(b, buffer=(lines[1] - 1, lines[1] + 4))
         yield make(a, buffer=lines), make(b, buffer=(lines[1], lines[1] + 4))
-    for a, b in itertools.product((MULTIPLY, ACTIVATE), repeat=2):
+    for a, b, operand in itertools.product(users, LINE_READERS, ("source", "operand")):
+        if operand in USES[b]:
+            for other in ((lines[0] - 1, lines[0] + 1), (lines[0] - 1, lines[0])):
+                yield make(a, buffer=lines), make(b, **{operand: other})
+                yield make(b, **{operand: lines}), make(a, buffer=other)
+    for a, b in itertools.product(LINE_READERS, repeat=2):
+        yield make(a, source=lines), make(b, source=lines)
+    for a, b in itertools.product((*PRODUCTS, ACTIVATE), repeat=2):
         yield make(a, accumulator=rows), make(b, accumulator=(rows[0] - 2, rows[0] + 1))
         yield make(a, accumulator=rows), make(b, accumulator=(rows[0] - 2, rows[0]))
-    for a, b in itertools.product((READ, WRITE, PARAMETERS, TABLE), repeat=2):
+    for a, b in itertools.product((*LOADS, *WRITES), repeat=2):
         yield make(a, host=host), make(b, host=(host[1] - 4, host[1]))
         yield make(a, host=host), make(b, host=(host[1], host[1] + 4))
-    for a, b in ((PARAMETERS, ACTIVATE), (ACTIVATE, PARAMETERS)):
+    for result in RESULTS:
         for other in (entry, (entry[1], entry[1] + 1)):
-            shared = {PARAMETERS: {"destination": entry}, ACTIVATE: {"parameters": other}}
-            yield make(a, **shared[a]), make(b, **shared[b])
-    for a, b in ((TABLE, ACTIVATE), (ACTIVATE, TABLE)):
+            load, use = make(PARAMETERS, destination=entry), make(result, parameters=other)
+            yield load, use
+            yield use, load
         for other in (table, (table[0], table[0])):
-            shared = {TABLE: {"destination": table}, ACTIVATE: {"table": other}}
-            yield make(a, **shared[a]), make(b, **shared[b])
+            load, use = make(TABLE, destination=table), make(result, table=other)
+            yield load, use
+            yield use, load
 
 
 @cocotb.test
@@ -295,49 +336,50 @@ async def commands(dut):
     """What the units get to see of an instruction."""
     bench = Model(dut)
     await bench.start()
+    random = rng("scoreboard", "commands")
     transfer = {"address": 0x1238, "beats": 77, "rows": 5, "stride": 400, "blocks": 3}
-    common_part = {"pc": 9, "tail_line": 33, "tail": 3, "transfer": transfer}
+    tail = {"line": 33, "every": 7, "bytes": 3}
+    common_part = {"pc": 9, "tail": tail, "transfer": transfer}
     regions = {
         "buffer": {"base": 5, "end": 35},
         "destination": {"base": 7, "end": 9},
         "host": {"base": 80, "end": 99},
     }
-    kinds = {READ: Kind.BUFFER, PARAMETERS: Kind.PARAMETERS, TABLE: Kind.TABLE}
-    for opcode, kind in kinds.items():
+    kinds = {PARAMETERS: Kind.PARAMETERS, TABLE: Kind.TABLE}
+    for opcode in LOADS:
         await bench.cycle(issue=1, decoded={"opcode": int(opcode), **common_part, **regions})
         await bench.cycle(issue=0, host_reads__pop=1, host_reading__retire=1)
         entry = bench.get("host_reading__entries")[0]
-        assert (entry.pc, entry.tail_line, entry.tail) == (9, 33, 3)
-        assert entry.kind == kind
+        assert entry.pc == 9 and {name: entry.tail[name] for name in tail} == tail
+        assert entry.kind == kinds.get(opcode, Kind.BUFFER)
         assert (entry.host.base, entry.host.end) == (80, 99)
+        assert (entry.destination.base, entry.destination.end) == (7, 9)
         command = bench.get("host_reads__command")
         assert {name: command[name] for name in transfer} == transfer
         bench.set(host_reads__pop=0, host_reading__retire=0)
-    await bench.cycle(issue=1, decoded={"opcode": int(WRITE), **common_part, **regions})
-    await bench.cycle(issue=0)
-    command = bench.get("host_writes__command")
-    assert (command.pc, command.tail_line, command.tail) == (9, 33, 3)
-    assert (command.buffer.base, command.buffer.end) == (5, 35)
-    assert {name: command.transfer[name] for name in transfer} == transfer
-    fields = {"rows": 300, "k_tiles": 7, "n_tiles": 9, "accumulate": 1}
-    rows = {"accumulator": {"base": 21, "end": 30}, "buffer": regions["buffer"]}
-    await bench.cycle(issue=1, decoded={"opcode": int(MULTIPLY), **fields, **rows})
-    await bench.cycle(issue=0)
-    command = bench.get("matrix__command")
-    assert {name: command[name] for name in fields} == fields
-    assert (command.buffer, command.accumulator) == (5, 21)
-    fields = {"rows": 9, "n_tiles": 4, "function": 3, "rounding": 1}
-    fields |= {"zero_point": -7, "ceiling": -9}
-    named = {
-        "parameters": {"base": PARAMETER_SPACE + 3, "end": PARAMETER_SPACE + 7},
-        "table": {"base": TABLE_SPACE + 1, "end": TABLE_SPACE + 2},
-    }
-    await bench.cycle(issue=1, decoded={"opcode": int(ACTIVATE), **fields, **rows, **named})
-    await bench.cycle(issue=0)
-    command = bench.get("activate__command")
-    assert {name: command[name] for name in fields} == fields
-    assert (command.buffer, command.accumulator) == (5, 21)
-    assert (command.parameter, command.table) == (3, 1)
+    for opcode in WRITES:
+        await bench.cycle(issue=1, decoded={"opcode": int(opcode), **common_part, **regions})
+        await bench.cycle(issue=0, host_writes__pop=1, host_writing__retire=1)
+        command = bench.get("host_writes__command")
+        assert command.pc == 9 and {name: command.tail[name] for name in tail} == tail
+        assert (command.buffer.base, command.buffer.end) == (5, 35)
+        assert {name: command.transfer[name] for name in transfer} == transfer
+        bench.set(host_writes__pop=0, host_writing__retire=0)
+    for queue, layout, opcodes in (
+        ("matrix", MatrixCommand(), PRODUCTS),
+        ("activate", ActivateCommand(), RESULTS),
+    ):
+        for opcode in opcodes:
+            bits = random.getrandbits(layout.size)
+            decoded = {"opcode": int(opcode), queue: layout.from_bits(bits)}
+            await bench.cycle(issue=1, decoded=decoded)
+            await bench.cycle(
+                issue=0,
+                **{f"{name}__retire": 1 for name in LISTS[opcode]},
+                **{f"{queue}__pop": 1},
+            )
+            assert bench.get(f"{queue}__command").as_value().value == bits
+            bench.set(**{f"{name}__retire": 0 for name in LISTS[opcode]}, **{f"{queue}__pop": 0})
     weights = {"address": 64, "beats": 99, "rows": 1, "blocks": 1}
     await bench.cycle(
         issue=1, decoded={"opcode": int(WEIGHTS), "pc": 12, "weight_transfer": weights}

@@ -11,7 +11,10 @@ from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 READS = 8
 """Read_Weights that may have tiles waiting."""
-MOST = 4095 * 4095
+MOST = (1 << 24) - 1
+"""Tiles of the largest Read_Weights."""
+CONSUMERS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 
 
 def unit():
@@ -19,19 +22,20 @@ def unit():
 
 
 class Program(Bench):
-    """The unit, and the weight queue as the instruction set describes it."""
+    """The unit, and what it must remember as the instruction set describes it."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.totals = []
         self.consumed = 0
+        self.resumed = False
 
     def expected_fault(self, opcode, tiles, cause, address):
         """Cause and address of the fault of an instruction."""
         waiting = (self.totals[-1] if self.totals else 0) - self.consumed
         if cause:
             return cause, address
-        if opcode == Opcode.MATRIX_MULTIPLY and tiles > waiting:
+        if opcode in CONSUMERS and tiles > waiting:
             return Fault.WEIGHT_UNDERFLOW, waiting
         last = self.totals[-READS:]
         full = len(last) == READS and all(total > self.consumed for total in last)
@@ -39,24 +43,31 @@ class Program(Bench):
             return Fault.WEIGHT_OVERFLOW, address
         return Fault.NONE, 0
 
-    async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, **inputs):
+    async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, code=0, **inputs):
         """One cycle with an instruction or none; returns whether it was issued."""
-        now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, **inputs}
+        now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, "resume": 0, **inputs}
         valid = opcode is not None
-        payload = {"tiles": tiles, "cause": cause, "pc": pc, "address": address}
+        payload = {"tiles": tiles, "cause": cause, "pc": pc, "address": address, "code": code}
         if valid:
             payload["opcode"] = int(opcode)
             now["decoded__payload"] = payload
         await self.cycle(decoded__valid=valid, **now)
         found, where = self.expected_fault(opcode, tiles, cause, address)
-        active = valid and now["enable"]
+        active = bool(valid and now["enable"])
         faulted = bool(active and found)
         halted = bool(active and not found and opcode == Opcode.HALT)
-        drains = opcode in (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST) and not now["idle"]
-        issued = active and not faulted and not halted and bool(now["room"]) and not drains
-        shown = self.gets("issue", "halted", "decoded__ready", "waits", "interrupt")
-        interrupts = issued and opcode == Opcode.INTERRUPT_HOST
-        assert shown == (issued, halted, issued, active and not issued, interrupts), f"{opcode!r}"
+        drains = opcode in DRAINING and not now["idle"]
+        waiting = opcode == Opcode.SYNCHRONIZE_HOST and bool(now["idle"]) and not self.resumed
+        goes = bool(now["room"]) and not drains and not waiting
+        issued = active and not faulted and not halted and goes
+        shown = self.gets("issue", "halted", "decoded__ready", "waits")
+        assert shown == (issued, halted, issued, active and not issued), f"{opcode!r}"
+        assert self.get("interrupt") == (issued and opcode == Opcode.INTERRUPT_HOST)
+        assert self.get("tagged") == (issued and opcode == Opcode.DEBUG_TAG)
+        if issued and opcode in (Opcode.INTERRUPT_HOST, Opcode.DEBUG_TAG):
+            assert self.get("code") == code
+        if not faulted:
+            assert self.get("waiting") == (active and waiting)
         if valid or not now["exhausted"]:
             assert self.get("faulted") == faulted, f"{opcode!r} {payload}"
         if faulted:
@@ -64,8 +75,13 @@ class Program(Bench):
             assert (fault.cause, fault.pc, fault.address) == (found, pc, where)
         if issued and opcode == Opcode.READ_WEIGHTS:
             self.totals.append((self.totals[-1] if self.totals else 0) + tiles)
-        if issued and opcode == Opcode.MATRIX_MULTIPLY:
+        if issued and opcode in CONSUMERS:
             self.consumed += tiles
+        if now["resume"] and now["enable"]:
+            self.resumed = True
+        if issued and opcode == Opcode.SYNCHRONIZE_HOST:
+            assert not now["resume"], "what becomes of this one is not defined"
+            self.resumed = False
         return issued
 
 
@@ -78,19 +94,25 @@ async def random_programs(dut, rate):
     random = rng("sequencer", rate)
     found = set()
     for pc in range(2500):
-        opcode = random.choice((*Opcode, *[Opcode.READ_WEIGHTS, Opcode.MATRIX_MULTIPLY] * 6))
+        opcode = random.choice((*Opcode, *[Opcode.READ_WEIGHTS, *CONSUMERS] * 5))
         waiting = (bench.totals[-1] if bench.totals else 0) - bench.consumed
-        if opcode == Opcode.MATRIX_MULTIPLY:
+        if opcode in CONSUMERS:
             tiles = random.choice((1, waiting, waiting + 1, random.randint(1, waiting + 1)))
+            tiles += random.choice((0, 0, 0, 0, 1 << 32, 1 << 39))
         else:
             tiles = random.choice((1, 2, 9, 1 << 20))
         cause = random.choice(list(Fault)) if random.random() < 0.05 else 0
         address = random.getrandbits(32)
         details = {"tiles": max(tiles, 1), "cause": int(cause), "pc": pc, "address": address}
+        details["code"] = random.getrandbits(16)
         found.add(bench.expected_fault(opcode, details["tiles"], cause, address)[0])
         for _ in range(random.choice((1, 3))):
             room, idle, enable = (random.random() < rate for _ in range(3))
-            if await bench.step(opcode, **details, room=room, idle=idle, enable=enable):
+            resume = random.random() < 0.3 and not (
+                opcode == Opcode.SYNCHRONIZE_HOST and bench.resumed
+            )
+            given = {**details, "room": room, "idle": idle, "enable": enable, "resume": resume}
+            if await bench.step(opcode, **given):
                 break
         if random.random() > rate:
             await bench.step()
@@ -98,13 +120,41 @@ async def random_programs(dut, rate):
 
 
 @cocotb.test
+async def host_resumes(dut):
+    """Synchronize_Host waits for the units, then for the host, or takes the RESUME before it."""
+    bench = Program(dut)
+    await bench.start()
+    wait = Opcode.SYNCHRONIZE_HOST
+    for _ in range(3):
+        assert not await bench.step(wait, idle=0)
+    for _ in range(3):
+        assert not await bench.step(wait, idle=1)
+        assert bench.get("waiting") and bench.get("waits")
+    await bench.step(wait, idle=1, resume=1)
+    assert await bench.step(wait, idle=1), "in the cycle after RESUME"
+    assert not await bench.step(wait, idle=1), "it is used up"
+    assert not await bench.step(wait, idle=0, resume=1), "units first, though it waits no longer"
+    assert not await bench.step(wait, idle=0)
+    assert await bench.step(wait, idle=1)
+    for _ in range(2):
+        await bench.step(Opcode.NOP, resume=1)
+        await bench.step()
+    assert await bench.step(wait, idle=1), "kept from before"
+    for _ in range(3):
+        assert not await bench.step(wait, idle=1), "one is kept at most"
+    await bench.step(wait, idle=1, resume=1, enable=0)
+    assert not await bench.step(wait, idle=1), "nothing is kept from outside a program"
+
+
+@cocotb.test
 async def totals_wrap(dut):
     """Far more than 2^32 tiles in one program."""
     bench = Program(dut)
     await bench.start()
-    for _ in range(300):
+    for consumer in CONSUMERS * 150:
         assert await bench.step(Opcode.READ_WEIGHTS, tiles=MOST)
-        assert await bench.step(Opcode.MATRIX_MULTIPLY, tiles=MOST)
+        assert not await bench.step(Opcode.CONVOLVE, tiles=MOST + (1 << 32))
+        assert await bench.step(consumer, tiles=MOST)
     for _ in range(READS):
         assert not await bench.step(Opcode.MATRIX_MULTIPLY, tiles=1), "nothing is left"
         assert await bench.step(Opcode.READ_WEIGHTS, tiles=MOST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unified buffer with all four streams: data, priorities, and what a conflict costs."""
+"""The unified buffer with all five streams: data, priorities, and what a conflict costs."""
 
 import cocotb
 import pytest
@@ -10,7 +10,9 @@ from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 CONFIG = small_config(rows=5, cols=3, columns_per_stage=3, buffer_banks=4)
 LINES, BANKS, WIDTH = CONFIG.buffer_lines, 4, 8 * 5
-WINNERS = {"dma_out": "mxu", "dma_in": "activate"}
+READERS = ("mxu", "operands", "dma_out")
+WRITERS = ("activate", "dma_in")
+"""In the order of their rank."""
 
 
 def unit():
@@ -25,34 +27,35 @@ class Model(Bench):
         self.lines = {}
         self.reading = {}
 
-    async def step(self, *, mxu=None, dma_out=None, activate=None, dma_in=None):
+    async def step(self, **wanted):
         """One cycle: lines to read, (line, data) to write. Returns the names of those served."""
-        wanted = {"mxu": mxu, "dma_out": dma_out, "activate": activate, "dma_in": dma_in}
-        address = {"mxu": mxu, "dma_out": dma_out}
-        for name in ("activate", "dma_in"):
-            address[name] = wanted[name] and wanted[name][0]
-        inputs = {}
-        for name, value in wanted.items():
+        inputs, address = {}, {}
+        for name in READERS + WRITERS:
+            value = wanted.get(name)
             inputs[f"{name}__enable"] = value is not None
-            inputs[f"{name}__address"] = address[name] or 0
-            if name in ("activate", "dma_in") and value is not None:
+            if value is None:
+                continue
+            address[name] = value if name in READERS else value[0]
+            inputs[f"{name}__address"] = address[name]
+            if name in WRITERS:
                 inputs[f"{name}__data"] = value[1]
         await self.cycle(**inputs)
         for name, value in self.reading.items():
             assert self.get(f"{name}__data") == value, f"{name} one cycle after its read"
         served = set()
-        for name, line in address.items():
-            if line is None:
-                continue
-            winner = address.get(WINNERS.get(name))
-            expected = winner is None or winner % BANKS != line % BANKS
-            assert self.get(f"{name}__ready") == expected, name
-            if expected:
-                served.add(name)
-        self.reading = {n: self.lines[address[n]] for n in ("mxu", "dma_out") if n in served}
-        for name in ("activate", "dma_in"):
-            if name in served:
-                self.lines[address[name]] = wanted[name][1]
+        for ports in (READERS, WRITERS):
+            taken = set()
+            for name in ports:
+                if name not in address:
+                    continue
+                bank = address[name] % BANKS
+                assert self.get(f"{name}__ready") == (bank not in taken), name
+                if bank not in taken:
+                    served.add(name)
+                taken.add(bank)
+        self.reading = {n: self.lines[address[n]] for n in READERS if n in served}
+        for name in served.intersection(WRITERS):
+            self.lines[address[name]] = wanted[name][1]
         return served
 
     async def fill(self, random):
@@ -64,17 +67,17 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6])
 async def random_use(dut, rate):
-    """Any lines on all four ports; nobody reads what is being written."""
+    """Any lines on all five ports; nobody reads what is being written."""
     bench = Model(dut)
     await bench.start()
     random = rng("unified_buffer", rate)
     await bench.fill(random)
     for _ in range(2500):
         wanted = {}
-        lines = random.sample(range(LINES), 4)
-        for name, line in zip(("mxu", "dma_out", "activate", "dma_in"), lines, strict=True):
+        lines = random.sample(range(LINES), 5)
+        for name, line in zip(READERS + WRITERS, lines, strict=True):
             if random.random() < rate:
-                is_read = name in ("mxu", "dma_out")
+                is_read = name in READERS
                 wanted[name] = line if is_read else (line, random.getrandbits(WIDTH))
         await bench.step(**wanted)
     for line in range(LINES):
@@ -83,27 +86,36 @@ async def random_use(dut, rate):
 
 
 @cocotb.test
-@cocotb.parametrize(offset=range(BANKS))
-async def four_streams(dut, offset):
-    """Streams that meet in a bank lose one cycle once; others none."""
+@cocotb.parametrize(operands=range(BANKS), dma_out=range(BANKS))
+async def streams(dut, operands, dma_out):
+    """Streams that meet in a bank lose one cycle once to each of a higher rank; others none.
+
+    `operands` and `dma_out` are how many banks these streams are ahead of the MXU's.
+    """
     bench = Model(dut)
     await bench.start()
-    random = rng("streams", offset)
+    random = rng("streams", operands, dma_out)
     await bench.fill(random)
-    at = {"dma_out": 16 + offset, "dma_in": 48 + offset}
-    lost = {"dma_out": 0, "dma_in": 0}
-    for row in range(8):
-        served = await bench.step(
-            mxu=row,
-            dma_out=at["dma_out"],
-            activate=(32 + row, random.getrandbits(WIDTH)),
-            dma_in=(at["dma_in"], random.getrandbits(WIDTH)),
-        )
-        assert {"mxu", "activate"} <= served
+    at = {"mxu": 0, "operands": 16 + operands, "dma_out": 32 + dma_out}
+    at |= {"activate": 48, "dma_in": 52 + dma_out}
+    lost = dict.fromkeys(at, 0)
+    for _ in range(8):
+        # The two writers overlap in lines, which does not matter: nobody reads them.
+        wanted = {
+            name: line if name in READERS else (line, random.getrandbits(WIDTH))
+            for name, line in at.items()
+        }
+        served = await bench.step(**wanted)
         for name in at:
             at[name] += name in served
             lost[name] += name not in served
-    assert set(lost.values()) == {int(offset == 0)}
+    # A stream that has lost a cycle is a bank further behind, where it may meet another one.
+    occupied = {0, operands or BANKS - 1}
+    behind = 0
+    while (dma_out - behind) % BANKS in occupied:
+        behind += 1
+    assert (lost["mxu"], lost["operands"], lost["dma_out"]) == (0, operands == 0, behind)
+    assert (lost["activate"], lost["dma_in"]) == (0, dma_out == 0)
 
 
 @pytest.mark.parametrize("simulator", simulators())

@@ -50,9 +50,10 @@ class Weights(Bench):
         self.commands = []
         self.rows = []
         self.beats = []
-        self.popped = []
+        self.asked = 0
+        self.popped = 0
         self.bursts = 0
-        self.errors = 0
+        self.errors = []
         self.now = 0
         self.set(base=BASE)
 
@@ -60,7 +61,8 @@ class Weights(Bench):
         """Queues a Read_Weights."""
         beats = count * self.config.rows * self.beats_a_row
         transfer = {"address": tile * self.tile_bytes, "beats": beats, "rows": 1, "blocks": 1}
-        self.commands.append({"pc": 0, "transfer": transfer})
+        self.commands.append({"pc": self.asked, "transfer": transfer})
+        self.asked += 1
 
     def expected(self, tiles):
         """The rows of tiles."""
@@ -84,10 +86,11 @@ class Weights(Bench):
         if self.dut.bus__rvalid.value and self.dut.bus__rready.value:
             self.beats.append(self.now)
         self.bursts += bool(self.dut.bus__arvalid.value and self.dut.bus__arready.value)
-        self.errors += self.get("error")
+        if self.get("error"):
+            self.errors.append(self.get("error_pc"))
         if self.get("command_pop"):
             self.commands.pop(0)
-            self.popped.append(self.now)
+            self.popped += 1
         self.memory.step()
         self.now += 1
 
@@ -116,9 +119,23 @@ async def random_tiles(dut, latency, stall, take):
         if len(bench.rows) == len(expected):
             break
     assert bench.rows == expected
-    assert len(bench.popped) == 8 and bench.popped[-1] == bench.beats[-1]
+    assert bench.popped == 8
     await bench.step()
-    assert bench.get("quiet") and not bench.get("row_valid") and bench.errors == 0
+    assert bench.get("quiet") and not bench.get("row_valid") and not bench.errors
+
+
+@cocotb.test
+async def one_after_the_other(dut):
+    """The latency of the memory is paid once, not for each Read_Weights."""
+    bench = Weights(dut, latency=20, name="gaps")
+    await bench.start()
+    for tile in range(6):
+        bench.ask(tile, 1)
+    while len(bench.rows) < 6 * bench.config.rows:
+        await bench.step(True)
+    numerator, denominator = bench.config.weight_throttle
+    beats = 6 * bench.config.rows * bench.beats_a_row
+    assert bench.beats[-1] - bench.beats[0] <= beats * denominator // numerator
 
 
 @cocotb.test
@@ -166,14 +183,17 @@ async def limit(dut):
 
 @cocotb.test
 async def errors(dut):
+    """Two beats of the second of three Read_Weights."""
     bench = Weights(dut, name="errors")
     await bench.start()
+    first = BASE + 7 * bench.tile_bytes
     bus = bench.config.weight_bus_bytes
-    bench.model.error_range = BASE + bus, BASE + 3 * bus
-    bench.ask(0, 1)
-    while bench.commands:
+    bench.model.error_range = first + bus, first + 3 * bus
+    for tile in (1, 7, 3):
+        bench.ask(tile, 1)
+    while len(bench.rows) < 3 * bench.config.rows:
         await bench.step(True)
-    assert bench.errors == 2
+    assert bench.errors == [1, 1]
 
 
 @cocotb.test

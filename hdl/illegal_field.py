@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a word ILLEGAL_FIELD."""
+
+from amaranth.hdl import Cat, Const, Mux, Value
+from amaranth.lib import data
+from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import TANH_INTEGER_BITS, Field, Function, Instruction, Opcode
+
+WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+COPIES = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, *WRITES)
+
+
+def is_illegal(config: Config, entry: Instruction, word: Value, fields: data.View) -> Value:
+    """Whether `word`, an instruction `entry` with the operands `fields`, breaks a rule of its own.
+
+    Index registers have been added to the operands.
+    """
+    return (
+        word[entry.width :].any()
+        | Cat(_out_of_range(field, fields[field.name]) for field in entry.fields).any()
+        | _misfits(config, entry.opcode, fields)
+    )
+
+
+def _out_of_range(field: Field, value: Value) -> Value:
+    """Whether the value of a field is below its minimum or has no name."""
+    if field.values is not None:
+        return ~Cat(value == int(member) for member in field.values).any()
+    return value < field.minimum if field.minimum is not None else Const(0, 1)
+
+
+def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
+    """What makes ILLEGAL_FIELD beyond single fields: alignment, lengths, combinations."""
+    align = exact_log2(config.host_bus_bytes)
+    wrong: Value = Const(0)
+    if opcode in (*COPIES, Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE):
+        wrong |= fields.host[:align].any()
+    if opcode in COPIES:
+        longest = config.cols if opcode in WRITES else config.rows
+        wrong |= fields.stride[:align].any() | (fields.tail > longest)
+    if opcode is Opcode.DEPTHWISE:
+        wrong |= fields.function == Function.TABLE
+    if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+        function = fields.function
+        is_tanh = function == Function.TANH
+        gate = (function == Function.SIGMOID) | is_tanh
+        narrow = (
+            (function == Function.RELU)
+            | (function == Function.RELU6)
+            | (function == Function.TABLE)
+        )
+        wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
+        wrong |= is_tanh & (fields.table > TANH_INTEGER_BITS)
+    return wrong

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MatrixMultiply and Convolve: from the instruction to the walk of the matrix unit."""
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.arch.isa import OPCODE_BITS, Opcode
+from systola.hdl.commands import InstructionLayout, MatrixCommand
+from systola.hdl.window_registers import WindowProducts
+
+
+class Packing(data.StructLayout):
+    """Packed channels, in bytes of a row: the row, a row of the kernel, where the first vector
+    begins, and from one vector to the next."""
+
+    def __init__(self) -> None:
+        super().__init__({"row_bytes": 20, "kernel_bytes": 16, "start": signed(18), "step": 15})
+
+
+def unpackable(config: Config, packing: data.View, convolve: data.View, shape: data.View) -> Value:
+    """Whether the window `shape` does not fit the packed channels of `convolve`."""
+    rows = config.rows
+    return (
+        (convolve.k_tiles != 1)
+        | (shape.dilation_x != 1)
+        | (packing.kernel_bytes > rows)
+        | (packing.step > rows)
+        | (packing.start < -rows)
+        | (packing.start >= rows)
+        | (packing.row_bytes > shape.pitch * rows)
+    )
+
+
+class MatrixDecoder(wiring.Component):
+    """The `command` of `word`, combinationally. `shape` and `products` are the present window."""
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "word": In(128),
+                "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
+                "products": In(WindowProducts()),
+                "packing": In(Packing()),
+                "command": Out(MatrixCommand()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        command, shape, products, packing = self.command, self.shape, self.products, self.packing
+        matrix = data.View(InstructionLayout(Opcode.MATRIX_MULTIPLY), self.word)
+        convolve = data.View(InstructionLayout(Opcode.CONVOLVE), self.word)
+        walk = command.walk
+        packed = convolve.channels != 0
+        before = packing.start < 0  # the first vector begins in the line before the row
+        start = Signal(9)
+        m.d.comb += start.eq(packing.start + Mux(before, self._config.rows, 0))
+        with m.If(self.word[:OPCODE_BITS] == Opcode.MATRIX_MULTIPLY):
+            m.d.comb += [
+                walk.start.line.eq(matrix.buffer),
+                walk.count.ox.eq(1 + matrix.wide_vectors),
+                walk.step.ox.line.eq(1),
+                walk.count.oy.eq(matrix.rows),
+                walk.step.oy.line.eq(1 + matrix.wide_vectors),
+                walk.count.block.eq(1 + matrix.wide_weights),
+                walk.count.kx.eq(matrix.k_tiles),
+                walk.step.kx.line.eq(matrix.rows << matrix.wide_vectors),
+                walk.count.ky.eq(1),
+                walk.count.n.eq(matrix.n_tiles),
+                command.accumulator.eq(matrix.accumulator),
+                command.accumulate.eq(matrix.accumulate),
+                command.wide_vectors.eq(matrix.wide_vectors),
+                command.wide_weights.eq(matrix.wide_weights),
+                command.sequential.eq(1),
+            ]
+        with m.Else():
+            m.d.comb += [
+                walk.start.y.eq(shape.top),
+                walk.count.ox.eq(shape.out_width),
+                walk.count.oy.eq(shape.out_height),
+                walk.step.oy.line.eq(products.row_step),
+                walk.step.oy.y.eq(shape.stride_y),
+                walk.count.block.eq(convolve.k_tiles),
+                walk.step.block.line.eq(convolve.plane),
+                walk.count.ky.eq(shape.kernel_height),
+                walk.step.ky.line.eq(products.tap_step),
+                walk.step.ky.y.eq(shape.dilation_y),
+                walk.count.n.eq(convolve.n_tiles),
+                command.accumulator.eq(convolve.accumulator),
+                command.accumulate.eq(convolve.accumulate),
+                command.bounded.eq(1),
+                command.height.eq(shape.height),
+                command.fill.eq(convolve.fill),
+                command.packed.eq(packed),
+                command.byte.eq(start),
+                command.byte_step.eq(packing.step),
+            ]
+            with m.If(packed):
+                # In columns x counts bytes, and lines are counted by the matrix unit.
+                m.d.comb += [
+                    walk.start.line.eq(
+                        convolve.buffer + products.origin - shape.left + Mux(before, 0, 1)
+                    ),
+                    walk.start.x.eq(packing.start),
+                    walk.step.ox.x.eq(packing.step),
+                    walk.count.kx.eq(1),
+                    command.width.eq(packing.row_bytes),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    walk.start.line.eq(convolve.buffer + products.origin),
+                    walk.start.x.eq(shape.left),
+                    walk.step.ox.line.eq(shape.stride_x),
+                    walk.step.ox.x.eq(shape.stride_x),
+                    walk.count.kx.eq(shape.kernel_width),
+                    walk.step.kx.line.eq(shape.dilation_x),
+                    walk.step.kx.x.eq(shape.dilation_x),
+                    command.width.eq(shape.width),
+                ]
+        return m

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control flow of a random program: loops, index registers, and places for the rest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from systola.arch.isa import LOOP_DEPTH, REGISTERS, Opcode
+
+_WORD = 1 << 32
+_MOST_ITERATIONS = 12
+"""Passes through one place of the program, in all loops around it together."""
+_MOST_EXECUTED = 3
+"""Instructions executed for each one that was asked for, at most."""
+
+
+@dataclass
+class Step:
+    """One place of a program, and what the index registers hold whenever it is executed."""
+
+    opcode: Opcode
+    operands: dict[str, int] = field(default_factory=dict[str, int])
+    """Of Set_Register and Loop; the others are left to the writer."""
+    depth: int = 0
+    """Loops that are open before it."""
+    registers: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+
+
+def random_control(
+    rng: random.Random, weights: Mapping[Opcode, int], instructions: int, bus: int
+) -> list[Step]:
+    """About `instructions` places, loops closed, at least one execution each.
+
+    `weights` are the relative numbers of the opcodes, Loop standing for itself and its End_Loop.
+    Steps of registers are often multiples of `bus` bytes. Behind the places stands a Nop, for the
+    registers at the end.
+    """
+    while True:
+        steps: list[Step] = []
+        _block(rng, weights, instructions, bus, 0, steps)
+        steps.append(Step(Opcode.NOP))
+        if _trace(steps, _MOST_EXECUTED * instructions):
+            return steps
+
+
+def _block(
+    rng: random.Random,
+    weights: Mapping[Opcode, int],
+    length: int,
+    bus: int,
+    depth: int,
+    steps: list[Step],
+) -> None:
+    opcodes, numbers = list(weights), list(weights.values())
+    end = len(steps) + length
+    while len(steps) < end:
+        opcode = rng.choices(opcodes, numbers)[0]
+        nested = depth and rng.random() < 0.1
+        if opcode == Opcode.SET_REGISTER:
+            steps.append(_set_register(rng, bus, moving=depth > 0 and rng.random() < 0.7))
+        elif opcode != Opcode.LOOP and not nested:
+            steps.append(Step(opcode))
+        elif depth < LOOP_DEPTH:
+            # Its field comes later, when the registers are known.
+            count = {"count": rng.choice((1, 1, 2, 2, 3)), "count_register": 0}
+            if rng.random() < 0.5:
+                count["count_register"] = rng.randrange(REGISTERS)
+            steps.append(Step(Opcode.LOOP, count))
+            if rng.random() < 0.7:
+                steps.append(_set_register(rng, bus, moving=True))
+            _block(rng, weights, rng.randint(0, 5), bus, depth + 1, steps)
+            steps.append(Step(Opcode.END_LOOP))
+
+
+def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
+    """A register takes a step, or any value."""
+    register = rng.randrange(1, REGISTERS)
+    value = rng.choice((rng.randint(-4, 4), bus * rng.randint(-3, 3), 1))
+    first, second = register, 0
+    if moving:
+        # Upper bits vanish in an operand that is narrower than the register.
+        value += rng.choice((0, 0, 0, rng.randint(-127, 126) << 24))
+    else:
+        first, second = rng.choices((0, rng.randrange(REGISTERS)), k=2)
+        value = rng.choice((value, rng.randint(-100, 100), rng.randint(-(1 << 31), (1 << 31) - 1)))
+    if rng.random() < 0.5:
+        first, second = second, first
+    operands = {"register": register, "value": value, "first": first, "second": second}
+    return Step(Opcode.SET_REGISTER, operands)
+
+
+def _trace(steps: list[Step], most: int) -> bool:
+    """Executes the control flow, notes the registers and fixes the counts of the loops.
+
+    False where a loop whose count moves would not run 1 to 3 times, or all of it too long.
+    """
+    registers = [0] * REGISTERS
+    loops: list[list[int]] = []  # number of the Loop, iterations left
+    place = executed = 0
+    while place < len(steps):
+        step = steps[place]
+        step.depth = len(loops)
+        step.registers.append(tuple(registers))
+        executed += 1
+        if executed > most or len(step.registers) > _MOST_ITERATIONS:
+            return False
+        at = step.operands
+        match step.opcode:
+            case Opcode.SET_REGISTER:
+                total = registers[at["first"]] + registers[at["second"]] + at["value"]
+                registers[at["register"]] = total % _WORD
+            case Opcode.LOOP:
+                base = registers[at["count_register"]]
+                if len(step.registers) == 1:
+                    at["count"] = (at["count"] - base) % _WORD
+                count = (at["count"] + base) % _WORD
+                if not 1 <= count <= 3:
+                    return False
+                loops.append([place, count])
+            case Opcode.END_LOOP:
+                loops[-1][1] -= 1
+                if loops[-1][1]:
+                    place = loops[-1][0]
+                else:
+                    loops.pop()
+            case _:
+                pass
+        place += 1
+    return True

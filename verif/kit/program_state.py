@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a random program knows of itself while it is being written, and what follows from that."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from systola.arch.config import Config
+from systola.arch.isa import BY_OPCODE, REGISTERS, WEIGHT_READS_IN_FLIGHT, Opcode, encode
+from systola.golden.window import Window
+from systola.verif.kit.random_windows import pixel_window
+
+TILES = 24
+ATTEMPTS = 20
+"""Drawings before something that must fit is given up."""
+_RECENT = 6
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a memory, in lines, rows, entries, tiles or bytes."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Spans:
+    """What a program uses of each memory."""
+
+    lines: Span
+    accumulators: Span
+    entries: Span
+    shared: Span
+    """Host bytes that programs both read and write."""
+    parameters: Span
+    """Host bytes with well-formed parameter entries."""
+    tables: Span
+    """Host bytes with tables."""
+    window: int
+    """Bytes of the host window."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """An operand: its fields, and where the region is whenever the instruction is executed."""
+
+    span: Span
+    operands: dict[str, int]
+    starts: tuple[int, ...]
+    size: int
+
+    def apart(self, other: Region) -> bool:
+        """Whether the two never overlap."""
+        return all(
+            a + self.size <= b or b + other.size <= a
+            for a, b in zip(self.starts, other.starts, strict=True)
+        )
+
+    def named(self, name: str, new: str) -> Region:
+        """The same for another operand."""
+        operands = {key.replace(name, new, 1): value for key, value in self.operands.items()}
+        return Region(self.span, operands, self.starts, self.size)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a loop must leave as it was, and what it may fall back on."""
+
+    queued: tuple[int, ...]
+    window: Window | None
+    window_fixed: bool
+
+
+@dataclass
+class ProgramState:
+    """Emits instructions, and knows the weight queue, the window and the index registers."""
+
+    config: Config
+    rng: random.Random
+    spans: Spans
+    words: list[bytes] = field(default_factory=list[bytes])
+    registers: list[tuple[int, ...]] = field(default_factory=lambda: [(0,) * REGISTERS])
+    """What they hold here, each time that the program comes here."""
+    queued: deque[int] = field(default_factory=deque[int])
+    """Tiles not yet consumed of each Read_Weights."""
+    window: Window | None = None
+    """None: none has been set, or it is not the same each time."""
+    window_fixed: bool = False
+    """In a loop that uses the window set before it."""
+    outside: list[Outside] = field(default_factory=list[Outside])
+    recent: dict[Span, deque[Region]] = field(default_factory=dict[Span, deque["Region"]])
+    """Regions of the last few instructions."""
+
+    def emit(self, opcode: Opcode, *regions: Region, **operands: int) -> None:
+        """Writes an instruction with the operands of the regions and others."""
+        for region in regions:
+            operands |= region.operands
+            self.recent.setdefault(region.span, deque(maxlen=_RECENT)).append(region)
+        self.words.append(encode(opcode, **operands))
+
+    def region(self, opcode: Opcode, name: str, span: Span, size: int, *, unit: int = 1) -> Region:
+        """A place for `size` lines, bytes ... within the span, often with an index register.
+
+        The place is a multiple of `unit` from the start of the span, often where an instruction
+        just before has been.
+        """
+        entry = BY_OPCODE[opcode]
+        modulus = 1 << entry.field(name).width
+        choices = [0]
+        if any(other.indexes == name for other in entry.fields):
+            choices = [r for r in range(REGISTERS) if self._usable(r, modulus, span, size, unit)]
+        moving = [r for r in choices if any(self.offsets(r, modulus))]
+        register = self.rng.choice((moving or choices) if self.rng.random() < 0.6 else choices)
+        offsets = self.offsets(register, modulus)
+        spread = max(offsets) - min(offsets)
+        last = (span.size - size - spread) // unit
+        if span in self.recent and self.rng.random() < 0.5:
+            other = self.rng.choice(self.recent[span])
+            first, end = min(other.starts), max(other.starts) + other.size
+            near = self.rng.choice((first, self.rng.randint(first - size + 1, end - 1)))
+            lowest = span.start + unit * min(last, max(0, (near - span.start) // unit))
+        else:
+            lowest = span.start + unit * self.rng.randint(0, last)
+        starts = tuple(lowest - min(offsets) + offset for offset in offsets)
+        operands = {name: (starts[0] - self.registers[0][register]) % modulus}
+        if register:
+            operands[f"{name}_register"] = register
+        return Region(span, operands, starts, size)
+
+    def offsets(self, register: int, modulus: int) -> list[int]:
+        """By how much a register exceeds what it holds the first time, -modulus/2 or more."""
+        first = self.registers[0][register]
+        half = modulus // 2
+        return [(values[register] - first + half) % modulus - half for values in self.registers]
+
+    def _usable(self, register: int, modulus: int, span: Span, size: int, unit: int) -> bool:
+        offsets = self.offsets(register, modulus)
+        fits = max(offsets) - min(offsets) + size <= span.size
+        return fits and not any(offset % unit for offset in offsets)
+
+    def rows(self, limit: int) -> int:
+        """A number of rows, few where the program comes often."""
+        if len(self.registers) > 3:
+            limit = min(limit, 3)
+        return self.rng.choice((1, 1, min(2, limit), self.rng.randint(1, limit), min(limit, 8)))
+
+    def queue_weights(self, count: int) -> None:
+        """Writes Read_Weights."""
+        self.queued.append(count)
+        where = self.region(Opcode.READ_WEIGHTS, "tile", Span(0, TILES), count)
+        self.emit(Opcode.READ_WEIGHTS, where, count=count)
+
+    def consume(self, tiles: int) -> None:
+        """Takes tiles from the queue."""
+        while tiles:
+            used = min(tiles, self.queued[0])
+            tiles -= used
+            self.queued[0] -= used
+            if not self.queued[0]:
+                self.queued.popleft()
+
+    def multiply(
+        self, k_tiles: int, n_tiles: int, rows: int, wide_vectors: int = 0, wide_weights: int = 0
+    ) -> None:
+        """Writes MatrixMultiply."""
+        self.consume(k_tiles * n_tiles << wide_weights)
+        opcode, spans = Opcode.MATRIX_MULTIPLY, self.spans
+        lines = rows * k_tiles << wide_vectors
+        self.emit(
+            opcode,
+            self.region(opcode, "buffer", spans.lines, lines),
+            self.region(opcode, "accumulator", spans.accumulators, rows * n_tiles),
+            rows=rows,
+            k_tiles=k_tiles,
+            n_tiles=n_tiles,
+            accumulate=self.rng.randrange(2),
+            wide_vectors=wide_vectors,
+            wide_weights=wide_weights,
+        )
+
+    def supply(self, tiles: int) -> bool:
+        """Queues what is missing of so many tiles; False where it cannot be done."""
+        missing = tiles - sum(self.queued)
+        if missing > 0 and len(self.queued) == WEIGHT_READS_IN_FLIGHT:
+            return False
+        while missing > 0:
+            count = missing
+            if len(self.queued) < WEIGHT_READS_IN_FLIGHT - 1:
+                count = self.rng.randint(1, missing)
+            self.queue_weights(count)
+            missing -= count
+        return True
+
+    def some_window(
+        self, draw: Callable[[], Window], fits: Callable[[Window], bool], windows: int
+    ) -> Window | None:
+        """The window as it is or a new one, at most `windows` results, `fits`; None for none."""
+
+        def suits(window: Window) -> bool:
+            small = window.windows <= windows and window.map_lines <= self.spans.lines.size
+            return small and fits(window)
+
+        if self.window and suits(self.window) and (self.window_fixed or self.rng.random() < 0.6):
+            return self.window
+        if self.window_fixed:
+            return None
+        for _ in range(ATTEMPTS):
+            window = draw()
+            if suits(window):
+                if self.rng.random() < 0.1:
+                    self.emit(Opcode.SET_CONFIG_WINDOW, **vars(pixel_window(self.rng)))
+                self.set_window(window)
+                return window
+        return None
+
+    def set_window(self, window: Window) -> None:
+        """Writes Set_Config_Window."""
+        self.window = window
+        self.emit(Opcode.SET_CONFIG_WINDOW, **vars(window))
+
+    def enter_loop(self) -> None:
+        """Keeps in mind what the passes of a loop must find, all of them."""
+        self.outside.append(Outside(tuple(self.queued), self.window, self.window_fixed))
+        if self.window and self.rng.random() < 0.5:
+            self.window_fixed = True
+        if not self.window_fixed:
+            self.window = None
+
+    def leave_loop(self) -> None:
+        """Leaves the weight queue as the loop has found it."""
+        outside = self.outside.pop()
+        if tuple(self.queued) != outside.queued:
+            if self.queued:
+                tiles = sum(self.queued)
+                self.multiply(*self.rng.choice(((1, tiles), (tiles, 1))), rows=1)
+            for count in outside.queued:
+                self.queue_weights(count)
+        self.window = self.window or outside.window
+        self.window_fixed = outside.window_fixed

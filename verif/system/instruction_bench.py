@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of single instructions share: their memory, and instructions around the tested.
+
+Memory of all tests: the program in page 0; random bytes from INPUT on; parameter entries from
+ENTRIES on; results from OUTPUT on.
+"""
+
+import numpy as np
+
+from systola.arch.isa import Opcode, encode
+from systola.verif.kit.bench import TB
+from systola.verif.kit.images import make_image, random_memory, random_tiles, varied_parameter_entry
+from systola.verif.kit.seeds import random_seed
+
+INPUT, ENTRIES, OUTPUT, PAGES = 0x1000, 0x3000, 0x5000, 8
+TILES, LINES, COUNT = 24, 24, 9
+HALT = encode(Opcode.HALT)
+RESULTS, FILLED = 100, 160
+"""Lines behind maps and operands; all lines below FILLED start with random bytes."""
+
+
+async def bench(dut, **memory):
+    tb = TB(dut, **memory)
+    await tb.start()
+    return tb
+
+
+def image(tb, *program):
+    """The program, with random data that is the same in every run with the same seed."""
+    rng = np.random.default_rng(random_seed())
+    host = random_memory(rng, PAGES)
+    entries = np.concatenate([varied_parameter_entry(rng, tb.config) for _ in range(COUNT)])
+    host[ENTRIES : ENTRIES + entries.size] = entries
+    return make_image([*program, HALT], host=host, weights=random_tiles(rng, tb.config, TILES))
+
+
+def read(tb, lines=LINES, buffer=0):
+    """Fills buffer lines, one block a row, from INPUT."""
+    return encode(
+        Opcode.READ_HOST_MEMORY,
+        host=INPUT,
+        buffer=buffer,
+        rows=lines,
+        stride=tb.config.input_pitch,
+        blocks=1,
+        tail=tb.config.rows,
+    )
+
+
+def write(tb, lines=LINES, buffer=0, host=OUTPUT):
+    """Shows buffer lines, one block a row, at OUTPUT."""
+    return encode(
+        Opcode.WRITE_HOST_MEMORY,
+        host=host,
+        buffer=buffer,
+        rows=lines,
+        stride=tb.config.output_pitch,
+        blocks=1,
+        tail=tb.config.cols,
+    )
+
+
+def sums(tb, rows=LINES):
+    """Fills lines below FILLED, accumulator rows below `rows`, parameter entries below COUNT."""
+    return (
+        read(tb, FILLED),
+        encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=COUNT),
+        encode(Opcode.READ_WEIGHTS, tile=0, count=1),
+        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=rows, k_tiles=1, n_tiles=1),
+    )
+
+
+def shown_sums(tb, rows=LINES):
+    """Shows accumulator rows from 0 on with two different scales."""
+    activate = {"accumulator": 0, "buffer": 0, "rows": rows, "n_tiles": 1}
+    for entry in range(2):
+        yield encode(Opcode.ACTIVATE, **activate, parameter=entry)
+        yield write(tb, rows, host=OUTPUT + 0x1000 * entry)
+
+
+def window(**changes):
+    """Set_Config_Window for a 5x6 map with a 3x3 kernel and padding on all sides."""
+    shape = {"height": 5, "width": 6, "pitch": 7, "kernel_height": 3, "kernel_width": 3}
+    steps = {"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1}
+    start = {"top": -1, "left": -1, "out_height": 5, "out_width": 6}
+    return encode(Opcode.SET_CONFIG_WINDOW, **{**shape, **steps, **start, **changes})
+
+
+WINDOWS = [
+    {},
+    {"kernel_height": 1, "kernel_width": 1, "top": 0, "left": 0},
+    {"stride_y": 2, "stride_x": 3, "out_height": 3, "out_width": 2},
+    {"dilation_y": 2, "dilation_x": 3, "top": -2, "left": -3},
+    {"kernel_height": 2, "kernel_width": 1, "top": 1, "left": 4, "out_height": 4},
+    {"top": -40, "left": 0, "out_height": 2, "out_width": 3},
+    {"top": 5, "left": 6, "out_height": 2, "out_width": 3},
+    {"height": 1, "width": 1, "pitch": 1, "stride_y": 127, "stride_x": 127, "out_height": 2},
+]
+"""Changes to `window`: all steps alike and different, windows beside the map, a map of a pixel."""

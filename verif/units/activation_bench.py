@@ -1,0 +1,585 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The activation unit between accumulators, buffer and golden model."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.arch.isa import (
+    PARAMETER_PLANES,
+    Function,
+    Opcode,
+    Operation,
+    Reduction,
+)
+from systola.golden.machine import Machine
+from systola.hdl.activation_unit import ActivationUnit
+from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Source
+from systola.verif.units.unit import Bench
+
+Fields = dict[str, int]
+
+LATENCY = 9
+"""Cycles from the issue of an accumulator row to the write of its line."""
+SUM_LATENCY = 5
+"""Cycles that a vector of buffer lines takes longer."""
+ADDRESSES = ("row", "read", "line", "parameter", "table")
+"""What an older instruction may still use."""
+GATES = (Function.SIGMOID, Function.TANH)
+READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
+
+
+class Job(NamedTuple):
+    """An instruction with the window and the scale that it finds."""
+
+    opcode: Opcode
+    fields: Fields
+    window: Fields
+    scale: Fields
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.fields.get("wide", 0))
+
+    @property
+    def accumulates(self) -> bool:
+        return bool(self.fields.get("accumulate", 0))
+
+    @property
+    def is_gate(self) -> bool:
+        return self.fields.get("function") in GATES
+
+    @property
+    def taps(self) -> int:
+        return self.window["kernel_height"] * self.window["kernel_width"]
+
+    @property
+    def blocks(self) -> int:
+        return self.fields.get("blocks", self.fields.get("n_tiles", 1))
+
+    @property
+    def vectors(self) -> int:
+        """Results of each block."""
+        if "rows" in self.fields:
+            return self.fields["rows"]
+        return self.window["out_height"] * self.window["out_width"]
+
+    @property
+    def destination(self) -> int:
+        return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
+
+    def reads(self) -> set[int]:
+        """Buffer lines that the instruction reads, or might."""
+        f, found = self.fields, set[int]()
+        if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
+            size = self.blocks * self.window["height"] * self.window["pitch"]
+            found |= set(range(f["buffer"], f["buffer"] + size))
+            if self.opcode == Opcode.DEPTHWISE:
+                found |= set(range(f["taps"], f["taps"] + self.blocks * self.taps))
+        if self.opcode == Opcode.VECTOR:
+            size = f["rows"] * (1 + f["wide_operands"])
+            found |= set(range(f["buffer"], f["buffer"] + size))
+            if f["operation"] != Operation.COPY:
+                found |= set(range(f["operand"], f["operand"] + size))
+        if self.accumulates:
+            found |= set(self.writes())
+        return found
+
+    def writes(self) -> list[int]:
+        """Buffer lines in the order in which they are written."""
+        count = self.blocks * self.vectors * (1 + self.wide)
+        return list(range(self.destination, self.destination + count))
+
+    def windows(self) -> list[tuple[int, int]]:
+        """Of each vector its block, and how many taps of its window are inside the map."""
+        w = self.window
+        if self.opcode not in (Opcode.DEPTHWISE, Opcode.POOL):
+            return [(b, 0) for b in range(self.blocks) for _ in range(self.vectors)]
+        found = []
+        for b, p, q in itertools.product(
+            range(self.blocks), range(w["out_height"]), range(w["out_width"])
+        ):
+            inside = sum(
+                0 <= w["top"] + p * w["stride_y"] + i * w["dilation_y"] < w["height"]
+                and 0 <= w["left"] + q * w["stride_x"] + j * w["dilation_x"] < w["width"]
+                for i in range(w["kernel_height"])
+                for j in range(w["kernel_width"])
+            )
+            found.append((b, inside))
+        return found
+
+    def entries(self) -> list[int]:
+        """The parameter entry of each vector."""
+        first = self.fields["parameter"]
+        if self.opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE):
+            return [first + b for b, _ in self.windows()]
+        if self.opcode == Opcode.POOL and self.fields["reduction"] == Reduction.AVERAGE:
+            return [first + max(t, 1) - 1 for _, t in self.windows()]
+        return [first] * (self.blocks * self.vectors)
+
+    def steps(self) -> list[int]:
+        """Cycles of each vector: lines read or accumulator rows issued, one tap or line a cycle."""
+        halves = 1 + self.fields.get("wide_operands", 0)
+        each = {
+            Opcode.ACTIVATE: 1,
+            Opcode.DEPTHWISE: self.taps,
+            Opcode.POOL: self.taps,
+            Opcode.VECTOR: halves
+            * (1 if self.fields.get("operation") in (None, Operation.COPY) else 2),
+        }[self.opcode]
+        found = [each + 2 * self.accumulates] * (self.blocks * self.vectors)
+        if self.opcode == Opcode.DEPTHWISE:
+            for block in range(self.blocks):
+                found[block * self.vectors] += self.taps
+        return found
+
+    def command(self) -> dict[str, Any]:
+        """The value of the port `command`."""
+        f, w = self.fields, self.window
+        function = Function(f.get("function", Function.NONE))
+        found: dict[str, Any] = {
+            "source": {
+                Opcode.ACTIVATE: Source.ACCUMULATORS,
+                Opcode.DEPTHWISE: Source.DEPTHWISE,
+                Opcode.POOL: Source.POOL,
+                Opcode.VECTOR: Source.VECTOR,
+            }[self.opcode],
+            "destination": self.destination,
+            "parameter": f["parameter"],
+            "rounding": f["rounding"],
+            "zero_point": f["zero_point"],
+            "wide": f.get("wide", 0),
+            "accumulate": f.get("accumulate", 0),
+            "low": -128,
+            "high": 127,
+            "table": f.get("table", 0),
+        }
+        if function in (Function.RELU, Function.RELU6):
+            found["low"] = f["zero_point"]
+        if self.opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            found["function"] = int(function)
+        if function == Function.RELU6:
+            found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
+        if self.wide:
+            found |= {"low": -(1 << 15), "high": (1 << 15) - 1}
+            limit = self.scale["limit"]
+            if self.opcode == Opcode.VECTOR and function == Function.NONE and limit:
+                found |= {"low": -limit, "high": limit}
+        if self.opcode == Opcode.ACTIVATE:
+            count = {"kx": 1, "ky": 1, "ox": f["rows"], "oy": 1, "block": f["n_tiles"]}
+            return found | {
+                "walk": {"count": count},
+                "accumulator": f["accumulator"],
+                "by_block": 1,
+            }
+        if self.opcode == Opcode.VECTOR:
+            halves = 1 + f["wide_operands"]
+            walk = {
+                "start": {"line": f["buffer"]},
+                "count": {"kx": halves, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1},
+                "step": {"kx": {"line": 1}, "ox": {"line": halves}},
+            }
+            names = ("multiplier_a", "shift_a", "multiplier_b", "shift_b", "zero_a", "zero_b")
+            return found | {
+                "walk": walk,
+                "operand": f["operand"],
+                "operation": Operation(f["operation"]),
+                "wide_operands": f["wide_operands"],
+                "scale": {name: self.scale[name] for name in names},
+            }
+        pitch = w["pitch"]
+        found |= {
+            "walk": {
+                "start": {
+                    "line": (f["buffer"] + w["top"] * pitch + w["left"]) % (1 << 21),
+                    "y": w["top"],
+                    "x": w["left"],
+                },
+                "count": {
+                    "kx": w["kernel_width"],
+                    "ky": w["kernel_height"],
+                    "ox": w["out_width"],
+                    "oy": w["out_height"],
+                    "block": f["blocks"],
+                },
+                "step": {
+                    "kx": {"line": w["dilation_x"], "x": w["dilation_x"]},
+                    "ky": {"line": w["dilation_y"] * pitch, "y": w["dilation_y"]},
+                    "ox": {"line": w["stride_x"], "x": w["stride_x"]},
+                    "oy": {"line": w["stride_y"] * pitch, "y": w["stride_y"]},
+                    "block": {"line": w["height"] * pitch},
+                },
+            },
+            "height": w["height"],
+            "width": w["width"],
+        }
+        if self.opcode == Opcode.DEPTHWISE:
+            return found | {
+                "operand": f["taps"],
+                "taps": self.taps,
+                "fill": f["fill"],
+                "by_block": 1,
+            }
+        return found | {
+            "maximum": int(f["reduction"] == Reduction.MAX),
+            "by_taps": int(f["reduction"] == Reduction.AVERAGE),
+            "low": f["floor"],
+            "high": f["ceiling"],
+        }
+
+
+class Run(NamedTuple):
+    """How a job went: the cycles of each vector's steps, which of the lines written was its first,
+    and whether it had to wait for lines of older ones."""
+
+    job: Job
+    steps: list[list[int]]
+    first: int
+    hindered: bool
+
+
+class Jobs:
+    """Random instructions that break no rule of a configuration."""
+
+    def __init__(self, chance: random.Random, config: Config):
+        self.random = chance
+        self.config = config
+        self.opcodes = [Opcode.ACTIVATE, Opcode.POOL, Opcode.VECTOR]
+        self.opcodes += [Opcode.DEPTHWISE] * config.depthwise
+
+    def some(self) -> Job:
+        """Any instruction."""
+        return self.of(self.random.choice(self.opcodes))
+
+    def of(self, opcode: Opcode, **given: Any) -> Job:
+        """An instruction with some operands, or `window` or `scale`, given."""
+        random = self.random
+        window = given.pop("window", None) or self.window(opcode)
+        scale = given.pop("scale", None) or self.scale()
+        fields: Fields = {
+            "rounding": random.getrandbits(1),
+            "zero_point": random.choice((-128, 127, random.randint(-20, 20))),
+        }
+        fields |= given
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            self._function(fields)
+        if opcode == Opcode.ACTIVATE:
+            self._activate(fields)
+        elif opcode == Opcode.VECTOR:
+            self._vector(fields)
+        else:
+            self._windowed(opcode, fields, window)
+        return Job(opcode, fields, window, scale)
+
+    def window(self, opcode: Opcode) -> Fields:
+        """A window over a small map, with padding on any side."""
+        random = self.random
+        width = random.randint(1, 5)
+        kernel = random.choice([(1, 1), (2, 2), (3, 3), (1, 3), (3, 1)])
+        if opcode == Opcode.DEPTHWISE and random.random() < 0.1:
+            kernel = 8, 8
+        return {
+            "height": random.randint(1, 5),
+            "width": width,
+            "pitch": width + random.choice((0, 0, 2)),
+            "kernel_height": kernel[0],
+            "kernel_width": kernel[1],
+            "stride_y": random.randint(1, 2),
+            "stride_x": random.randint(1, 2),
+            "dilation_y": random.randint(1, 2),
+            "dilation_x": random.randint(1, 2),
+            "top": random.randint(-3, 1),
+            "left": random.randint(-3, 1),
+            "out_height": random.randint(1, 3),
+            "out_width": random.randint(1, 3),
+        }
+
+    def scale(self) -> Fields:
+        """Any scale; shifts and multipliers mostly such that something is left of a sum."""
+        random = self.random
+        return {
+            "multiplier_a": random.choice((0, (1 << 31) - 1, random.getrandbits(31))),
+            "shift_a": random.choice((0, 1, 31, random.randint(0, 12))),
+            "multiplier_b": random.getrandbits(31),
+            "shift_b": random.randint(0, 12),
+            "zero_a": random.choice((-128, 127, random.randint(-128, 127))),
+            "zero_b": random.randint(-128, 127),
+            "ceiling": random.randint(-128, 127),
+            "limit": random.choice((0, 0, 32767, random.randint(1, 9000))),
+        }
+
+    def _function(self, f: Fields) -> None:
+        random, config = self.random, self.config
+        f.setdefault("wide", random.getrandbits(1) if config.wide else 0)
+        f.setdefault("accumulate", random.getrandbits(1) if f["wide"] else 0)
+        functions = [Function.NONE, *GATES] if f["wide"] else [Function(i) for i in range(3)]
+        if config.tables and not f["wide"]:
+            functions.append(Function.TABLE)
+        f.setdefault("function", random.choice(functions))
+        is_table = f["function"] == Function.TABLE
+        f.setdefault("table", random.randrange(config.tables) if is_table else random.randint(0, 4))
+        few = (1, 2) if f["function"] in GATES else (1, 2, 7)
+        f.setdefault("rows", random.choice(few))
+
+    def _activate(self, f: Fields) -> None:
+        random, config = self.random, self.config
+        f.setdefault("n_tiles", random.choice((1, 1, 2, 3)))
+        count = f["rows"] * f["n_tiles"]
+        f.setdefault("accumulator", random.randint(0, config.accumulator_rows - count))
+        (place,) = self._apart(count * (1 + f["wide"]))
+        f.setdefault("buffer", place)
+        f.setdefault("parameter", random.randint(0, config.parameter_entries - f["n_tiles"]))
+        f.setdefault("ceiling", random.randint(-128, 127))
+
+    def _vector(self, f: Fields) -> None:
+        random, config = self.random, self.config
+        f.setdefault("operation", int(random.choice(list(Operation))))
+        f.setdefault("wide_operands", random.getrandbits(1) if config.wide else 0)
+        size = f["rows"] * (1 + f["wide_operands"])
+        buffer, operand, destination = self._apart(size, size, f["rows"] * (1 + f["wide"]))
+        if f["wide"] == f["wide_operands"] and random.random() < 0.3:
+            destination = random.choice((buffer, operand))
+        f.setdefault("buffer", buffer)
+        f.setdefault("operand", buffer if random.random() < 0.1 else operand)
+        f.setdefault("destination", destination)
+        f.setdefault("parameter", random.randrange(config.parameter_entries))
+
+    def _windowed(self, opcode: Opcode, f: Fields, window: Fields) -> None:
+        random = self.random
+        taps = window["kernel_height"] * window["kernel_width"]
+        windows = window["out_height"] * window["out_width"]
+        f.setdefault("blocks", random.choice((1, 1, 2)))
+        sizes = (f["blocks"] * window["height"] * window["pitch"], f["blocks"] * windows)
+        f.setdefault("ceiling", random.randint(-128, 127))
+        if opcode == Opcode.POOL:
+            f["buffer"], f["destination"] = self._apart(*sizes)
+            f.setdefault("reduction", int(random.choice(list(Reduction))))
+            f.setdefault("floor", random.choice((-128, random.randint(-128, 127))))
+            entries = taps if f["reduction"] == Reduction.AVERAGE else 1
+        else:
+            f["buffer"], f["destination"], f["taps"] = self._apart(*sizes, f["blocks"] * taps)
+            f.setdefault("function", random.randrange(3))
+            f.setdefault("fill", random.randint(-128, 127))
+            entries = f["blocks"]
+        f.setdefault("parameter", random.randint(0, self.config.parameter_entries - entries))
+
+    def _apart(self, *sizes: int) -> list[int]:
+        """Places in the buffer for regions of these sizes that do not overlap."""
+        spare = self.config.buffer_lines - sum(sizes)
+        cuts = sorted(self.random.randint(0, spare) for _ in sizes)
+        order = list(range(len(sizes)))
+        self.random.shuffle(order)
+        places, used = [0] * len(sizes), 0
+        for cut, index in zip(cuts, order, strict=True):
+            places[index] = cut + used
+            used += sizes[index]
+        return places
+
+
+class Surroundings(Bench):
+    """The unit, what lies around it, and the golden model one instruction ahead.
+
+    `blocked` and `busy` are the shares of cycles in which addresses are in use, and in which
+    accumulators and buffer have no time.
+    """
+
+    def __init__(
+        self,
+        dut: Any,
+        config: Config,
+        chance: random.Random,
+        *,
+        blocked: float = 0.0,
+        busy: float = 0.0,
+    ):
+        super().__init__(dut, ActivationUnit(config=config))
+        self.config = config
+        self.random = chance
+        self.rates = blocked, busy
+        self.golden = golden = Machine(config)
+        data = np.random.default_rng(chance.getrandbits(32))
+        golden.buffer[:] = data.integers(-128, 128, golden.buffer.shape)
+        golden.buffer[data.random(golden.buffer.shape) < 0.05] = -128
+        golden.accumulators[:] = data.integers(-(1 << 17), 1 << 17, golden.accumulators.shape)
+        golden.accumulators[data.random(golden.accumulators.shape) < 0.05] = -(1 << 31)
+        golden.parameters[:] = self._parameters(data)
+        golden.tables[:] = data.integers(-128, 128, golden.tables.shape)
+        self.memory = [_number(line) for line in golden.buffer]
+        self.accumulators = [_number(row.astype("<i4")) for row in golden.accumulators]
+        self.now = 0
+        self.shown = {"accumulators": 0, "operands__data": 0}
+        self.pending: list[tuple[int, int]] = []
+        """Lines of instructions so far that are not written yet, and what will be in them."""
+        self.written: list[int] = []
+        """Cycles in which a line was written."""
+        self.progress: list[tuple[int, int, int]] = []
+        """What was reported with each line written."""
+
+    def _parameters(self, data: np.random.Generator) -> Any:
+        """Entries for sums of very different sizes; some are wholly at random."""
+        entries, cols = self.config.parameter_entries, self.config.cols
+        planes = data.integers(0, 256, (entries, PARAMETER_PLANES, cols), dtype=np.uint8)
+        for entry in range(entries):
+            if entry % 4 == 3:
+                continue
+            bias = data.integers(-(1 << 9), 1 << 9, cols)
+            multiplier = data.integers(1 << 29, 1 << 32, cols)
+            right = data.integers((0, 5, 12)[entry % 4], (3, 10, 20)[entry % 4], cols)
+            for place in range(4):
+                planes[entry, place] = bias >> 8 * place & 0xFF
+                planes[entry, 4 + place] = multiplier >> 8 * place & 0xFF
+            planes[entry, 8] = data.integers(0, 2, cols) << 5 | right
+        return planes
+
+    async def load(self) -> None:
+        """Fills parameters and tables through their ports."""
+        for entry, planes in enumerate(self.golden.parameters):
+            for number, plane in enumerate(planes):
+                await self.cycle(
+                    parameters__planes=1 << number,
+                    parameters__address=entry,
+                    parameters__data=_number(plane),
+                )
+        self.set(parameters__planes=0)
+        if self.config.tables:
+            for address, value in enumerate(self.golden.tables.ravel()):
+                await self.cycle(
+                    tables__enable=1, tables__address=address, tables__data=int(value) & 0xFF
+                )
+            self.set(tables__enable=0)
+
+    def expect(self, job: Job) -> None:
+        """Lets the golden model do the job, and notes the lines that must be written."""
+        golden = self.golden
+        golden.set_config_window(**job.window)
+        golden.set_config_scale(**job.scale)
+        getattr(golden, job.opcode.name.lower())(**job.fields)
+        self.pending += [(line, _number(golden.buffer[line])) for line in job.writes()]
+
+    async def step(self, job: Job | None = None, older: int = 0, ends: bool = False) -> bool:
+        """One cycle, with a command or none; returns whether it took a step.
+
+        The first `older` of the pending lines belong to older instructions. `ends`: if a step is
+        taken, it is the last one of its vector.
+        """
+        random = self.random
+        blocked = {f"{name}_blocked": random.random() < self.rates[0] for name in ADDRESSES}
+        reads = job.reads() if job else set()
+        blocked["read_blocked"] |= any(line in reads for line, _ in self.pending[:older])
+        ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
+        self.set(**self.shown)
+        await self.cycle(**blocked, ready=ready, operands__ready=operands_ready, buffer__ready=1)
+        noise = random.getrandbits
+        self.shown = {
+            "accumulators": noise(32 * self.config.cols),
+            "operands__data": noise(8 * self.config.line_bytes),
+        }
+        row_taken = bool(self.get("enable") and ready)
+        line_taken = bool(self.get("operands__enable") and operands_ready)
+        if self.get("enable"):
+            assert not blocked["row_blocked"]
+            assert self.get("row") == self.get("address")
+        if self.get("operands__enable"):
+            assert not blocked["read_blocked"]
+            assert self.get("read_line") == self.get("operands__address")
+        if self.get("enable") or self.get("operands__enable"):
+            assert job is not None, "a step without a command"
+            assert not any(blocked[f"{name}_blocked"] for name in ("line", "parameter", "table"))
+        if row_taken:
+            self.shown["accumulators"] = self.accumulators[self.get("address")]
+        if line_taken:
+            self.shown["operands__data"] = self.memory[self.get("operands__address")]
+        is_reader = job is not None and job.opcode in READERS
+        taken = bool(self.get("takes_line")) if is_reader else row_taken or line_taken
+        assert taken >= (row_taken or line_taken) and (is_reader or not self.get("takes_line"))
+        if taken:
+            assert not any(blocked[f"{name}_blocked"] for name in ("line", "parameter", "table"))
+        is_row = taken and ends and not is_reader
+        assert self.get("advance_read") == is_row
+        if is_row:
+            assert self.get("advance_read_to") == self.get("address") + 1
+        self._writes()
+        self.now += 1
+        return taken
+
+    def _writes(self) -> None:
+        """What the unit writes in this cycle: the next of the pending lines."""
+        writes = self.get("buffer__enable")
+        if not writes:
+            assert not self.get("advance_write") and not self.get("write_done")
+            return
+        assert self.pending, f"line {self.get('buffer__address')} is written for nobody"
+        place = self.get("buffer__address"), self.get("buffer__data")
+        assert place == self.pending.pop(0)
+        self.memory[place[0]] = place[1]
+        self.written.append(self.now)
+        self.progress.append(
+            (self.get("advance_write"), self.get("advance_write_to"), self.get("write_done"))
+        )
+
+    async def run(self, job: Job, *, limit: int = 20000) -> Run:
+        """Offers a command until its last vector is issued."""
+        older = len(self.pending)
+        first = len(self.written) + older
+        hindered = not job.reads().isdisjoint(line for line, _ in self.pending)
+        self.expect(job)
+        self.set(command=job.command(), command_valid=1)
+        entries, counts = job.entries(), job.steps()
+        steps: list[list[int]] = [[]]
+        for _ in range(limit):
+            vector = len(steps) - 1
+            ends = len(steps[-1]) + 1 == counts[vector]
+            # The older ones of the pending lines are those before the first of this job.
+            if await self.step(job, max(0, first - len(self.written)), ends):
+                steps[-1].append(self.now - 1)
+                if ends:
+                    self._check_issue(job, vector, entries[vector])
+                    steps.append([])
+            done = self.get("rows_done"), self.get("lines_done")
+            if len(steps) > len(entries):
+                is_reader = job.opcode in READERS
+                assert done == (not is_reader, is_reader)
+                break
+            assert done == (0, 0), f"{job} ends early"
+        else:
+            raise AssertionError(f"{job} does not end")
+        self.set(command_valid=0)
+        return Run(job, steps[:-1], first, hindered)
+
+    def _check_issue(self, job: Job, vector: int, entry: int) -> None:
+        """The addresses offered with the issue of a vector."""
+        assert self.get("line") == job.destination + vector * (1 + job.wide)
+        assert self.get("parameter") == PARAMETER_SPACE + entry, f"{job}, vector {vector}"
+        if job.fields.get("function") == Function.TABLE and job.opcode != Opcode.DEPTHWISE:
+            assert self.get("table") == TABLE_SPACE + job.fields["table"]
+        if job.opcode == Opcode.ACTIVATE:
+            assert self.get("address") == job.fields["accumulator"] + vector
+
+    async def finish(self, jobs: list[Job]) -> None:
+        """Waits for the last line and checks the progress that was reported."""
+        for _ in range(200):
+            if not self.pending:
+                break
+            await self.step()
+        assert not self.pending, "lines that are never written"
+        for _ in range(2 * LATENCY):
+            await self.step()
+        expected = []
+        for job in jobs:
+            lines = job.writes()
+            for number, line in enumerate(lines, 1):
+                whole = not job.wide or number % 2 == 0
+                expected.append((whole, line + 1, number == len(lines)))
+        for (advances, to, done), (whole, after, last) in zip(self.progress, expected, strict=True):
+            assert (advances, done) == (whole, last)
+            assert not whole or to == after
+
+
+def _number(row: Any) -> int:
+    """A numpy row as one number."""
+    return int.from_bytes(np.ascontiguousarray(row).tobytes(), "little")

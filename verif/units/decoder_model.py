@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the text of the instruction set says about an instruction word, in plain Python."""
+
+from __future__ import annotations
+
+import random
+
+from systola.arch.config import Config
+from systola.arch.isa import (
+    BY_OPCODE,
+    DEPTHWISE_TAPS,
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    Fault,
+    Function,
+    Opcode,
+    Operation,
+    Reduction,
+)
+
+COPIES_IN = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
+COPIES_OUT = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+COPIES = (*COPIES_IN, *COPIES_OUT)
+ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+WINDOWED = (Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
+SETTINGS = (Opcode.SET_CONFIG_WINDOW, Opcode.SET_CONFIG_SCALE)
+NO_SCALE = {field.name: 0 for field in BY_OPCODE[Opcode.SET_CONFIG_SCALE].fields}
+WEIGHT_QUEUE = (Fault.WEIGHT_UNDERFLOW, Fault.WEIGHT_OVERFLOW)
+"""Checks that are not made here."""
+
+Fields = dict[str, int]
+Region = tuple[int, int]
+
+
+def word(opcode: Opcode, operands: Fields) -> int:
+    """The instruction word, fields of any value; those left out have their default, or are 0."""
+    value = int(opcode)
+    entry = BY_OPCODE[opcode]
+    for field in entry.fields:
+        bits = operands.get(field.name, field.default or 0) & ((1 << field.width) - 1)
+        value |= bits << entry.offset(field.name)
+    return value
+
+
+def operands_of(opcode: Opcode, bits: int) -> Fields:
+    """The fields of a word, by name."""
+    found: Fields = {}
+    for field in BY_OPCODE[opcode].fields:
+        value = bits >> BY_OPCODE[opcode].offset(field.name) & ((1 << field.width) - 1)
+        if field.signed and value >> (field.width - 1):
+            value -= 1 << field.width
+        found[field.name] = value
+    return found
+
+
+class Reader:
+    """Reads words in the order of a program, with the window and the scale as they are by then."""
+
+    def __init__(self, config: Config, *, limit: int, tiles: int):
+        self.config = config
+        self.limit = limit
+        self.tiles = tiles
+        self.window: Fields | None = None
+        self.scale: Fields = dict(NO_SCALE)
+
+    def execute(self, bits: int) -> None:
+        """Keeps what a Set_Config_Window or Set_Config_Scale says."""
+        if bits & 0xFF == Opcode.SET_CONFIG_WINDOW:
+            self.window = operands_of(Opcode.SET_CONFIG_WINDOW, bits)
+        if bits & 0xFF == Opcode.SET_CONFIG_SCALE:
+            self.scale = operands_of(Opcode.SET_CONFIG_SCALE, bits)
+
+    def pitch(self, opcode: Opcode) -> int:
+        """Bytes of host memory from one vector to the next."""
+        return self.config.output_pitch if opcode in COPIES_OUT else self.config.input_pitch
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Lines of a map, windows, and taps of each."""
+        w = self.window
+        assert w is not None
+        return (
+            w["height"] * w["pitch"],
+            w["out_height"] * w["out_width"],
+            w["kernel_height"] * w["kernel_width"],
+        )
+
+    def regions(self, opcode: Opcode, f: Fields) -> dict[str, Region]:
+        """Base and end of each region. `source` and `operand` are what the activation unit reads,
+        `buffer` any other lines."""
+        found: dict[str, Region] = {}
+
+        def use(name: str, field: str, count: int) -> None:
+            found[name] = f[field], f[field] + count
+
+        if opcode in WINDOWED:
+            map_lines, windows, taps = self.sizes()
+        if opcode in COPIES:
+            use("buffer", "buffer", f["rows"] * f["blocks"])
+            use("host", "host", (f["rows"] - 1) * f["stride"] + f["blocks"] * self.pitch(opcode))
+        elif opcode == Opcode.LOAD_PARAMETERS:
+            use("parameter", "parameter", f["count"])
+            use("host", "host", f["count"] * PARAMETER_PLANES * self.config.output_pitch)
+        elif opcode == Opcode.LOAD_TABLE:
+            use("table", "table", 1)
+            use("host", "host", TABLE_BYTES)
+        elif opcode == Opcode.READ_WEIGHTS:
+            use("tile", "tile", f["count"])
+        elif opcode == Opcode.MATRIX_MULTIPLY:
+            use("buffer", "buffer", f["rows"] * f["k_tiles"] * (1 + f["wide_vectors"]))
+            use("accumulator", "accumulator", f["rows"] * f["n_tiles"])
+        elif opcode == Opcode.CONVOLVE:
+            use("buffer", "buffer", (f["k_tiles"] - 1) * f["plane"] + map_lines)
+            use("accumulator", "accumulator", windows * f["n_tiles"])
+        elif opcode == Opcode.ACTIVATE:
+            use("accumulator", "accumulator", f["rows"] * f["n_tiles"])
+            use("buffer", "buffer", f["rows"] * f["n_tiles"] * (1 + f["wide"]))
+            use("parameter", "parameter", f["n_tiles"])
+        elif opcode == Opcode.DEPTHWISE:
+            use("source", "buffer", f["blocks"] * map_lines)
+            use("operand", "taps", f["blocks"] * taps)
+            use("buffer", "destination", f["blocks"] * windows)
+            use("parameter", "parameter", f["blocks"])
+        elif opcode == Opcode.POOL:
+            use("source", "buffer", f["blocks"] * map_lines)
+            use("buffer", "destination", f["blocks"] * windows)
+            use("parameter", "parameter", taps if f["reduction"] == Reduction.AVERAGE else 1)
+        elif opcode == Opcode.VECTOR:
+            use("source", "buffer", f["rows"] * (1 + f["wide_operands"]))
+            if f["operation"] != Operation.COPY:
+                use("operand", "operand", f["rows"] * (1 + f["wide_operands"]))
+            use("buffer", "destination", f["rows"] * (1 + f["wide"]))
+            use("parameter", "parameter", 1)
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and f["function"] == Function.TABLE:
+            use("table", "table", 1)
+        return found
+
+    def consumed(self, opcode: Opcode, f: Fields) -> int:
+        """Weight tiles that a MatrixMultiply or Convolve takes."""
+        tiles = f["k_tiles"] * f["n_tiles"]
+        if opcode == Opcode.MATRIX_MULTIPLY:
+            return tiles * (1 + f["wide_weights"])
+        assert self.window is not None
+        return tiles * (self.window["kernel_height"] if f["channels"] else self.sizes()[2])
+
+    def fault(self, bits: int, *, error: int = 0, loops: int | None = None) -> tuple[Fault, int]:
+        """Cause and address for an instruction word, NONE and 0 where it is right.
+
+        `loops` is how many loops are open where check LOOP fails.
+        """
+        if error:
+            return Fault.FETCH_ERROR, 0
+        number = bits & 0xFF
+        if number not in set(Opcode):
+            return Fault.ILLEGAL_OPCODE, number
+        opcode = Opcode(number)
+        f = operands_of(opcode, bits)
+        if bits >> BY_OPCODE[opcode].width or self._illegal(opcode, f):
+            return Fault.ILLEGAL_FIELD, 0
+        for cause in BY_OPCODE[opcode].checks:
+            address = None
+            if cause == Fault.LOOP:
+                address = loops
+            elif cause == Fault.UNAVAILABLE:
+                address = number if self._unavailable(opcode, f) else None
+            elif cause == Fault.WINDOW:
+                address = 0 if self._window_misfits(opcode, f) else None
+            elif cause not in WEIGHT_QUEUE:
+                address = self._out_of_range(cause, opcode, f)
+            if address is not None:
+                return cause, address
+        return Fault.NONE, 0
+
+    def _illegal(self, opcode: Opcode, f: Fields) -> bool:
+        for field in BY_OPCODE[opcode].fields:
+            if field.minimum is not None and f[field.name] < field.minimum:
+                return True
+            if field.values is not None and f[field.name] not in list(field.values):
+                return True
+        bus = self.config.host_bus_bytes
+        if f.get("host", 0) % bus or f.get("stride", 0) % bus:
+            return True
+        longest = self.config.cols if opcode in COPIES_OUT else self.config.rows
+        if f.get("tail", 1) > longest:
+            return True
+        function = f.get("function", Function.NONE)
+        if opcode == Opcode.DEPTHWISE:
+            return function == Function.TABLE
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            if f["wide"]:
+                if function in (Function.RELU, Function.RELU6, Function.TABLE):
+                    return True
+            elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH):
+                return True
+            return function == Function.TANH and f["table"] > 4
+        return False
+
+    def _unavailable(self, opcode: Opcode, f: Fields) -> bool:
+        flags = ("wide", "wide_operands", "wide_vectors", "wide_weights")
+        is_table = opcode == Opcode.LOAD_TABLE or (
+            opcode != Opcode.DEPTHWISE and f.get("function") == Function.TABLE
+        )
+        return (
+            (not self.config.wide and any(f.get(flag) for flag in flags))
+            or (not self.config.tables and is_table)
+            or (not self.config.depthwise and opcode == Opcode.DEPTHWISE)
+        )
+
+    def _window_misfits(self, opcode: Opcode, f: Fields) -> bool:
+        w, rows = self.window, self.config.rows
+        if w is None:
+            return True
+        if channels := f.get("channels", 0):
+            return not (
+                f["k_tiles"] == 1
+                and w["dilation_x"] == 1
+                and w["kernel_width"] * channels <= rows
+                and w["stride_x"] * channels <= rows
+                and -rows <= w["left"] * channels < rows
+                and w["width"] * channels <= rows * w["pitch"]
+            )
+        too_many = opcode == Opcode.DEPTHWISE and self.sizes()[2] > DEPTHWISE_TAPS
+        return too_many or w["width"] > w["pitch"]
+
+    def _out_of_range(self, cause: Fault, opcode: Opcode, f: Fields) -> int | None:
+        regions = self.regions(opcode, f)
+        if cause == Fault.OVERLAP:
+            base, end = regions["buffer"]
+            for name in ("source", "operand"):
+                first, behind = regions.get(name, (0, 0))
+                same = opcode == Opcode.VECTOR and (first, behind) == (base, end)
+                if first < end and base < behind and not same:
+                    return base
+            return None
+        names, limit = {
+            Fault.BUFFER_RANGE: (("source", "operand", "buffer"), self.config.buffer_lines),
+            Fault.ACCUMULATOR_RANGE: (("accumulator",), self.config.accumulator_rows),
+            Fault.PARAMETER_RANGE: (("parameter",), self.config.parameter_entries),
+            Fault.TABLE_RANGE: (("table",), self.config.tables),
+            Fault.HOST_WINDOW: (("host",), self.limit),
+            Fault.WEIGHT_WINDOW: (("tile",), self.tiles),
+        }[cause]
+        for name in names:
+            base, end = regions.get(name, (0, 0))
+            if end > limit:
+                return base
+        return None
+
+
+class Writer:
+    """Writes random words that break no rule as far as the window allows it, often just so."""
+
+    def __init__(self, chance: random.Random, reader: Reader):
+        self.random = chance
+        self.reader = reader
+
+    def legal(self, opcode: Opcode) -> Fields:
+        """Operands of an instruction."""
+        random, reader, config = self.random, self.reader, self.reader.config
+        bus = config.host_bus_bytes
+        fit = self._fit
+        found: Fields = {}
+        if opcode in COPIES:
+            pitch = reader.pitch(opcode)
+            rows, blocks = random.choice((1, 2, 9)), random.choice((1, 1, 2, 7))
+            stride = random.choice((0, pitch, blocks * pitch, random.randint(0, 90) * bus))
+            size = (rows - 1) * stride + blocks * pitch
+            found = {
+                "host": fit(reader.limit // bus, size // bus) * bus,
+                "buffer": fit(config.buffer_lines, rows * blocks),
+                "rows": rows,
+                "stride": stride,
+                "blocks": blocks,
+                "tail": random.randint(1, config.cols if opcode in COPIES_OUT else config.rows),
+            }
+        elif opcode == Opcode.LOAD_PARAMETERS:
+            count = random.choice((1, 2, config.parameter_entries))
+            size = count * PARAMETER_PLANES * config.output_pitch
+            found = {
+                "host": fit(reader.limit // bus, size // bus) * bus,
+                "parameter": fit(config.parameter_entries, count),
+                "count": count,
+            }
+        elif opcode == Opcode.LOAD_TABLE:
+            host = fit(reader.limit // bus, TABLE_BYTES // bus) * bus
+            found = {"host": host, "table": random.randrange(max(1, config.tables))}
+        elif opcode == Opcode.READ_WEIGHTS:
+            count = random.choice((1, 2, reader.tiles))
+            found = {"tile": fit(reader.tiles, count), "count": count}
+        elif opcode == Opcode.MATRIX_MULTIPLY:
+            rows, n_tiles = random.choice((1, 2, 20)), random.choice((1, 1, 3, 15))
+            k_tiles = random.choice((1, 2, 12))
+            wide_vectors, wide_weights = self._flag(config.wide), self._flag(config.wide)
+            found = {
+                "buffer": fit(config.buffer_lines, rows * k_tiles * (1 + wide_vectors)),
+                "accumulator": fit(config.accumulator_rows, rows * n_tiles),
+                "rows": rows,
+                "k_tiles": k_tiles,
+                "n_tiles": n_tiles,
+                "accumulate": self._flag(True),
+                "wide_vectors": wide_vectors,
+                "wide_weights": wide_weights,
+            }
+        elif opcode == Opcode.ACTIVATE:
+            rows, n_tiles = random.choice((1, 2, 20)), random.choice((1, 1, 3, 12))
+            found = self._function() | self._result()
+            found |= {
+                "accumulator": fit(config.accumulator_rows, rows * n_tiles),
+                "buffer": fit(config.buffer_lines, rows * n_tiles * (1 + found["wide"])),
+                "rows": rows,
+                "n_tiles": n_tiles,
+                "parameter": fit(config.parameter_entries, n_tiles),
+            }
+        elif opcode in WINDOWED:
+            found = self._windowed(opcode)
+        elif opcode == Opcode.VECTOR:
+            found = self._vector()
+        elif opcode == Opcode.SET_CONFIG_WINDOW:
+            found = self.window()
+        elif opcode == Opcode.SET_REGISTER:
+            found = {"register": random.randint(1, 7), "value": random.getrandbits(32)}
+        else:
+            found = {f.name: random.getrandbits(f.width) for f in BY_OPCODE[opcode].fields}
+        selectors = [f for f in BY_OPCODE[opcode].fields if f.indexes]
+        return found | {f.name: random.getrandbits(f.width) for f in selectors}
+
+    def window(self) -> Fields:
+        """A small window, or now and then one with a field of any size."""
+        random = self.random
+        width = random.randint(1, 9)
+        found = {
+            "height": random.randint(1, 9),
+            "width": width,
+            "pitch": width + random.choice((0, 0, 1, 3, -1 if width > 1 else 0)),
+            "kernel_height": random.randint(1, 4),
+            "kernel_width": random.randint(1, 3),
+            "stride_y": random.randint(1, 3),
+            "stride_x": random.randint(1, 3),
+            "dilation_y": random.randint(1, 3),
+            "dilation_x": random.choice((1, 1, 2)),
+            "top": random.randint(-4, 4),
+            "left": random.randint(-4, 3),
+            "out_height": random.randint(1, 6),
+            "out_width": random.randint(1, 6),
+        }
+        if random.random() < 0.3:
+            field = random.choice(BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields)
+            low, high = field.range
+            found[field.name] = random.choice((high, low, random.randint(low, high)))
+        return found
+
+    def _fit(self, limit: int, size: int) -> int:
+        last = max(0, limit - size)
+        return self.random.choice((0, last, self.random.randint(0, last)))
+
+    def _flag(self, allowed: bool) -> int:
+        return self.random.getrandbits(1) if allowed else 0
+
+    def _result(self) -> Fields:
+        random = self.random
+        return {
+            "rounding": random.getrandbits(1),
+            "zero_point": random.randint(-128, 127),
+            "ceiling": random.randint(-128, 127),
+        }
+
+    def _function(self) -> Fields:
+        """A legal combination of function, table, wide and accumulate."""
+        random, config = self.random, self.reader.config
+        wide = self._flag(config.wide)
+        functions = [Function.NONE, Function.RELU, Function.RELU6]
+        functions += [Function.TABLE] * bool(config.tables)
+        if wide:
+            functions = [Function.NONE, Function.SIGMOID, Function.TANH]
+        function = random.choice(functions)
+        if function == Function.TABLE:
+            table = random.randrange(config.tables)
+        else:
+            table = random.randint(0, 4 if function == Function.TANH else 15)
+        accumulate = self._flag(bool(wide))
+        return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
+
+    def _place(self, *sizes: int) -> list[int]:
+        """Places for regions of these sizes that touch but do not overlap, if they fit at all."""
+        random = self.random
+        spare = max(0, self.reader.config.buffer_lines - sum(sizes))
+        cuts = sorted(random.choice((0, spare, random.randint(0, spare))) for _ in sizes)
+        order = list(range(len(sizes)))
+        random.shuffle(order)
+        places, used = [0] * len(sizes), 0
+        for cut, index in zip(cuts, order, strict=True):
+            places[index] = (cut + used) % (1 << 20)
+            used += sizes[index]
+        return places
+
+    def _windowed(self, opcode: Opcode) -> Fields:
+        random, reader, config = self.random, self.reader, self.reader.config
+        map_lines, windows, taps = reader.sizes() if reader.window else (1, 1, 1)
+        if opcode == Opcode.CONVOLVE:
+            channels = random.choice((0, 0, 1, 2, 3, config.rows))
+            k_tiles = 1 if channels else random.choice((1, 2, 3))
+            n_tiles = random.choice((1, 1, 2, 5))
+            plane = map_lines + random.choice((0, 0, 5, -map_lines))
+            span = (k_tiles - 1) * plane + map_lines
+            return {
+                "buffer": self._fit(config.buffer_lines, span),
+                "accumulator": self._fit(config.accumulator_rows, windows * n_tiles),
+                "plane": plane % (1 << 20),
+                "k_tiles": k_tiles,
+                "n_tiles": n_tiles,
+                "accumulate": self._flag(True),
+                "channels": channels,
+                "fill": random.randint(-128, 127),
+            }
+        blocks = random.choice((1, 1, 2, 3))
+        found = self._result() | {"blocks": blocks}
+        if opcode == Opcode.POOL:
+            reduction = random.choice(list(Reduction))
+            entries = taps if reduction == Reduction.AVERAGE else 1
+            buffer, destination = self._place(blocks * map_lines, blocks * windows)
+            found |= {"reduction": reduction, "floor": random.randint(-128, 127)}
+        else:
+            entries = blocks
+            sizes = (blocks * map_lines, blocks * taps, blocks * windows)
+            buffer, found["taps"], destination = self._place(*sizes)
+            found |= {"function": random.randint(0, 2), "fill": random.randint(-128, 127)}
+        parameter = self._fit(config.parameter_entries, entries)
+        return found | {"buffer": buffer, "destination": destination, "parameter": parameter}
+
+    def _vector(self) -> Fields:
+        random, config = self.random, self.reader.config
+        found = self._function() | self._result()
+        rows, wide_operands = random.choice((1, 2, 30)), self._flag(config.wide)
+        size = rows * (1 + wide_operands)
+        buffer, operand, destination = self._place(size, size, rows * (1 + found["wide"]))
+        operation = random.choice(list(Operation))
+        if random.random() < 0.3:
+            operand = buffer if operation != Operation.COPY else random.getrandbits(20)
+        if random.random() < 0.3 and found["wide"] == wide_operands:
+            destination = buffer
+        return found | {
+            "operation": operation,
+            "buffer": buffer,
+            "operand": operand,
+            "destination": destination,
+            "rows": rows,
+            "parameter": self._fit(config.parameter_entries, 1),
+            "wide_operands": wide_operands,
+        }

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory and decoder around the instruction fetch, and what its contract asks of every cycle."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.lib import data, wiring
+
+from systola.arch.config import Config
+from systola.verif.kit.checker import StreamRules
+from systola.verif.units.unit import Bench
+
+WORD = 16
+"""Bytes of an instruction."""
+
+
+@dataclass
+class _Beat:
+    """A beat on its way: when it may come, its address, whether a jump has dropped it."""
+
+    due: int
+    address: int
+    dropped: bool = False
+
+
+class FetchBench(Bench):
+    """`component` with the ports of Fetch, or of Fetch and what follows it.
+
+    `memory` is the host window from its start up to `limit`, the program begins at byte `start`.
+    The memory answers in order, at the earliest `latency` cycles after the request; `ask`, `answer`
+    and `take` are the probabilities that request, beat and instruction move in a cycle.
+    Subclasses say in `took` which instruction follows one that was taken.
+    """
+
+    def __init__(
+        self,
+        dut: Any,
+        component: wiring.Component,
+        config: Config,
+        chance: random.Random,
+        memory: bytes,
+        *,
+        start: int = 0,
+        latency: int = 0,
+        ask: float = 1,
+        answer: float = 1,
+        take: float = 1,
+    ):
+        super().__init__(dut, component)
+        self.random = chance
+        self.memory = memory
+        self.program = start
+        self.bus = config.host_bus_bytes
+        self.rates = ask, answer, take
+        self.bad: set[int] = set()
+        """Addresses of beats that are answered with an error."""
+        self.requested: list[int] = []
+        """Offsets of all requests that were accepted."""
+        self.taken: list[tuple[int, int]] = []
+        """Cycle and number of all instructions that were taken."""
+        self.now = 0
+        self._latency = latency
+        self._chunk_bytes = max(self.bus, min(64, config.max_burst_beats * self.bus))
+        self._chunk = self._chunk_bytes // WORD
+        self._ahead = max(8, 2 * self._chunk)
+        self._kept = config.instruction_buffer - self._chunk
+        self._beats: list[_Beat] = []
+        self._rules = StreamRules("instruction")
+        self._next = 0  # number of the instruction to be handed out
+        self._first = 0  # the first that was asked for since a jump dropped all
+        self._asked = 0  # the first that was not asked for
+        self._arrived = 0  # the first that is not there
+        self._offered: int | None = None  # offset of a request that was not accepted
+        self._dropped = False  # a jump has dropped all, and no request was made since
+        self.set(program=start, limit=len(memory))
+
+    def took(self, instruction: data.Const) -> int:
+        """Number of the instruction that follows `instruction`, which has just been taken."""
+        raise NotImplementedError
+
+    def word(self, number: int) -> tuple[int, int]:
+        """Word and error flag of instruction `number`."""
+        place = self.program + number * WORD
+        size = max(self.bus, WORD)
+        bad = any(place // size == address // size for address in self.bad)
+        return int.from_bytes(self.memory[place : place + WORD], "little"), int(bad)
+
+    async def step(self, **inputs: Any) -> None:
+        """One cycle of memory and decoder."""
+        ask, answer, take = (self.random.random() < rate for rate in self.rates)
+        beat = None
+        if self._beats and self._beats[0].due <= self.now and answer:
+            beat = self._beats.pop(0)
+        inputs |= {"request__ready": ask, "instruction__ready": take}
+        inputs["beat__valid"] = beat is not None
+        if beat is not None:
+            bits = int.from_bytes(self.memory[beat.address : beat.address + self.bus], "little")
+            inputs["beat__payload"] = {"data": bits, "error": beat.address in self.bad}
+        await self.cycle(**inputs)
+        assert self.get("beat__ready"), "there is always room for what was asked for"
+
+        shown = self._check_request()
+        granted = shown is not None and ask
+        self._check_flags()
+        instruction = self._check_instruction(take)
+
+        # What this cycle changes.
+        dropped_before = self._dropped
+        if beat is not None and not beat.dropped:
+            self._arrived = (beat.address + self.bus - self.program) // WORD
+        if granted:
+            self.requested.append(shown)
+            due = self.now + 1 + self._latency
+            self._beats += [
+                _Beat(due, address, dropped_before)
+                for address in range(shown, shown + self._chunk_bytes, self.bus)
+            ]
+            if not dropped_before:
+                self._asked += self._chunk
+        if dropped_before and self._offered is None:
+            self._dropped = False
+        self._offered = shown if not granted else None
+        if instruction is not None:
+            self.taken.append((self.now, self._next))
+            following = self.took(instruction)
+            asked = self._asked - (self._chunk if granted and not dropped_before else 0)
+            if following <= self._next and following < max(self._first, asked - self._kept):
+                for beat in self._beats:
+                    beat.dropped = True
+                self._first = self._asked = self._arrived = following - following % self._chunk
+                self._dropped = True
+            self._next = following
+        self.now += 1
+
+    def _check_request(self) -> int | None:
+        """The offset of the request that is shown, which must be the one that is due."""
+        offset = self.program + self._asked * WORD
+        unit = self._next - self._next % max(self.bus // WORD, 1)
+        room = self._asked + self._chunk <= unit + self._ahead
+        due = None
+        if self._offered is not None:
+            due = self._offered
+        elif self._driven["enable"] and not self._dropped and room and offset < len(self.memory):
+            due = offset
+        valid = self.get("request__valid")
+        request = self.get("request__payload") if valid else None
+        assert (request.offset if request is not None else None) == due
+        if request is not None:
+            assert (request.length + 1) * self.bus == self._chunk_bytes
+        return due
+
+    def _check_flags(self) -> None:
+        empty = self._next >= self._arrived and self._arrived >= self._asked
+        inside = self.program + self._asked * WORD < len(self.memory)
+        assert self.get("urgent") == (empty and self._driven["starved"])
+        over = self._driven["enable"] and empty and not inside and not self._dropped
+        assert self.get("exhausted") == over
+
+    def _check_instruction(self, take: bool) -> data.Const | None:
+        """The instruction that is taken in this cycle."""
+        valid = self.get("instruction__valid")
+        assert valid == (self._next < self._arrived), "one cycle after its last beat, or the jump"
+        instruction = self.get("instruction__payload") if valid else None
+        self._rules.observe(None if instruction is None else instruction.as_bits(), take)
+        if instruction is not None:
+            assert instruction.pc == self._next
+        return instruction if take else None

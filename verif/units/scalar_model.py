@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain interpreter of loops and index registers, and words to feed it."""
+
+from __future__ import annotations
+
+import random
+
+from systola.arch.isa import BY_OPCODE, LOOP_DEPTH, Opcode, encode
+
+MODULO = 1 << 32
+
+
+class Interpreter:
+    """Index registers and open loops, each with its first instruction and iterations left."""
+
+    def __init__(self) -> None:
+        self.registers = [0] * 8
+        self.loops: list[list[int]] = []
+
+    def shown(self, word: int) -> tuple[int, bool]:
+        """The word with all sums in it, and whether check LOOP fails."""
+        entry = BY_OPCODE.get(word & 0xFF)
+        for field in entry.fields if entry else ():
+            if field.indexes:
+                offset, width = entry.offset(field.indexes), entry.field(field.indexes).width
+                mask = (1 << width) - 1
+                register = self.registers[(word >> entry.offset(field.name)) & 7]
+                total = ((word >> offset) & mask) + register
+                word = word & ~(mask << offset) | (total & mask) << offset
+        opcode = word & 0xFF
+        opens = opcode == Opcode.LOOP
+        fault = opens and (len(self.loops) == LOOP_DEPTH or (word >> 8) % MODULO == 0)
+        return word, fault or (opcode == Opcode.END_LOOP and not self.loops)
+
+    def step(self, number: int, word: int, error: int) -> int:
+        """Executes instruction `number`; returns the number of the one that follows."""
+        word, fault = self.shown(word)
+        opcode = word & 0xFF
+        if error or fault:
+            return number + 1
+        if opcode == Opcode.SET_REGISTER:
+            register, value = (word >> 8) & 7, (word >> 11) % MODULO
+            first, second = (word >> 43) & 7, (word >> 46) & 7
+            if register:
+                total = value + self.registers[first] + self.registers[second]
+                self.registers[register] = total % MODULO
+        elif opcode == Opcode.LOOP:
+            self.loops.append([number + 1, (word >> 8) % MODULO])
+        elif opcode == Opcode.END_LOOP:
+            self.loops[-1][1] -= 1
+            if self.loops[-1][1]:
+                return self.loops[-1][0]
+            self.loops.pop()
+        return number + 1
+
+
+def word_of(opcode: Opcode, **operands: int) -> int:
+    """An instruction word."""
+    return int.from_bytes(encode(opcode, **operands), "little")
+
+
+def set_register(register: int, **operands: int) -> int:
+    """A Set_Register."""
+    return word_of(Opcode.SET_REGISTER, register=register, **operands)
+
+
+def loop(count: int, register: int = 0) -> int:
+    """A Loop."""
+    return word_of(Opcode.LOOP, count=count, count_register=register)
+
+
+def load_table(host: int, register: int) -> int:
+    """An instruction with an indexed operand of 32 bits, at bit 8."""
+    return word_of(Opcode.LOAD_TABLE, host=host, table=0, host_register=register)
+
+
+NOP, END = word_of(Opcode.NOP), word_of(Opcode.END_LOOP)
+
+
+def wild_word(chance: random.Random) -> int:
+    """Any bits behind any opcode, legal or not; most loops short."""
+    opcode = chance.choice([*Opcode, *[Opcode.SET_REGISTER] * 4, *[Opcode.END_LOOP] * 8])
+    word = chance.getrandbits(128) & ~0xFF | opcode
+    if chance.random() < 0.1:
+        return word & ~0xFF | chance.getrandbits(8)
+    if opcode == Opcode.LOOP and chance.random() < 0.8:
+        return loop(chance.randint(0, 3))
+    return word

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGMOID and TANH of int16 in the lanes: every argument against the golden model."""
+
+import cocotb
+import numpy as np
+import pytest
+from amaranth.hdl import Module, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from cocotb.triggers import ClockCycles
+
+from systola.golden.gates import sigmoid, tanh
+from systola.hdl.gate_lane import GateLane
+from systola.hdl.gate_sequencer import GateSequencer
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
+
+LATENCY = 61
+KEPT = 2
+"""Cycles after a start in which the results before it can still be read, at least."""
+FUNCTIONS = [("sigmoid", 0), *(("tanh", bits) for bits in range(5))]
+LANES = {"few": 4, "many": 32}
+CORNERS = (-32768, -32767, -1, 0, 1, 2, 32766, 32767, -16384, 4096, -4096, 1024, -1024, 3)
+
+
+class Gates(wiring.Component):
+    """A sequencer with lanes."""
+
+    def __init__(self, *, lanes):
+        self._lanes = lanes
+        super().__init__(
+            {
+                "start": In(1),
+                "tanh": In(1),
+                "integer_bits": In(3),
+                "arguments": In(data.ArrayLayout(signed(16), lanes)),
+                "results": Out(data.ArrayLayout(signed(16), lanes)),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sequencer = sequencer = GateSequencer()
+        m.d.comb += [
+            sequencer.start.eq(self.start),
+            sequencer.tanh.eq(self.tanh),
+            sequencer.integer_bits.eq(self.integer_bits),
+            self.busy.eq(sequencer.busy),
+        ]
+        for index in range(self._lanes):
+            m.submodules[f"lane{index}"] = lane = GateLane()
+            m.d.comb += [
+                lane.control.eq(sequencer.control),
+                lane.argument.eq(self.arguments[index]),
+                self.results[index].eq(lane.result),
+            ]
+        return m
+
+
+def unit():
+    return Gates(lanes=LANES[chosen_variant()])
+
+
+def expected(function, integer_bits, arguments):
+    x = np.array(arguments, np.int16)
+    return (sigmoid(x) if function == "sigmoid" else tanh(x, integer_bits)).tolist()
+
+
+class Vectors(Bench):
+    """The unit, with one vector after the other."""
+
+    def __init__(self, dut):
+        super().__init__(dut, unit())
+        self.lanes = LANES[chosen_variant()]
+
+    async def begin(self, function, integer_bits, arguments):
+        """The cycle of start; the inputs are something else from the next one on."""
+        assert len(arguments) == self.lanes
+        is_tanh = function == "tanh"
+        await self.cycle(start=1, tanh=is_tanh, integer_bits=integer_bits, arguments=arguments)
+        assert not self.get("busy"), "in the cycle of start"
+        self.set(start=0, tanh=not is_tanh, integer_bits=4 - integer_bits)
+        self.set(arguments=[~x for x in arguments])
+
+    def results(self):
+        bits = self.get("results")
+        return [bits[index] for index in range(self.lanes)]
+
+
+@cocotb.test
+async def every_argument(dut):
+    """All 65,536 of each function where there are many lanes, else some; at full rate."""
+    bench = Vectors(dut)
+    await bench.start()
+    random = rng("gate_lane")
+    before = None
+    for function, integer_bits in FUNCTIONS:
+        values = list(range(-32768, 32768))
+        if chosen_variant() == "few":
+            values = [*CORNERS, *random.sample(values, 200)]
+            values += values[: -len(values) % bench.lanes]
+        for first in range(0, len(values), bench.lanes):
+            now = function, integer_bits, values[first : first + bench.lanes]
+            await bench.begin(*now)
+            if before:
+                assert bench.results() == expected(*before), before
+            await ClockCycles(bench.clock, LATENCY - 1)
+            assert bench.get("busy")
+            before = now
+    await bench.cycle()
+    assert bench.results() == expected(*before)
+
+
+@cocotb.test
+async def pauses(dut):
+    """Functions in any order; results come no later, and stay until after the next start."""
+    bench = Vectors(dut)
+    await bench.start()
+    random = rng("gate_lane", "pauses")
+    result = None
+    for _ in range(60):
+        for _ in range(random.choice((0, 0, 1, 2, 30)) if result else 0):
+            await bench.cycle()
+            assert bench.results() == result and not bench.get("busy")
+        function, integer_bits = random.choice(FUNCTIONS)
+        arguments = [
+            random.choice((*CORNERS, random.randint(-32768, 32767))) for _ in range(bench.lanes)
+        ]
+        await bench.begin(function, integer_bits, arguments)
+        for late in range(LATENCY - 1):
+            assert late > KEPT or result in (None, bench.results())
+            await bench.cycle()
+            assert bench.get("busy")
+        result = expected(function, integer_bits, arguments)
+    await bench.cycle()
+    assert bench.results() == result and not bench.get("busy")
+
+
+RUNS = [(simulator, "few") for simulator in simulators()]
+RUNS += [(simulator, "many") for simulator in simulators() if simulator == "verilator"]
+
+
+@pytest.mark.parametrize(("simulator", "variant"), RUNS)
+def test_gate_lane(simulator, variant):
+    assert GateSequencer.LATENCY == LATENCY
+    run_unit("test_gate_lane", simulator, Gates(lanes=LANES[variant]), variant=variant)

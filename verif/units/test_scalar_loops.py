@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetch and scalar unit together: loops give the sequence of a plain interpreter."""
+
+from itertools import pairwise
+
+import cocotb
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import Out, connect, flipped
+
+from systola.arch.isa import LOOP_DEPTH, Opcode
+from systola.hdl.fetch import Fetch
+from systola.hdl.scalar_unit import EffectiveInstruction, ScalarUnit
+from systola.verif.units.fetch_bench import WORD, FetchBench
+from systola.verif.units.scalar_model import (
+    END,
+    MODULO,
+    NOP,
+    Interpreter,
+    load_table,
+    loop,
+    set_register,
+    wild_word,
+)
+from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
+
+CONFIGS = {
+    "16": small_config(host_bus_bytes=16, instruction_buffer=32),
+    "4": small_config(instruction_buffer=32),
+    "128": small_config(host_bus_bytes=128, instruction_buffer=32),
+    "32, deep": small_config(host_bus_bytes=32),
+}
+PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3, 1, 1)]
+MOST = 2000
+"""Instructions of one random program."""
+PLAIN = [op for op in Opcode if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
+
+
+class FetchedScalar(wiring.Component):
+    """The scalar unit behind the fetch: the ports of Fetch, the instructions of ScalarUnit."""
+
+    def __init__(self, *, config):
+        self._fetch = Fetch(config=config)
+        members = dict(self._fetch.signature.members)
+        del members["jump"], members["jump_to"]
+        members["instruction"] = Out(stream.Signature(EffectiveInstruction()))
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        fetch = m.submodules.fetch = self._fetch
+        scalar = m.submodules.scalar_unit = ScalarUnit()
+        connect(m, fetch.instruction, scalar.fetched)
+        connect(m, scalar.instruction, flipped(self.instruction))
+        connect(m, fetch.request, flipped(self.request))
+        connect(m, flipped(self.beat), fetch.beat)
+        m.d.comb += [
+            fetch.jump.eq(scalar.jump),
+            fetch.jump_to.eq(scalar.jump_to),
+            fetch.enable.eq(self.enable),
+            fetch.program.eq(self.program),
+            fetch.limit.eq(self.limit),
+            fetch.starved.eq(self.starved),
+            self.urgent.eq(fetch.urgent),
+            self.exhausted.eq(fetch.exhausted),
+        ]
+        return m
+
+
+def unit(variant=None):
+    return FetchedScalar(config=CONFIGS[variant or chosen_variant()])
+
+
+class Program(FetchBench):
+    """Fetch and scalar unit with a program, NOPs behind it."""
+
+    def __init__(self, dut, chance, words, **settings):
+        words = [*words, *[NOP] * (-len(words) % 256 or 256)]
+        memory = b"".join(word.to_bytes(WORD, "little") for word in words)
+        super().__init__(dut, unit(), CONFIGS[chosen_variant()], chance, memory, **settings)
+        self.model = Interpreter()
+
+    def took(self, instruction):
+        word, error = self.word(instruction.pc)
+        total, fault = self.model.shown(word)
+        assert (instruction.word, instruction.error) == (total, error)
+        expected = fault and not error, len(self.model.loops)
+        assert (instruction.loop_fault, instruction.loops) == expected
+        return self.model.step(instruction.pc, word, error)
+
+    async def run(self, count):
+        """Runs until `count` instructions have been taken, or all have."""
+        while len(self.taken) < count and not (self.now and self.get("exhausted")):
+            await self.step(enable=1, starved=self.random.getrandbits(1))
+            assert self.now < 100 * count + 1000, "too slow"
+
+
+def trace(words):
+    """Numbers of the instructions as a plain interpreter executes them, MOST at most."""
+    model, numbers = Interpreter(), []
+    number = 0
+    while number < len(words) and len(numbers) < MOST:
+        numbers.append(number)
+        number = model.step(number, words[number], 0)
+    return numbers
+
+
+@cocotb.test
+@cocotb.parametrize(body=[1, 2, 7, 60])
+async def nested(dut, body):
+    """Four loops in one another, the counts in registers, an address that moves along."""
+    random = rng("scalar nested")
+    words = [set_register(1, value=2), set_register(2, value=1)]
+    words += [loop(1, 1), loop(2), loop(0, 1), loop(1, 2)]
+    words += [load_table(64, 3)] * (body - 1) + [set_register(3, value=256, first=3)]
+    words += [END] * 4
+    bench = Program(dut, random, words)
+    await bench.start()
+    expected = [0, 1, 2]
+    inner = [*range(6, 6 + body + 1)]
+    for _ in range(3):
+        expected.append(3)
+        for _ in range(2):
+            expected.append(4)
+            for _ in range(2):
+                expected.append(5)
+                for _ in range(2):
+                    expected += inner
+                expected.append(6 + body + 1)
+            expected.append(6 + body + 2)
+        expected.append(6 + body + 3)
+    expected += range(6 + body + 4, 6 + body + 10)
+    await bench.run(len(expected))
+    assert [number for _, number in bench.taken] == expected
+    assert bench.model.registers[3] == 256 * 24
+    # Behind each End_Loop that goes back the body begins in the next cycle, where it is kept.
+    if body + 7 <= Fetch.loop_capacity(CONFIGS[chosen_variant()]):
+        steps = pairwise(bench.taken)
+        jumps = [late - soon for (soon, a), (late, b) in steps if b <= a]
+        assert jumps == [1] * 23
+
+
+def block(random, depth, size):
+    """Random instructions with loops of random sizes among them."""
+    words = []
+    while len(words) < size:
+        kind = random.random()
+        if kind < 0.2 and depth < LOOP_DEPTH:
+            body = block(random, depth + 1, random.choice([0, 1, 2, 3, 8, 20, 30, 45]))
+            count, register = random.randint(1, 4), 0
+            if random.random() < 0.5:
+                register = random.randint(1, 7)
+                words.append(set_register(register, value=count + 2))
+                count = MODULO - 2
+            words += [loop(count, register), *body, END]
+        elif kind < 0.4:
+            first, second = random.randrange(8), random.randrange(8)
+            value = random.randint(-999, 999)
+            words.append(
+                set_register(random.randint(1, 7), value=value, first=first, second=second)
+            )
+        else:
+            words.append(random.getrandbits(128) & ~0xFF | random.choice(PLAIN))
+    return words
+
+
+@cocotb.test
+@cocotb.parametrize((("latency", "ask", "answer", "take"), PACES), case=range(3))
+async def random_loops(dut, latency, ask, answer, take, case):
+    """Programs of nested loops, bodies shorter and longer than the memory of the fetch."""
+    random = rng("scalar loops", latency, ask, case, chosen_variant())
+    words = block(random, 0, 80)
+    expected = trace(words)
+    rates = {"ask": ask, "answer": answer, "take": take}
+    bench = Program(dut, random, words, latency=latency, **rates)
+    await bench.start()
+    await bench.run(len(expected))
+    assert [number for _, number in bench.taken] == expected
+
+
+@cocotb.test
+@cocotb.parametrize((("latency", "ask", "answer", "take"), PACES))
+async def wild_programs(dut, latency, ask, answer, take):
+    """Any words, some of them not read: the unit never stops."""
+    random = rng("scalar programs", latency, ask, chosen_variant())
+    words = [wild_word(random) for _ in range(250)]
+    rates = {"ask": ask, "answer": answer, "take": take}
+    bench = Program(dut, random, words, latency=latency, **rates)
+    bench.bad = {random.randrange(0, 256 * WORD, bench.bus) for _ in range(9)}
+    await bench.start()
+    await bench.run(1000)
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_scalar_loops(simulator, variant):
+    run_unit("test_scalar_loops", simulator, unit(variant), variant=variant)

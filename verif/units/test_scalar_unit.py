@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scalar unit against a plain interpreter: sums, registers, loops, faults."""
+
+import cocotb
+import pytest
+
+from systola.arch.isa import LOOP_DEPTH, Opcode
+from systola.hdl.commands import PC_BITS
+from systola.hdl.scalar_unit import ScalarUnit
+from systola.verif.kit.launch import simulators
+from systola.verif.units.scalar_model import (
+    END,
+    MODULO,
+    Interpreter,
+    load_table,
+    loop,
+    set_register,
+    wild_word,
+)
+from systola.verif.units.unit import Bench, rng, run_unit
+
+
+def unit():
+    return ScalarUnit()
+
+
+class Scalar(Bench):
+    """The unit between a source and a sink of instructions, in step with the interpreter."""
+
+    def __init__(self, dut, chance, rate=1.0):
+        super().__init__(dut, unit())
+        self.random = chance
+        self.rate = rate
+        self.model = Interpreter()
+
+    async def give(self, word, *, number=0, error=0):
+        """One instruction, until it is taken; returns what came out, and where the unit jumped."""
+        while True:
+            valid, ready = (self.random.random() < self.rate for _ in range(2))
+            payload = {"word": word, "error": error, "pc": number}
+            self.set(fetched__valid=valid, fetched__payload=payload)
+            await self.cycle(instruction__ready=ready)
+            assert self.get("instruction__valid") == valid
+            assert self.get("fetched__ready") == ready
+            jump = self.get("jump")
+            assert not jump or (valid and ready), "not taken yet"
+            if not valid:
+                continue
+            shown = self.get("instruction__payload")
+            total, fault = self.model.shown(word)
+            assert shown.word == total
+            assert (shown.error, shown.pc) == (error, number)
+            assert (shown.loop_fault, shown.loops) == (fault and not error, len(self.model.loops))
+            if ready:
+                follows = self.model.step(number, word, error)
+                target = self.get("jump_to") if jump else None
+                assert (follows if follows <= number else None) == target
+                return shown, target
+
+
+@cocotb.test
+async def sums(dut):
+    """Each operand with an index register, one at a time and at its known place in the word."""
+    bench = Scalar(dut, rng("scalar sums"))
+    await bench.start()
+    for register in range(1, 8):
+        await bench.give(set_register(register, value=-register * 0x0111_1111))
+    # Offset and width of the operand, offset of the field that selects the register.
+    places = {
+        Opcode.LOOP: [(8, 32, 40)],
+        Opcode.READ_HOST_MEMORY: [(8, 32, 121), (40, 20, 124)],
+        Opcode.LOAD_PARAMETERS: [(8, 32, 64), (40, 12, 67)],
+        Opcode.READ_WEIGHTS: [(8, 24, 56)],
+        Opcode.MATRIX_MULTIPLY: [(8, 20, 87), (28, 16, 90)],
+        Opcode.ACTIVATE: [(8, 16, 110), (24, 20, 113), (72, 12, 116)],
+        Opcode.VECTOR: [(10, 20, 117), (30, 20, 120), (50, 20, 123)],
+    }
+    for opcode, operands in places.items():
+        for offset, width, selector in operands:
+            for register in range(8):
+                field = bench.random.getrandbits(width)
+                shown, _ = await bench.give(opcode | field << offset | register << selector)
+                total = (field - register * 0x0111_1111) % (1 << width)
+                assert shown.word == opcode | total << offset | register << selector
+
+
+@cocotb.test
+async def registers(dut):
+    """Set_Register is seen by the very next instruction; register 0 stays zero."""
+    bench = Scalar(dut, rng("scalar registers"))
+    await bench.start()
+
+    async def value(register):
+        shown, _ = await bench.give(load_table(0, register))
+        return (shown.word >> 8) % MODULO
+
+    await bench.give(set_register(1, value=-5))
+    assert await value(1) == MODULO - 5
+    await bench.give(set_register(2, value=7, first=1, second=1))
+    assert await value(2) == MODULO - 3
+    await bench.give(set_register(2, value=3, first=2))
+    assert await value(2) == 0
+    await bench.give(set_register(7, value=1, second=1))
+    assert await value(7) == MODULO - 4
+    await bench.give(Opcode.SET_REGISTER | 99 << 11)
+    assert await value(0) == 0
+    await bench.give(set_register(1, value=99), error=1)
+    assert await value(1) == MODULO - 5
+
+
+@cocotb.test
+async def faults(dut):
+    """Check LOOP: no iteration, a loop too many, an end too many; nothing changes then."""
+    bench = Scalar(dut, rng("scalar faults"))
+    await bench.start()
+
+    async def fault(word, **settings):
+        shown, _ = await bench.give(word, **settings)
+        return shown.loop_fault, shown.loops
+
+    assert await fault(END) == (1, 0)
+    assert await fault(loop(0)) == (1, 0)
+    await bench.give(set_register(3, value=-2))
+    assert await fault(loop(2, 3)) == (1, 0)
+    for depth in range(LOOP_DEPTH):
+        assert await fault(loop(3, 3), error=1) == (0, depth)
+        assert await fault(loop(3, 3)) == (0, depth), "one iteration"
+    assert await fault(loop(1)) == (1, LOOP_DEPTH)
+    assert await fault(END, error=1) == (0, LOOP_DEPTH)
+    for depth in range(LOOP_DEPTH, 0, -1):
+        assert await fault(END) == (0, depth)
+    assert await fault(END) == (1, 0)
+
+
+@cocotb.test
+async def counts(dut):
+    """A count of 32 bits, and the jumps that go with it."""
+    bench = Scalar(dut, rng("scalar counts"))
+    await bench.start()
+    await bench.give(loop(MODULO - 1), number=(1 << PC_BITS) - 9)
+    await bench.give(loop(3), number=70)
+    for last in (False, False, True):
+        _, target = await bench.give(END, number=71)
+        assert target == (None if last else 71)
+    for _ in range(5):
+        _, target = await bench.give(END, number=(1 << PC_BITS) - 2)
+        assert target == (1 << PC_BITS) - 8
+
+
+@cocotb.test
+@cocotb.parametrize(rate=[1.0, 0.5])
+async def wild_words(dut, rate):
+    """Any words, legal or not, errors between them; the numbers are those of a program."""
+    bench = Scalar(dut, rng("scalar wild", rate), rate)
+    await bench.start()
+    number = 0
+    for _ in range(3000):
+        error = int(bench.random.random() < 0.1)
+        _, target = await bench.give(wild_word(bench.random), number=number, error=error)
+        number = number + 1 if target is None else target
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_scalar_unit(simulator):
+    run_unit("test_scalar_unit", simulator, unit())

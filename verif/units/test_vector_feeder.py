@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vector feeder: lines asked for, vectors made of them, packed channels, fill, and hold."""
+
+from collections import deque
+
+import cocotb
+import pytest
+
+from systola.hdl.commands import MatrixCommand
+from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
+from systola.hdl.walker import Position
+from systola.verif.units.feature_map import Vector, some_convolution
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
+
+CONFIGS = {
+    "4x6": small_config(cols=6, columns_per_stage=2),
+    "5x3": small_config(rows=5, cols=3, columns_per_stage=3),
+    "9x9": small_config(rows=9, cols=9, columns_per_stage=3, host_bus_bytes=16),
+}
+LINES = 64
+COMMANDS = 60
+
+
+def unit(variant=None):
+    return VectorFeeder(config=CONFIGS[variant or chosen_variant()])
+
+
+class Feeder(Bench):
+    """The unit with buffer lines that are there for the one cycle after they were asked for."""
+
+    def __init__(self, dut, name):
+        super().__init__(dut, unit())
+        self.config = CONFIGS[chosen_variant()]
+        self.random = rng("vector_feeder", name, chosen_variant())
+        self.lines = [
+            [self.random.randint(-128, 127) for _ in range(self.config.line_bytes)]
+            for _ in range(LINES)
+        ]
+        self.on_the_way = deque([None] * FEED_LATENCY)
+        self.arriving = self.noise(8 * self.config.line_bytes)
+        self.made = 0
+
+    def noise(self, bits):
+        return self.random.getrandbits(bits)
+
+    async def step(self, vector=None, *, issue=False, prime=False, hold=False):
+        """One cycle with `vector` at its turn, or with none and anything on the inputs."""
+        if vector is None:
+            self.set(
+                command=self.noise(MatrixCommand().size),
+                position=self.noise(Position().size),
+                row_starts=self.noise(1),
+            )
+        else:
+            self.set(
+                position={"line": vector.base, "y": vector.y, "x": vector.x},
+                row_starts=vector.starts,
+            )
+        await self.cycle(buffer_data=self.arriving, issue=issue, prime=prime, hold=hold)
+        expected = self.on_the_way[0]
+        if expected is not None:
+            raw = self.get("vector").to_bytes(self.config.rows, "little")
+            assert raw == bytes(value % 256 for value in expected.values), expected
+        self.arriving = self.noise(8 * self.config.line_bytes)
+        if (issue or prime) and self.get("reads"):
+            line = self.lines[self.get("line")] if self.get("line") < LINES else []
+            if line:
+                data = bytes(value % 256 for value in line)
+                self.arriving = int.from_bytes(data, "little")
+        if not hold:
+            self.made += self.on_the_way.popleft() is not None
+            self.on_the_way.append(vector if issue else None)
+
+    def check_asks(self, vector, primed, wholly_outside):
+        """What the unit says about the vector at its turn."""
+        unprimed = vector.missing is not None and not primed
+        assert self.get("unprimed") == unprimed, vector
+        # A packed vector may also ask for a line of which it takes nothing.
+        if not wholly_outside:
+            assert self.get("reads") == (vector.line is not None), vector
+        if vector.line is not None and self.get("reads"):
+            assert self.get("line") == (vector.missing if unprimed else vector.line), vector
+
+    async def feed(self, command, vectors, *, width=None, go=1.0, hold=0.0):
+        """Feeds the vectors of one command in order.
+
+        The share `go` of the cycles may issue, the share `hold` is on hold. `width` is that of
+        packed rows in bytes.
+        """
+        self.set(command=command)
+        for vector in vectors:
+            outside = width is not None and not -self.config.rows < vector.x < width
+            primed = False
+            issued = False
+            while not issued:
+                held = self.random.random() < hold
+                goes = not held and self.random.random() < go
+                primes = goes and vector.missing is not None and not primed
+                issued = goes and not primes
+                await self.step(vector, issue=issued, prime=primes, hold=held)
+                self.check_asks(vector, primed, outside)
+                primed |= primes
+
+    async def drain(self):
+        for _ in range(FEED_LATENCY + 1):
+            await self.step()
+        assert not any(self.on_the_way)
+
+
+@cocotb.test
+@cocotb.parametrize(
+    (("packed", "go", "hold"), [(p, *r) for p in (0, 1) for r in ((1.0, 0), (0.6, 0), (0.7, 0.4))])
+)
+async def windows(dut, packed, go, hold):
+    """Random windows; commands follow one another at once, or after some cycles."""
+    bench = Feeder(dut, f"windows {packed} {go} {hold}")
+    await bench.start()
+    expected = 0
+    for _ in range(COMMANDS):
+        convolution = some_convolution(
+            bench.random, rows=bench.config.rows, lines=LINES, packed=packed, vectors=16
+        )
+        vectors = [
+            vector
+            for step in list(convolution.steps())[:4]
+            for vector in convolution.vectors(bench.lines, *step)
+        ]
+        command = convolution.command()
+        width = command["width"] if packed else None
+        await bench.feed(command, vectors, width=width, go=go, hold=hold)
+        expected += len(vectors)
+        if bench.random.random() < 0.3:
+            await bench.step(hold=bench.random.random() < hold)
+    await bench.drain()
+    assert bench.made == expected
+
+
+@cocotb.test
+async def lines_of_a_matrix(dut):
+    """Without bounds every vector is the line of its position, whatever its row and column."""
+    bench = Feeder(dut, "matrix")
+    await bench.start()
+    vectors = []
+    for _ in range(300):
+        line = bench.random.randrange(LINES)
+        y, x = (bench.random.randint(-(1 << 20), (1 << 20) - 1) for _ in range(2))
+        values = tuple(bench.lines[line][: bench.config.rows])
+        starts = bool(bench.random.getrandbits(1))
+        vectors.append(
+            Vector(values=values, line=line, missing=None, y=y, x=x, base=line, starts=starts)
+        )
+    sizes = {"height": 3, "width": 2, "fill": -77, "byte": 2, "byte_step": 3}
+    await bench.feed(sizes, vectors, go=0.8, hold=0.3)
+    await bench.drain()
+    assert bench.made == len(vectors)
+
+
+@cocotb.test
+async def long_rows(dut):
+    """Packed rows of hundreds of lines, to the last byte of a row and beyond it."""
+    bench = Feeder(dut, "long")
+    await bench.start()
+    rows = bench.config.rows
+    for step in (rows, rows - 1, 1):
+        for _ in range(2):
+            length = bench.random.randint((LINES - 2) * rows, (LINES - 1) * rows)
+            count = length // step + 2
+            first = bench.random.randint(-rows, rows - 1)
+            vectors = []
+            for q in range(count):
+                x = first + q * step
+                row = [value for line in bench.lines for value in line[:rows]]
+                values = tuple(row[t] if 0 <= t < length else 99 for t in range(x, x + rows))
+                vectors.append(
+                    Vector(
+                        values=values,
+                        line=x // rows + 1 if q == 0 or x % rows < step else None,
+                        missing=0 if q == 0 and x >= 0 else None,
+                        y=0,
+                        x=x,
+                        base=first // rows + 1,
+                        starts=q == 0,
+                    )
+                )
+            command = {"bounded": 1, "packed": 1, "height": 1, "width": length, "fill": 99}
+            command |= {"byte": first % rows, "byte_step": step}
+            await bench.feed(command, vectors, width=length)
+    await bench.drain()
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_vector_feeder(simulator, variant):
+    assert FEED_LATENCY == 2
+    run_unit("test_vector_feeder", simulator, unit(variant), variant=variant)
