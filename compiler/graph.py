@@ -73,7 +73,9 @@ class Operator:
     """Numbers of tensors; -1 for an optional one that is not there."""
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
-    """What the kind of operator has of its own; missing ones have their defaults."""
+    """What the kind of operator has of its own, by its name in the schema of TensorFlow Lite."""
+    intermediates: tuple[int, ...] = ()
+    """Tensors that only tell the scales of values inside the operator."""
 
     def __str__(self) -> str:
         return f"operator {self.index} ({self.kind})"
@@ -88,3 +90,9 @@ class Graph:
     """In an order in which they can be executed."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+def need_type(what: str, tensor: Tensor, dtype: str) -> None:
+    """Raises ModelError unless `tensor` is of type `dtype`."""
+    if tensor.dtype != dtype:
+        raise ModelError(f"its {what} is {tensor.dtype}, supported is {dtype}")

@@ -126,6 +126,16 @@ def rounded_shift(x: NDArray[np.int64], count: NDArray[np.int64] | int) -> NDArr
     return (x + half - ((x < 0) & (half > 0))) >> count
 
 
+def to_single(x: float) -> float:
+    """`x` rounded to float32, infinite where it is too large.
+
+    Products and quotients of two float32 may be calculated in float64 first: that is exact enough
+    for the result of float32 arithmetic.
+    """
+    with np.errstate(over="ignore"):
+        return float(np.float32(x))
+
+
 def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """C's roundf."""
     return np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x)
@@ -191,12 +201,34 @@ def requantise_table(
     """
     effective = scale / out_scale
     if limits is not None:
-        effective = float(np.float32(scale) / np.float32(out_scale))
+        effective = to_single(effective)
     q, shift = quantise_multiplier(effective)
     if shift > MAX_SHIFT:
         raise ModelError(f"its effective scale {effective:.6g} is too large")
     code = double_rounded(INT8 - zero_point, q, shift) + out_zero_point
     return np.clip(code, *(limits or (-128, 127))).astype(np.int8)
+
+
+def leaky_relu_table(
+    scale: float, zero_point: int, out_scale: float, out_zero_point: int, alpha: float
+) -> NDArray[np.int8]:
+    """LEAKY_RELU of all int8 codes, in the order of INT8."""
+    x = INT8 - zero_point
+    parts: list[NDArray[np.int64]] = []
+    # LiteRT calculates both scales in float32.
+    slopes = (scale, to_single(scale * to_single(alpha)))
+    for effective in (to_single(slope / out_scale) for slope in slopes):
+        if not abs(effective) < 2.0**MAX_SHIFT:
+            raise ModelError(f"its effective scale {effective:.6g} is too large")
+        q, shift = quantise_multiplier(abs(effective))
+        parts.append(double_rounded(x, -q if effective < 0 else q, shift))
+    code = np.where(x >= 0, parts[0], parts[1]) + out_zero_point
+    return np.clip(code, -128, 127).astype(np.int8)
+
+
+def table_bytes(table: NDArray[np.int8]) -> bytes:
+    """A table in the order of INT8 as Load_Table takes it, the codes 0 to 127 first."""
+    return np.roll(table, -128).tobytes()
 
 
 def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np.int8]:

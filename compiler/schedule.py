@@ -34,6 +34,7 @@ from systola.compiler.layout import (
     tiles,
 )
 from systola.compiler.plan import Area, LayerShape, Plan, make_plan, tile_cycles
+from systola.compiler.ring import Ring
 from systola.runtime.backend import Image
 
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
@@ -52,9 +53,9 @@ class CompiledProgram:
     output: HostMatrix
 
     def bind(self, matrix: NDArray[np.int8]) -> Image:
-        """The image with `matrix`, input.rows x input.columns, as the input."""
+        """The image with the elements of `matrix`, input.rows x input.columns, as the input."""
         host = self.image.host.copy()
-        self.input.store(host, matrix)
+        self.input.store(host, matrix.reshape(self.input.rows, self.input.columns))
         return Image(self.image.program, host, self.image.program_offset, self.image.weights)
 
     def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
@@ -117,21 +118,6 @@ class _Step:
     last_segment: bool
 
 
-class _Ring:
-    """Hands out consecutive places of a memory, from the start again at its end."""
-
-    def __init__(self, base: int, size: int) -> None:
-        self._base, self._size, self._next = base, size, 0
-
-    def take(self, count: int) -> int:
-        """Address of `count` places in a row."""
-        if self._next + count > self._size:
-            self._next = 0
-        start = self._base + self._next
-        self._next += count
-        return start
-
-
 class _Compiler:
     def __init__(self, config: Config, layers: Sequence[Layer], rows: int) -> None:
         self.config, self.layers = config, layers
@@ -156,11 +142,11 @@ class _Compiler:
         self.tables = list(dict.fromkeys(la.table for la in layers if la.table is not None))
         self.tables_stay = len(self.tables) <= config.tables
 
-        self.accumulator_ring = _Ring(0, config.accumulator_rows)
-        self.parameter_ring = _Ring(0, config.parameter_entries)
-        self.table_ring = _Ring(0, config.tables)
-        self.input_ring = _Ring(self.plan.input.base, self.plan.input.lines)
-        self.output_ring = _Ring(self.plan.output.base, self.plan.output.lines)
+        self.accumulator_ring = Ring(0, config.accumulator_rows)
+        self.parameter_ring = Ring(0, config.parameter_entries)
+        self.table_ring = Ring(0, config.tables)
+        self.input_ring = Ring(self.plan.input.base, self.plan.input.lines)
+        self.output_ring = Ring(self.plan.output.base, self.plan.output.lines)
 
         self.chunk_row = [0]
         for size in self.plan.chunks:

@@ -158,6 +158,7 @@ class _Reader:
             self._references(operator.InputsLength(), operator.Inputs, tensors, optional=True),
             self._references(operator.OutputsLength(), operator.Outputs, tensors),
             _options(kind, operator),
+            self._references(operator.IntermediatesLength(), operator.Intermediates, tensors),
         )
 
 
@@ -167,30 +168,90 @@ def _printable(name: bytes | None) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
+_OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "FULLY_CONNECTED": ("FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")),
+    "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
+    "CONV_2D": (
+        "Conv2DOptions",
+        (
+            "FusedActivationFunction",
+            "Padding",
+            "StrideH",
+            "StrideW",
+            "DilationHFactor",
+            "DilationWFactor",
+        ),
+    ),
+    "DEPTHWISE_CONV_2D": (
+        "DepthwiseConv2DOptions",
+        (
+            "FusedActivationFunction",
+            "Padding",
+            "StrideH",
+            "StrideW",
+            "DilationHFactor",
+            "DilationWFactor",
+        ),
+    ),
+    **dict.fromkeys(
+        ("AVERAGE_POOL_2D", "MAX_POOL_2D"),
+        (
+            "Pool2DOptions",
+            (
+                "FusedActivationFunction",
+                "Padding",
+                "StrideH",
+                "StrideW",
+                "FilterHeight",
+                "FilterWidth",
+            ),
+        ),
+    ),
+    "ADD": ("AddOptions", ("FusedActivationFunction",)),
+    "SUB": ("SubOptions", ("FusedActivationFunction",)),
+    "MUL": ("MulOptions", ("FusedActivationFunction",)),
+    "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
+    "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
+    "SPLIT": ("SplitOptions", ("NumSplits",)),
+    "UNPACK": ("UnpackOptions", ("Axis",)),
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
+    ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        (
+            "FusedActivationFunction",
+            "CellClip",
+            "ProjClip",
+            "TimeMajor",
+            "DiagonalRecurrentTensors",
+        ),
+    ),
+}
+"""For the kinds of operators whose options matter: their class and their options."""
+
+
 def _options(kind: str, operator: Any) -> Mapping[str, Any]:
-    """Options of the kinds of operators that need some; empty where the file has none."""
-    reader = {"FULLY_CONNECTED": _fully_connected_options, "SOFTMAX": _softmax_options}.get(kind)
+    """Options of an operator by the names of the schema; empty where the file has none.
+
+    Activations and kinds of padding by their names.
+    """
     union = operator.BuiltinOptions()
-    if reader is None or union is None:
+    if kind not in _OPTIONS or union is None:
         return {}
-    return reader(union)
-
-
-def _fully_connected_options(union: Any) -> Mapping[str, Any]:
-    options = _schema.FullyConnectedOptions()
+    name, fields = _OPTIONS[kind]
+    options: Any = getattr(_schema, name)()
     options.Init(union.Bytes, union.Pos)
-    number = options.FusedActivationFunction()
-    activations = _names(_schema.ActivationFunctionType)
-    return {
-        "activation": activations.get(number, f"activation {number}"),
-        "shuffled": options.WeightsFormat() != 0,
-    }
-
-
-def _softmax_options(union: Any) -> Mapping[str, Any]:
-    options = _schema.SoftmaxOptions()
-    options.Init(union.Bytes, union.Pos)
-    return {"beta": float(options.Beta())}
+    values = {field: getattr(options, field)() for field in fields}
+    for field, enumeration in (
+        ("FusedActivationFunction", _schema.ActivationFunctionType),
+        ("Padding", _schema.Padding),
+    ):
+        if field in values:
+            number = values[field]
+            values[field] = _names(enumeration).get(number, f"{field} {number}")
+    return values
 
 
 def _names(enumeration: type) -> dict[int, str]:

@@ -35,6 +35,8 @@ def reference_outputs(model: bytes, x: NDArray[Any]) -> NDArray[Any] | None:
     result = interpreter.get_output_details()[0]["index"]
     outputs: list[NDArray[Any]] = []
     for sample in x:
+        # The state of an LSTM would go on from sample to sample.
+        interpreter.reset_all_variables()
         interpreter.set_tensor(source, sample)
         interpreter.invoke()
         outputs.append(interpreter.get_tensor(result).copy())

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import INSTRUCTION_BYTES
+from systola.compiler.host_stage import HostStage
 from systola.compiler.network import (
     CompiledNetwork,
-    HostStage,
     Network,
+    Program,
     compile_network,
     output_shape,
     sample_count,
 )
-from systola.compiler.schedule import CompiledProgram
 from systola.runtime.backend import Backend, BackendError, fault_text
 
 DEFAULT_BATCH = 64
@@ -104,9 +104,9 @@ def _run_batch(
 
 
 def _run_program(
-    backend: Backend, program: CompiledProgram, x: NDArray[np.int8], totals: _Totals
+    backend: Backend, program: Program, x: NDArray[np.int8], totals: _Totals
 ) -> NDArray[np.int8]:
-    image = program.bind(x.reshape(program.input.rows, program.input.columns))
+    image = program.bind(x)
     result = backend.run(image)
     if result.fault:
         raise BackendError(fault_text(result.fault))

@@ -13,6 +13,25 @@ from numpy.typing import NDArray
 
 VERSIONS = {"FULLY_CONNECTED": 4}
 """Versions of operators; the others have the first."""
+OPTIONS = {
+    "ADD": "AddOptions",
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CONCATENATION": "ConcatenationOptions",
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "FULLY_CONNECTED": "FullyConnectedOptions",
+    "LEAKY_RELU": "LeakyReluOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+    "MEAN": "ReducerOptions",
+    "MUL": "MulOptions",
+    "SOFTMAX": "SoftmaxOptions",
+    "SPLIT": "SplitOptions",
+    "STRIDED_SLICE": "StridedSliceOptions",
+    "SUB": "SubOptions",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTMOptions",
+    "UNPACK": "UnpackOptions",
+}
+"""Classes of the options of the kinds of operators that have some."""
 
 
 class ModelWriter:
@@ -35,12 +54,13 @@ class ModelWriter:
         zero_point: int = 0,
         data: NDArray[Any] | None = None,
         axis: int = 0,
+        variable: bool = False,
     ) -> int:
         """Adds a tensor; its number. `scale` is None, a number, or an array for channels."""
         tensor = schema.TensorT()
         tensor.shape, tensor.type = list(shape), getattr(schema.TensorType, dtype.upper())
         tensor.name = f"t{len(self._graph.tensors)}".encode()
-        tensor.buffer = 0
+        tensor.buffer, tensor.isVariable = 0, variable
         if data is not None:
             buffer = schema.BufferT()
             buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
@@ -55,7 +75,14 @@ class ModelWriter:
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
-    def operator(self, kind: str, inputs: list[int], outputs: list[int], **options: Any) -> None:
+    def operator(
+        self,
+        kind: str,
+        inputs: list[int],
+        outputs: list[int],
+        intermediates: list[int] | None = None,
+        **options: Any,
+    ) -> None:
         """Adds an operator with the options of its kind."""
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, kind)
@@ -64,10 +91,10 @@ class ModelWriter:
         operator = schema.OperatorT()
         operator.opcodeIndex = len(self._model.operatorCodes)
         operator.inputs, operator.outputs = inputs, outputs
-        names = {"FULLY_CONNECTED": "FullyConnectedOptions", "SOFTMAX": "SoftmaxOptions"}
-        if kind in names:
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, names[kind])
-            operator.builtinOptions = getattr(schema, f"{names[kind]}T")()
+        operator.intermediates = intermediates
+        if kind in OPTIONS:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, OPTIONS[kind])
+            operator.builtinOptions = getattr(schema, f"{OPTIONS[kind]}T")()
             for name, value in options.items():
                 setattr(operator.builtinOptions, name, value)
         self._model.operatorCodes.append(code)
@@ -83,19 +110,37 @@ class ModelWriter:
         activation: str = "NONE",
     ) -> None:
         """Adds a FULLY_CONNECTED with weights N x K."""
-        inputs = [source, self.tensor(weights.shape, "int8", weight_scale, data=weights)]
+        self.weighted(
+            "FULLY_CONNECTED",
+            source,
+            result,
+            weights,
+            bias,
+            weight_scale,
+            0,
+            fusedActivationFunction=getattr(schema.ActivationFunctionType, activation),
+            keepNumDims=True,
+        )
+
+    def weighted(
+        self,
+        kind: str,
+        source: int,
+        result: int,
+        weights: NDArray[np.int8],
+        bias: NDArray[np.int32] | None,
+        weight_scale: Any,
+        axis: int,
+        **options: Any,
+    ) -> None:
+        """Adds an operator with weights, whose channels are along `axis`, and a bias."""
+        inputs = [source, self.tensor(weights.shape, "int8", weight_scale, data=weights, axis=axis)]
         if bias is not None:
             # The scale of the bias is implied by the others, and the interpreter checks it.
             source_scale = self._graph.tensors[source].quantization.scale[0]
             scale = source_scale * np.asarray(weight_scale, np.float32)
             inputs.append(self.tensor(bias.shape, "int32", scale, data=bias))
-        self.operator(
-            "FULLY_CONNECTED",
-            inputs,
-            [result],
-            fusedActivationFunction=getattr(schema.ActivationFunctionType, activation),
-            keepNumDims=True,
-        )
+        self.operator(kind, inputs, [result], **options)
 
     def content(self, inputs: list[int], outputs: list[int]) -> bytes:
         """The model as the content of a file."""
@@ -105,17 +150,20 @@ class ModelWriter:
         return bytes(builder.Output())
 
 
-def interpret(model: bytes, samples: NDArray[Any]) -> NDArray[Any]:
-    """Outputs of the reference kernels for samples, each of the model's shape."""
+def interpret(model: bytes, *inputs: NDArray[Any]) -> NDArray[Any]:
+    """Outputs of the reference kernels for samples of each input, each of the model's shape."""
     interpreter = Interpreter(
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
     interpreter.allocate_tensors()
-    source = interpreter.get_input_details()[0]["index"]
+    sources = [details["index"] for details in interpreter.get_input_details()]
     result = interpreter.get_output_details()[0]["index"]
     outputs = []
-    for sample in samples:
-        interpreter.set_tensor(source, sample)
+    for sample in zip(*inputs, strict=True):
+        # The state of an LSTM would go on from sample to sample.
+        interpreter.reset_all_variables()
+        for source, value in zip(sources, sample, strict=True):
+            interpreter.set_tensor(source, value)
         interpreter.invoke()
         outputs.append(interpreter.get_tensor(result).copy())
     return np.array(outputs)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from systola.arch.config import preset
+from systola.compiler.chain import DeviceStage
 from systola.compiler.errors import ModelError
-from systola.compiler.network import DeviceStage, HostStage, Network, build_network, compile_network
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import Network, build_network, compile_network
 from systola.compiler.tflite import read_tflite
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.run import run_network
@@ -250,12 +252,3 @@ def test_unsupported_layers(change: dict[str, object], message: str) -> None:
     assert network_of(two_layers()).macs == 12
     with pytest.raises(ModelError, match=message):
         network_of(two_layers(**change))
-
-
-def test_only_chains() -> None:
-    writer = ModelWriter()
-    tensors = [writer.tensor((1, 4), "int8", 0.1) for _ in range(3)]
-    for result in tensors[1:]:
-        writer.operator("RELU", tensors[:1], [result])
-    with pytest.raises(ModelError, match=r"operator 1 \(RELU\).*only chains"):
-        network_of(writer.content(tensors[:1], tensors[2:]))

@@ -6,21 +6,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from systola.compiler.errors import ModelError
-from systola.compiler.network import build_network
+from systola.arch.config import preset
+from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.network import build_network, compile_network
 from systola.compiler.tflite import read_tflite
+from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT
 from systola.verif.compiler.test_networks import MODELS, model_file
 from systola.verif.kit.seeds import random_seed
 
+NAMES = (*MODELS, *CONVOLUTIONAL, *RECURRENT)
 SMALL = "mlp_odd_relu6_tanh_sigmoid.tflite"
-MUTATIONS = 600
+MUTATIONS = 1400
 
 
 def outcome(content: bytes) -> str:
     """'network', or the message of the error, which must be one line."""
     try:
-        build_network(read_tflite(content))
-    except ModelError as error:
+        compile_network(preset("small"), build_network(read_tflite(content)), 1)
+    except (ModelError, CompileError) as error:
         message = str(error)
         assert message
         assert "\n" not in message
@@ -28,7 +31,7 @@ def outcome(content: bytes) -> str:
     return "network"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_whole_files(name: str) -> None:
     assert outcome(model_file(f"{name}.tflite")) == "network"
 
@@ -46,11 +49,11 @@ def test_what_is_no_model() -> None:
     assert "damaged" in outcome(b"\xff\xff\xff\xffTFL3" + bytes(64))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_mutations(name: str) -> None:
     content = model_file(f"{name}.tflite")
     rng = np.random.default_rng(random_seed())
-    for _ in range(MUTATIONS // len(MODELS)):
+    for _ in range(MUTATIONS // len(NAMES)):
         mutant = bytearray(content)
         for _ in range(int(rng.integers(1, 5))):
             # Most of a file is weights: structure is at its beginning and end.

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FULLY_CONNECTED as a layer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Rounding
+from systola.compiler.errors import ModelError
+from systola.compiler.graph import Graph, Operator, Tensor, need_type
+from systola.compiler.layer import Layer
+from systola.compiler.quantise import exact_multipliers, relu_limits
+
+FUSED = {"NONE": Function.NONE, "RELU": Function.RELU, "RELU6": Function.RELU6}
+
+
+def fused_activation(operator: Operator) -> str:
+    """The activation fused into an operator; raises ModelError where it is not one of FUSED."""
+    activation = str(operator.options.get("FusedActivationFunction", "NONE"))
+    if activation not in FUSED:
+        raise ModelError(f"the fused activation {activation} is not supported")
+    return activation
+
+
+def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
+    """The `n` values of a bias, zeros where there is none; raises ModelError for another."""
+    if bias is None:
+        return np.zeros(n, np.int64)
+    need_type("bias", bias, "int32")
+    if bias.data is None or bias.size != n:
+        raise ModelError(f"its bias should have {n} values, not shape {bias.shape}")
+    return bias.data.reshape(n).astype(np.int64)
+
+
+def folded_bias(
+    bias: NDArray[np.int64], zero_point: int, weight_sums: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """The bias with the input's zero point folded in; sums are modulo 2^32."""
+    return ((bias - zero_point * weight_sums) & 0xFFFF_FFFF).astype(np.uint32).view(np.int32)
+
+
+def fully_connected(
+    graph: Graph, operator: Operator, source: Tensor, result: Tensor
+) -> tuple[Layer, int]:
+    """The layer that `operator` is, and how many of its channels are inexact.
+
+    Inexact are those that LiteRT's scale has no equal multiplier for, see exact_multipliers.
+    Raises ModelError for what is not supported.
+    """
+    inputs = [graph.tensors[n] if n >= 0 else None for n in operator.inputs]
+    weights = inputs[1] if len(inputs) > 1 else None
+    bias = inputs[2] if len(inputs) > 2 else None
+    need_type("input", source, "int8")
+    need_type("result", result, "int8")
+    if weights is None or weights.data is None:
+        raise ModelError("its weights are missing, or of a type that is not supported")
+    need_type("weights", weights, "int8")
+    if len(weights.shape) != 2 or weights.size == 0:
+        raise ModelError(f"its weights have the shape {weights.shape}")
+    if operator.options.get("WeightsFormat"):
+        raise ModelError("shuffled weights are not supported")
+    if bool(weights.zero_points.any()):
+        raise ModelError("its weights have a zero point other than 0, which is not supported")
+    n, k = weights.shape
+    if source.size % k:
+        raise ModelError(f"weights of {k} inputs do not fit a tensor of shape {source.shape}")
+    rows = source.size // k
+    if result.size != rows * n:
+        raise ModelError(f"its result should have {rows * n} elements, not {result.size}")
+    if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != 0):
+        raise ModelError("its weights need one scale, or one for each output")
+    return _layer(fused_activation(operator), source, result, weights, bias_values(bias, n))
+
+
+def _layer(
+    activation: str, source: Tensor, result: Tensor, weights: Tensor, bias: NDArray[np.int64]
+) -> tuple[Layer, int]:
+    assert weights.data is not None
+    values: NDArray[np.int8] = np.ascontiguousarray(weights.data.T, np.int8)
+    wide = values.astype(np.int64)
+    zero_point = source.zero_point
+    # The least and the greatest sum that any input gives.
+    low_end, high_end = wide * (-128 - zero_point), wide * (127 - zero_point)
+    limits = (
+        bias + np.minimum(low_end, high_end).sum(axis=0),
+        bias + np.maximum(low_end, high_end).sum(axis=0),
+    )
+    low, high = (np.clip(limit, -(2**31), 2**31 - 1) for limit in limits)
+    scale = np.float64(source.scale) * weights.channel_scales / np.float64(result.scale)
+    multiplier, shift, exact = exact_multipliers(np.broadcast_to(scale, bias.shape), low, high)
+    layer = Layer(
+        weights=values,
+        bias=folded_bias(bias, zero_point, wide.sum(axis=0)),
+        multiplier=multiplier,
+        shift=shift,
+        rounding=Rounding.SINGLE,
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )
+    return layer, int(np.count_nonzero(~exact))

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions and products on the array: Convolve, then Activate.
+
+Where the sums are too many for the accumulators, the blocks of channels of the result are cut into
+groups, or its rows into bands; all weights are read again for each band.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Opcode
+from systola.compiler.channels import Channels
+from systola.compiler.emitter import Emitter
+from systola.compiler.entries import Entries, channel_entries, window_tiles
+from systola.compiler.errors import CompileError
+from systola.compiler.feature_map import FeatureMap, Lines
+from systola.compiler.layer import Layer
+from systola.compiler.operations import Requantisation, Window
+from systola.compiler.step import Step
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Columns of the kernel that one Convolve covers: all, but with packed channels."""
+
+    weights: NDArray[np.uint8]
+    """(blocks of the result, tiles of each, bytes of a tile)."""
+    window: Window
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConvolutionStep(Step):
+    """All windows of a map times weights."""
+
+    source: FeatureMap
+    target: FeatureMap
+    passes: tuple[Pass, ...]
+    fill: int
+    output: Requantisation
+    output_entries: Entries
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines,)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.target.lines,)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (self.output_entries,)
+
+    def emit(self, emitter: Emitter) -> None:
+        height, width = self.target.height, self.target.width
+        blocks = self.target.channels.blocks
+        band, group = self._sizes(emitter.config)
+        groups = [range(n, min(n + group, blocks)) for n in range(0, blocks, group)]
+        places = [
+            [emitter.store_weights(one.weights[n.start : n.stop]) for one in self.passes]
+            for n in groups
+        ]
+        for row in range(0, height, band):
+            rows = min(band, height - row)
+            for n, firsts in zip(groups, places, strict=True):
+                accumulator = emitter.accumulators(rows * width * len(n))
+                for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
+                    self._convolve(emitter, one, first, n, row, rows, accumulator, number > 0)
+                self._activate(emitter, n, row, rows, accumulator)
+
+    def _sizes(self, config: Config) -> tuple[int, int]:
+        """Rows of a band and blocks of a group: the largest that fit, in equal parts."""
+        height, width = self.target.height, self.target.width
+        blocks = self.target.channels.blocks
+        limit = config.accumulator_rows
+        if width > limit:
+            raise CompileError(
+                f"a row of {width} results does not fit the {limit} rows of the accumulators"
+            )
+        bands = -(-height // (limit // width))
+        band = -(-height // bands)
+        if bands > 1:
+            # Each takes more than half of the accumulators.
+            return band, 1
+        group = min(limit // (height * width), config.parameter_entries, blocks)
+        groups = -(-blocks // group)
+        return height, -(-blocks // groups)
+
+    def _convolve(
+        self,
+        emitter: Emitter,
+        one: Pass,
+        first: int,
+        blocks: range,
+        row: int,
+        rows: int,
+        accumulator: int,
+        accumulate: bool,
+    ) -> None:
+        source, window = self.source, one.window
+        top = window.first[0] + row * window.stride[0]
+        channels, k_tiles, pitch = 0, source.channels.blocks, source.width
+        if source.packed:
+            channels, k_tiles = source.channels.count, 1
+            pitch = source.lines.count // source.height
+        emitter.window(
+            source,
+            replace(window, first=(top, window.first[1]), out=(rows, window.out[1])),
+            pitch=pitch,
+        )
+        emitter.use_weights(first, len(blocks) * one.weights.shape[1])
+        emitter.emit(
+            Opcode.CONVOLVE,
+            buffer=emitter.line(source.lines, source.offset),
+            accumulator=accumulator,
+            plane=source.plane,
+            k_tiles=k_tiles,
+            n_tiles=len(blocks),
+            accumulate=int(accumulate),
+            channels=channels,
+            fill=self.fill,
+        )
+
+    def _activate(
+        self, emitter: Emitter, blocks: range, row: int, rows: int, accumulator: int
+    ) -> None:
+        target, output = self.target, self.output
+        # Activate puts blocks one behind the other: with bands there is only one in a group.
+        assert rows == target.height or len(blocks) == 1
+        line = target.block(blocks.start) + row * target.width
+        emitter.emit(
+            Opcode.ACTIVATE,
+            accumulator=accumulator,
+            buffer=emitter.line(target.lines, line),
+            rows=rows * target.width,
+            n_tiles=len(blocks),
+            parameter=emitter.parameters(self.output_entries, blocks.start, len(blocks)),
+            function=output.function,
+            rounding=output.rounding,
+            zero_point=output.zero_point,
+            ceiling=output.ceiling,
+        )
+
+
+def convolution_step(
+    config: Config,
+    operator: str,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    window: Window,
+    fill: int,
+    output: Requantisation,
+) -> ConvolutionStep:
+    """The step for weights of kernel height x kernel width x channels x channels."""
+    if source.packed:
+        passes = _packed_passes(config, source, target, weights, window)
+    else:
+        packed = window_tiles(config, weights, source.channels, target.channels)
+        passes = (Pass(packed, window),)
+    return ConvolutionStep(
+        operator=operator,
+        source=source,
+        target=target,
+        passes=passes,
+        fill=fill,
+        output=output,
+        output_entries=channel_entries(config, output, target.channels),
+    )
+
+
+def product_step(
+    config: Config, operator: str, source: FeatureMap, target: FeatureMap, layer: Layer
+) -> ConvolutionStep:
+    """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it."""
+    channels = source.channels.count
+    pixels, rest = divmod(layer.k, channels)
+    if rest or pixels == 0 or source.pixels % pixels:
+        raise CompileError(
+            f"rows of {layer.k} elements are not whole pixels of {channels} channels"
+        )
+    if pixels == source.pixels:
+        window = Window(kernel=(source.height, source.width), out=(1, 1))
+    else:
+        source = source.grid(source.pixels // pixels, pixels)
+        window = Window(kernel=(1, pixels), out=(source.height, 1))
+    return convolution_step(
+        config,
+        operator,
+        source,
+        target.grid(*window.out),
+        layer.weights.reshape(*window.kernel, channels, layer.n),
+        window,
+        0,
+        Requantisation(
+            bias=layer.bias,
+            multiplier=layer.multiplier,
+            shift=layer.shift,
+            rounding=layer.rounding,
+            zero_point=layer.zero_point,
+            function=layer.function,
+            ceiling=layer.ceiling,
+        ),
+    )
+
+
+def may_pack(config: Config, channels: int, window: Window) -> bool:
+    """Whether packed channels make a convolution need fewer tiles, and Convolve can take them."""
+    taps = config.rows // channels
+    left = window.first[1]
+    return (
+        taps > 1
+        and window.kernel[1] > 1
+        and window.dilation[1] == 1
+        and window.stride[1] <= taps
+        # The last pass begins further to the right by less than a kernel.
+        and -config.rows <= left * channels
+        and (left + window.kernel[1] - 1) * channels < config.rows
+    )
+
+
+def _packed_passes(
+    config: Config,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    window: Window,
+) -> tuple[Pass, ...]:
+    height, width, channels, results = weights.shape
+    taps = config.rows // channels
+    passes: list[Pass] = []
+    for start in range(0, width, taps):
+        columns = weights[:, start : start + taps]
+        count = columns.shape[1]
+        rows = Channels((count * channels,), config.rows)
+        packed = window_tiles(
+            config, columns.reshape(height, 1, count * channels, results), rows, target.channels
+        )
+        part = replace(
+            window,
+            kernel=(height, count),
+            first=(window.first[0], window.first[1] + start),
+        )
+        passes.append(Pass(packed, part))
+    return tuple(passes)

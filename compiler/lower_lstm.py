@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LSTM: a loop over the steps in time.
+
+The hidden states of all steps lie in a map with one pixel in front for the state at the start; x
+and h of a step are addressed with an index register.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Opcode, Operation, Rounding
+from systola.compiler.channels import Channels
+from systola.compiler.emitter import Emitter
+from systola.compiler.entries import (
+    Entries,
+    channel_entries,
+    common_entry,
+    division_entry,
+    window_tiles,
+)
+from systola.compiler.errors import CompileError
+from systola.compiler.feature_map import FeatureMap, Lines
+from systola.compiler.operations import (
+    Gate,
+    Lstm,
+    Requantisation,
+    Window,
+    identity,
+)
+from systola.compiler.step import Step
+
+GATE_INTEGER_BITS = 3
+"""Integer bits of the argument of a gate."""
+_PIXEL = Window(kernel=(1, 1), out=(1, 1))
+
+
+@dataclass(frozen=True)
+class GateParts:
+    """One gate: tiles and entries for x and for h."""
+
+    function: Function
+    input_tiles: NDArray[np.uint8]
+    input_entries: Entries
+    recurrent_tiles: NDArray[np.uint8]
+    recurrent_entries: Entries
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LstmStep(Step):
+    """All steps in time of one sequence."""
+
+    source: FeatureMap
+    hidden: FeatureMap
+    """As many pixels as the source, behind one for the state at the start."""
+    start: Lines
+    """Constants: a line of hidden state, and two of a cell at the start."""
+    gates: tuple[GateParts, GateParts, GateParts, GateParts]
+    """Input, forget, cell and output gate."""
+    scratch: Lines
+    """For the cells, and then the gates; two lines for each block."""
+    copy_entry: Entries
+    forget_entry: Entries
+    update_entry: Entries
+    hidden_output: Requantisation
+    hidden_entry: Entries
+    cell_bits: int
+    limit: int
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines, self.start)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.hidden.lines, self.scratch)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (
+            self.copy_entry,
+            self.forget_entry,
+            self.update_entry,
+            self.hidden_entry,
+            *(gate.input_entries for gate in self.gates),
+            *(gate.recurrent_entries for gate in self.gates),
+        )
+
+    def emit(self, emitter: Emitter) -> None:
+        blocks = self.hidden.channels.blocks
+        cell, first, *_ = (emitter.line(self.scratch, 2 * blocks * n) for n in range(5))
+        self._emit_start(emitter, cell)
+        time = emitter.take_register()
+        emitter.emit(Opcode.SET_REGISTER, register=time)
+        emitter.loop(self.source.pixels)
+        for number, gate in enumerate(self.gates):
+            self._emit_gate(emitter, gate, first + 2 * blocks * number, time)
+        self._emit_cell(emitter, cell, first, time)
+        emitter.emit(Opcode.SET_REGISTER, register=time, first=time, value=1)
+        emitter.end_loop()
+        emitter.free_register(time)
+
+    def _emit_start(self, emitter: Emitter, cell: int) -> None:
+        hidden = self.hidden
+        emitter.scale()
+        copy = {
+            "operation": Operation.COPY,
+            "rounding": Rounding.SINGLE,
+            "parameter": emitter.parameters(self.copy_entry),
+        }
+        for block in range(hidden.channels.blocks):
+            emitter.emit(
+                Opcode.VECTOR,
+                buffer=emitter.line(self.start),
+                destination=emitter.line(hidden.lines, hidden.block(block) - 1),
+                rows=1,
+                **copy,
+            )
+            emitter.emit(
+                Opcode.VECTOR,
+                buffer=emitter.line(self.start, 1),
+                destination=cell + 2 * block,
+                rows=1,
+                wide_operands=1,
+                wide=1,
+                **copy,
+            )
+
+    def _emit_gate(self, emitter: Emitter, gate: GateParts, line: int, time: int) -> None:
+        blocks = self.hidden.channels.blocks
+        for source, back, packed, entries in (
+            (self.source, 0, gate.input_tiles, gate.input_entries),
+            (self.hidden, 1, gate.recurrent_tiles, gate.recurrent_entries),
+        ):
+            if blocks > emitter.config.accumulator_rows:
+                raise CompileError(f"{blocks} blocks of cells do not fit the accumulators")
+            accumulator = emitter.accumulators(blocks)
+            emitter.window(source.part(0, 1), _PIXEL)
+            emitter.use_weights(emitter.store_weights(packed), packed.shape[0] * packed.shape[1])
+            emitter.emit(
+                Opcode.CONVOLVE,
+                buffer=emitter.line(source.lines, source.offset - back),
+                buffer_register=time,
+                accumulator=accumulator,
+                plane=source.plane,
+                k_tiles=source.channels.blocks,
+                n_tiles=blocks,
+            )
+            last = source is self.hidden
+            function = gate.function if last else Function.NONE
+            emitter.emit(
+                Opcode.ACTIVATE,
+                accumulator=accumulator,
+                buffer=line,
+                rows=1,
+                n_tiles=blocks,
+                parameter=emitter.parameters(entries),
+                function=function,
+                table=GATE_INTEGER_BITS if function == Function.TANH else 0,
+                wide=1,
+                accumulate=int(last),
+            )
+
+    def _emit_cell(self, emitter: Emitter, cell: int, first: int, time: int) -> None:
+        hidden, output = self.hidden, self.hidden_output
+        blocks = hidden.channels.blocks
+        into, forget, new, out = (first + 2 * blocks * number for number in range(4))
+        emitter.scale(limit=self.limit)
+        multiply = {"operation": Operation.MULTIPLY, "rows": blocks, "wide_operands": 1}
+        emitter.emit(
+            Opcode.VECTOR,
+            buffer=forget,
+            operand=cell,
+            destination=cell,
+            parameter=emitter.parameters(self.forget_entry),
+            wide=1,
+            **multiply,
+        )
+        emitter.emit(
+            Opcode.VECTOR,
+            buffer=into,
+            operand=new,
+            destination=cell,
+            parameter=emitter.parameters(self.update_entry),
+            wide=1,
+            accumulate=1,
+            **multiply,
+        )
+        emitter.emit(
+            Opcode.VECTOR,
+            operation=Operation.COPY,
+            buffer=cell,
+            destination=new,
+            rows=blocks,
+            parameter=emitter.parameters(self.copy_entry),
+            function=Function.TANH,
+            table=self.cell_bits,
+            rounding=Rounding.SINGLE,
+            wide_operands=1,
+            wide=1,
+        )
+        parameter = emitter.parameters(self.hidden_entry)
+        for block in range(blocks):
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.MULTIPLY,
+                buffer=out + 2 * block,
+                operand=new + 2 * block,
+                destination=emitter.line(hidden.lines, hidden.block(block)),
+                destination_register=time,
+                rows=1,
+                parameter=parameter,
+                rounding=output.rounding,
+                zero_point=output.zero_point,
+                wide_operands=1,
+            )
+
+
+def hidden_map(name: str, steps: int, channels: Channels) -> FeatureMap:
+    """A map for the hidden states: in each block one pixel more in front."""
+    return FeatureMap(
+        lines=Lines(name, (steps + 1) * channels.blocks),
+        offset=1,
+        height=1,
+        width=steps,
+        plane=steps + 1,
+        channels=channels,
+    )
+
+
+def lstm_step(config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap) -> LstmStep:
+    """The step for `node`; raises CompileError where the machine has no 16-bit modes."""
+    if not config.wide:
+        raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
+    blocks = hidden.channels.blocks
+    start = np.zeros((3, hidden.channels.block), np.int8)
+    start[0] = node.hidden.zero_point
+    return LstmStep(
+        operator=node.operator,
+        source=source,
+        hidden=hidden,
+        start=Lines(f"start of {node.operator}", len(start), start),
+        gates=(
+            _parts(config, node.input_gate, Function.SIGMOID, source, hidden),
+            _parts(config, node.forget_gate, Function.SIGMOID, source, hidden),
+            _parts(config, node.cell_gate, Function.TANH, source, hidden),
+            _parts(config, node.output_gate, Function.SIGMOID, source, hidden),
+        ),
+        scratch=Lines(f"gates of {node.operator}", 5 * 2 * blocks),
+        copy_entry=common_entry(config, identity()),
+        # Gates have 15 fractional bits, cells 15 less their integer bits.
+        forget_entry=division_entry(config, 15),
+        update_entry=division_entry(config, 15 + node.cell_bits),
+        hidden_output=node.hidden,
+        hidden_entry=common_entry(config, node.hidden),
+        cell_bits=node.cell_bits,
+        limit=node.limit,
+    )
+
+
+def _parts(
+    config: Config, gate: Gate, function: Function, source: FeatureMap, hidden: FeatureMap
+) -> GateParts:
+    layout = hidden.channels
+    return GateParts(
+        function,
+        window_tiles(config, gate.input_weights[np.newaxis, np.newaxis], source.channels, layout),
+        channel_entries(config, gate.input_sums, layout),
+        window_tiles(config, gate.recurrent_weights[np.newaxis, np.newaxis], layout, layout),
+        channel_entries(config, gate.recurrent_sums, layout),
+    )

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations on the elements of one or two maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Opcode, Operation
+from systola.compiler.emitter import Emitter
+from systola.compiler.entries import Entries, common_entry
+from systola.compiler.errors import CompileError
+from systola.compiler.feature_map import FeatureMap, Lines, new_map, runs
+from systola.compiler.operations import Binary, Requantisation, Unary, identity
+from systola.compiler.step import Step
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VectorStep(Step):
+    """One map, or two, to one of the same size."""
+
+    operation: Operation
+    a: FeatureMap
+    b: FeatureMap | None
+    target: FeatureMap
+    output: Requantisation
+    output_entries: Entries
+    table: bytes | None = None
+    scale: dict[str, int] = field(default_factory=dict[str, int])
+    """Operands of Set_Config_Scale."""
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return tuple(each.lines for each in (self.a, self.b) if each)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.target.lines,)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (self.output_entries,)
+
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        return () if self.table is None else (self.table,)
+
+    def emit(self, emitter: Emitter) -> None:
+        second = self.b or self.a
+        output = self.output
+        parameter = emitter.parameters(self.output_entries)
+        table = 0 if self.table is None else emitter.table(self.table)
+        emitter.scale(**self.scale, ceiling=output.ceiling)
+        for (a, b, target), _, rows in runs(self.a, second, self.target):
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=self.operation,
+                buffer=emitter.line(self.a.lines, a),
+                operand=emitter.line(second.lines, b) if self.b else 0,
+                destination=emitter.line(self.target.lines, target),
+                rows=rows,
+                parameter=parameter,
+                function=output.function if self.table is None else Function.TABLE,
+                rounding=output.rounding,
+                zero_point=output.zero_point,
+                table=table,
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RepeatStep(Step):
+    """A map of one pixel copied to all pixels of another: to one, then doubled."""
+
+    source: FeatureMap
+    target: FeatureMap
+    copy_entry: Entries
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines,)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.target.lines,)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (self.copy_entry,)
+
+    def emit(self, emitter: Emitter) -> None:
+        source, target = self.source, self.target
+        parameter = emitter.parameters(self.copy_entry)
+        emitter.scale()
+        for block in range(source.channels.blocks):
+            first = emitter.line(target.lines, target.block(block))
+            origin, done = emitter.line(source.lines, source.block(block)), 0
+            while done < target.pixels:
+                rows = min(max(done, 1), target.pixels - done)
+                emitter.emit(
+                    Opcode.VECTOR,
+                    operation=Operation.COPY,
+                    buffer=origin,
+                    destination=first + done,
+                    rows=rows,
+                    parameter=parameter,
+                    rounding=identity().rounding,
+                )
+                origin, done = first, done + rows
+
+
+def copy_step(config: Config, operator: str, source: FeatureMap, target: FeatureMap) -> VectorStep:
+    """`target` becomes equal to `source`."""
+    unit = identity()
+    return VectorStep(
+        operator=operator,
+        operation=Operation.COPY,
+        a=source,
+        b=None,
+        target=target,
+        output=unit,
+        output_entries=common_entry(config, unit),
+    )
+
+
+def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
+    """The step for `node`; raises CompileError where it needs a table and there is none."""
+    if node.table is not None and config.tables == 0:
+        raise CompileError(f"the machine '{config.name}' has no tables")
+    return VectorStep(
+        operator=node.operator,
+        operation=Operation.COPY,
+        a=source,
+        b=None,
+        target=target,
+        output=node.output,
+        output_entries=common_entry(config, node.output),
+        table=node.table,
+        scale={"zero_a": node.zero_point},
+    )
+
+
+def binary_steps(
+    config: Config, node: Binary, operands: tuple[FeatureMap, FeatureMap], target: FeatureMap
+) -> list[Step]:
+    """The steps for `node`; operands of one pixel are copied to as many as the target has."""
+    steps: list[Step] = []
+    maps: list[FeatureMap] = []
+    for operand in operands:
+        wide = operand
+        if operand.pixels == 1 and target.pixels > 1:
+            name = f"{operand.lines.name} for {node.operator}"
+            wide = new_map(name, target.height, target.width, target.channels)
+            steps.append(
+                RepeatStep(
+                    operator=node.operator,
+                    source=operand,
+                    target=wide,
+                    copy_entry=common_entry(config, identity()),
+                )
+            )
+        maps.append(wide)
+    a, b = node.scale_a, node.scale_b
+    steps.append(
+        VectorStep(
+            operator=node.operator,
+            operation=node.operation,
+            a=maps[0],
+            b=maps[1],
+            target=target,
+            output=node.output,
+            output_entries=common_entry(config, node.output),
+            scale={
+                "multiplier_a": a.multiplier,
+                "shift_a": a.shift,
+                "zero_a": a.zero_point,
+                "multiplier_b": b.multiplier,
+                "shift_b": b.shift,
+                "zero_b": b.zero_point,
+            },
+        )
+    )
+    return steps
+
+
+def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap) -> FeatureMap:
+    """A map of constants, one for each element of the map `like`."""
+    channels = like.channels
+    result = new_map(name, like.height, like.width, channels)
+    content = np.zeros((result.pixels, channels.blocks * channels.block), np.int8)
+    content[:, channels.slots] = values.reshape(result.pixels, channels.count)
+    blocks = content.reshape(result.pixels, channels.blocks, channels.block).transpose(1, 0, 2)
+    result.lines.content = blocks.reshape(-1, channels.block)
+    return result

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places in the unified buffer, shared by lines that are never in use at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from systola.compiler.errors import CompileError
+from systola.compiler.feature_map import Lines
+
+
+@dataclass
+class Life:
+    """The steps, first and last, between which lines hold something."""
+
+    lines: Lines
+    first: int
+    last: int
+    what: str
+    """What they are, for messages."""
+
+
+def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
+    """First line of each in a buffer of `size` lines.
+
+    Raises CompileError, with what they are, where they do not fit.
+    """
+    orders = (
+        sorted(lives, key=lambda life: (-life.lines.count, life.first)),
+        sorted(lives, key=lambda life: life.first),
+    )
+    failure: Life | None = None
+    for order in orders:
+        places: dict[Lines, int] = {}
+        failure = _fill(order, size, places)
+        if failure is None:
+            return places
+    assert failure is not None
+    raise CompileError(
+        f"{failure.what} of {failure.lines.count} lines finds no place in the {size} lines of the "
+        "unified buffer, beside what is needed at the same time"
+    )
+
+
+def _fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
+    """Gives each the lowest place that is free all its life; the first that has none."""
+    done: list[Life] = []
+    for life in order:
+        rivals = sorted(
+            (places[other.lines], other.lines.count)
+            for other in done
+            if other.first <= life.last and life.first <= other.last
+        )
+        at = 0
+        for start, count in rivals:
+            if at + life.lines.count <= start:
+                break
+            at = max(at, start + count)
+        if at + life.lines.count > size:
+            return life
+        places[life.lines] = at
+        done.append(life)
+    return None

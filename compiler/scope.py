@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the translation of one operator may look at and add to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Rounding
+from systola.compiler.errors import ModelError
+from systola.compiler.fully_connected import FUSED, bias_values, folded_bias, fused_activation
+from systola.compiler.graph import Graph, Operator, Tensor, need_type
+from systola.compiler.layer import MAX_LEFT
+from systola.compiler.operations import (
+    Convolution,
+    Node,
+    Requantisation,
+    Value,
+    Window,
+    identity,
+    scalar_requantisation,
+)
+from systola.compiler.quantise import quantise_multiplier, relu_limits
+
+MAX_MOVES = 1 << 26
+"""Weights, most of them zero, of a convolution that only moves channels."""
+
+
+class Scope:
+    """The graph and the operations so far.
+
+    All methods raise ModelError for what is not supported.
+    """
+
+    def __init__(self, graph: Graph, repeat: int) -> None:
+        """`repeat`: samples in one of the model's own, which become separate ones."""
+        self.graph = graph
+        self.nodes: list[Node] = []
+        self.inexact_channels = 0
+        self._repeat = repeat
+        self._values: dict[int, Value] = {}
+
+    def tensor(self, operator: Operator, position: int) -> Tensor:
+        """Input tensor `position` of an operator, constant or not."""
+        number = operator.inputs[position] if position < len(operator.inputs) else -1
+        if number < 0:
+            raise ModelError(f"its input {position} is missing")
+        return self.graph.tensors[number]
+
+    def optional(self, operator: Operator, position: int) -> Tensor | None:
+        """Input tensor `position`, None where it is missing."""
+        number = operator.inputs[position] if position < len(operator.inputs) else -1
+        return None if number < 0 else self.graph.tensors[number]
+
+    def constant(self, operator: Operator, position: int, dtype: str) -> NDArray[Any]:
+        """Content of an input that must be a constant."""
+        tensor = self.tensor(operator, position)
+        if tensor.data is None:
+            raise ModelError(f"its input {position} must be a constant")
+        need_type(f"input {position}", tensor, dtype)
+        return tensor.data
+
+    def source(self, operator: Operator, position: int = 0) -> tuple[Value, Tensor]:
+        """An input that is calculated, and its tensor."""
+        tensor = self.tensor(operator, position)
+        need_type("input", tensor, "int8")
+        number = operator.inputs[position]
+        if number not in self._values:
+            raise ModelError(f"its input {position} must not be a constant")
+        return self._values[number], tensor
+
+    def operand(self, operator: Operator, position: int) -> tuple[Value | NDArray[np.int8], Tensor]:
+        """An input that is calculated or constant, and its tensor."""
+        tensor = self.tensor(operator, position)
+        if tensor.data is None:
+            return self.source(operator, position)
+        need_type("input", tensor, "int8")
+        return tensor.data, tensor
+
+    def result(self, operator: Operator, position: int = 0) -> tuple[Value, Tensor]:
+        """A result, and its tensor."""
+        if position >= len(operator.outputs):
+            raise ModelError(f"it has no result {position}")
+        number = operator.outputs[position]
+        tensor = self.graph.tensors[number]
+        need_type("result", tensor, "int8")
+        return self.define(number), tensor
+
+    def define(self, number: int) -> Value:
+        """The value of a tensor that is calculated, made when it is asked for first."""
+        if number not in self._values:
+            tensor = self.graph.tensors[number]
+            shape = tensor.shape
+            if tensor.size == 0:
+                raise ModelError(f"tensor '{tensor.name}' has the shape {shape}, which is empty")
+            if self._repeat > 1:
+                if shape[:1] != (self._repeat,):
+                    raise ModelError(
+                        f"tensor '{tensor.name}' has the shape {shape}: supported is a first "
+                        f"dimension of {self._repeat}, as the input has it"
+                    )
+                shape = (1, *shape[1:])
+            self._values[number] = Value(tensor.name, shape)
+        return self._values[number]
+
+    def add(self, node: Node) -> None:
+        """Appends an operation."""
+        self.nodes.append(node)
+
+
+def one_result(operator: Operator, inputs: int) -> None:
+    """Raises ModelError unless the operator has one result and at least `inputs` inputs."""
+    if len(operator.outputs) != 1 or len(operator.inputs) < inputs:
+        raise ModelError("the numbers of its inputs and outputs are wrong")
+
+
+def check_maps(*values: Value) -> None:
+    """Raises ModelError unless the values are feature maps."""
+    for value in values:
+        if len(value.shape) != 4 or value.shape[0] != 1:
+            raise ModelError(
+                f"a feature map should have the shape 1 x H x W x C, not {value.shape}"
+            )
+
+
+def same_quantisation(source: Tensor, result: Tensor) -> None:
+    """Raises ModelError unless two tensors have the same scale and zero point."""
+    if source.scale != result.scale or source.zero_point != result.zero_point:
+        raise ModelError("its input and result must have the same scale and zero point")
+
+
+def multiplier(scale: float) -> tuple[int, int]:
+    """LiteRT's multiplier and shift; raises ModelError where the machine has no such shift."""
+    if scale < 2.0**MAX_LEFT:
+        q, shift = quantise_multiplier(scale)
+        if shift <= MAX_LEFT:
+            return q, shift
+    raise ModelError(f"its effective scale {scale:.6g} is too large")
+
+
+def channel_requantisation(
+    operator: Operator,
+    source: Tensor,
+    result: Tensor,
+    weights: Tensor,
+    bias: Tensor | None,
+    weight_sums: NDArray[np.int64],
+    axis: int,
+) -> Requantisation:
+    """That of a convolution with `weights`, whose channels are along `axis`."""
+    n = len(weight_sums)
+    if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
+        raise ModelError("its weights need one scale, or one for each output")
+    if bool(weights.zero_points.any()):
+        raise ModelError("its weights have a zero point other than 0, which is not supported")
+    scales = source.scale * weights.channel_scales / result.scale
+    pairs = [multiplier(float(scale)) for scale in np.broadcast_to(scales, (n,))]
+    activation = fused_activation(operator)
+    return Requantisation(
+        bias=folded_bias(bias_values(bias, n), source.zero_point, weight_sums),
+        multiplier=np.array([q for q, _ in pairs], np.int32),
+        shift=np.array([shift for _, shift in pairs], np.int32),
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )
+
+
+def activated_requantisation(
+    operator: Operator, scale: float, result: Tensor, bias: int = 0
+) -> Requantisation:
+    """One scale for all channels, and the activation fused into the operator."""
+    activation = fused_activation(operator)
+    q, shift = multiplier(scale)
+    return scalar_requantisation(
+        q,
+        shift,
+        bias=bias,
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )
+
+
+def check_moves(source: int, result: int) -> None:
+    """Raises ModelError where a product is too large only to move that many channels."""
+    if source * result > MAX_MOVES:
+        raise ModelError(f"moving {source} channels to {result} is not supported")
+
+
+def gathered(
+    operator: str,
+    source: Value,
+    result: Value,
+    channels: NDArray[np.int64],
+    fill: int,
+    window: Window | None = None,
+) -> Convolution:
+    """A convolution that only moves: channel c of the result is channel `channels`[c].
+
+    -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
+    """
+    weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
+    there = channels >= 0
+    weights[0, 0, channels[there], np.flatnonzero(there)] = 1
+    unit = identity()
+    return Convolution(
+        operator=operator,
+        source=source,
+        result=result,
+        weights=weights,
+        counts=False,
+        window=window or Window(kernel=(1, 1), out=source.grid),
+        fill=fill,
+        output=Requantisation(
+            bias=np.where(there, 0, fill).astype(np.int32),
+            multiplier=np.broadcast_to(unit.multiplier, channels.shape),
+            shift=np.broadcast_to(unit.shift, channels.shape),
+            rounding=Rounding.SINGLE,
+        ),
+    )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stored networks with their samples and reference outputs, compiled for a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import Network, build_network, compile_network
+from systola.compiler.tflite import read_tflite
+from systola.runtime.backend import Image
+
+CONVOLUTIONAL = ("cnn_s2_valid5_same3_1x1", "cnn_residual_dw_pool")
+RECURRENT = ("lstm_digits_rows_k2", "lstm_digits_rows_unrolled_k3")
+
+
+def stored_model(name: str) -> Network:
+    """The network in models/`name`.tflite."""
+    return build_network(read_tflite((files("systola.models") / f"{name}.tflite").read_bytes()))
+
+
+def stored_samples(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    """Inputs and reference outputs of a network."""
+    with np.load(str(files("systola.models") / f"{name}.npz")) as stored:
+        return stored["x"], stored["y_ref"]
+
+
+def stored_program(
+    name: str, config: Config, samples: int | None = None
+) -> tuple[Image, Callable[[NDArray[np.uint8]], None]]:
+    """The program of a network with its first `samples` samples (None: all), and a check.
+
+    The check takes the host window after a run, and fails where the outputs differ from those of
+    the reference in a single byte.
+    """
+    network = stored_model(name)
+    x, expected = (array[:samples] for array in stored_samples(name))
+    compiled = compile_network(config, network, len(x))
+    stages = list(compiled.stages)
+    while isinstance(stages[0], HostStage):
+        stage = stages.pop(0)
+        assert isinstance(stage, HostStage)
+        x = stage.function(x.reshape(len(x), *stage.shape))
+    programs = stages.pop(0)
+    assert isinstance(programs, tuple) and len(programs) == 1
+    program = programs[0]
+
+    def check(host: NDArray[np.uint8]) -> None:
+        y: NDArray[np.generic] = program.result(host)
+        for stage in stages:
+            assert isinstance(stage, HostStage)
+            y = stage.function(y.reshape(len(x), *stage.shape))
+        assert y.dtype == expected.dtype
+        assert np.array_equal(y.reshape(expected.shape), expected)
+
+    return program.bind(x), check

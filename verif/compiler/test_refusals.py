@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that a machine, or the compiler, cannot take: the operator and the reason in a line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.arch.config import Config, preset
+from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.network import compile_network
+from systola.verif.compiler.model_writer import ModelWriter
+from systola.verif.compiler.test_networks import network_of
+
+SMALL = preset("small")
+
+
+def one_operator(
+    kind: str, shape: tuple[int, ...], result: tuple[int, ...], **options: Any
+) -> bytes:
+    """A model of one operator without weights."""
+    writer = ModelWriter()
+    source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
+    writer.operator(kind, [source], [target], **options)
+    return writer.content([source], [target])
+
+
+def weighted(
+    kind: str,
+    shape: tuple[int, ...],
+    weights: tuple[int, ...],
+    result: tuple[int, ...],
+    weight_type: str = "int8",
+    **options: Any,
+) -> bytes:
+    """A model of one convolution."""
+    writer = ModelWriter()
+    source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
+    axis = 3 if kind.startswith("DEPTHWISE") else 0
+    values = np.ones(weights, weight_type)
+    bias = np.zeros(weights[axis], np.int32)
+    inputs = [
+        source,
+        writer.tensor(weights, weight_type, 0.01, data=values, axis=axis),
+        writer.tensor(bias.shape, "int32", 0.001, data=bias),
+    ]
+    writer.operator(kind, inputs, [target], **{"strideH": 1, "strideW": 1, **options})
+    return writer.content([source], [target])
+
+
+def pool(shape: tuple[int, ...], kernel: int, kind: str = "AVERAGE_POOL_2D") -> bytes:
+    return one_operator(
+        kind, shape, shape, strideH=1, strideW=1, filterHeight=kernel, filterWidth=kernel
+    )
+
+
+def reshaped() -> bytes:
+    """Rows of a map become channels, which nothing but FULLY_CONNECTED can take."""
+    writer = ModelWriter()
+    shapes = ((1, 2, 4, 3), (1, 2, 4, 3), (1, 2, 3, 4), (1, 1, 2, 4))
+    tensors = [writer.tensor(shape, "int8", 0.1) for shape in shapes]
+    target = writer.tensor((4,), "int32", data=np.array(shapes[2], np.int32))
+    writer.operator("RELU", tensors[:1], tensors[1:2])
+    writer.operator("RESHAPE", [tensors[1], target], tensors[2:3])
+    writer.operator(
+        "MAX_POOL_2D",
+        tensors[2:3],
+        tensors[3:],
+        strideH=2,
+        strideW=2,
+        filterHeight=2,
+        filterWidth=2,
+    )
+    return writer.content(tensors[:1], tensors[3:])
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "message"),
+    [
+        (
+            preset("tiny"),
+            weighted("DEPTHWISE_CONV_2D", (1, 4, 4, 3), (1, 3, 3, 3), (1, 4, 4, 3)),
+            r"operator 0 \(DEPTHWISE_CONV_2D\): the machine 'tiny' has no depthwise lanes",
+        ),
+        (
+            SMALL,
+            weighted("DEPTHWISE_CONV_2D", (1, 12, 12, 3), (1, 9, 9, 3), (1, 12, 12, 3)),
+            "kernels of 81 taps",
+        ),
+        (
+            dataclasses.replace(SMALL, accumulator_rows=10),
+            weighted("CONV_2D", (1, 2, 11, 16), (4, 3, 3, 16), (1, 2, 11, 4)),
+            r"operator 0 \(CONV_2D\): a row of 11 results does not fit the 10 rows",
+        ),
+        (
+            dataclasses.replace(SMALL, buffer_lines=400),
+            weighted("CONV_2D", (1, 12, 12, 16), (4, 1, 1, 16), (1, 12, 12, 4)),
+            r"operator 0 \(CONV_2D\): its result of 144 lines finds no place",
+        ),
+        (
+            dataclasses.replace(SMALL, buffer_lines=128),
+            weighted("CONV_2D", (1, 12, 12, 16), (4, 1, 1, 16), (1, 12, 12, 4)),
+            r"operator 0 \(CONV_2D\): a value of shape .* takes more than the 128 lines",
+        ),
+        (SMALL, pool((1, 12, 12, 3), 9), "windows of 81 taps that reach over the edge"),
+        (
+            dataclasses.replace(SMALL, tables=0),
+            one_operator("TANH", (1, 8), (1, 8)),
+            r"operator 0 \(TANH\): the machine 'small' has no tables",
+        ),
+        (SMALL, reshaped(), r"operator 2 \(MAX_POOL_2D\): .* only FULLY_CONNECTED can take"),
+        (
+            SMALL,
+            pool((1, 1, 4097, 1), 1, "MAX_POOL_2D"),
+            "the input of 4097 lines finds no place",
+        ),
+        (
+            preset("base"),
+            pool((1, 1, 4097, 1), 1, "MAX_POOL_2D"),
+            r"operator 0 \(MAX_POOL_2D\): too large for one instruction: .*width=4097",
+        ),
+    ],
+)
+def test_machine_too_small(config: Config, model: bytes, message: str) -> None:
+    network = network_of(model)
+    with pytest.raises(CompileError, match=message) as error:
+        compile_network(config, network, 1)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            lambda: weighted("CONV_2D", (1, 4, 4, 6), (4, 3, 3, 3), (1, 4, 4, 4)),
+            "grouped convolutions are not supported",
+        ),
+        (
+            lambda: weighted("CONV_2D", (1, 4, 4, 3), (4, 3, 3, 3), (1, 4, 4, 5)),
+            "its result should have the shape",
+        ),
+        (
+            lambda: weighted("CONV_2D", (1, 4, 4, 3), (4, 5, 3, 3), (1, 4, 4, 4), padding=1),
+            "its window does not fit",
+        ),
+        (
+            lambda: weighted("CONV_2D", (1, 4, 4, 3), (4, 3, 3, 3), (1, 4, 4, 4), "int16"),
+            "its weights is int16",
+        ),
+        (
+            lambda: weighted("CONV_2D", (1, 4, 4, 3), (4, 3, 3, 3), (1, 4, 4, 4), strideH=0),
+            "must be at least 1",
+        ),
+        (
+            lambda: weighted(
+                "CONV_2D", (1, 4, 4, 3), (4, 3, 3, 3), (1, 4, 4, 4), fusedActivationFunction=2
+            ),
+            "RELU_N1_TO_1 is not supported",
+        ),
+        (lambda: one_operator("ABS", (1, 8), (1, 8)), "this kind of operator"),
+        (lambda: one_operator("RELU", (1, 8), (1, 9)), "it makes shape"),
+        (lambda: one_operator("UNPACK", (1, 8), (1,), axis=5), "has no axis 5"),
+        (
+            lambda: one_operator("CONCATENATION", (1, 2, 3, 4), (1, 2, 3, 5), axis=3),
+            "not as many elements|does not fit",
+        ),
+        (lambda: one_operator("ADD", (1, 8), (1, 8)), "numbers of its inputs"),
+    ],
+)
+def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None:
+    with pytest.raises(ModelError, match=rf"operator 0 \(.*({message})") as error:
+        network_of(model())
+    assert "\n" not in str(error.value)
