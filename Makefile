@@ -50,8 +50,8 @@ verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base]
 	@mkdir -p build
 	@$(BIN)/tpu verilog --preset '$(or $(PRESET),base)' --output 'build/tpu_$(or $(PRESET),base).v'
 
-bench: $(READY) ## Measure the table of GEMM cycles that the README quotes
-	@$(BIN)/python -m systola.bench.gemm
+bench: $(READY) ## Measure the tables of cycles that the README quotes
+	@$(BIN)/python -m systola.bench
 
 bench-v1: $(READY) ## Measure the machine at the original's size: minutes
 	@$(BIN)/python -m systola.bench.v1

@@ -105,6 +105,21 @@ def test_assembler_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (status, out) == (0, "read_weights tile=1, count=2\nhalt\n")
 
 
+def test_assembler_knows_what_a_preset_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, program = tmp_path / "p.s", tmp_path / "p.bin"
+    source.write_text("depthwise buffer=0, taps=0, destination=r1, blocks=1, parameter=0\n")
+    assert run(f"asm {source} -o {program}", capsys) == (0, "", "")
+    assert len(program.read_bytes()) == 16
+    status, _, err = run(f"asm {source} -o {tmp_path / 'none'} --preset tiny", capsys)
+    assert status == 2
+    assert err.strip().endswith(
+        "p.s: line 1: depthwise: configuration 'tiny' has no depthwise lanes"
+    )
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_info(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = PRESETS[name]

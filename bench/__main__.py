@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures all workloads, and writes the results where they are quoted."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tqdm import tqdm
+
+from systola.bench import convolution, gemm
+from systola.bench.picture import picture
+from systola.bench.table import BEGIN, END, PICTURE, README, RESULTS, Results, find, tables
+from systola.bench.workloads import (
+    CONVOLUTIONS,
+    IDEAL,
+    LOADED,
+    PRESET,
+    PRODUCTS,
+    Convolution,
+)
+
+
+def main() -> int:
+    """Measures everything; 1 when a result is wrong or below its bar."""
+    memories = (IDEAL, LOADED)
+    runs = [(work, memory) for work in (*PRODUCTS, *CONVOLUTIONS) for memory in memories]
+    results: Results = {"products": [], "convolutions": []}
+    speed = 0.0
+    for work, memory in tqdm(runs, desc="measuring", unit="run"):
+        if isinstance(work, Convolution):
+            results["convolutions"].append(convolution.measure(work, memory))
+        else:
+            result = gemm.measure(work, memory)
+            # The one figure that depends on the machine under the desk.
+            speed = max(speed, result.pop("simulated_cycles_per_second"))
+            results["products"].append(result)
+
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    labelled = [
+        (
+            (work.name if isinstance(work, Convolution) else f"{work.m} {work.k} {work.n}")
+            + ("" if memory is IDEAL else ", loaded"),
+            find(results, work, memory),
+        )
+        for work, memory in runs
+    ]
+    PICTURE.write_text(picture(f"share of all cycles, preset {PRESET}", labelled))
+    text = README.read_text()
+    before, rest = text.split(BEGIN, 1)
+    README.write_text(f"{before}{BEGIN}\n{tables(results)}\n{END}{rest.split(END, 1)[1]}")
+
+    print(tables(results))
+    print(f"simulation: {speed:,.0f} cycles a second")
+    missed = 0
+    for work, memory in runs:
+        result = find(results, work, memory)
+        loaded = None if isinstance(work, Convolution) else work.loaded
+        bar = work.ideal if memory is IDEAL else loaded
+        if not result["bit_exact"] or (bar and result["utilization"] < bar):
+            print(f"MISSED: {work}, {memory.name}")
+            missed = 1
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
