@@ -36,8 +36,8 @@ class ActivationLane(wiring.Component):
     are here, too. Latency LATENCY cycles, one value a cycle, no back-pressure. `table` and
     `use_table` come TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
 
-    With 16-bit modes: `accumulate`, at CLAMP_STAGE, adds the addend of the VectorLane as it was
-    with the value, instead of `zero_point`; the lane has a GateLane for its result, at TABLE_STAGE,
+    With 16-bit modes: `accumulate`, at CLAMP_STAGE, adds the addend that the VectorLane has then,
+    instead of `zero_point`; the lane has a GateLane for its result, at TABLE_STAGE,
     with `gate` and `gate_result`.
     """
 
@@ -85,13 +85,8 @@ class ActivationLane(wiring.Component):
             requantiser.offset.eq(self.zero_point),
         ]
         if config.wide:
-            addend = vector.addend
-            for _ in range(Requantiser.CLAMP_STAGE):
-                delayed = Signal(signed(16), reset_less=True)
-                m.d.sync += delayed.eq(addend)
-                addend = delayed
             with m.If(self.accumulate):
-                m.d.comb += requantiser.offset.eq(addend)
+                m.d.comb += requantiser.offset.eq(vector.addend)
             m.submodules.gate_lane = gate = GateLane()
             m.d.comb += [
                 gate.control.eq(self.gate),

@@ -19,7 +19,13 @@ from systola.hdl.commands import (
     Source,
 )
 from systola.hdl.host_reader import ParameterWriteSignature
-from systola.hdl.result_lanes import DRAIN_SPACING, GATE_SPACING, LineControl, ResultLanes
+from systola.hdl.result_lanes import (
+    ADDEND_SPACING,
+    DRAIN_SPACING,
+    GATE_SPACING,
+    LineControl,
+    ResultLanes,
+)
 from systola.hdl.unified_buffer import BufferReadSignature, BufferWriteSignature
 from systola.hdl.vector_lane import Coefficient
 from systola.hdl.walker import Walk, Walker
@@ -40,13 +46,13 @@ class ActivationUnit(wiring.Component):
 
     Activate issues accumulator `row` to the lanes, one a cycle. The others read buffer lines, one a
     cycle; the last of a vector issues it, VectorLane.LATENCY cycles later than an accumulator row.
-    int16 results take two cycles, SIGMOID and TANH GATE_SPACING; DRAIN_SPACING are lost behind
-    instructions that read lines, and between vectors that are added to what their lines hold.
+    The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
+    SIGMOID or TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more,
+    and DRAIN_SPACING are lost behind an instruction that reads lines.
 
     Everything waits while an older instruction still uses one of the addresses that are offered
     (`row`, `read_line`, `line`, `parameter`, `table`), and while the accumulators' or the buffer's
-    bank is busy. After issue nothing stops a vector: its line is written `latency` cycles later,
-    for int16 the second one a cycle later.
+    bank is busy. After issue nothing stops a vector: see ResultLanes, and `latency`.
 
     `advance_read` with `advance_read_to`: accumulator rows below have been read. `rows_done`: all
     have; `lines_done`: all buffer lines have; either ends the command. `advance_write`,
@@ -241,6 +247,8 @@ class ActivationUnit(wiring.Component):
                     m.d.sync += kept.phase.eq(Phase.ELEMENTS)
         with m.If(issues):
             block_ends = last.ox & last.oy
+            # Two lines are written for one that is read.
+            two_lines = command.wide & ~has_operand & ~command.wide_operands
             m.d.sync += [
                 fresh.eq(walker.ends),
                 kept.phase.eq(Mux(block_ends, begins_block, begins)),
@@ -255,9 +263,9 @@ class ActivationUnit(wiring.Component):
                         gate,
                         GATE_SPACING,
                         Mux(
-                            command.accumulate | (walker.ends & ~from_accumulators),
-                            DRAIN_SPACING,
-                            command.wide,
+                            command.accumulate,
+                            ADDEND_SPACING,
+                            Mux(walker.ends & ~from_accumulators, DRAIN_SPACING, two_lines),
                         ),
                     )
                 ),

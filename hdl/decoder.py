@@ -316,7 +316,11 @@ class Decoder(wiring.Component):
             with m.Case(Opcode.LOAD_PARAMETERS):
                 m.d.comb += [parameter.eq(parameters.parameter), entries.eq(parameters.count)]
             with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += [table_number.eq(table.table), table_used.eq(1)]
+                m.d.comb += [
+                    table_number.eq(table.table),
+                    table_used.eq(1),
+                    unavailable.eq(int(not config.tables)),
+                ]
             with m.Case(Opcode.MATRIX_MULTIPLY):
                 m.d.comb += [
                     buffer.eq(matrix.buffer),

@@ -40,9 +40,12 @@ from systola.hdl.vector_lane import (
 READ_LATENCY = 1
 """Cycles from issue to accumulators and parameters at the lanes."""
 GATE_SPACING = GateSequencer.LATENCY + 8
-"""Cycles from a vector with SIGMOID or TANH to the next one."""
+"""Cycles between a vector with SIGMOID or TANH and the next one."""
 DRAIN_SPACING = VectorLane.LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
+ADDEND_SPACING = VectorLane.LATENCY + Requantiser.CLAMP_STAGE - 2
+"""Cycles between vectors that add to what is there: the addend of a vector comes with its second
+line at the earliest, and then that of the vector before has been added."""
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -94,10 +97,11 @@ class ResultLanes(wiring.Component):
     cycle after `line`, the row of `accumulators` a cycle after `issue`.
 
     The line of a vector is written `latency` cycles after its issue, VectorLane.LATENCY cycles
-    later if it is the sum of lines (`use_sum`), the last of which comes with it; the second
-    line of an int16 result a cycle later. Nothing stops a vector. The caller leaves DRAIN_SPACING
-    cycles between a sum and an accumulator row, and between vectors that add to what is
-    there; GATE_SPACING behind one with SIGMOID or TANH; one cycle behind any other int16 result.
+    later if it is the sum of lines (`use_sum`), the last of which comes with it, and
+    GateSequencer.LATENCY later with SIGMOID or TANH; the second line of an int16 result a cycle
+    later. Nothing stops a vector. Between vectors the caller leaves GATE_SPACING cycles behind one
+    with SIGMOID or TANH, one behind any other int16 result, ADDEND_SPACING behind one that adds to
+    what is there, and DRAIN_SPACING between a sum and an accumulator row.
     `advance_write`, `advance_write_to`: lines below are written; `write_done`: all are.
     """
 

@@ -107,7 +107,9 @@ class Sequencer(wiring.Component):
             with m.Case(Opcode.SYNCHRONIZE_HOST):
                 m.d.comb += [
                     drains.eq(~self.idle | ~resumed),
-                    self.waiting.eq(self.enable & self.decoded.valid & self.idle & ~resumed),
+                    self.waiting.eq(
+                        self.enable & self.decoded.valid & ~fails & self.idle & ~resumed
+                    ),
                 ]
 
         passes = Signal()
@@ -133,10 +135,10 @@ class Sequencer(wiring.Component):
             self.tagged.eq(passes & (decoded.opcode == Opcode.DEBUG_TAG)),
             self.code.eq(decoded.code),
         ]
-        with m.If(passes & (decoded.opcode == Opcode.SYNCHRONIZE_HOST)):
-            m.d.sync += resumed.eq(0)
-        with m.Elif(self.resume & self.enable):
+        with m.If(self.resume & self.enable):
             m.d.sync += resumed.eq(1)
+        with m.Elif(passes & (decoded.opcode == Opcode.SYNCHRONIZE_HOST)):
+            m.d.sync += resumed.eq(0)
         with m.If(passes):
             with m.If(decoded.opcode == Opcode.READ_WEIGHTS):
                 total = Signal(TOTAL_BITS)

@@ -89,7 +89,7 @@ class VectorLane(wiring.Component):
     `sum` holds an element LATENCY cycles after its last `byte`. The controls of the stages come 0,
     PRODUCT_STAGE, SCALING_STAGE and SUM_STAGE cycles after the byte, `tap` with the second of them,
     `scaling` for one cycle more with `shift`. `addend` holds the element marked as such from
-    the cycle after the next one on.
+    the next cycle on.
     """
 
     PRODUCT_STAGE = 1

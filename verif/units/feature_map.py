@@ -52,6 +52,8 @@ class Vector:
     """Line of its position: for packed channels, `line` of the first vector of the row."""
     starts: bool
     """Whether it is the first of a row of windows."""
+    optional: bool = False
+    """Packed channels: whether `line` lies behind the row, so that nobody needs to read it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +135,7 @@ class Convolution:
             x=first,
             base=self._wrapped(y, shape.left * self.channels // rows + 1),
             starts=q == 0,
+            optional=(first // rows + 1) * rows >= length,
         )
 
     def command(self) -> dict[str, int]:

@@ -8,7 +8,12 @@ import pytest
 from systola.arch.isa import Function, Opcode, Operation, Reduction
 from systola.hdl.activation_lane import ActivationLane
 from systola.hdl.activation_unit import ActivationUnit
-from systola.hdl.result_lanes import DRAIN_SPACING, GATE_SPACING, lanes_are_instances
+from systola.hdl.result_lanes import (
+    ADDEND_SPACING,
+    DRAIN_SPACING,
+    GATE_SPACING,
+    lanes_are_instances,
+)
 from systola.hdl.vector_lane import VectorLane
 from systola.verif.units.activation_bench import (
     LATENCY,
@@ -71,7 +76,9 @@ def spacing(job, ends):
     """Cycles without a step behind a vector: at least, at most."""
     if job.is_gate:
         return GATE_SPACING, GATE_SPACING
-    if job.accumulates or (ends and job.opcode in READERS):
+    if job.accumulates:
+        return ADDEND_SPACING, ADDEND_SPACING
+    if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
     if job.wide:
         # Two lines are written. Where as many are read meanwhile, nothing need be lost.
@@ -160,7 +167,7 @@ async def durations(dut):
             ),
             (
                 jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD),
-                6 * (4 + DRAIN_SPACING) + 4,
+                6 * (4 + ADDEND_SPACING) + 4,
             ),
         ]
     for job, cycles in cases:
