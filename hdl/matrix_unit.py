@@ -37,8 +37,9 @@ class SumEvent(data.StructLayout):
 class MatrixUnit(wiring.Component):
     """MatrixMultiply and Convolve: issues one vector a cycle, in the order of the command's walk:
     `line` of the buffer to accumulator `row`. It takes no line (`reads` is 0) for a vector that
-    lies outside the feature map. Packed channels take a cycle without vector at the start of a row
-    that begins inside the map, as a vector needs two lines and the next row is elsewhere.
+    lies outside the feature map, nor where the line is there from the vector before. Packed
+    channels take a cycle without vector at the start of a row that begins inside the map, as a
+    vector needs two lines and the next row is elsewhere.
 
     A vector waits while `line_blocked` or `row_blocked` (an older instruction still uses that line
     or row), and the first of a tile for its weights. A tile is switched without a bubble when

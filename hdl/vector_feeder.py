@@ -77,9 +77,14 @@ class VectorFeeder(wiring.Component):
         inside_y = (position.y >= 0) & (position.y < command.height)
         inside_x = (position.x >= 0) & (position.x < command.width)
         inside = Signal()
+        in_row = Signal()
         m.d.comb += [
             inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
-            self.reads.eq(inside & (~packed | self.row_starts | moved_on)),
+            # Behind the end of the row there is nothing to read.
+            in_row.eq(position.x + (rows - byte) < command.width),
+            self.reads.eq(
+                inside & (~packed | self.unprimed | ((self.row_starts | moved_on) & in_row))
+            ),
             self.unprimed.eq(packed & inside & self.row_starts & inside_x & ~primed),
             self.line.eq(position.line + Mux(packed, crossed - self.unprimed, 0)),
         ]

@@ -10,7 +10,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
+from cocotb.triggers import ClockCycles, with_timeout
 
 from systola.arch.registers import Control, Interrupt, Register, Status
 from systola.golden.machine import Machine
@@ -68,9 +68,16 @@ class Bench:
             (Register.CONTROL, Control.START),
         ):
             await self.registers.write_dword(register, value)
-        await with_timeout(RisingEdge(self.dut.irq), 1, "ms")
+        await with_timeout(self.ended(), 1, "ms")
         assert await self.registers.read_dword(Register.STATUS) == Status.DONE
         return np.frombuffer(self.host.read(HOST_BASE, image.host.size), np.uint8)
+
+    async def ended(self):
+        """Waits for the interrupt, and resumes the program whenever it waits for the host."""
+        while not self.dut.irq.value:
+            await ClockCycles(self.dut.clk, 50)
+            if await self.registers.read_dword(Register.STATUS) & Status.WAITING:
+                await self.registers.write_dword(Register.CONTROL, Control.RESUME)
 
 
 @cocotb.test

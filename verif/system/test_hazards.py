@@ -2,7 +2,8 @@
 """Every ordered pair of instructions that share a resource, the older one slow.
 
 The unit of the older instruction is kept busy, the younger one could go at once and would spoil
-the result. Long regions, so that a wait that ends too early shows.
+the result. Long regions, so that a wait that ends too early shows; the younger one begins where the
+older one does, or where it ends, so that one right behind the other in the same unit shows, too.
 """
 
 import itertools
@@ -20,15 +21,17 @@ from systola.verif.kit.images import make_image, random_memory, random_tiles, va
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
 
-LATENCIES = (0, 5, 60)
+LATENCIES = (0, 60)
 SIDE = 8
 ROWS = SIDE * SIDE
 WIDE_ROWS = 2 * ROWS
-SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE = range(0, 6 * WIDE_ROWS, WIDE_ROWS)
+SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE, LINES = 0, 256, 448, 576, 704, 768, 832
 """Regions of the buffer: what the pair shares, what else it reads, results of the older and of the
 younger instruction, work that keeps units busy and its results."""
-ROW_SHARED, ROW_SOURCE, ROW_OLDER, ROW_YOUNGER = range(0, 4 * ROWS, ROWS)
-"""The same of the accumulators; ROW_OLDER also takes the sums that keep the array busy."""
+ROW_SHARED, ROW_SOURCE, ROW_OLDER, ACCUMULATORS = 0, 128, 192, 256
+ROW_YOUNGER = ROW_SHARED
+"""The same of the accumulators. ROW_OLDER also takes the sums that keep the array busy; those of
+the younger instruction matter where it is lines that are shared."""
 HOST_SHARED, HOST_OLDER, HOST_YOUNGER, ENTRIES, TABLES, OUTPUT = range(0x1000, 0xD000, 0x2000)
 PAGES = 24
 TILES, ENTRY, TABLE = 32, 2, 1
@@ -104,11 +107,11 @@ class Access:
     """One way of using a resource: `use(program, shared, lines, rows, host)`.
 
     `shared` is where the resource is, the others where else results go; `unit` is that of the
-    instruction, `tiles` what it takes from the weight queue.
+    instruction, `tiles` what it takes from the weight queue, `size` the length of what is shared.
     """
 
-    def __init__(self, unit, use, tiles=0):
-        self.unit, self.use, self.tiles = unit, use, tiles
+    def __init__(self, unit, use, tiles=0, size=ROWS):
+        self.unit, self.use, self.tiles, self.size = unit, use, tiles, size
 
     def prepare(self, p):
         """What can be had beforehand."""
@@ -172,19 +175,23 @@ LINE_WRITERS = {
     "read": copied(Opcode.READ_HOST_MEMORY),
     "read_alternate": copied(Opcode.READ_HOST_MEMORY_ALTERNATE),
     "activate": Access("activation", lambda p, x, *_: p.activate(ROW_SOURCE, x)),
-    "activate_wide": Access("activation", lambda p, x, *_: p.activate(ROW_SOURCE, x, **WIDE)),
+    "activate_wide": Access(
+        "activation", lambda p, x, *_: p.activate(ROW_SOURCE, x, **WIDE), size=WIDE_ROWS
+    ),
     "depthwise": Access(
         "activation",
         windowed(lambda p, x, *_: p.depthwise(SOURCE, SOURCE, x), kernel=3, pad=1),
     ),
     "pool": Access("activation", windowed(lambda p, x, *_: p.pool(SOURCE, x), kernel=2)),
     "vector": Access("activation", lambda p, x, *_: p.vector(SOURCE, SOURCE + 9, x)),
-    "vector_wide": Access("activation", lambda p, x, *_: p.vector(SOURCE, SOURCE + 9, x, **WIDE)),
+    "vector_wide": Access(
+        "activation", lambda p, x, *_: p.vector(SOURCE, SOURCE + 9, x, **WIDE), size=WIDE_ROWS
+    ),
 }
 LINE_READERS = {
     "multiply": Access("matrix", lambda p, x, lines, rows, _: p.multiply(x, rows), 1),
     "multiply_wide": Access(
-        "matrix", lambda p, x, lines, rows, _: p.multiply(x, rows, wide_vectors=1), 1
+        "matrix", lambda p, x, lines, rows, _: p.multiply(x, rows, wide_vectors=1), 1, WIDE_ROWS
     ),
     "convolve": Access(
         "matrix",
@@ -196,7 +203,9 @@ LINE_READERS = {
         windowed(lambda p, x, lines, rows, _: convolve(p, x, rows, channels=2), kernel=2),
         2,
     ),
-    "activate_addend": Access("activation", lambda p, x, *_: p.activate(ROW_SOURCE, x, **ADDEND)),
+    "activate_addend": Access(
+        "activation", lambda p, x, *_: p.activate(ROW_SOURCE, x, **ADDEND), size=WIDE_ROWS
+    ),
     "depthwise_map": Access(
         "activation",
         windowed(lambda p, x, lines, *_: p.depthwise(x, SOURCE, lines), kernel=3, pad=1),
@@ -211,9 +220,13 @@ LINE_READERS = {
     "vector_a": Access("activation", lambda p, x, lines, *_: p.vector(x, SOURCE, lines)),
     "vector_b": Access("activation", lambda p, x, lines, *_: p.vector(SOURCE, x, lines)),
     "vector_b_wide": Access(
-        "activation", lambda p, x, lines, *_: p.vector(SOURCE, x, lines, **WIDE_OPERANDS)
+        "activation",
+        lambda p, x, lines, *_: p.vector(SOURCE, x, lines, **WIDE_OPERANDS),
+        size=WIDE_ROWS,
     ),
-    "vector_addend": Access("activation", lambda p, x, *_: p.vector(SOURCE, SOURCE, x, **ADDEND)),
+    "vector_addend": Access(
+        "activation", lambda p, x, *_: p.vector(SOURCE, SOURCE, x, **ADDEND), size=WIDE_ROWS
+    ),
     "write": copied(Opcode.WRITE_HOST_MEMORY),
     "write_alternate": copied(Opcode.WRITE_HOST_MEMORY_ALTERNATE),
 }
@@ -293,22 +306,26 @@ def pairs():
         both = [(f"writes_{name}", access) for name, access in writers.items()]
         both += [(f"reads_{name}", access) for name, access in readers.items()]
         for (old, older), (new, younger) in itertools.product(both, both):
-            if old.startswith("writes") or new.startswith("writes"):
-                yield pytest.param(place, older, younger, id=f"{resource}-{old}-{new}")
+            if not (old.startswith("writes") or new.startswith("writes")):
+                continue
+            name = f"{resource}-{old}-{new}"
+            yield pytest.param(place, place, older, younger, id=name)
+            if resource in ("lines", "rows"):
+                end = place + older.size - 1
+                yield pytest.param(place, end, older, younger, id=f"{name}-at_the_end")
 
 
 def fill(p):
     """Gives all regions a value."""
-    for buffer in (SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE):
-        p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED + 8 * buffer, buffer, WIDE_ROWS)
-    p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED, SHARED)
+    for buffer in range(0, LINES, ROWS):
+        p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED + 8 * buffer, buffer)
     for entry in range(ENTRY + 2):
         p.parameters(entry, entry)
     for table in range(p.config.tables):
         p.table(table, table)
-    for accumulator in (ROW_SHARED, ROW_SOURCE, ROW_OLDER, ROW_YOUNGER):
+    for accumulator in range(0, ACCUMULATORS, ROWS):
         p.weights()
-        p.multiply(SHARED + accumulator, accumulator)
+        p.multiply(accumulator, accumulator)
     p.scale(1)
     p.synchronize()
 
@@ -316,18 +333,21 @@ def fill(p):
 def show(p):
     """Brings all regions into host memory; sums by way of the buffer."""
     p.synchronize()
-    step = WIDE_ROWS * p.config.output_pitch
-    for index, buffer in enumerate((SHARED, OLDER, YOUNGER)):
-        p.copy(Opcode.WRITE_HOST_MEMORY, OUTPUT + index * step, buffer, WIDE_ROWS)
-    p.activate(ROW_SHARED, SHARED)
-    p.activate(ROW_OLDER, OLDER, parameter=1)
-    p.activate(ROW_YOUNGER, YOUNGER, parameter=ENTRY, **(LOOKUP if p.config.tables else {}))
-    for index, buffer in enumerate((SHARED, OLDER, YOUNGER)):
-        p.copy(Opcode.WRITE_HOST_MEMORY, OUTPUT + (3 + index) * step, buffer)
+    host = OUTPUT
+    for buffer in (*range(SHARED, SOURCE, ROWS), *range(OLDER, BUSY, ROWS)):
+        p.copy(Opcode.WRITE_HOST_MEMORY, host, buffer)
+        host += ROWS * p.config.output_pitch
+    for accumulator in range(0, ACCUMULATORS, ROWS):
+        p.activate(accumulator, accumulator)
+        p.copy(Opcode.WRITE_HOST_MEMORY, host, accumulator)
+        host += ROWS * p.config.output_pitch
+    p.activate(ROW_SOURCE, SHARED, parameter=ENTRY, **(LOOKUP if p.config.tables else {}))
+    p.copy(Opcode.WRITE_HOST_MEMORY, host, SHARED)
 
 
-@pytest.mark.parametrize(("place", "older", "younger"), list(pairs()))
-def test_pair(place, older, younger):
+@pytest.mark.parametrize(("place", "second", "older", "younger"), list(pairs()))
+def test_pair(place, second, older, younger):
+    """`place` is what the older instruction uses, `second` the younger one."""
     config = preset(preset_name("small"))
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
@@ -339,7 +359,7 @@ def test_pair(place, older, younger):
     p.synchronize()
     older.delay(p)
     older.use(p, place, OLDER, ROW_OLDER, HOST_OLDER)
-    younger.use(p, place, YOUNGER, ROW_YOUNGER, HOST_YOUNGER)
+    younger.use(p, second, YOUNGER, ROW_YOUNGER, HOST_YOUNGER)
     show(p)
     for word in p.words:
         entry, operands = decode(word)
