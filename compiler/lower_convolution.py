@@ -16,12 +16,12 @@ from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.compiler.channels import Channels
 from systola.compiler.emitter import Emitter
-from systola.compiler.entries import Entries, channel_entries, window_tiles
+from systola.compiler.entries import channel_entries, window_tiles
 from systola.compiler.errors import CompileError
-from systola.compiler.feature_map import FeatureMap, Lines
+from systola.compiler.feature_map import FeatureMap
 from systola.compiler.layer import Layer
 from systola.compiler.operations import Requantisation, Window
-from systola.compiler.step import Step
+from systola.compiler.step import MapStep
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,12 @@ class Pass:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ConvolutionStep(Step):
+class ConvolutionStep(MapStep):
     """All windows of a map times weights."""
 
-    source: FeatureMap
-    target: FeatureMap
     passes: tuple[Pass, ...]
     fill: int
     output: Requantisation
-    output_entries: Entries
-
-    @property
-    def reads(self) -> tuple[Lines, ...]:
-        return (self.source.lines,)
-
-    @property
-    def writes(self) -> tuple[Lines, ...]:
-        return (self.target.lines,)
-
-    @property
-    def entries(self) -> tuple[Entries, ...]:
-        return (self.output_entries,)
 
     def emit(self, emitter: Emitter) -> None:
         height, width = self.target.height, self.target.width

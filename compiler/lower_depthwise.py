@@ -11,37 +11,26 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, Opcode
 from systola.compiler.emitter import Emitter
-from systola.compiler.entries import Entries, channel_entries
+from systola.compiler.entries import channel_entries
 from systola.compiler.errors import CompileError
 from systola.compiler.feature_map import FeatureMap, Lines
 from systola.compiler.operations import DepthwiseConvolution, Requantisation, Window
-from systola.compiler.step import Step
+from systola.compiler.step import MapStep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DepthwiseStep(Step):
+class DepthwiseStep(MapStep):
     """Each channel of a map convolved with a kernel of its own."""
 
-    source: FeatureMap
-    target: FeatureMap
     taps: Lines
     """For each block of channels a line for each tap."""
     window: Window
     fill: int
     output: Requantisation
-    output_entries: Entries
 
     @property
     def reads(self) -> tuple[Lines, ...]:
         return (self.source.lines, self.taps)
-
-    @property
-    def writes(self) -> tuple[Lines, ...]:
-        return (self.target.lines,)
-
-    @property
-    def entries(self) -> tuple[Entries, ...]:
-        return (self.output_entries,)
 
     def emit(self, emitter: Emitter) -> None:
         source, target, output = self.source, self.target, self.output

@@ -8,42 +8,27 @@ from dataclasses import dataclass
 from systola.arch.config import Config
 from systola.arch.isa import Opcode, Reduction, Rounding
 from systola.compiler.emitter import Emitter
-from systola.compiler.entries import Entries, common_entry, joined
+from systola.compiler.entries import common_entry, joined
 from systola.compiler.errors import CompileError
-from systola.compiler.feature_map import FeatureMap, Lines
+from systola.compiler.feature_map import FeatureMap
 from systola.compiler.operations import (
     Pooling,
     Requantisation,
     Window,
     scalar_requantisation,
 )
-from systola.compiler.step import Step
+from systola.compiler.step import MapStep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PoolingStep(Step):
+class PoolingStep(MapStep):
     """Each window of a map reduced to a pixel."""
 
-    source: FeatureMap
-    target: FeatureMap
     reduction: Reduction
     window: Window
     floor: int
     ceiling: int
     output: Requantisation
-    output_entries: Entries
-
-    @property
-    def reads(self) -> tuple[Lines, ...]:
-        return (self.source.lines,)
-
-    @property
-    def writes(self) -> tuple[Lines, ...]:
-        return (self.target.lines,)
-
-    @property
-    def entries(self) -> tuple[Entries, ...]:
-        return (self.output_entries,)
 
     def emit(self, emitter: Emitter) -> None:
         source, target = self.source, self.target

@@ -15,7 +15,7 @@ from systola.compiler.entries import Entries, common_entry
 from systola.compiler.errors import CompileError
 from systola.compiler.feature_map import FeatureMap, Lines, new_map, runs
 from systola.compiler.operations import Binary, Requantisation, Unary, identity
-from systola.compiler.step import Step
+from systola.compiler.step import MapStep, Step
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,28 +71,12 @@ class VectorStep(Step):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RepeatStep(Step):
+class RepeatStep(MapStep):
     """A map of one pixel copied to all pixels of another: to one, then doubled."""
-
-    source: FeatureMap
-    target: FeatureMap
-    copy_entry: Entries
-
-    @property
-    def reads(self) -> tuple[Lines, ...]:
-        return (self.source.lines,)
-
-    @property
-    def writes(self) -> tuple[Lines, ...]:
-        return (self.target.lines,)
-
-    @property
-    def entries(self) -> tuple[Entries, ...]:
-        return (self.copy_entry,)
 
     def emit(self, emitter: Emitter) -> None:
         source, target = self.source, self.target
-        parameter = emitter.parameters(self.copy_entry)
+        parameter = emitter.parameters(self.output_entries)
         emitter.scale()
         for block in range(source.channels.blocks):
             first = emitter.line(target.lines, target.block(block))
@@ -158,7 +142,7 @@ def binary_steps(
                     operator=node.operator,
                     source=operand,
                     target=wide,
-                    copy_entry=common_entry(config, identity()),
+                    output_entries=common_entry(config, identity()),
                 )
             )
         maps.append(wide)

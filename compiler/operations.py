@@ -8,6 +8,7 @@ value of four dimensions is 1 x height x width x channels; other dimensions are 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -113,7 +114,7 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Node:
+class Node(ABC):
     """One operation."""
 
     operator: str
@@ -121,9 +122,9 @@ class Node:
     result: Value
 
     @property
+    @abstractmethod
     def sources(self) -> tuple[Value, ...]:
         """The values that it takes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,29 +3,30 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from systola.compiler.emitter import Emitter
 from systola.compiler.entries import Entries
-from systola.compiler.feature_map import Lines
+from systola.compiler.feature_map import FeatureMap, Lines
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Step:
+class Step(ABC):
     """What a step needs before it can be emitted."""
 
     operator: str
     """The operator it comes from, for messages."""
 
     @property
+    @abstractmethod
     def reads(self) -> tuple[Lines, ...]:
         """Lines that must hold something."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def writes(self) -> tuple[Lines, ...]:
         """Lines that are overwritten, those that it only needs meanwhile included."""
-        raise NotImplementedError
 
     @property
     def entries(self) -> tuple[Entries, ...]:
@@ -37,6 +38,27 @@ class Step:
         """Tables that it uses."""
         return ()
 
+    @abstractmethod
     def emit(self, emitter: Emitter) -> None:
         """Emits its instructions; raises CompileError where the machine is too small."""
-        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MapStep(Step):
+    """A feature map made of another one."""
+
+    source: FeatureMap
+    target: FeatureMap
+    output_entries: Entries
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines,)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.target.lines,)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (self.output_entries,)
