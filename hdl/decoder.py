@@ -112,6 +112,13 @@ class Multiplied(data.StructLayout):
         )
 
 
+def operands_of(word: Value) -> dict[Opcode, data.View]:
+    """The fields of `word`, read as each of the instructions."""
+    return {
+        entry.opcode: data.View(InstructionLayout(entry.opcode), word) for entry in INSTRUCTIONS
+    }
+
+
 class Decoder(wiring.Component):
     """Two stages: multiply, then check. One instruction a cycle, latency two cycles; after a
     Set_Config_Window one cycle is lost.
@@ -170,9 +177,7 @@ class Decoder(wiring.Component):
         """Assignments that fill the first stage."""
         word = self.instruction.payload.word
         opcode = word[:OPCODE_BITS]
-        fields = {
-            entry.opcode: data.View(InstructionLayout(entry.opcode), word) for entry in INSTRUCTIONS
-        }
+        fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         matrix = fields[Opcode.MATRIX_MULTIPLY]
         convolve = fields[Opcode.CONVOLVE]
@@ -269,9 +274,7 @@ class Decoder(wiring.Component):
         config = self._config
         word = multiplied.word
         opcode = word[:OPCODE_BITS]
-        fields = {
-            entry.opcode: data.View(InstructionLayout(entry.opcode), word) for entry in INSTRUCTIONS
-        }
+        fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         parameters = fields[Opcode.LOAD_PARAMETERS]
         table = fields[Opcode.LOAD_TABLE]

@@ -114,10 +114,11 @@ class MatrixUnit(wiring.Component):
         first_row = Signal(ACCUMULATOR_BITS)
         kept_row = Signal(ACCUMULATOR_BITS)
         kept_first_row = Signal(ACCUMULATOR_BITS)
-        fresh = Signal(init=1)
+        starts = Signal()
         m.d.comb += [
-            row.eq(Mux(fresh, command.accumulator, kept_row)),
-            first_row.eq(Mux(fresh, command.accumulator, kept_first_row)),
+            starts.eq(walker.first.as_value().all()),
+            row.eq(Mux(starts, command.accumulator, kept_row)),
+            first_row.eq(Mux(starts, command.accumulator, kept_first_row)),
         ]
 
         lacks_weights = Signal()
@@ -141,7 +142,6 @@ class MatrixUnit(wiring.Component):
         ]
         with m.If(self.active):
             m.d.sync += [
-                fresh.eq(walker.ends),
                 kept_row.eq(row + row_ends),
                 kept_first_row.eq(first_row),
             ]

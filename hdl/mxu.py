@@ -127,11 +127,9 @@ class MXU(wiring.Component):
         across, down = self._config.cols // cols, self._config.rows // rows
         partial = [0] * across
         for i in range(down):
+            # An equal part of each value for every tile below one another.
             here = {
-                name: value[i * rows * (len(value) // self._config.rows) :][
-                    : rows * (len(value) // self._config.rows)
-                ]
-                for name, value in moving.items()
+                name: value.word_select(i, len(value) // down) for name, value in moving.items()
             }
             for j in range(across):
                 right = {
