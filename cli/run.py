@@ -62,7 +62,7 @@ def execute(arguments: argparse.Namespace) -> int:
         output = stack.enter_context(OutputFile(arguments.output))
         json = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
         backend = make_backend(arguments.backend, config)
-        total = sample_count(network, x.shape) or 1
+        total = sample_count(network, [x.shape]) or 1
         with progress_bar(total, "sample") as advance:
             run = run_network(backend, network, x, batch=arguments.batch, progress=advance)
         content = io.BytesIO()
@@ -75,9 +75,9 @@ def execute(arguments: argparse.Namespace) -> int:
             )
     if "-" not in (arguments.json, arguments.output):
         print(summary(network, run, config))
-    if network.inexact_channels:
+    if inexact := network.translation.inexact_channels:
         print(
-            f"tpu: note: {network.inexact_channels} channels have scales too small for a "
+            f"tpu: note: {inexact} channels have scales too small for a "
             "multiplier that gives LiteRT's rounding for every sum",
             file=sys.stderr,
         )
@@ -128,17 +128,17 @@ def _samples(arguments: argparse.Namespace, network: Network) -> NDArray[Any]:
     """The samples to run, of the model's data type, at most as many as asked for."""
     x = _array(arguments.input, arguments.key)
     where = f"{arguments.input}: array '{arguments.key}'"
-    if network.input_dtype == "float32":
+    if network.inputs[0].dtype == "float32":
         if not np.issubdtype(x.dtype, np.floating):
             raise UserError(f"{where} is {x.dtype}, the model takes float32")
         with np.errstate(over="ignore"):
             x = x.astype(np.float32)
         if not bool(np.isfinite(x).all()):
             raise UserError(f"{where} has values that are not finite in float32")
-    elif str(x.dtype) != network.input_dtype:
-        raise UserError(f"{where} is {x.dtype}, the model takes {network.input_dtype}")
+    elif str(x.dtype) != network.inputs[0].dtype:
+        raise UserError(f"{where} is {x.dtype}, the model takes {network.inputs[0].dtype}")
     try:
-        count = sample_count(network, x.shape)
+        count = sample_count(network, [x.shape])
     except ModelError as error:
         raise UserError(f"{where}: {error}") from None
     if count == 0:

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Opcode
@@ -18,77 +16,29 @@ from systola.compiler.layout import HostMatrix, tiles
 from systola.compiler.lower import Lowering
 from systola.compiler.operations import Operations
 from systola.compiler.placement import Life, place
+from systola.compiler.program import HostMap, Program
 from systola.compiler.schedule import MAX_HOST_BYTES
 from systola.compiler.step import Step
-from systola.runtime.backend import Image
 
 
-@dataclass(frozen=True)
-class HostMap:
-    """A feature map in host memory, once for each sample."""
-
-    matrix: HostMatrix
-    """A row for each pixel of each sample, or of packed channels, for each row of pixels."""
-    rows: int
-    """Rows of one sample."""
-    columns: NDArray[np.int64]
-    """For each element of a row of the map its column in the matrix."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of one sample."""
-        return self.rows * self.matrix.stride
-
-    def store(self, host: NDArray[np.uint8], x: NDArray[np.int8]) -> None:
-        """Writes the samples `x` into the host window."""
-        content = np.zeros((self.matrix.rows, self.matrix.columns), np.int8)
-        content[:, self.columns] = x.reshape(self.matrix.rows, len(self.columns))
-        self.matrix.store(host, content)
-
-    def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """The samples in the host window, one in a row."""
-        content = self.matrix.load(host)[:, self.columns]
-        return content.reshape(self.matrix.rows // self.rows, -1)
-
-
-@dataclass(frozen=True)
-class CompiledOperations:
-    """A program for int8 samples in and out."""
-
-    image: Image
-    """The program with its weights and all else; the inputs are whatever `bind` put there."""
-    inputs: tuple[HostMap, ...]
-    output: HostMap
-
-    def bind(self, *inputs: NDArray[np.int8]) -> Image:
-        """The image with `inputs`, of samples each, in the order of the network's inputs."""
-        host = self.image.host.copy()
-        for place_of, x in zip(self.inputs, inputs, strict=True):
-            place_of.store(host, x)
-        return Image(self.image.program, host, self.image.program_offset, self.image.weights)
-
-    def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """The output in the host window after a run, one sample in a row."""
-        return self.output.load(host)
-
-
-def compile_operations(config: Config, operations: Operations, samples: int) -> CompiledOperations:
+def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
     """Compiles `operations` for a number of samples of the network.
 
     Raises CompileError, with number and kind of the operator, for what does not fit the machine.
     """
     if samples < 1:
         raise CompileError(f"number of samples must be at least 1, not {samples}")
-    count = samples * operations.repeat
     lowering = Lowering(config, operations)
     places = place(_lives(lowering), config.buffer_lines)
     end = 0
     inputs: list[HostMap] = []
     for each in lowering.inputs:
-        inputs.append(_input(config, each, count, end))
+        inputs.append(_input(config, each, samples, end))
         end = tiles(end + inputs[-1].matrix.size, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
-    output = _output(config, lowering.output, count, end)
-    end += output.matrix.size
+    outputs: list[HostMap] = []
+    for each in lowering.outputs:
+        outputs.append(_output(config, each, samples, end))
+        end = tiles(end + outputs[-1].matrix.size, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
     if end >= MAX_HOST_BYTES:
         raise CompileError(f"{samples} samples need {end} bytes of host memory, over 4 GiB")
 
@@ -98,18 +48,21 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     for lines in places:
         if lines.content is not None:
             emitter.constants(lines)
-    registers = [emitter.take_register() for _ in (*inputs, output)]
-    emitter.loop(count)
+    registers = [emitter.take_register() for _ in (*inputs, *outputs)]
+    emitter.loop(samples)
     for each, host, register in zip(lowering.inputs, inputs, registers, strict=False):
         _emit_read(emitter, each, host, register)
     for step in lowering.steps:
         with located(step.operator, CompileError):
             step.emit(emitter)
-    _emit_write(emitter, lowering.output, output, registers[-1])
-    for host, register in zip((*inputs, output), registers, strict=True):
+    for each, host, register in zip(
+        lowering.outputs, outputs, registers[len(inputs) :], strict=True
+    ):
+        _emit_write(emitter, each, host, register)
+    for host, register in zip((*inputs, *outputs), registers, strict=True):
         emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=host.size)
     emitter.end_loop()
-    return CompiledOperations(emitter.image(), tuple(inputs), output)
+    return Program(emitter.image(), tuple(inputs), tuple(outputs))
 
 
 def _lives(lowering: Lowering) -> list[Life]:
@@ -125,7 +78,8 @@ def _lives(lowering: Lowering) -> list[Life]:
             result = f"{step.operator}: its result"
             life = lives.setdefault(lines, Life(lines, number, number, result))
             life.last = max(life.last, number)
-    lives[lowering.output.lines].last = len(steps)
+    for each in lowering.outputs:
+        lives[each.lines].last = len(steps)
     return list(lives.values())
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,8 @@ from systola.arch.config import Config
 from systola.arch.isa import Function, Rounding
 from systola.compiler.errors import CompileError
 from systola.compiler.layer import Layer
-from systola.compiler.schedule import CompiledProgram, compile_chain
+from systola.compiler.program import Program
+from systola.compiler.schedule import compile_chain
 
 
 def compile_gemm(
@@ -26,7 +29,7 @@ def compile_gemm(
     function: Function = Function.NONE,
     ceiling: int = 127,
     table: bytes | None = None,
-) -> CompiledProgram:
+) -> Program:
     """Compiles activate(a @ w + bias), see Layer for the operands; the image contains `a`, M x K.
 
     Raises CompileError for operands that do not belong together or do not fit the machine.
@@ -45,4 +48,4 @@ def compile_gemm(
     if a.ndim != 2 or a.shape[1] != layer.k:
         raise CompileError(f"a must be M x {layer.k} as w has {layer.k} rows, not {a.shape}")
     compiled = compile_chain(config, [layer], a.shape[0])
-    return CompiledProgram(compiled.bind(a), compiled.input, compiled.output)
+    return replace(compiled, image=compiled.bind(a))

@@ -1,55 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host does with a network's data before and behind the machine."""
+"""What the host does with a network's data, before, between and behind the programs.
+
+Each function takes arrays of samples x shape. They are plain data, so that a compiled network can
+be stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
-from systola.compiler.errors import ModelError
-from systola.compiler.graph import Operator, Tensor, need_type
+from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
 from systola.runtime.softmax import softmax
 
-VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+
+class HostFunction(Protocol):
+    """A function of whole arrays, its axis of samples included."""
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        """The result; the caller brings it into the result's shape."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HostStage:
+    """One operation of the host."""
+
+    operator: str
+    """The operator it comes from, for messages and reports."""
+    sources: tuple[Value, ...]
+    result: Value
+    function: HostFunction
 
 
 @dataclass(frozen=True)
-class HostStage:
-    """Something that the host does with an array of samples x shape."""
+class View:
+    """The same elements in another shape."""
 
-    name: str
-    function: Callable[[NDArray[Any]], NDArray[Any]]
-    shape: tuple[int, ...]
-    """Of one sample, before and after."""
-
-
-def softmax_stage(operator: Operator, source: Tensor, result: Tensor) -> HostStage:
-    """SOFTMAX; raises ModelError for what is not supported, as the others do."""
-    need_type("input", source, "int8")
-    need_type("result", result, "int8")
-    if result.scale != 1 / 256 or result.zero_point != -128:
-        raise ModelError("its result must have the scale 1/256 and the zero point -128")
-    scale, beta = source.scale, float(operator.options.get("Beta", 0.0))
-    if not 2.0**-26 < beta * scale < 2.0**26:
-        raise ModelError(f"its beta of {beta} is not supported")
-    return HostStage(operator.kind, lambda x: softmax(x, scale, beta), source.shape)
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return x
 
 
-def quantize_stage(operator: Operator, source: Tensor, result: Tensor) -> HostStage:
-    """QUANTIZE from float32."""
-    need_type("input", source, "float32")
-    need_type("result", result, "int8")
-    scale, zero_point = result.scale, result.zero_point
-    return HostStage(operator.kind, lambda x: to_int8(x, scale, zero_point), source.shape)
+@dataclass(frozen=True)
+class Quantise:
+    """float32 to int8, as LiteRT's QUANTIZE."""
+
+    scale: float
+    zero_point: int
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return to_int8(x, self.scale, self.zero_point)
 
 
-def dequantize_stage(operator: Operator, source: Tensor, result: Tensor) -> HostStage:
-    """DEQUANTIZE to float32."""
-    need_type("input", source, "int8")
-    need_type("result", result, "float32")
-    scale, zero_point = source.scale, source.zero_point
-    return HostStage(operator.kind, lambda x: to_float(x, scale, zero_point), source.shape)
+@dataclass(frozen=True)
+class Dequantise:
+    """int8 to float32, as LiteRT's DEQUANTIZE."""
+
+    scale: float
+    zero_point: int
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return to_float(x, self.scale, self.zero_point)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Along the last axis, int8 to int8 in units of 1/256, as LiteRT's SOFTMAX."""
+
+    scale: float
+    beta: float
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return softmax(x, self.scale, self.beta)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """Rows of a table, chosen by whole numbers, as GATHER along the first axis.
+
+    Raises IndexError for a number that is no row.
+    """
+
+    table: NDArray[Any]
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        if x.size and not (int(x.min()) >= 0 and int(x.max()) < len(self.table)):
+            raise IndexError(f"an index is outside 0 to {len(self.table) - 1}")
+        return np.take(self.table, x, axis=0)

@@ -55,13 +55,13 @@ class Lowering:
             with located(node.operator, CompileError):
                 self._lower(node)
         self.inputs = tuple(self._maps[value] for value in operations.inputs)
-        self.output = self._maps[operations.output]
+        self.outputs = tuple(self._maps[value] for value in operations.outputs)
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
         """Packed, where all that takes it are convolutions that gain from it."""
         height, width = value.grid
         users = [node for node in operations.nodes if value in node.sources]
-        if value is not operations.output and all(
+        if value not in operations.outputs and all(
             isinstance(node, Convolution) and may_pack(self._config, value.channels, node.window)
             for node in users
         ):

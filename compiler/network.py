@@ -1,55 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the graph of a network to stages: work for the machine, small things for the host.
-
-A chain of FULLY_CONNECTED goes its own way, many samples at a time; any other network is lowered
-operator by operator, one sample at a time. Results equal those of ai-edge-litert 2.3.0
-(BUILTIN_REF) byte by byte.
-"""
+"""A network in stages, programs for the machine and small things for the host, and compiling it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from systola.arch.config import Config
-from systola.compiler.chain import DeviceStage, build_chain, is_chain
-from systola.compiler.compile_operations import CompiledOperations, compile_operations
+from systola.compiler.chain import Chain, as_chain
+from systola.compiler.compile_operations import compile_operations
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.graph import Graph
 from systola.compiler.host_stage import HostStage
-from systola.compiler.layer import Layer
-from systola.compiler.operations import Operations
-from systola.compiler.schedule import CompiledProgram, compile_chain
+from systola.compiler.operations import Operations, Value
+from systola.compiler.partition import Stage, Translation, partition
+from systola.compiler.program import Program
+from systola.compiler.schedule import compile_chain
 from systola.compiler.translate import translate
-
-Stage = HostStage | DeviceStage | Operations
-Program = CompiledProgram | CompiledOperations
 
 
 @dataclass(frozen=True)
 class Network:
     """A network ready to be compiled for a machine."""
 
-    input_shape: tuple[int, ...]
-    input_dtype: str
-    output_shape: tuple[int, ...]
-    output_dtype: str
+    inputs: tuple[Value, ...]
+    """As the network's user sees them, a first dimension for `repeat` included."""
+    outputs: tuple[Value, ...]
+    translation: Translation
     stages: tuple[Stage, ...]
-    inexact_channels: int
-    """Channels that LiteRT's scale has no equal multiplier for, see exact_multipliers."""
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates of one sample."""
-        total = 0
-        for stage in self.stages:
-            match stage:
-                case DeviceStage():
-                    total += sum(stage.rows * layer.k * layer.n for layer in stage.layers)
-                case Operations():
-                    total += stage.macs
-                case HostStage():
-                    pass
-        return total
+        stages = (stage for stage in self.stages if isinstance(stage, Operations))
+        return self.translation.repeat * sum(stage.macs for stage in stages)
+
+
+@dataclass(frozen=True)
+class DeviceStage:
+    """A program, and the values that it takes and gives."""
+
+    program: Program
+    sources: tuple[Value, ...]
+    results: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -58,41 +51,7 @@ class CompiledNetwork:
 
     network: Network
     samples: int
-    stages: tuple[HostStage | tuple[Program, ...], ...]
-    """What the host does, and programs to be run one after the other."""
-
-
-def compile_network(config: Config, network: Network, samples: int) -> CompiledNetwork:
-    """Compiles `network` for `samples` samples at a time.
-
-    Raises CompileError where something does not fit the machine.
-    """
-    stages: list[HostStage | tuple[Program, ...]] = []
-    for stage in network.stages:
-        match stage:
-            case HostStage():
-                stages.append(stage)
-            case DeviceStage():
-                stages.append(_compile_layers(config, stage.layers, stage.rows * samples))
-            case Operations():
-                stages.append((compile_operations(config, stage, samples),))
-    return CompiledNetwork(network, samples, tuple(stages))
-
-
-def _compile_layers(
-    config: Config, layers: tuple[Layer, ...], rows: int
-) -> tuple[CompiledProgram, ...]:
-    """One program, or several where what lies between the layers is too much for the buffer."""
-    try:
-        return (compile_chain(config, layers, rows),)
-    except CompileError:
-        if len(layers) == 1:
-            raise
-    half = len(layers) // 2
-    return (
-        *_compile_layers(config, layers[:half], rows),
-        *_compile_layers(config, layers[half:], rows),
-    )
+    stages: tuple[HostStage | DeviceStage, ...]
 
 
 def build_network(graph: Graph) -> Network:
@@ -100,49 +59,100 @@ def build_network(graph: Graph) -> Network:
 
     Raises ModelError, with number and kind of the operator, for what is not supported.
     """
-    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-        raise ModelError(
-            f"the model has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs, "
-            "one of each is supported"
-        )
-    source, result = graph.tensors[graph.inputs[0]], graph.tensors[graph.outputs[0]]
-    if source.dtype not in ("int8", "float32"):
-        raise ModelError(f"the input is {source.dtype}, supported are int8 and float32")
-    if source.size == 0:
-        raise ModelError(f"the input has the shape {source.shape}, which is empty")
-    stages: tuple[Stage, ...]
-    if is_chain(graph):
-        stages, inexact = build_chain(graph)
-    else:
-        before, operations, after = translate(graph)
-        stages, inexact = (*before, operations, *after), operations.inexact_channels
-        if not operations.nodes:
-            stages = (*before, *after)
-    return Network(source.shape, source.dtype, result.shape, result.dtype, stages, inexact)
+    return make_network(translate(graph))
 
 
-def sample_count(network: Network, shape: tuple[int, ...]) -> int | None:
-    """Samples in an array of `shape`; None for a single one without an axis for samples.
-
-    Along its first axis the array has samples of the model's shape, or of that without the leading
-    1 that models have for a batch. Raises ModelError for any other shape.
-    """
-    model = network.input_shape
-    if shape == model:
-        return None
-    if len(shape) > 0 and (shape[1:] == model or (model[:1] == (1,) and shape[1:] == model[1:])):
-        return shape[0]
-    raise ModelError(
-        f"an input of shape {shape} does not fit the model: it takes samples of shape {model}"
+def make_network(translation: Translation) -> Network:
+    """The stages of a network that a front end has translated."""
+    return Network(
+        _seen(translation.inputs, translation.repeat),
+        _seen(translation.outputs, translation.repeat),
+        translation,
+        partition(translation),
     )
 
 
-def output_shape(network: Network, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of the outputs for an array of inputs of `shape`, with the axes that it has."""
-    samples = sample_count(network, shape)
+def _seen(values: Sequence[Value], repeat: int) -> tuple[Value, ...]:
+    if repeat == 1:
+        return tuple(values)
+    return tuple(Value(each.name, (repeat, *each.shape[1:]), each.dtype) for each in values)
+
+
+def compile_network(config: Config, network: Network, samples: int) -> CompiledNetwork:
+    """Compiles `network` for `samples` samples at a time.
+
+    Raises CompileError where something does not fit the machine.
+    """
+    count = samples * network.translation.repeat
+    stages: list[HostStage | DeviceStage] = []
+    for stage in network.stages:
+        if isinstance(stage, HostStage):
+            stages.append(stage)
+        elif chain := as_chain(stage):
+            stages += _compile_chain(config, stage, chain, count)
+        else:
+            program = compile_operations(config, stage, count)
+            stages.append(DeviceStage(program, stage.inputs, stage.outputs))
+    return CompiledNetwork(network, samples, tuple(stages))
+
+
+def _compile_chain(
+    config: Config, operations: Operations, chain: Chain, samples: int
+) -> list[DeviceStage]:
+    """One program, or several where what lies between the layers is too much for the buffer."""
+    values = [
+        operations.inputs[0],
+        *(
+            Value(f"behind layer {number}", (chain.rows, layer.n))
+            for number, layer in enumerate(chain.layers[:-1])
+        ),
+        operations.outputs[0],
+    ]
+
+    def compiled(first: int, end: int) -> list[DeviceStage]:
+        try:
+            program = compile_chain(config, chain.layers[first:end], chain.rows * samples)
+            return [DeviceStage(program, (values[first],), (values[end],))]
+        except CompileError:
+            if end - first == 1:
+                raise
+        half = (first + end) // 2
+        return [*compiled(first, half), *compiled(half, end)]
+
+    return compiled(0, len(chain.layers))
+
+
+def sample_count(network: Network, shapes: Sequence[tuple[int, ...]]) -> int | None:
+    """Samples in arrays of `shapes`, one for each input; None for a single one without an axis.
+
+    Along their first axis the arrays have samples of the model's shape, or of that without the
+    leading 1 that models have for a batch. Raises ModelError for any other shape.
+    """
+    if len(shapes) != len(network.inputs):
+        raise ModelError(f"the model takes {len(network.inputs)} inputs, not {len(shapes)}")
+    pairs = list(zip(shapes, (each.shape for each in network.inputs), strict=True))
+    if all(shape == model for shape, model in pairs):
+        return None
+    for shape, model in pairs:
+        if not shape or (shape[1:] != model and (model[:1] != (1,) or shape[1:] != model[1:])):
+            raise ModelError(
+                f"an input of shape {shape} does not fit the model: "
+                f"it takes samples of shape {model}"
+            )
+    if len({shape[0] for shape in shapes}) > 1:
+        counts = ", ".join(str(shape[0]) for shape in shapes)
+        raise ModelError(f"the inputs have different numbers of samples: {counts}")
+    return shapes[0][0]
+
+
+def output_shapes(
+    network: Network, shapes: Sequence[tuple[int, ...]]
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the outputs for inputs of `shapes`, with the axes that these have."""
+    samples = sample_count(network, shapes)
+    results = [each.shape for each in network.outputs]
     if samples is None:
-        return network.output_shape
-    result = network.output_shape
-    if shape[1:] != network.input_shape and result[:1] == (1,):
-        result = result[1:]
-    return (samples, *result)
+        return tuple(results)
+    if shapes[0][1:] != network.inputs[0].shape:
+        results = [shape[1:] if shape[:1] == (1,) else shape for shape in results]
+    return tuple((samples, *shape) for shape in results)

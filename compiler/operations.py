@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a network calculates, in integers, whatever machine and file format: the neutral operations.
 
-Everything is int8 but for biases and multipliers. The last dimension of a value counts channels, a
-value of four dimensions is 1 x height x width x channels; other dimensions are merely pixels.
+What the machine calculates is int8 but for biases and multipliers; what only the host sees may have
+other types. The last dimension of a value counts channels, a value of four dimensions is
+1 x height x width x channels; other dimensions are merely pixels.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from systola.compiler.layer import Layer
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array of int8 that operations take and give; each object is another one."""
+    """An array that operations take and give; each object is another one."""
 
     name: str
     shape: tuple[int, ...]
     """Of one sample."""
+    dtype: str = "int8"
+    """In numpy's spelling."""
 
     @property
     def channels(self) -> int:
@@ -315,20 +318,16 @@ class Lstm(Node):
 
 @dataclass(frozen=True)
 class Operations:
-    """Operations in an order in which they can be executed."""
+    """Operations in an order in which they can be executed: what one program calculates."""
 
     inputs: tuple[Value, ...]
-    output: Value
+    outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
-    repeat: int
-    """Times that they are executed for one sample of the network, each with another part of it."""
-    inexact_channels: int
-    """See fully_connected."""
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample of the network."""
-        return self.repeat * sum(node_macs(node) for node in self.nodes)
+        """Multiply-accumulates of one sample."""
+        return sum(node_macs(node) for node in self.nodes)
 
 
 def node_macs(node: Node) -> int:

@@ -34,6 +34,7 @@ from systola.compiler.layout import (
     tiles,
 )
 from systola.compiler.plan import Area, LayerShape, Plan, make_plan, tile_cycles
+from systola.compiler.program import HostMap, Program
 from systola.compiler.ring import Ring
 from systola.runtime.backend import Image
 
@@ -43,27 +44,7 @@ MAX_STRIDE = 1 << 24
 """Limits of the windows and of the `stride` operand."""
 
 
-@dataclass(frozen=True)
-class CompiledProgram:
-    """A program for int8 matrices rows x K in, rows x N out."""
-
-    image: Image
-    """The program with its weights and parameters; the input is whatever `bind` put there."""
-    input: HostMatrix
-    output: HostMatrix
-
-    def bind(self, matrix: NDArray[np.int8]) -> Image:
-        """The image with the elements of `matrix`, input.rows x input.columns, as the input."""
-        host = self.image.host.copy()
-        self.input.store(host, matrix.reshape(self.input.rows, self.input.columns))
-        return Image(self.image.program, host, self.image.program_offset, self.image.weights)
-
-    def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """The output, output.rows x output.columns, in the host window after a run."""
-        return self.output.load(host)
-
-
-def compile_chain(config: Config, layers: Sequence[Layer], rows: int) -> CompiledProgram:
+def compile_chain(config: Config, layers: Sequence[Layer], rows: int) -> Program:
     """Compiles `layers`, each fed by the one before, for `rows` input vectors.
 
     Raises CompileError for work that does not fit the machine or its windows.
@@ -153,7 +134,7 @@ class _Compiler:
             self.chunk_row.append(self.chunk_row[-1] + size)
         self._place(rows)
 
-    def compile(self) -> CompiledProgram:
+    def compile(self) -> Program:
         self._emit_all()
         program = b"".join(self.program)
         size = self.program_offset + len(program)
@@ -170,7 +151,7 @@ class _Compiler:
             host[at : at + TABLE_BYTES] = np.frombuffer(table, np.uint8)
         host[self.program_offset : size] = np.frombuffer(program, np.uint8)
         image = Image(program, host, self.program_offset, self._weights())
-        return CompiledProgram(image, self.input, self.output)
+        return Program(image, (_rows_of(self.input),), (_rows_of(self.output),))
 
     def _place(self, rows: int) -> None:
         """Gives everything its place in host memory: input, output, parameters, tables, program."""
@@ -396,3 +377,8 @@ class _Compiler:
         # The array begins with the first row of a tile, and needs the others a cycle apart.
         hidden = int(tile_cycles(config)) - config.rows
         return min(self.entries, max(1, hidden // entry))
+
+
+def _rows_of(matrix: HostMatrix) -> HostMap:
+    """Each row of the matrix as a sample."""
+    return HostMap(matrix, 1, np.arange(matrix.columns))

@@ -12,6 +12,7 @@ from systola.arch.isa import Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import FUSED, bias_values, folded_bias, fused_activation
 from systola.compiler.graph import Graph, Operator, Tensor, need_type
+from systola.compiler.host_stage import HostStage
 from systola.compiler.layer import MAX_LEFT
 from systola.compiler.operations import (
     Convolution,
@@ -35,9 +36,9 @@ class Scope:
     """
 
     def __init__(self, graph: Graph, repeat: int) -> None:
-        """`repeat`: samples in one of the model's own, which become separate ones."""
+        """`repeat`: first dimension of all that is calculated; its parts become samples."""
         self.graph = graph
-        self.nodes: list[Node] = []
+        self.items: list[Node | HostStage] = []
         self.inexact_channels = 0
         self._repeat = repeat
         self._values: dict[int, Value] = {}
@@ -62,10 +63,12 @@ class Scope:
         need_type(f"input {position}", tensor, dtype)
         return tensor.data
 
-    def source(self, operator: Operator, position: int = 0) -> tuple[Value, Tensor]:
+    def source(
+        self, operator: Operator, position: int = 0, dtype: str = "int8"
+    ) -> tuple[Value, Tensor]:
         """An input that is calculated, and its tensor."""
         tensor = self.tensor(operator, position)
-        need_type("input", tensor, "int8")
+        need_type("input", tensor, dtype)
         number = operator.inputs[position]
         if number not in self._values:
             raise ModelError(f"its input {position} must not be a constant")
@@ -79,13 +82,15 @@ class Scope:
         need_type("input", tensor, "int8")
         return tensor.data, tensor
 
-    def result(self, operator: Operator, position: int = 0) -> tuple[Value, Tensor]:
+    def result(
+        self, operator: Operator, position: int = 0, dtype: str = "int8"
+    ) -> tuple[Value, Tensor]:
         """A result, and its tensor."""
         if position >= len(operator.outputs):
             raise ModelError(f"it has no result {position}")
         number = operator.outputs[position]
         tensor = self.graph.tensors[number]
-        need_type("result", tensor, "int8")
+        need_type("result", tensor, dtype)
         return self.define(number), tensor
 
     def define(self, number: int) -> Value:
@@ -96,18 +101,13 @@ class Scope:
             if tensor.size == 0:
                 raise ModelError(f"tensor '{tensor.name}' has the shape {shape}, which is empty")
             if self._repeat > 1:
-                if shape[:1] != (self._repeat,):
-                    raise ModelError(
-                        f"tensor '{tensor.name}' has the shape {shape}: supported is a first "
-                        f"dimension of {self._repeat}, as the input has it"
-                    )
                 shape = (1, *shape[1:])
-            self._values[number] = Value(tensor.name, shape)
+            self._values[number] = Value(tensor.name, shape, tensor.dtype)
         return self._values[number]
 
-    def add(self, node: Node) -> None:
+    def add(self, item: Node | HostStage) -> None:
         """Appends an operation."""
-        self.nodes.append(node)
+        self.items.append(item)
 
 
 def one_result(operator: Operator, inputs: int) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from systola.arch.isa import Function, Operation
 from systola.compiler.errors import ModelError
 from systola.compiler.graph import Operator, Tensor
+from systola.compiler.host_stage import HostStage, Quantise
 from systola.compiler.operations import Binary, Scale, Unary, Value, scalar_requantisation
 from systola.compiler.quantise import (
     curve_table,
@@ -120,6 +121,26 @@ def translate_leaky_relu(scope: Scope, operator: Operator) -> None:
         float(operator.options.get("Alpha", 0.0)),
     )
     scope.add(Unary(operator=str(operator), result=result, source=source, table=table_bytes(table)))
+
+
+def translate_quantize(scope: Scope, operator: Operator) -> None:
+    """QUANTIZE: from float32 on the host, from int8 a requantisation."""
+    one_result(operator, 1)
+    if scope.tensor(operator, 0).dtype != "float32":
+        translate_rescale(scope, operator)
+        return
+    source, _ = scope.source(operator, dtype="float32")
+    result, tensor = scope.result(operator)
+    if source.shape != result.shape:
+        raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
+    scope.add(
+        HostStage(
+            operator=str(operator),
+            sources=(source,),
+            result=result,
+            function=Quantise(tensor.scale, tensor.zero_point),
+        )
+    )
 
 
 def translate_rescale(scope: Scope, operator: Operator) -> None:

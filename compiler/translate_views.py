@@ -14,10 +14,11 @@ from systola.compiler.scope import Scope, check_moves, gathered, one_result, sam
 
 
 def translate_reshape(scope: Scope, operator: Operator) -> None:
-    """RESHAPE, SQUEEZE and EXPAND_DIMS."""
+    """RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type."""
     one_result(operator, 1)
-    source, _ = scope.source(operator)
-    result, _ = scope.result(operator)
+    dtype = scope.tensor(operator, 0).dtype
+    source, _ = scope.source(operator, dtype=dtype)
+    result, _ = scope.result(operator, dtype=dtype)
     if math.prod(source.shape) != math.prod(result.shape):
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
     scope.add(Reshape(operator=str(operator), result=result, source=source))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,13 @@ from systola.arch.isa import INSTRUCTION_BYTES
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import (
     CompiledNetwork,
+    DeviceStage,
     Network,
-    Program,
     compile_network,
-    output_shape,
+    output_shapes,
     sample_count,
 )
+from systola.compiler.operations import Value
 from systola.runtime.backend import Backend, BackendError, fault_text
 
 DEFAULT_BATCH = 64
@@ -31,7 +32,7 @@ DEFAULT_BATCH = 64
 class NetworkRun:
     """Outputs of a network, and what they took."""
 
-    y: NDArray[Any]
+    outputs: tuple[NDArray[Any], ...]
     """Outputs, with an axis for samples where the inputs had one."""
     samples: int
     instructions: int
@@ -41,38 +42,49 @@ class NetworkRun:
     counters: dict[str, int]
     simulated_cycles_per_second: float | None
 
+    @property
+    def y(self) -> NDArray[Any]:
+        """The first output."""
+        return self.outputs[0]
+
 
 def run_network(
     backend: Backend,
     network: Network,
-    x: NDArray[Any],
-    *,
+    *x: NDArray[Any],
     batch: int = DEFAULT_BATCH,
     progress: Callable[[int], None] | None = None,
 ) -> NetworkRun:
     """Runs `network` on the samples `x`, `batch` at a time, the last time those that are left.
 
-    `x` has the model's data type, and a shape that sample_count takes. `progress` is called
-    after each batch with the number of samples done. Raises ModelError for a wrong shape,
-    CompileError for a network that does not fit, BackendError if the machine stops.
+    There is an array for each input, of its data type, and of shapes that sample_count takes.
+    `progress` is called after each batch with the number of samples done. Raises ModelError for a
+    wrong shape, CompileError for a network that does not fit, BackendError if the machine stops.
     """
-    shape = output_shape(network, x.shape)
-    samples = sample_count(network, x.shape) or (1 if x.shape == network.input_shape else 0)
-    inputs = x.reshape(samples, *network.input_shape)
-    outputs = np.empty((samples, *network.output_shape), network.output_dtype)
+    shapes = [each.shape for each in x]
+    samples = sample_count(network, shapes)
+    results = output_shapes(network, shapes)
+    count = 1 if samples is None else samples
+    inputs = [
+        each.reshape(count, *value.shape) for each, value in zip(x, network.inputs, strict=True)
+    ]
+    outputs = [np.empty((count, *value.shape), value.dtype) for value in network.outputs]
     compiled: dict[int, CompiledNetwork] = {}
     totals = _Totals()
-    for start in range(0, samples, batch):
-        part = inputs[start : start + batch]
-        if len(part) not in compiled:
-            compiled[len(part)] = compile_network(backend.config, network, len(part))
-        result = _run_batch(backend, compiled[len(part)], part, totals)
-        outputs[start : start + batch] = result.reshape(len(part), *network.output_shape)
+    for start in range(0, count, batch):
+        parts = [each[start : start + batch] for each in inputs]
+        size = len(parts[0])
+        if size not in compiled:
+            compiled[size] = compile_network(backend.config, network, size)
+        for output, result in zip(
+            outputs, _run_batch(backend, compiled[size], parts, totals), strict=True
+        ):
+            output[start : start + batch] = result.reshape(size, *output.shape[1:])
         if progress:
-            progress(start + len(part))
+            progress(start + size)
     return NetworkRun(
-        outputs.reshape(shape),
-        samples,
+        tuple(y.reshape(shape) for y, shape in zip(outputs, results, strict=True)),
+        count,
         totals.instructions,
         totals.cycles if totals.timed else None,
         dict(totals.counters),
@@ -92,21 +104,33 @@ class _Totals:
 
 
 def _run_batch(
-    backend: Backend, compiled: CompiledNetwork, x: NDArray[Any], totals: _Totals
-) -> NDArray[Any]:
+    backend: Backend, compiled: CompiledNetwork, x: Sequence[NDArray[Any]], totals: _Totals
+) -> list[NDArray[Any]]:
+    translation = compiled.network.translation
+    samples = compiled.samples * translation.repeat
+    values: dict[Value, NDArray[Any]] = {}
+
+    def define(value: Value, array: NDArray[Any]) -> None:
+        values[value] = array.reshape(samples, *value.shape)
+
+    for value, array in zip(translation.inputs, x, strict=True):
+        define(value, array)
     for stage in compiled.stages:
+        sources = [values[source] for source in stage.sources]
         if isinstance(stage, HostStage):
-            x = stage.function(x.reshape(compiled.samples, *stage.shape))
+            define(stage.result, stage.function(*sources))
         else:
-            for program in stage:
-                x = _run_program(backend, program, x, totals)
-    return x
+            for value, array in zip(
+                stage.results, _run_program(backend, stage, sources, totals), strict=True
+            ):
+                define(value, array)
+    return [values[output] for output in translation.outputs]
 
 
 def _run_program(
-    backend: Backend, program: Program, x: NDArray[np.int8], totals: _Totals
-) -> NDArray[np.int8]:
-    image = program.bind(x)
+    backend: Backend, stage: DeviceStage, x: Sequence[NDArray[np.int8]], totals: _Totals
+) -> tuple[NDArray[np.int8], ...]:
+    image = stage.program.bind(*x)
     result = backend.run(image)
     if result.fault:
         raise BackendError(fault_text(result.fault))
@@ -117,4 +141,4 @@ def _run_program(
         totals.counters.update(result.counters)
         if result.simulated_cycles_per_second:
             totals.seconds += result.cycles / result.simulated_cycles_per_second
-    return program.result(result.host)
+    return stage.program.results(result.host)

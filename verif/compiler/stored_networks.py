@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.compiler.host_stage import HostStage
-from systola.compiler.network import Network, build_network, compile_network
+from systola.compiler.network import DeviceStage, Network, build_network, compile_network
 from systola.compiler.tflite import read_tflite
 from systola.runtime.backend import Image
 
@@ -40,22 +40,27 @@ def stored_program(
     """
     network = stored_model(name)
     x, expected = (array[:samples] for array in stored_samples(name))
-    compiled = compile_network(config, network, len(x))
-    stages = list(compiled.stages)
-    while isinstance(stages[0], HostStage):
-        stage = stages.pop(0)
-        assert isinstance(stage, HostStage)
-        x = stage.function(x.reshape(len(x), *stage.shape))
-    programs = stages.pop(0)
-    assert isinstance(programs, tuple) and len(programs) == 1
-    program = programs[0]
+    before: list[HostStage] = []
+    stage, *after = compile_network(config, network, len(x)).stages
+    while isinstance(stage, HostStage):
+        before.append(stage)
+        stage, *after = after
+    program = stage.program
 
     def check(host: NDArray[np.uint8]) -> None:
-        y: NDArray[np.generic] = program.result(host)
-        for stage in stages:
-            assert isinstance(stage, HostStage)
-            y = stage.function(y.reshape(len(x), *stage.shape))
+        y = _on_host(after, program.result(host))
         assert y.dtype == expected.dtype
         assert np.array_equal(y.reshape(expected.shape), expected)
 
-    return program.bind(x), check
+    return program.bind(_on_host(before, x)), check
+
+
+def _on_host(
+    stages: Sequence[HostStage | DeviceStage], x: NDArray[np.generic]
+) -> NDArray[np.generic]:
+    """What a chain of host stages makes of samples."""
+    for stage in stages:
+        assert isinstance(stage, HostStage)
+        (source,) = stage.sources
+        x = stage.function(x.reshape(len(x), *source.shape))
+    return x

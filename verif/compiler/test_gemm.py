@@ -13,7 +13,8 @@ from systola.arch.config import Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
 from systola.compiler.errors import CompileError
 from systola.compiler.gemm import compile_gemm
-from systola.compiler.schedule import CompiledProgram, check_gemm, compile_chain
+from systola.compiler.program import Program
+from systola.compiler.schedule import check_gemm, compile_chain
 from systola.runtime.iss import GoldenBackend
 from systola.verif.compiler.products import ARRAYS, product, random_layer, small_machine
 from systola.verif.kit.seeds import random_seed
@@ -30,7 +31,7 @@ class Bench:
         self.backend = GoldenBackend(config)
         self.rng = np.random.default_rng(seed)
 
-    def check(self, m: int, k: int, n: int) -> CompiledProgram:
+    def check(self, m: int, k: int, n: int) -> Program:
         layer = random_layer(self.rng, k, n)
         a = self.rng.integers(-128, 128, (m, k), dtype=np.int8)
         compiled = compile_chain(self.backend.config, [layer], m)
@@ -137,7 +138,7 @@ def test_compile_gemm_binds_its_operand() -> None:
     )
     result = GoldenBackend(preset("tiny")).run(compiled.image)
     assert np.array_equal(compiled.result(result.host), product(a, layer))
-    assert np.array_equal(compiled.input.load(compiled.image.host), a)
+    assert np.array_equal(compiled.inputs[0].load(compiled.image.host), a)
 
 
 def test_operands_that_no_window_holds() -> None:

@@ -38,7 +38,7 @@ def test_cuts_spread() -> None:
         Unary(operator="", source=part, result=last),
         Slice(operator="", source=source, result=inner, axis=1, start=4),
     )
-    layouts = channel_layouts(Operations((source,), last, nodes, 1, 0), 4)
+    layouts = channel_layouts(Operations((source,), (last,), nodes), 4)
     assert layouts[source].parts == layouts[middle].parts == (3, 1, 2, 1, 3)
     assert layouts[part].parts == layouts[last].parts == (1, 2, 1)
 

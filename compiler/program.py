@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compiled program, where its inputs and outputs lie, and which layers it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.layout import HostMatrix
+from systola.runtime.backend import Image
+
+
+@dataclass(frozen=True)
+class HostMap:
+    """A feature map in host memory, once for each sample."""
+
+    matrix: HostMatrix
+    """A row for each pixel of each sample, or of packed channels, for each row of pixels."""
+    rows: int
+    """Rows of one sample."""
+    columns: NDArray[np.int64]
+    """For each element of a row of the map its column in the matrix."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of one sample."""
+        return self.rows * self.matrix.stride
+
+    def store(self, host: NDArray[np.uint8], x: NDArray[np.int8]) -> None:
+        """Writes the samples `x` into the host window."""
+        content = np.zeros((self.matrix.rows, self.matrix.columns), np.int8)
+        content[:, self.columns] = x.reshape(self.matrix.rows, len(self.columns))
+        self.matrix.store(host, content)
+
+    def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """The samples in the host window, one in a row."""
+        content = self.matrix.load(host)[:, self.columns]
+        return content.reshape(self.matrix.rows // self.rows, -1)
+
+
+@dataclass(frozen=True)
+class LayerWork:
+    """What ends with one tag: a layer of the network, or a move of its data."""
+
+    operator: str
+    """The operator it comes from."""
+    shape: tuple[int, ...]
+    """Of its result, for one sample."""
+    macs: int
+    """Multiply-accumulates, each time it is executed."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program for int8 samples in and out.
+
+    Where a layer is complete stands a Debug_Tag with the layer's place in `layers`.
+    """
+
+    image: Image
+    """The program with its weights and all else; the inputs are whatever `bind` put there."""
+    inputs: tuple[HostMap, ...]
+    outputs: tuple[HostMap, ...]
+    layers: tuple[LayerWork, ...] = ()
+
+    def bind(self, *inputs: NDArray[np.int8]) -> Image:
+        """The image with `inputs`, of samples each, in the order of the program's inputs."""
+        host = self.image.host.copy()
+        for place_of, x in zip(self.inputs, inputs, strict=True):
+            place_of.store(host, x)
+        return replace(self.image, host=host)
+
+    def results(self, host: NDArray[np.uint8]) -> tuple[NDArray[np.int8], ...]:
+        """The outputs in the host window after a run, one sample in a row each."""
+        return tuple(output.load(host) for output in self.outputs)
+
+    def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """The output of a program that has one."""
+        (result,) = self.results(host)
+        return result

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one int8 element as tables of all its codes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Rounding
+from systola.compiler.operations import Requantisation, Unary
+from systola.compiler.quantise import INT8, double_rounded
+
+
+def unary_table(node: Unary) -> NDArray[np.int8]:
+    """What `node` makes of each int8 code, in the order of INT8."""
+    codes = _requantised(INT8 - node.zero_point, node.output)
+    if node.table is None:
+        return codes
+    return np.roll(np.frombuffer(node.table, np.int8), 128)[codes.astype(np.int64) + 128]
+
+
+def _requantised(x: NDArray[np.int64], output: Requantisation) -> NDArray[np.int8]:
+    """What Activate makes of small sums, the same for all channels."""
+    bias, multiplier, shift = (
+        int(each[0]) for each in (output.bias, output.multiplier, output.shift)
+    )
+    if output.rounding == Rounding.DOUBLE:
+        y = double_rounded(x + bias, multiplier, shift)
+    else:
+        y = ((x + bias) * multiplier + (1 << (30 - shift))) >> (31 - shift)
+    y = y + output.zero_point
+    if output.function in (Function.RELU, Function.RELU6):
+        y = np.maximum(y, output.zero_point)
+    if output.function == Function.RELU6:
+        y = np.minimum(y, output.ceiling)
+    return np.clip(y, -128, 127).astype(np.int8)
