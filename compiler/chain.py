@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of products as layers that many rows go through at a time.
-
-What follows a product element by element goes into the layer, as a table.
-"""
+"""A chain of products as layers that many rows go through at a time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from systola.arch.isa import Function
 from systola.compiler.layer import Layer
-from systola.compiler.operations import Operations, Product, Reshape, Unary
-from systola.compiler.quantise import INT8, table_bytes
-from systola.compiler.tables import unary_table
+from systola.compiler.operations import Operations, Product, Reshape
 
 
 @dataclass(frozen=True)
@@ -23,6 +14,8 @@ class Chain:
     """Layers that the machine calculates, one fed by the other."""
 
     layers: tuple[Layer, ...]
+    operators: tuple[str, ...]
+    """The operator that each layer comes from."""
     rows: int
     """Input vectors of one sample."""
 
@@ -33,6 +26,7 @@ def as_chain(operations: Operations) -> Chain | None:
         return None
     current = operations.inputs[0]
     layers: list[Layer] = []
+    operators: list[str] = []
     rows = 0
     for node in operations.nodes:
         if node.sources != (current,):
@@ -44,23 +38,10 @@ def as_chain(operations: Operations) -> Chain | None:
                     return None
                 rows = size // node.layer.k
                 layers.append(node.layer)
-            case Unary() if layers:
-                layers[-1] = _with_table(layers[-1], unary_table(node))
+                operators.append(node.operator)
             case Reshape():
                 pass
             case _:
                 return None
         current = node.result
-    return Chain(tuple(layers), rows) if layers else None
-
-
-def _with_table(layer: Layer, table: NDArray[np.int8]) -> Layer:
-    """`layer` followed by `table`, which is in the order of INT8."""
-    codes = INT8
-    if layer.function in (Function.RELU, Function.RELU6):
-        codes = np.maximum(codes, layer.zero_point)
-    if layer.function == Function.RELU6:
-        codes = np.minimum(codes, layer.ceiling)
-    if layer.table is not None:
-        codes = np.roll(np.frombuffer(layer.table, np.int8), 128).astype(np.int64)
-    return replace(layer, function=Function.TABLE, table=table_bytes(table[codes + 128]))
+    return Chain(tuple(layers), tuple(operators), rows) if layers else None

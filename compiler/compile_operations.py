@@ -14,9 +14,9 @@ from systola.compiler.errors import CompileError, located
 from systola.compiler.feature_map import FeatureMap, runs
 from systola.compiler.layout import HostMatrix, tiles
 from systola.compiler.lower import Lowering
-from systola.compiler.operations import Operations
+from systola.compiler.operations import Operations, node_macs
 from systola.compiler.placement import Life, place
-from systola.compiler.program import HostMap, Program
+from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 from systola.compiler.step import Step
 
@@ -52,17 +52,25 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     emitter.loop(samples)
     for each, host, register in zip(lowering.inputs, inputs, registers, strict=False):
         _emit_read(emitter, each, host, register)
-    for step in lowering.steps:
-        with located(step.operator, CompileError):
-            step.emit(emitter)
+    for number, (node, steps) in enumerate(lowering.layers):
+        with located(node.operator, CompileError):
+            for step in steps:
+                step.emit(emitter)
+        emitter.tag(number)
     for each, host, register in zip(
         lowering.outputs, outputs, registers[len(inputs) :], strict=True
     ):
         _emit_write(emitter, each, host, register)
+    emitter.tag(len(lowering.layers))
     for host, register in zip((*inputs, *outputs), registers, strict=True):
         emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=host.size)
     emitter.end_loop()
-    return Program(emitter.image(), tuple(inputs), tuple(outputs))
+    works = [
+        LayerWork(node.operator, node.result.shape, samples * node_macs(node))
+        for node, _ in lowering.layers
+    ]
+    works.append(output_work(operations.outputs))
+    return Program(emitter.image(), tuple(inputs), tuple(outputs), tuple(works))
 
 
 def _lives(lowering: Lowering) -> list[Life]:

@@ -74,6 +74,10 @@ class Emitter:
         """Appends an instruction; raises CompileError for an operand out of range."""
         self._body.append(self._encoded(opcode, **operands))
 
+    def tag(self, number: int) -> None:
+        """Marks in the trace where a layer ends."""
+        self.emit(Opcode.DEBUG_TAG, tag=number)
+
     def line(self, lines: Lines, offset: int = 0) -> int:
         """Number of a line in the buffer."""
         return self._places[lines] + offset

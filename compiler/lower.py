@@ -49,11 +49,16 @@ class Lowering:
         self._layouts = channel_layouts(operations, block)
         self._maps: dict[Value, FeatureMap] = {}
         self.steps: list[Step] = []
+        self.layers: list[tuple[Node, tuple[Step, ...]]] = []
+        """What the steps of each operation do, for operations that have some."""
         for value in operations.inputs:
             self._maps[value] = self._input_map(value, operations)
         for node in operations.nodes:
+            first = len(self.steps)
             with located(node.operator, CompileError):
                 self._lower(node)
+            if steps := tuple(self.steps[first:]):
+                self.layers.append((node, steps))
         self.inputs = tuple(self._maps[value] for value in operations.inputs)
         self.outputs = tuple(self._maps[value] for value in operations.outputs)
 

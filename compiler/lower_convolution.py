@@ -41,6 +41,10 @@ class ConvolutionStep(MapStep):
     fill: int
     output: Requantisation
 
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        return () if self.output.table is None else (self.output.table,)
+
     def emit(self, emitter: Emitter) -> None:
         height, width = self.target.height, self.target.width
         blocks = self.target.channels.blocks
@@ -118,6 +122,7 @@ class ConvolutionStep(MapStep):
         # Activate puts blocks one behind the other: with bands there is only one in a group.
         assert rows == target.height or len(blocks) == 1
         line = target.block(blocks.start) + row * target.width
+        table = 0 if output.table is None else emitter.table(output.table)
         emitter.emit(
             Opcode.ACTIVATE,
             accumulator=accumulator,
@@ -129,6 +134,7 @@ class ConvolutionStep(MapStep):
             rounding=output.rounding,
             zero_point=output.zero_point,
             ceiling=output.ceiling,
+            table=table,
         )
 
 
@@ -190,6 +196,7 @@ def product_step(
             zero_point=layer.zero_point,
             function=layer.function,
             ceiling=layer.ceiling,
+            table=layer.table,
         ),
     )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ class VectorStep(Step):
     target: FeatureMap
     output: Requantisation
     output_entries: Entries
-    table: bytes | None = None
     scale: dict[str, int] = field(default_factory=dict[str, int])
     """Operands of Set_Config_Scale."""
 
@@ -46,13 +45,13 @@ class VectorStep(Step):
 
     @property
     def tables(self) -> tuple[bytes, ...]:
-        return () if self.table is None else (self.table,)
+        return () if self.output.table is None else (self.output.table,)
 
     def emit(self, emitter: Emitter) -> None:
         second = self.b or self.a
         output = self.output
         parameter = emitter.parameters(self.output_entries)
-        table = 0 if self.table is None else emitter.table(self.table)
+        table = 0 if output.table is None else emitter.table(output.table)
         emitter.scale(**self.scale, ceiling=output.ceiling)
         for (a, b, target), _, rows in runs(self.a, second, self.target):
             emitter.emit(
@@ -63,7 +62,7 @@ class VectorStep(Step):
                 destination=emitter.line(self.target.lines, target),
                 rows=rows,
                 parameter=parameter,
-                function=output.function if self.table is None else Function.TABLE,
+                function=output.function,
                 rounding=output.rounding,
                 zero_point=output.zero_point,
                 table=table,
@@ -111,17 +110,19 @@ def copy_step(config: Config, operator: str, source: FeatureMap, target: Feature
 
 def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
     """The step for `node`; raises CompileError where it needs a table and there is none."""
-    if node.table is not None and config.tables == 0:
-        raise CompileError(f"the machine '{config.name}' has no tables")
+    output = node.output
+    if node.table is not None:
+        if config.tables == 0:
+            raise CompileError(f"the machine '{config.name}' has no tables")
+        output = replace(output, function=Function.TABLE, table=node.table)
     return VectorStep(
         operator=node.operator,
         operation=Operation.COPY,
         a=source,
         b=None,
         target=target,
-        output=node.output,
-        output_entries=common_entry(config, node.output),
-        table=node.table,
+        output=output,
+        output_entries=common_entry(config, output),
         scale={"zero_a": node.zero_point},
     )
 

@@ -10,11 +10,12 @@ from systola.arch.config import Config
 from systola.compiler.chain import Chain, as_chain
 from systola.compiler.compile_operations import compile_operations
 from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.fuse import fuse_tables
 from systola.compiler.graph import Graph
 from systola.compiler.host_stage import HostStage
 from systola.compiler.operations import Operations, Value
 from systola.compiler.partition import Stage, Translation, partition
-from systola.compiler.program import Program
+from systola.compiler.program import LayerWork, Program, output_work
 from systola.compiler.schedule import compile_chain
 from systola.compiler.translate import translate
 
@@ -88,10 +89,12 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
     for stage in network.stages:
         if isinstance(stage, HostStage):
             stages.append(stage)
-        elif chain := as_chain(stage):
-            stages += _compile_chain(config, stage, chain, count)
+            continue
+        operations = fuse_tables(config, stage)
+        if chain := as_chain(operations):
+            stages += _compile_chain(config, operations, chain, count)
         else:
-            program = compile_operations(config, stage, count)
+            program = compile_operations(config, operations, count)
             stages.append(DeviceStage(program, stage.inputs, stage.outputs))
     return CompiledNetwork(network, samples, tuple(stages))
 
@@ -100,6 +103,7 @@ def _compile_chain(
     config: Config, operations: Operations, chain: Chain, samples: int
 ) -> list[DeviceStage]:
     """One program, or several where what lies between the layers is too much for the buffer."""
+    rows = chain.rows * samples
     values = [
         operations.inputs[0],
         *(
@@ -111,7 +115,13 @@ def _compile_chain(
 
     def compiled(first: int, end: int) -> list[DeviceStage]:
         try:
-            program = compile_chain(config, chain.layers[first:end], chain.rows * samples)
+            layers = chain.layers[first:end]
+            works = [
+                LayerWork(operator, (chain.rows, layer.n), rows * layer.k * layer.n)
+                for operator, layer in zip(chain.operators[first:end], layers, strict=True)
+            ]
+            works.append(output_work((values[end],)))
+            program = compile_chain(config, layers, rows, works)
             return [DeviceStage(program, (values[first],), (values[end],))]
         except CompileError:
             if end - first == 1:

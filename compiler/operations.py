@@ -59,6 +59,8 @@ class Requantisation:
     zero_point: int = 0
     function: Function = Function.NONE
     ceiling: int = 127
+    table: bytes | None = None
+    """For TABLE, as Layer has it; convolutions and Binary can have one."""
 
 
 def scalar_requantisation(

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.layout import HostMatrix
+from systola.compiler.operations import Value
 from systola.runtime.backend import Image
 
 
@@ -49,7 +51,13 @@ class LayerWork:
     shape: tuple[int, ...]
     """Of its result, for one sample."""
     macs: int
-    """Multiply-accumulates, each time it is executed."""
+    """Multiply-accumulates in the whole program, which may execute it many times."""
+
+
+def output_work(outputs: Sequence[Value]) -> LayerWork:
+    """The last of a program's layers: its outputs go to host memory."""
+    names = ", ".join(value.name for value in outputs)
+    return LayerWork(f"outputs ({names})", outputs[0].shape, 0)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from systola.compiler.layout import (
     tiles,
 )
 from systola.compiler.plan import Area, LayerShape, Plan, make_plan, tile_cycles
-from systola.compiler.program import HostMap, Program
+from systola.compiler.program import HostMap, LayerWork, Program
 from systola.compiler.ring import Ring
 from systola.runtime.backend import Image
 
@@ -44,8 +44,12 @@ MAX_STRIDE = 1 << 24
 """Limits of the windows and of the `stride` operand."""
 
 
-def compile_chain(config: Config, layers: Sequence[Layer], rows: int) -> Program:
+def compile_chain(
+    config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork] = ()
+) -> Program:
     """Compiles `layers`, each fed by the one before, for `rows` input vectors.
+
+    With `works`, one for each layer and one for the output, the program marks where they end.
 
     Raises CompileError for work that does not fit the machine or its windows.
     """
@@ -54,7 +58,7 @@ def compile_chain(config: Config, layers: Sequence[Layer], rows: int) -> Program
     for before, after in pairwise(layers):
         if before.n != after.k:
             raise CompileError(f"a layer of {before.n} outputs feeds one of {after.k} inputs")
-    return _Compiler(config, layers, rows).compile()
+    return _Compiler(config, layers, rows, works).compile()
 
 
 def check_gemm(config: Config, m: int, k: int, n: int) -> None:
@@ -100,8 +104,10 @@ class _Step:
 
 
 class _Compiler:
-    def __init__(self, config: Config, layers: Sequence[Layer], rows: int) -> None:
-        self.config, self.layers = config, layers
+    def __init__(
+        self, config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork]
+    ) -> None:
+        self.config, self.layers, self.works = config, layers, tuple(works)
         # What Activate writes is what a later MatrixMultiply reads: blocks of both widths.
         shared = min(config.rows, config.cols)
         self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
@@ -151,7 +157,7 @@ class _Compiler:
             host[at : at + TABLE_BYTES] = np.frombuffer(table, np.uint8)
         host[self.program_offset : size] = np.frombuffer(program, np.uint8)
         image = Image(program, host, self.program_offset, self._weights())
-        return Program(image, (_rows_of(self.input),), (_rows_of(self.output),))
+        return Program(image, (_rows_of(self.input),), (_rows_of(self.output),), self.works)
 
     def _place(self, rows: int) -> None:
         """Gives everything its place in host memory: input, output, parameters, tables, program."""
@@ -272,9 +278,16 @@ class _Compiler:
                         self._emit_table(table, table)
             if step.last_segment:
                 self._emit_activation(step, accumulator)
+                if self.works and step.n_end == self.shapes[step.layer].n_tiles:
+                    self._emit_tags(step.layer)
             if first_use:
                 load()
         self._emit(Opcode.HALT)
+
+    def _emit_tags(self, layer: int) -> None:
+        self._emit(Opcode.DEBUG_TAG, tag=layer)
+        if layer == len(self.layers) - 1:
+            self._emit(Opcode.DEBUG_TAG, tag=layer + 1)
 
     def _hidden(self, layer: int) -> Area:
         return self.plan.hidden[layer % 2]

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of single elements become part of the operation before them, as its table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Function
+from systola.compiler.layer import Layer
+from systola.compiler.operations import (
+    Binary,
+    Convolution,
+    Node,
+    Operations,
+    Product,
+    Requantisation,
+    Unary,
+    Value,
+)
+from systola.compiler.quantise import INT8, table_bytes
+from systola.compiler.tables import unary_table
+
+_Output = TypeVar("_Output", Layer, Requantisation)
+
+
+def fuse_tables(config: Config, operations: Operations) -> Operations:
+    """`operations` with each Unary, where nothing else takes what it takes, in the node before it.
+
+    Where the machine has tables for it: what else would be calculated becomes a table, too.
+    """
+    fused = replace(operations, nodes=_all_fused(operations))
+    needed = len(_tables(fused))
+    return operations if config.tables < needed > len(_tables(operations)) else fused
+
+
+def _tables(operations: Operations) -> set[bytes]:
+    tables: set[bytes | None] = set()
+    for node in operations.nodes:
+        match node:
+            case Convolution() | Binary():
+                tables.add(node.output.table)
+            case Product():
+                tables.add(node.layer.table)
+            case Unary():
+                tables.add(node.table)
+            case _:
+                pass
+    return {table for table in tables if table is not None}
+
+
+def _all_fused(operations: Operations) -> tuple[Node, ...]:
+    uses = Counter(source for node in operations.nodes for source in node.sources)
+    uses.update(operations.outputs)
+    result: dict[Value, Node] = {}
+    for node in operations.nodes:
+        if isinstance(node, Unary) and uses[node.source] == 1:
+            before = result.get(node.source)
+            if before is not None and (fused := _fused(before, node)):
+                del result[node.source]
+                node = fused
+        result[node.result] = node
+    return tuple(result.values())
+
+
+def _fused(before: Node, unary: Unary) -> Node | None:
+    """Both in one; None where `before` has no table."""
+    table = unary_table(unary)
+    match before:
+        case Convolution() | Binary():
+            output = _with_table(before.output, table)
+            return replace(before, result=unary.result, output=output)
+        case Product():
+            layer = _with_table(before.layer, table)
+            return replace(before, result=unary.result, layer=layer)
+        case Unary():
+            both = table[unary_table(before).astype(np.int64) + 128]
+            return Unary(
+                operator=before.operator,
+                result=unary.result,
+                source=before.source,
+                table=table_bytes(both),
+            )
+        case _:
+            return None
+
+
+def _with_table(output: _Output, table: NDArray[np.int8]) -> _Output:
+    """`output` followed by `table`, which is in the order of INT8."""
+    codes = INT8
+    if output.function in (Function.RELU, Function.RELU6):
+        codes = np.maximum(codes, output.zero_point)
+    if output.function == Function.RELU6:
+        codes = np.minimum(codes, output.ceiling)
+    if output.table is not None:
+        codes = np.roll(np.frombuffer(output.table, np.int8), 128).astype(np.int64)
+    return replace(output, function=Function.TABLE, table=table_bytes(table[codes + 128]))
