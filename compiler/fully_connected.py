@@ -9,8 +9,14 @@ from numpy.typing import NDArray
 from systola.arch.isa import Function, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.graph import Graph, Operator, Tensor, need_type
-from systola.compiler.layer import Layer
-from systola.compiler.quantise import exact_multipliers, relu_limits
+from systola.compiler.layer import MAX_LEFT, Layer
+from systola.compiler.quantise import (
+    exact_multipliers,
+    quantise_multiplier,
+    relu_limits,
+    to_single,
+)
+from systola.compiler.semantics import Semantics
 
 FUSED = {"NONE": Function.NONE, "RELU": Function.RELU, "RELU6": Function.RELU6}
 
@@ -40,8 +46,17 @@ def folded_bias(
     return ((bias - zero_point * weight_sums) & 0xFFFF_FFFF).astype(np.uint32).view(np.int32)
 
 
+def multiplier(scale: float) -> tuple[int, int]:
+    """LiteRT's multiplier and shift; raises ModelError where the machine has no such shift."""
+    if scale < 2.0**MAX_LEFT:
+        q, shift = quantise_multiplier(scale)
+        if shift <= MAX_LEFT:
+            return q, shift
+    raise ModelError(f"its effective scale {scale:.6g} is too large")
+
+
 def fully_connected(
-    graph: Graph, operator: Operator, source: Tensor, result: Tensor
+    graph: Graph, operator: Operator, source: Tensor, result: Tensor, semantics: Semantics
 ) -> tuple[Layer, int]:
     """The layer that `operator` is, and how many of its channels are inexact.
 
@@ -70,14 +85,50 @@ def fully_connected(
         raise ModelError(f"its result should have {rows * n} elements, not {result.size}")
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != 0):
         raise ModelError("its weights need one scale, or one for each output")
-    return _layer(fused_activation(operator), source, result, weights, bias_values(bias, n))
-
-
-def _layer(
-    activation: str, source: Tensor, result: Tensor, weights: Tensor, bias: NDArray[np.int64]
-) -> tuple[Layer, int]:
-    assert weights.data is not None
     values: NDArray[np.int8] = np.ascontiguousarray(weights.data.T, np.int8)
+    biases = bias_values(bias, n)
+    rounding, inexact = Rounding.DOUBLE, 0
+    if semantics == Semantics.LITERT_1_2:
+        multipliers, shift = _double_multipliers(source, result, weights, n)
+    else:
+        rounding = Rounding.SINGLE
+        multipliers, shift, exact = _single_multipliers(source, result, weights, values, biases)
+        inexact = int(np.count_nonzero(~exact))
+    activation = fused_activation(operator)
+    layer = Layer(
+        weights=values,
+        bias=folded_bias(biases, source.zero_point, values.sum(axis=0, dtype=np.int64)),
+        multiplier=multipliers,
+        shift=shift,
+        rounding=rounding,
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )
+    return layer, inexact
+
+
+def _double_multipliers(
+    source: Tensor, result: Tensor, weights: Tensor, n: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Multipliers and shifts for DOUBLE rounding."""
+    if len(weights.scales) == 1:
+        # LiteRT multiplies a single scale in float32.
+        scales = np.full(n, to_single(source.scale * weights.scale) / result.scale)
+    else:
+        scales = source.scale * weights.channel_scales / result.scale
+    pairs = [multiplier(float(scale)) for scale in scales]
+    return np.array([q for q, _ in pairs], np.int32), np.array([e for _, e in pairs], np.int32)
+
+
+def _single_multipliers(
+    source: Tensor,
+    result: Tensor,
+    weights: Tensor,
+    values: NDArray[np.int8],
+    bias: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    """Multipliers and shifts for SINGLE rounding, and which channels are exact."""
     wide = values.astype(np.int64)
     zero_point = source.zero_point
     # The least and the greatest sum that any input gives.
@@ -88,15 +139,4 @@ def _layer(
     )
     low, high = (np.clip(limit, -(2**31), 2**31 - 1) for limit in limits)
     scale = np.float64(source.scale) * weights.channel_scales / np.float64(result.scale)
-    multiplier, shift, exact = exact_multipliers(np.broadcast_to(scale, bias.shape), low, high)
-    layer = Layer(
-        weights=values,
-        bias=folded_bias(bias, zero_point, wide.sum(axis=0)),
-        multiplier=multiplier,
-        shift=shift,
-        rounding=Rounding.SINGLE,
-        zero_point=result.zero_point,
-        function=FUSED[activation],
-        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
-    )
-    return layer, int(np.count_nonzero(~exact))
+    return exact_multipliers(np.broadcast_to(scale, bias.shape), low, high)

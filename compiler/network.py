@@ -17,6 +17,7 @@ from systola.compiler.operations import Operations, Value
 from systola.compiler.partition import Stage, Translation, partition
 from systola.compiler.program import LayerWork, Program, output_work
 from systola.compiler.schedule import compile_chain
+from systola.compiler.semantics import Semantics
 from systola.compiler.translate import translate
 
 
@@ -55,12 +56,12 @@ class CompiledNetwork:
     stages: tuple[HostStage | DeviceStage, ...]
 
 
-def build_network(graph: Graph) -> Network:
-    """The stages of the network `graph`.
+def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Network:
+    """The stages of the network `graph`, with the results of the interpreter `semantics`.
 
     Raises ModelError, with number and kind of the operator, for what is not supported.
     """
-    return make_network(translate(graph))
+    return make_network(translate(graph, semantics))
 
 
 def make_network(translation: Translation) -> Network:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers that stand for real scales: multipliers and tables, exactly as LiteRT has them.
 
-What is meant is the reference path (BUILTIN_REF) of ai-edge-litert 2.3.0. Where LiteRT calculates
-in float32, so do these functions.
+What is meant is the reference path (BUILTIN_REF) of ai-edge-litert, the same in 1.2.0 and 2.3.0 but
+for FULLY_CONNECTED. Where LiteRT calculates in float32, so do these functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_STEPS = 255
 def exact_multipliers(
     scale: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Multipliers and shifts with which SINGLE rounding gives what FULLY_CONNECTED gives.
+    """Multipliers and shifts with which SINGLE rounding gives what FULLY_CONNECTED gives in 2.3.0.
 
     LiteRT rounds the float64 product of sum and `scale` half away from zero. SINGLE rounds half
     up and has a multiplier q of 31 bits, so the two may differ at a step between two results; but

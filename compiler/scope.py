@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Rounding
 from systola.compiler.errors import ModelError
-from systola.compiler.fully_connected import FUSED, bias_values, folded_bias, fused_activation
+from systola.compiler.fully_connected import (
+    FUSED,
+    bias_values,
+    folded_bias,
+    fused_activation,
+    multiplier,
+)
 from systola.compiler.graph import Graph, Operator, Tensor, need_type
 from systola.compiler.host_stage import HostStage
-from systola.compiler.layer import MAX_LEFT
 from systola.compiler.operations import (
     Convolution,
     Node,
@@ -23,7 +28,8 @@ from systola.compiler.operations import (
     identity,
     scalar_requantisation,
 )
-from systola.compiler.quantise import quantise_multiplier, relu_limits
+from systola.compiler.quantise import relu_limits
+from systola.compiler.semantics import Semantics
 
 MAX_MOVES = 1 << 26
 """Weights, most of them zero, of a convolution that only moves channels."""
@@ -35,9 +41,10 @@ class Scope:
     All methods raise ModelError for what is not supported.
     """
 
-    def __init__(self, graph: Graph, repeat: int) -> None:
+    def __init__(self, graph: Graph, repeat: int, semantics: Semantics) -> None:
         """`repeat`: first dimension of all that is calculated; its parts become samples."""
         self.graph = graph
+        self.semantics = semantics
         self.items: list[Node | HostStage] = []
         self.inexact_channels = 0
         self._repeat = repeat
@@ -129,15 +136,6 @@ def same_quantisation(source: Tensor, result: Tensor) -> None:
     """Raises ModelError unless two tensors have the same scale and zero point."""
     if source.scale != result.scale or source.zero_point != result.zero_point:
         raise ModelError("its input and result must have the same scale and zero point")
-
-
-def multiplier(scale: float) -> tuple[int, int]:
-    """LiteRT's multiplier and shift; raises ModelError where the machine has no such shift."""
-    if scale < 2.0**MAX_LEFT:
-        q, shift = quantise_multiplier(scale)
-        if shift <= MAX_LEFT:
-            return q, shift
-    raise ModelError(f"its effective scale {scale:.6g} is too large")
 
 
 def channel_requantisation(

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the graph of a TensorFlow Lite model to operations for the machine and the host.
-
-Results equal those of ai-edge-litert 2.3.0 (BUILTIN_REF) byte by byte.
-"""
+"""From the graph of a TensorFlow Lite model to operations for the machine and the host."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from systola.compiler.errors import ModelError, located
 from systola.compiler.graph import Graph, Operator, Tensor
 from systola.compiler.partition import Translation
 from systola.compiler.scope import Scope
+from systola.compiler.semantics import Semantics
 from systola.compiler.translate_arithmetic import (
     OPERATIONS,
     translate_binary,
@@ -64,8 +62,10 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 }
 
 
-def translate(graph: Graph) -> Translation:
+def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Translation:
     """The operations of a network, those left out that its outputs do not need.
+
+    Their results equal those of the interpreter that `semantics` names.
 
     Raises ModelError, with number and kind of the operator, for what is not supported.
     """
@@ -75,7 +75,7 @@ def translate(graph: Graph) -> Translation:
         _check_input(graph.tensors[number])
     operators = _needed(graph)
     repeat = _repeat(graph, operators)
-    scope = Scope(graph, repeat)
+    scope = Scope(graph, repeat, semantics)
     inputs = tuple(scope.define(number) for number in graph.inputs)
     for operator in operators:
         with located(operator, ModelError):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Operation
 from systola.compiler.errors import ModelError
+from systola.compiler.fully_connected import multiplier
 from systola.compiler.graph import Operator, Tensor
 from systola.compiler.host_stage import HostStage, Quantise
 from systola.compiler.operations import Binary, Scale, Unary, Value, scalar_requantisation
@@ -26,7 +27,6 @@ from systola.compiler.scope import (
     activated_requantisation,
     check_moves,
     gathered,
-    multiplier,
     one_result,
 )
 

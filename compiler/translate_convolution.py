@@ -108,7 +108,9 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
-    layer, inexact = fully_connected(scope.graph, operator, source_tensor, result_tensor)
+    layer, inexact = fully_connected(
+        scope.graph, operator, source_tensor, result_tensor, scope.semantics
+    )
     scope.inexact_channels += inexact
     scope.add(Product(operator=str(operator), result=result, source=source, layer=layer))
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
-from systola.compiler.fully_connected import bias_values, folded_bias
+from systola.compiler.fully_connected import bias_values, folded_bias, multiplier
 from systola.compiler.graph import Operator, Tensor, need_type
 from systola.compiler.operations import Gate, Lstm, Requantisation, scalar_requantisation
 from systola.compiler.quantise import to_single
-from systola.compiler.scope import Scope, multiplier
+from systola.compiler.scope import Scope
 
 # Positions of the inputs; those of the four gates are in the order input, forget, cell, output.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = 1, 5, 12

@@ -9,7 +9,7 @@ import numpy as np
 
 from systola.arch.isa import Reduction
 from systola.compiler.errors import ModelError
-from systola.compiler.fully_connected import fused_activation
+from systola.compiler.fully_connected import fused_activation, multiplier
 from systola.compiler.graph import Operator
 from systola.compiler.operations import (
     Convolution,
@@ -23,7 +23,6 @@ from systola.compiler.quantise import relu_limits
 from systola.compiler.scope import (
     Scope,
     check_maps,
-    multiplier,
     one_result,
     same_quantisation,
 )

@@ -12,22 +12,30 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import DeviceStage, Network, build_network, compile_network
+from systola.compiler.semantics import Semantics
 from systola.compiler.tflite import read_tflite
 from systola.runtime.backend import Image
 
 CONVOLUTIONAL = ("cnn_s2_valid5_same3_1x1", "cnn_residual_dw_pool")
+PRODUCTS = ("fc_pertensor_00", "fc_perchannel_06")
 RECURRENT = ("lstm_digits_rows_k2", "lstm_digits_rows_unrolled_k3")
+REFERENCES = {Semantics.LITERT_2: "y_ref", Semantics.LITERT_1_2: "y_ref12"}
+"""Names of the reference outputs in models/*.npz."""
 
 
-def stored_model(name: str) -> Network:
+def stored_model(name: str, semantics: Semantics = Semantics.LITERT_2) -> Network:
     """The network in models/`name`.tflite."""
-    return build_network(read_tflite((files("systola.models") / f"{name}.tflite").read_bytes()))
+    content = (files("systola.models") / f"{name}.tflite").read_bytes()
+    return build_network(read_tflite(content), semantics)
 
 
-def stored_samples(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    """Inputs and reference outputs of a network."""
+def stored_samples(
+    name: str, semantics: Semantics = Semantics.LITERT_2
+) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    """Inputs and reference outputs of a network of one input."""
     with np.load(str(files("systola.models") / f"{name}.npz")) as stored:
-        return stored["x"], stored["y_ref"]
+        x = stored["x"] if "x" in stored.files else stored["x0"]
+        return x, stored[REFERENCES[semantics]]
 
 
 def stored_program(

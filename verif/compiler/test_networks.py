@@ -14,11 +14,20 @@ from systola.compiler.errors import ModelError
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.network import DeviceStage, Network, build_network, compile_network
 from systola.compiler.operations import Operations
+from systola.compiler.semantics import Semantics
 from systola.compiler.tflite import read_tflite
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.products import small_machine
+from systola.verif.compiler.stored_networks import (
+    CONVOLUTIONAL,
+    PRODUCTS,
+    RECURRENT,
+    REFERENCES,
+    stored_model,
+    stored_samples,
+)
 from systola.verif.kit.seeds import random_seed
 
 MODELS = ("mlp_tutorial_pc_softmax", "mlp_odd_relu6_tanh_sigmoid", "mlp_floatio")
@@ -41,6 +50,22 @@ def test_stored_outputs(name: str, machine: str) -> None:
         run = run_network(GoldenBackend(preset(machine)), network, stored["x"], batch=5)
         assert run.y.dtype == stored["y_ref"].dtype
         assert np.array_equal(run.y, stored["y_ref"])
+
+
+@pytest.mark.parametrize("semantics", REFERENCES)
+@pytest.mark.parametrize("name", [*MODELS[:2], *PRODUCTS, *CONVOLUTIONAL, *RECURRENT])
+def test_semantics(name: str, semantics: Semantics) -> None:
+    x, expected = stored_samples(name, semantics)
+    run = run_network(GoldenBackend(preset("base")), stored_model(name, semantics), x)
+    assert np.array_equal(run.y, expected)
+
+
+@pytest.mark.parametrize("name", [*PRODUCTS, RECURRENT[1]])
+def test_semantics_differ(name: str) -> None:
+    x, expected = stored_samples(name, Semantics.LITERT_2)
+    run = run_network(GoldenBackend(preset("base")), stored_model(name, Semantics.LITERT_1_2), x)
+    differing = float((run.y != expected).mean())
+    assert 0 < differing < 0.05
 
 
 def test_digits() -> None:
