@@ -18,13 +18,15 @@ AHEAD = 8
 """Instructions fetched ahead at most; two chunks where that is more."""
 
 
-def _chunk_bytes(config: Config) -> int:
+def fetch_chunk_bytes(config: Config) -> int:
+    """Bytes of one fetch burst."""
     bus_bytes = config.host_bus_bytes
     return max(bus_bytes, min(CHUNK_BYTES, config.max_burst_beats * bus_bytes))
 
 
-def _ahead(config: Config) -> int:
-    return max(AHEAD, 2 * _chunk_bytes(config) // INSTRUCTION_BYTES)
+def fetched_ahead(config: Config) -> int:
+    """Instructions fetched ahead at most."""
+    return max(AHEAD, 2 * fetch_chunk_bytes(config) // INSTRUCTION_BYTES)
 
 
 class FetchedInstruction(data.StructLayout):
@@ -78,20 +80,20 @@ class Fetch(wiring.Component):
         wherever it lies in the program: the memory less what is fetched ahead of the End_Loop, less
         the chunk that stays free, and plus one, as the End_Loop itself belongs to the first chunk
         ahead in the worst case."""
-        chunk = _chunk_bytes(config) // INSTRUCTION_BYTES
-        return config.instruction_buffer - _ahead(config) - chunk + 1
+        chunk = fetch_chunk_bytes(config) // INSTRUCTION_BYTES
+        return config.instruction_buffer - fetched_ahead(config) - chunk + 1
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # All is counted in units of the memory: an instruction, or a beat of a wide bus.
         word = 8 * INSTRUCTION_BYTES
         bus_bytes = self._config.host_bus_bytes
-        chunk_bytes = _chunk_bytes(self._config)
+        chunk_bytes = fetch_chunk_bytes(self._config)
         unit_bytes = max(bus_bytes, INSTRUCTION_BYTES)
         per_unit = unit_bytes // INSTRUCTION_BYTES
         index_bits = exact_log2(per_unit)
         chunk = chunk_bytes // unit_bytes
-        ahead = _ahead(self._config) // per_unit
+        ahead = fetched_ahead(self._config) // per_unit
         depth = self._config.instruction_buffer // per_unit
         ring = m.submodules.ring = Sram(width=8 * unit_bytes + 1, depth=depth, transparent=True)
 

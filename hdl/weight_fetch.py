@@ -14,6 +14,8 @@ from systola.hdl.commands import PC_BITS, WeightCommand, WeightTransfer
 
 READS_IN_FLIGHT = 8
 """Bursts under way at one time."""
+ROW_LATENCY = 2
+"""Cycles from a row's last beat to `row_valid`: those of a SyncFIFOBuffered."""
 
 
 class WeightFetch(wiring.Component):
@@ -21,7 +23,7 @@ class WeightFetch(wiring.Component):
 
     Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
     `weight_fifo_tiles` tiles is the back-pressure. `row` with `row_valid` is the oldest row, taken
-    by `row_take`. Latency: two cycles from a row's last beat to `row_valid`.
+    by `row_take`. Latency: ROW_LATENCY cycles from a row's last beat to `row_valid`.
 
     `command_pop` when all data of the oldest command has been asked for; the next one then asks for
     its own, without waiting for it. `stop`: asks for nothing more and swallows the beats; `quiet`

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Activate, Depthwise, Pool and Vector: one vector after the other, some cycles each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Operation
+from systola.hdl.activation_unit import ActivationUnit as Hardware
+from systola.hdl.gate_sequencer import GateSequencer
+from systola.hdl.result_lanes import ADDEND_SPACING, DRAIN_SPACING, GATE_SPACING
+from systola.hdl.vector_lane import VectorLane
+from systola.timing.regions import Regions, Times, paced
+from systola.timing.span import Span
+from systola.timing.window import WindowGrid
+
+ADDEND = 2
+"""Lines that hold what an int16 result is added to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What an instruction does with each vector."""
+
+    vectors: int
+    reads: int
+    """Cycles in which it takes its numbers; the last one issues it."""
+    spacing: int
+    """Cycles lost behind it."""
+    latency: int
+    """From issue to the write of its line."""
+    destination: int
+    lines: int
+    """Lines of one result."""
+    blocks: int = 1
+    before_block: int = 0
+    """Cycles before the first vector of each block."""
+    drain: int = 0
+    """Cycles lost behind the instruction."""
+
+
+class ActivationUnit:
+    """Everything that writes results into the unified buffer."""
+
+    def __init__(self, regions: Regions) -> None:
+        self._regions = regions
+        self._free = 0.0
+
+    def activate(self, operands: Mapping[str, int], issued: float) -> Span:
+        """An Activate that is issued in cycle `issued`."""
+        gate = operands["function"] in (Function.SIGMOID, Function.TANH)
+        wide, accumulate = operands["wide"], operands["accumulate"]
+        rows = operands["rows"] * operands["n_tiles"]
+        work = Work(
+            vectors=rows,
+            reads=1 + ADDEND * accumulate,
+            spacing=GATE_SPACING if gate else ADDEND_SPACING if accumulate else wide,
+            latency=Hardware.latency() + GateSequencer.LATENCY * gate,
+            destination=operands["buffer"],
+            lines=1 + wide,
+        )
+        sums = self._regions.accumulators
+        here = slice(operands["accumulator"], operands["accumulator"] + rows)
+        needed = sums.written[here] + 1
+        entries = self._regions.parameters.written
+        first = operands["parameter"]
+        entry = entries[first : first + operands["n_tiles"]] + 1
+        needed = np.maximum(needed, np.repeat(entry, operands["rows"]))
+        if operands["function"] == Function.TABLE:
+            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + 1)
+        times, span = self._run(work, needed, issued)
+        sums.read[here] = times
+        self._use_entries(first, operands["n_tiles"], span.end)
+        self._use_table(operands, span.end)
+        return span
+
+    def depthwise(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
+        """A Depthwise with the present window."""
+        blocks = operands["blocks"]
+        work = Work(
+            vectors=blocks * window.pixels,
+            reads=window.taps,
+            spacing=0,
+            latency=VectorLane.LATENCY + Hardware.latency(),
+            destination=operands["destination"],
+            lines=1,
+            blocks=blocks,
+            before_block=window.taps,
+            drain=DRAIN_SPACING,
+        )
+        taps = slice(operands["taps"], operands["taps"] + blocks * window.taps)
+        return self._over_map(work, operands, window, blocks, taps, issued)
+
+    def pool(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
+        """A Pool with the present window."""
+        work = Work(
+            vectors=operands["blocks"] * window.pixels,
+            reads=window.taps,
+            spacing=0,
+            latency=VectorLane.LATENCY + Hardware.latency(),
+            destination=operands["destination"],
+            lines=1,
+            blocks=operands["blocks"],
+            drain=DRAIN_SPACING,
+        )
+        return self._over_map(work, operands, window, 1, slice(0, 0), issued)
+
+    def _over_map(
+        self,
+        work: Work,
+        operands: Mapping[str, int],
+        window: WindowGrid,
+        entries: int,
+        taps: slice,
+        issued: float,
+    ) -> Span:
+        first = operands["parameter"]
+        written = self._regions.parameters.written[first : first + entries]
+        needed = float(written.max()) + 1
+        space = self._regions.buffer
+        source = slice(operands["buffer"], operands["buffer"] + work.blocks * window.map_lines)
+        late = max(space.written[source].max(), space.written[taps].max(initial=0.0)) + 1
+        times_needed: float | Times = needed
+        if late > issued:
+            last = window.last_lines()
+            lines = [operands["buffer"] + n * window.map_lines + last for n in range(work.blocks)]
+            times_needed = np.maximum(space.written[np.concatenate(lines)] + 1, needed)
+        times, span = self._run(work, times_needed, issued)
+        self._read_lines(source, taps, float(times[-1]))
+        self._use_entries(first, entries, span.end)
+        return span
+
+    def vector(self, operands: Mapping[str, int], issued: float) -> Span:
+        """A Vector."""
+        gate = operands["function"] in (Function.SIGMOID, Function.TANH)
+        wide, accumulate = operands["wide"], operands["accumulate"]
+        halves = 1 + operands["wide_operands"]
+        both = operands["operation"] != Operation.COPY
+        two_lines = wide and not both and halves == 1
+        drain = 0 if gate or accumulate else DRAIN_SPACING
+        work = Work(
+            vectors=operands["rows"],
+            reads=halves * (1 + both) + ADDEND * accumulate,
+            spacing=GATE_SPACING if gate else ADDEND_SPACING if accumulate else int(two_lines),
+            latency=VectorLane.LATENCY + Hardware.latency() + GateSequencer.LATENCY * gate,
+            destination=operands["destination"],
+            lines=1 + wide,
+            drain=drain,
+        )
+        space = self._regions.buffer
+        count = operands["rows"] * halves
+        source = slice(operands["buffer"], operands["buffer"] + count)
+        second = operands["operand"] if both else 0
+        operand = slice(second, second + count * both)
+        needed = space.written[source][halves - 1 :: halves] + 1
+        if both:
+            needed = np.maximum(needed, space.written[operand][halves - 1 :: halves] + 1)
+        first = operands["parameter"]
+        needed = np.maximum(needed, self._regions.parameters.written[first] + 1)
+        if operands["function"] == Function.TABLE:
+            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + 1)
+        times, span = self._run(work, needed, issued)
+        self._read_lines(source, operand, float(times[-1]))
+        self._use_entries(first, 1, span.end)
+        self._use_table(operands, span.end)
+        return span
+
+    def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
+        """Issue of each vector, once it has what is `needed`."""
+        space = self._regions.buffer
+        target = slice(work.destination, work.destination + work.vectors * work.lines)
+        if work.lines == 1:
+            # Results follow those who still read the lines, or fill them, one by one.
+            free = np.maximum(space.read[target], space.written[target]) + 1
+        else:
+            free = np.full(work.vectors, space.used[target].max() + 1)
+        step = work.reads + work.spacing
+        offsets = step * np.arange(work.vectors, dtype=np.float64) + (work.reads - 1)
+        if work.before_block:
+            block = np.arange(work.vectors) // (work.vectors // work.blocks) + 1
+            offsets += block * work.before_block
+        start = max(issued + 1, self._free)
+        times = paced(start, offsets, np.maximum(needed, free))
+        last = float(times[-1])
+        self._free = last + 1 + max(work.spacing, work.drain)
+        written = np.repeat(times + work.latency, work.lines)
+        written[work.lines - 1 :: work.lines] += work.lines - 1
+        space.written[target] = written
+        end = float(written[-1])
+        space.used[target] = np.maximum(space.used[target], end)
+        busy = work.vectors * step + work.blocks * work.before_block + work.drain
+        return times, Span(float(times[0]) - offsets[0], last, end, busy)
+
+    def _read_lines(self, source: slice, operand: slice, end: float) -> None:
+        used = self._regions.buffer.used
+        for lines in (source, operand):
+            used[lines] = np.maximum(used[lines], end)
+
+    def _use_entries(self, first: int, count: int, end: float) -> None:
+        used: NDArray[np.float64] = self._regions.parameters.used
+        used[first : first + count] = end
+
+    def _use_table(self, operands: Mapping[str, int], end: float) -> None:
+        if operands["function"] == Function.TABLE:
+            self._regions.tables.used[operands["table"]] = end
+
+    def shift(self, cycles: float) -> None:
+        """Moves everything that happened to later."""
+        self._free += cycles

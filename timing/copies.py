@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a copy between host memory and the machine looks like on the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from systola.arch.config import Config
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bytes `first` to `end` - 1 of the host window, or some of them."""
+
+    first: int
+    end: int
+    lines: int
+    """Lines or entries on the chip."""
+    beats: int
+    bursts: int
+
+    @staticmethod
+    def linear(config: Config, first: int, lines: int, beats: int) -> Copy:
+        """One run of beats."""
+        end = first + beats * config.host_bus_bytes
+        return Copy(first, end, lines, beats, -(-beats // config.max_burst_beats))
+
+
+def copy_of(config: Config, operands: Mapping[str, int], pitch: int, alternate: bool) -> Copy:
+    """That of a Read_Host_Memory or Write_Host_Memory with a `pitch` of bytes for each line."""
+    rows, blocks, stride = operands["rows"], operands["blocks"], operands["stride"]
+    first, lines = operands["host"], rows * blocks
+    line_beats = pitch // config.host_bus_bytes
+    row_in_one = (alternate or blocks == 1) and stride == blocks * pitch
+    if rows == 1 or row_in_one:
+        return Copy.linear(config, first, lines, lines * line_beats)
+    run_beats = line_beats * (blocks if alternate else 1)
+    runs = rows if alternate else lines
+    bursts = runs * -(-run_beats // config.max_burst_beats)
+    end = first + (rows - 1) * stride + blocks * pitch
+    return Copy(first, end, lines, lines * line_beats, bursts)

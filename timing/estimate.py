@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many cycles a program takes, without running it.
+
+The program is walked through in its order, an instruction at a time. Units work in order and an
+instruction waits for older ones only, so its times follow from those of the instructions before it:
+when it was fetched, when its queue and its unit had room, and when the lines and rows that it needs
+were there, one by one. A loop is walked through until its course repeats itself.
+
+Not in the model: who wins a bank of the buffer or of the accumulators, bursts cut at pages, and
+the time of each single stall.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
+from systola.runtime.backend import Image
+from systola.timing.activation_unit import ActivationUnit
+from systola.timing.fetch import Fetch
+from systola.timing.host_read_port import HostReadPort
+from systola.timing.host_reader import HostReader
+from systola.timing.host_writer import HostWriter
+from systola.timing.matrix_unit import MatrixUnit
+from systola.timing.memory_speed import MemorySpeed
+from systola.timing.record import Estimate, Mark, Record, Unit
+from systola.timing.regions import Regions
+from systola.timing.span import Span
+from systola.timing.weight_fetch import WeightFetch
+from systola.timing.window import WindowGrid
+
+SEEN = 1
+"""Cycles from the end of an instruction to what waits for it."""
+HALT = 3
+"""Cycles from the end of all work to DONE."""
+STEADY = 2
+"""Iterations that must take the course of the one before, cycle by cycle, before all others of the
+loop are taken to do so."""
+LAST = 2
+"""Iterations at the end of a loop that are walked through in any case, for what comes behind."""
+UNSTEADY = 64
+"""Iterations after which a loop without a steady course goes on with the mean of half of them."""
+SAME = 1e-3
+"""Cycles by which times may differ and are the same."""
+
+UNIT_OF = {
+    Opcode.READ_HOST_MEMORY: Unit.HOST_READ,
+    Opcode.READ_HOST_MEMORY_ALTERNATE: Unit.HOST_READ,
+    Opcode.LOAD_PARAMETERS: Unit.HOST_READ,
+    Opcode.LOAD_TABLE: Unit.HOST_READ,
+    Opcode.WRITE_HOST_MEMORY: Unit.HOST_WRITE,
+    Opcode.WRITE_HOST_MEMORY_ALTERNATE: Unit.HOST_WRITE,
+    Opcode.MATRIX_MULTIPLY: Unit.ARRAY,
+    Opcode.CONVOLVE: Unit.ARRAY,
+    Opcode.ACTIVATE: Unit.ACTIVATION,
+    Opcode.DEPTHWISE: Unit.ACTIVATION,
+    Opcode.POOL: Unit.ACTIVATION,
+    Opcode.VECTOR: Unit.ACTIVATION,
+}
+WAIT_BITS = {Unit.HOST_READ: 1, Unit.ARRAY: 2, Unit.ACTIVATION: 4, Unit.HOST_WRITE: 8}
+WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
+
+
+def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) -> Estimate:
+    """The cycles of `image` with such memories, those that answer at once if none are given.
+
+    Its program must end with Halt and break no rule; a host for which it waits resumes at once.
+    Raises ValueError where the program leaves the image or uses a window that it has not set.
+    """
+    return _Walk(config, image, memory or MemorySpeed()).run()
+
+
+@dataclass
+class _Loop:
+    """An open loop."""
+
+    start: int
+    left: int
+    begun: float
+    registers: list[int]
+    mark: Mark
+    course: list[float] = field(default_factory=list[float])
+    """Times in the present iteration, since it has begun."""
+    before: tuple[float, ...] = ()
+    """The same of the iteration before, and its duration."""
+    steady: int = 0
+    """Iterations that took the same course as the one before."""
+    periods: list[float] = field(default_factory=list[float])
+    resumed: tuple[float, Record] | None = None
+    """In the first iteration behind those that were skipped: when it must end, and the record."""
+
+
+class _Walk:
+    def __init__(self, config: Config, image: Image, memory: MemorySpeed) -> None:
+        self._config = config
+        self._program = image.program
+        self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
+        self._registers = [0] * REGISTERS
+        self._loops: list[_Loop] = []
+        self._port = HostReadPort(memory)
+        self._fetch = Fetch(config, self._port)
+        self._regions = Regions(config)
+        self._weights = WeightFetch(config, memory)
+        self._matrix = MatrixUnit(config, self._regions, self._weights)
+        self._activation = ActivationUnit(self._regions)
+        self._reader = HostReader(config, self._regions, self._port)
+        self._writer = HostWriter(config, self._regions, memory)
+        self._window: WindowGrid | None = None
+        self._issued = 0.0
+        self._tagged = 0.0
+        depth = config.queue_depth
+        self._ends = {unit: deque([0.0] * depth, depth) for unit in Unit}
+        self._record = Record()
+
+    def run(self) -> Estimate:
+        """Walks through the program."""
+        pc = 0
+        while True:
+            entry, operands = self._effective(pc)
+            opcode = entry.opcode
+            ready = self._fetch.next(pc, opcode == Opcode.SET_CONFIG_WINDOW)
+            self._issued = max(ready, self._issued + 1, self._room(opcode))
+            self._fetch.issue(self._issued)
+            self._note(self._issued)
+            if opcode == Opcode.HALT:
+                break
+            pc += 1
+            if opcode == Opcode.LOOP:
+                self._loops.append(
+                    _Loop(
+                        pc,
+                        operands["count"],
+                        self._issued,
+                        list(self._registers),
+                        self._record.mark(),
+                    )
+                )
+            elif opcode == Opcode.END_LOOP:
+                pc = self._close(pc)
+            else:
+                self._execute(opcode, operands)
+        idle = max(self._issued + SEEN, self._idle())
+        # The last fetch must have come, too.
+        return self._record.result(round(max(idle, self._fetch.end(pc)) + HALT))
+
+    def _effective(self, pc: int) -> tuple[Instruction, dict[str, int]]:
+        """An instruction, index registers added to its operands."""
+        if pc not in self._decoded:
+            decoded = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
+            if decoded is None:
+                raise ValueError(f"there is no instruction {pc} in the program")
+            self._decoded[pc] = decoded
+        entry, operands = self._decoded[pc]
+        operands = dict(operands)
+        for each in entry.fields:
+            name = each.indexes
+            if name is not None and operands[each.name]:
+                total = operands[name] + self._registers[operands[each.name]]
+                operands[name] = total % (1 << entry.field(name).width)
+        return entry, operands
+
+    def _idle(self) -> float:
+        """When everything issued so far is complete."""
+        return max(self._tagged, *(max(ends) + SEEN for ends in self._ends.values()))
+
+    def _room(self, opcode: Opcode) -> float:
+        """When the queues have room for an instruction, or all units have drained for it."""
+        if opcode in WAITS:
+            return self._idle()
+        unit = UNIT_OF.get(opcode)
+        return self._ends[unit][0] + SEEN if unit else 0.0
+
+    def _note(self, time: float) -> None:
+        """A time that is part of the course of the open loops."""
+        for loop in self._loops:
+            loop.course.append(time - loop.begun)
+
+    def _execute(self, opcode: Opcode, operands: dict[str, int]) -> None:
+        match opcode:
+            case Opcode.SET_REGISTER:
+                total = operands["value"] + sum(
+                    self._registers[operands[name]] for name in ("first", "second")
+                )
+                self._registers[operands["register"]] = total % (1 << 32)
+            case Opcode.SET_CONFIG_WINDOW:
+                self._window = WindowGrid(operands)
+            case Opcode.READ_WEIGHTS:
+                self._weights.read(self._issued, operands["count"])
+            case Opcode.DEBUG_TAG:
+                self._tag(operands["tag"], operands.get("wait", 0))
+            case _ if opcode in UNIT_OF:
+                span = self._span(opcode, operands)
+                unit = UNIT_OF[opcode]
+                self._ends[unit].append(span.end)
+                self._note(span.last)
+                self._note(span.end)
+                self._record.work(unit, span.begin, span.last, span.busy)
+            case _:
+                pass
+
+    def _span(self, opcode: Opcode, operands: dict[str, int]) -> Span:
+        match opcode:
+            case Opcode.MATRIX_MULTIPLY | Opcode.CONVOLVE:
+                return self._multiply(opcode, operands)
+            case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
+                alternate = opcode != Opcode.WRITE_HOST_MEMORY
+                span = self._writer.write(operands, self._issued, alternate)
+                self._record.move(host_out=span.beats * self._config.host_bus_bytes)
+                return span
+            case Opcode.ACTIVATE:
+                return self._activation.activate(operands, self._issued)
+            case Opcode.DEPTHWISE:
+                return self._activation.depthwise(operands, self._set_window(), self._issued)
+            case Opcode.POOL:
+                return self._activation.pool(operands, self._set_window(), self._issued)
+            case Opcode.VECTOR:
+                return self._activation.vector(operands, self._issued)
+            case _:
+                span = self._read(opcode, operands)
+                self._record.move(host_in=span.beats * self._config.host_bus_bytes)
+                return span
+
+    def _read(self, opcode: Opcode, operands: dict[str, int]) -> Span:
+        match opcode:
+            case Opcode.LOAD_PARAMETERS:
+                return self._reader.load_parameters(operands, self._issued)
+            case Opcode.LOAD_TABLE:
+                return self._reader.load_table(operands, self._issued)
+            case _:
+                alternate = opcode != Opcode.READ_HOST_MEMORY
+                return self._reader.read(operands, self._issued, alternate)
+
+    def _multiply(self, opcode: Opcode, operands: dict[str, int]) -> Span:
+        weights = self._weights
+        before = weights.tiles
+        if opcode == Opcode.CONVOLVE:
+            span = self._matrix.convolve(operands, self._set_window(), self._issued)
+        else:
+            span = self._matrix.multiply(operands, self._issued)
+        tiles = weights.tiles - before
+        busy = tiles * weights.tile_cycles
+        self._note(weights.streamed)
+        self._record.work(Unit.WEIGHTS, weights.streamed - busy, weights.streamed - 1, busy)
+        self._record.move(weights=tiles * self._config.tile_bytes)
+        return span
+
+    def _set_window(self) -> WindowGrid:
+        if self._window is None:
+            raise ValueError("the program uses a window that it has not set")
+        return self._window
+
+    def _tag(self, number: int, wait: int) -> None:
+        done = [max(self._ends[unit]) + SEEN for unit, bit in WAIT_BITS.items() if wait & bit]
+        self._tagged = max(self._issued, self._tagged, *done)
+        self._record.tag(number, self._tagged)
+        self._note(self._tagged)
+
+    def _close(self, pc: int) -> int:
+        """An End_Loop in front of `pc`: where the program goes on."""
+        loop = self._loops[-1]
+        loop.left -= 1
+        if not loop.left:
+            self._loops.pop()
+            return pc
+        if loop.resumed is None:
+            self._compare(loop)
+        else:
+            end, self._record = loop.resumed
+            self._shift(end - self._issued)
+            loop.resumed = None
+        loop.course = []
+        loop.begun = self._issued
+        loop.registers = list(self._registers)
+        loop.mark = self._record.mark()
+        self._fetch.jump(loop.start)
+        return loop.start
+
+    def _compare(self, loop: _Loop) -> None:
+        """At the end of an iteration: skips most of those that are left if nothing new comes."""
+        period = self._issued - loop.begun
+        course = (*loop.course, period)
+        same = len(course) == len(loop.before) and np.allclose(course, loop.before, 0, SAME)
+        loop.steady = loop.steady + 1 if same else 0
+        loop.periods.append(period)
+        loop.before = course
+        count = loop.left - LAST
+        if count > 0:
+            if loop.steady == STEADY:
+                self._skip(loop, count, period)
+            elif len(loop.periods) == UNSTEADY:
+                self._skip(loop, count, float(np.mean(loop.periods[UNSTEADY // 2 :])))
+
+    def _skip(self, loop: _Loop, count: int, period: float) -> None:
+        """Goes on as if `count` iterations like the last one had followed.
+
+        The last of them is walked through all the same, for what it leaves at addresses of its own.
+        As it finds nothing there of those before, its own times do not count.
+        """
+        self._record.repeat(loop.mark, count, count * period)
+        loop.resumed = self._issued + count * period, self._record
+        self._record = Record()
+        loop.left -= count - 1
+        self._registers = [
+            (now + (count - 1) * (now - then)) % (1 << 32)
+            for now, then in zip(self._registers, loop.registers, strict=True)
+        ]
+        self._shift((count - 1) * period)
+
+    def _shift(self, cycles: float) -> None:
+        """Moves everything that happened to later."""
+        for part in (
+            self._port,
+            self._fetch,
+            self._regions,
+            self._weights,
+            self._matrix,
+            self._activation,
+            self._reader,
+            self._writer,
+        ):
+            part.shift(cycles)
+        self._issued += cycles
+        self._tagged += cycles
+        self._ends = {
+            unit: deque((time + cycles for time in ends), ends.maxlen)
+            for unit, ends in self._ends.items()
+        }

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The read half of the host port: data and instructions take turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from systola.hdl.host_read_port import READS_IN_FLIGHT
+from systola.timing.memory_speed import MemorySpeed
+
+REQUEST = 1
+"""Cycles from a request to its appearance on the bus."""
+
+
+@dataclass
+class Transfer:
+    """Beats that were asked for in one go, from cycle `begun` to cycle `asked`."""
+
+    begun: float
+    asked: float
+    first: float
+    """Cycle of the first beat."""
+    beat: float
+    """Cycles from beat to beat."""
+    burst: float
+    """Beats of a burst."""
+    end: float
+    """Cycle of the last beat."""
+
+
+class HostReadPort:
+    """Beats come in the order of the requests. Requests of data come in the order of the program;
+    a fetch is put in where its time is, and later data goes behind it."""
+
+    def __init__(self, memory: MemorySpeed) -> None:
+        self._memory = memory
+        self._free = 0.0  # no beat of data before
+        self._fetched = 0.0  # no beat of instructions before
+        self._transfers: deque[Transfer] = deque(maxlen=32)
+        self.before_data: Callable[[float], None] = _nothing
+        """Called with the time of a request for data: fetches that were asked for before go first.
+        """
+
+    def data(self, begin: float, beats: int, bursts: int, pace: float) -> Transfer:
+        """Beats of an instruction that asks from cycle `begin` on, and takes a beat every `pace`
+        cycles at best."""
+        self.before_data(begin)
+        answer = REQUEST + self._memory.answer
+        burst = beats / bursts
+        # A burst can only be asked for when the one READS_IN_FLIGHT before it has come.
+        beat = max(self._memory.beat, pace, (answer + burst) / (READS_IN_FLIGHT * burst))
+        first = max(begin + answer, self._free)
+        end = first + (beats - 1) * beat
+        waiting = max(0, bursts - READS_IN_FLIGHT)
+        asked = max(begin + bursts - 1, first + waiting * burst * beat if waiting else 0.0)
+        transfer = Transfer(begin, asked, first, beat, burst, end)
+        self._transfers.append(transfer)
+        self._free = end + beat + 1  # a cycle is lost between instructions
+        return transfer
+
+    def fetch(self, ready: float, urgent: float, beats: int) -> tuple[float, float]:
+        """First and last beat of a fetch that is wanted from cycle `ready` on, and from cycle
+        `urgent` on before all else."""
+        granted = ready
+        before = self._fetched
+        for transfer in self._transfers:
+            if transfer.begun > granted:
+                break
+            if granted <= transfer.asked:
+                granted = min(max(granted, urgent), transfer.asked + 1)
+            if granted > transfer.asked:
+                before = max(before, transfer.end + transfer.beat)
+            else:
+                # As many bursts as were asked for are on their way.
+                number = min(
+                    granted - transfer.begun,
+                    READS_IN_FLIGHT
+                    + max(0.0, (granted - transfer.first) / (transfer.beat * transfer.burst)),
+                )
+                sent = transfer.first + number * transfer.burst * transfer.beat
+                before = max(before, min(sent, transfer.end + transfer.beat))
+        first = max(granted + REQUEST + self._memory.answer, before)
+        last = first + (beats - 1) * self._memory.beat
+        self._fetched = last + self._memory.beat
+        self._free = max(self._free, self._fetched)
+        return first, last
+
+    def shift(self, cycles: float) -> None:
+        """Moves everything that happened to later."""
+        self._free += cycles
+        self._fetched += cycles
+        for transfer in self._transfers:
+            transfer.begun += cycles
+            transfer.asked += cycles
+            transfer.first += cycles
+            transfer.end += cycles
+
+
+def _nothing(time: float) -> None:
+    """As long as there are no fetches."""

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes from the buffer into host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.hdl.host_writer import LINES_AHEAD, WRITES_IN_FLIGHT
+from systola.timing.copies import copy_of
+from systola.timing.memory_speed import MemorySpeed
+from systola.timing.regions import Regions, last_overlap, paced
+from systola.timing.span import Span
+
+SENT = 2
+"""Cycles from the read of a line to its first beat."""
+ANSWERED = 1
+"""Cycles from the last answer to the end of the instruction."""
+
+
+class HostWriter:
+    """One instruction at a time: its lines one after the other, and the last answer at the end."""
+
+    def __init__(self, config: Config, regions: Regions, memory: MemorySpeed) -> None:
+        self._config = config
+        self._regions = regions
+        self._memory = memory
+        self._free = 0.0
+
+    def write(self, operands: Mapping[str, int], issued: float, alternate: bool) -> Span:
+        """A Write_Host_Memory or its alternate."""
+        config, space, answer = self._config, self._regions.buffer, self._memory.answer
+        copy = copy_of(config, operands, config.output_pitch, alternate)
+        place = slice(operands["buffer"], operands["buffer"] + copy.lines)
+        reading = last_overlap(self._regions.host_reads, copy.first, copy.end)
+        start = max(issued, self._free) + 1
+        # A burst is announced once WRITES_IN_FLIGHT before it are answered.
+        burst = copy.beats / copy.bursts
+        beat = max(self._memory.beat, (answer + burst) / (WRITES_IN_FLIGHT * burst))
+        line = copy.beats // copy.lines * beat
+        offsets = line * np.arange(copy.lines, dtype=np.float64)
+        needed = space.written[place] + 1
+        sent = paced(start + SENT, offsets, np.maximum(needed, reading + 1) + SENT)
+        # Lines are read ahead of their beats.
+        ahead = np.full(copy.lines, float(start))
+        ahead[LINES_AHEAD:] = sent[:-LINES_AHEAD]
+        read = np.minimum(np.maximum(ahead, needed), sent - SENT)
+        last = float(sent[-1]) + (copy.beats // copy.lines - 1) * beat
+        end = last + answer + ANSWERED
+        space.read[place] = np.maximum(space.read[place], np.maximum.accumulate(read))
+        space.used[place] = np.maximum(space.used[place], end)
+        self._free = end
+        self._regions.host_writes[:] = [
+            *self._regions.host_writes[-config.queue_depth + 1 :],
+            (copy.first, copy.end, end),
+        ]
+        return Span(float(sent[0]) - SENT, last, end, copy.beats * beat, copy.beats)
+
+    def shift(self, cycles: float) -> None:
+        """Moves everything that happened to later."""
+        self._free += cycles

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MatrixMultiply and Convolve: passes of vectors, a tile each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.hdl.matrix_unit import MatrixUnit as Hardware
+from systola.timing.regions import Regions, Times, paced
+from systola.timing.span import Span
+from systola.timing.weight_fetch import WeightFetch
+from systola.timing.window import WindowGrid
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What an instruction does with one tile along N: a pass over all vectors for each tap and each
+    tile along K."""
+
+    offsets: Times
+    """Cycles from the first vector of a pass to each, where nothing holds it up."""
+    lines: list[NDArray[np.int64]]
+    """For each pass the buffer line of each vector, negative for one outside the map."""
+    n_tiles: int
+    halves: int
+    """Vectors that make one row of accumulators."""
+    sequential: bool
+    """Whether lines are given back one by one in the last passes."""
+
+
+class MatrixUnit:
+    """One vector a cycle, unless its line, its accumulator row or its tile is missing."""
+
+    def __init__(self, config: Config, regions: Regions, weights: WeightFetch) -> None:
+        self._rows = config.rows
+        self._regions = regions
+        self._weights = weights
+        self._latency = Hardware.latency(config)
+        self._free = 0.0
+
+    def multiply(self, operands: Mapping[str, int], issued: float) -> Span:
+        """A MatrixMultiply that is issued in cycle `issued`."""
+        halves = 1 + operands["wide_vectors"]
+        vectors = operands["rows"] * halves
+        lines: list[NDArray[np.int64]] = []
+        for k in range(operands["k_tiles"]):
+            here = operands["buffer"] + k * vectors + np.arange(vectors)
+            lines += [here] * (1 + operands["wide_weights"])
+        passes = Passes(np.arange(vectors, dtype=float), lines, operands["n_tiles"], halves, True)
+        count = operands["k_tiles"] * vectors
+        return self._run(passes, operands["buffer"], count, operands["accumulator"], issued)
+
+    def convolve(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
+        """A Convolve with the present window."""
+        channels = operands["channels"]
+        shape = window.operands
+        offsets = np.arange(window.pixels, dtype=float)
+        lines: list[NDArray[np.int64]] = []
+        if channels:
+            for ky in range(shape["kernel_height"]):
+                lines.append(operands["buffer"] + window.packed_lines(ky, channels, self._rows))
+            if shape["left"] >= 0:
+                # A row that begins inside the map needs the line before, too.
+                offsets += 1 + np.arange(window.pixels) // shape["out_width"]
+        else:
+            for ky in range(shape["kernel_height"]):
+                for kx in range(shape["kernel_width"]):
+                    places, inside = window.lines(ky, kx)
+                    for block in range(operands["k_tiles"]):
+                        first = operands["buffer"] + block * operands["plane"]
+                        lines.append(np.where(inside, first + places, -1))
+        count = window.map_lines + (operands["k_tiles"] - 1) * operands["plane"]
+        passes = Passes(offsets, lines, operands["n_tiles"], 1, False)
+        return self._run(passes, operands["buffer"], count, operands["accumulator"], issued)
+
+    def _run(
+        self, passes: Passes, buffer: int, count: int, accumulator: int, issued: float
+    ) -> Span:
+        lines = slice(buffer, buffer + count)
+        space, sums = self._regions.buffer, self._regions.accumulators
+        complete = float(space.written[lines].max()) + 1
+        offsets, vectors = passes.offsets, len(passes.offsets)
+        rows = vectors // passes.halves
+        free = max(issued + 1, self._free)
+        begin = read = summed = 0.0
+        for n in range(passes.n_tiles):
+            here = slice(accumulator + n * rows, accumulator + (n + 1) * rows)
+            for k, pass_lines in enumerate(passes.lines):
+                begun, loaded = self._weights.next_tile()
+                start = max(free, begun)
+                needed: Times | None = None
+                if n == 0 and complete > start:
+                    needed = np.where(pass_lines < 0, 0.0, space.written[pass_lines] + 1)
+                if k == 0 and sums.read[here].max() + 1 > start:
+                    row_free = np.repeat(sums.read[here] + 1, passes.halves)
+                    needed = row_free if needed is None else np.maximum(needed, row_free)
+                times = paced(start, offsets, needed)
+                first = float(times[0])
+                self._weights.swap(first)
+                # Rows of the tile that come late hold up the first vectors.
+                held = max(0.0, loaded - (first + self._rows - 1))
+                if held:
+                    step = np.minimum(np.arange(vectors), self._rows - 1)
+                    times = times + step * (held / (self._rows - 1))
+                read = float(times[-1])
+                free = max(read + 1, loaded + 1 if held else 0.0)
+                if n == k == 0:
+                    begin = first
+                if passes.sequential and n == passes.n_tiles - 1:
+                    space.read[pass_lines] = np.maximum(space.read[pass_lines], times)
+                if k == len(passes.lines) - 1:
+                    ends = times + self._latency
+                    sums.written[here] = ends[passes.halves - 1 :: passes.halves]
+                    summed = float(ends[-1])
+        self._free = free
+        if not passes.sequential:
+            space.read[lines] = np.maximum(space.read[lines], read)
+        space.used[lines] = np.maximum(space.used[lines], read)
+        return Span(begin, read, summed, passes.n_tiles * len(passes.lines) * vectors)
+
+    def shift(self, cycles: float) -> None:
+        """Moves everything that happened to later."""
+        self._free += cycles

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is learned of a program on the way through it, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIMITING = 0.5
+"""Share of the cycles in which the busiest unit must be busy to be what limits a layer."""
+WAITING = "waiting"
+"""What limits a layer otherwise: units wait for each other, for memory, or for instructions."""
+
+
+class Unit(StrEnum):
+    """What can be busy."""
+
+    ARRAY = "array"
+    WEIGHTS = "weights"
+    ACTIVATION = "activation"
+    HOST_READ = "host read"
+    HOST_WRITE = "host write"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes moved."""
+
+    host_in: float = 0
+    """From host memory, by data: inputs, parameters, tables, constants."""
+    host_out: float = 0
+    weights: float = 0
+    """Those of the tiles that were consumed, wherever in the program they were asked for."""
+
+
+@dataclass(frozen=True)
+class TagEstimate:
+    """The work that ends with a Debug_Tag, all its passes together."""
+
+    tag: int
+    passes: int
+    cycles: float
+    """From the completion of the work tagged before to that of this one, in sum."""
+    limit: str
+    """The unit that is busy most of that time, or WAITING."""
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A program's cycles."""
+
+    cycles: int
+    """From START to DONE."""
+    tags: tuple[TagEstimate, ...]
+    """In the order of their tags."""
+    rest: float
+    """What is missing from the sum of `tags` to `cycles`: what the first pass of the first tag
+    takes longer than others do, and what comes behind the last tag."""
+    busy: dict[Unit, float]
+    """Cycles in which each unit is busy."""
+    traffic: Traffic
+
+
+@dataclass
+class _Interval:
+    """From one tag to the next; `moved` is Traffic as an array."""
+
+    tag: int
+    begin: float
+    end: float
+    moved: NDArray[np.float64]
+    passes: int = 1
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in the record."""
+
+    intervals: int
+    untagged: NDArray[np.float64]
+    totals: NDArray[np.float64]
+
+
+@dataclass
+class Record:
+    """Filled by the walk through a program, in the order of the program."""
+
+    _intervals: list[_Interval] = field(default_factory=list[_Interval])
+    _begun: float = 0.0
+    _untagged: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _totals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3 + len(Unit)))
+    """Traffic, then busy cycles of each Unit."""
+    _work: dict[Unit, _Busy] = field(default_factory=lambda: {unit: _Busy() for unit in Unit})
+
+    def work(self, unit: Unit, begin: float, end: float, busy: float) -> None:
+        """`unit` works from cycle `begin` to cycle `end`, and is busy for so many of them."""
+        self._work[unit].add(begin, end, busy)
+        self._totals[3 + list(Unit).index(unit)] += busy
+
+    def move(self, *, host_in: float = 0, host_out: float = 0, weights: float = 0) -> None:
+        """Bytes are moved."""
+        moved = np.array([host_in, host_out, weights])
+        self._untagged += moved
+        self._totals[:3] += moved
+
+    def tag(self, number: int, end: float) -> None:
+        """Everything before the tag is complete in cycle `end`."""
+        self._intervals.append(_Interval(number, self._begun, end, self._untagged))
+        self._untagged = np.zeros(3)
+        self._begun = end
+
+    def mark(self) -> Mark:
+        """The present place."""
+        return Mark(len(self._intervals), self._untagged.copy(), self._totals.copy())
+
+    def repeat(self, since: Mark, count: int, cycles: float) -> None:
+        """What came behind `since` comes `count` times more, which takes `cycles` cycles."""
+        tagged = self._intervals[since.intervals :]
+        for interval in tagged:
+            interval.passes *= 1 + count
+        if tagged:
+            self._begun += cycles
+        else:
+            self._untagged += count * (self._untagged - since.untagged)
+        self._totals += count * (self._totals - since.totals)
+
+    def result(self, cycles: int) -> Estimate:
+        """What it comes to, with DONE in cycle `cycles`."""
+        tags: dict[int, list[_Interval]] = {}
+        for interval in self._intervals:
+            tags.setdefault(interval.tag, []).append(interval)
+        results = tuple(self._tag_estimate(tag, tags[tag]) for tag in sorted(tags))
+        return Estimate(
+            cycles,
+            results,
+            cycles - sum(result.cycles for result in results),
+            dict(zip(Unit, self._totals[3:].tolist(), strict=True)),
+            Traffic(*self._totals[:3].tolist()),
+        )
+
+    def _tag_estimate(self, tag: int, intervals: list[_Interval]) -> TagEstimate:
+        passes = sum(interval.passes for interval in intervals)
+        moved = sum((i.moved * i.passes for i in intervals), np.zeros(3))
+        typical = intervals
+        if intervals[0] is self._intervals[0] and len(intervals) > 1:
+            typical = intervals[1:]  # the first one comes behind what is done only once
+        cycles = sum((i.end - i.begin) * i.passes for i in typical)
+        cycles *= passes / sum(i.passes for i in typical)
+        length = sum(i.end - i.begin for i in typical) or 1.0
+        shares = {
+            unit: sum(work.between(i.begin, i.end) for i in typical) / length
+            for unit, work in self._work.items()
+        }
+        busiest = max(shares, key=lambda unit: shares[unit])
+        limit = busiest if shares[busiest] >= LIMITING else WAITING
+        return TagEstimate(tag, passes, cycles, limit, Traffic(*moved.tolist()))
+
+
+class _Busy:
+    """The busy cycles of a unit up to any time: its instructions come one after the other."""
+
+    def __init__(self) -> None:
+        self._times, self._cycles = [0.0], [0.0]
+
+    def add(self, begin: float, end: float, cycles: float) -> None:
+        last, total = self._times[-1], self._cycles[-1]
+        self._times += [max(begin, last), max(end + 1, last)]
+        self._cycles += [total, total + cycles]
+
+    def between(self, begin: float, end: float) -> float:
+        low, high = np.interp([begin, end], self._times, self._cycles)
+        return float(high - low)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read_Weights: the stream of tiles through the FIFO into the shadow weights."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from systola.arch.config import Config
+from systola.hdl.weight_fetch import READS_IN_FLIGHT, ROW_LATENCY
+from systola.timing.memory_speed import MemorySpeed
+
+REQUEST = 2
+"""Cycles from issue to the request on the bus: into the queue, onto the bus."""
+
+
+class WeightFetch:
+    """Tiles in the order of the program. When one comes is worked out when it is wanted, as it
+    depends on when those before it were taken out of the FIFO."""
+
+    def __init__(self, config: Config, memory: MemorySpeed) -> None:
+        self._rows = config.rows
+        self._stages = config.stages
+        self._answer = memory.answer
+        self._row_beats = config.weight_row_pitch // config.weight_bus_bytes
+        numerator, denominator = config.weight_throttle
+        burst = min(config.max_burst_beats, config.tile_bytes // config.weight_bus_bytes)
+        self._beat = max(
+            memory.beat,
+            denominator / numerator,
+            (REQUEST - 1 + self._answer + burst) / (READS_IN_FLIGHT * burst),
+        )
+        self._queue: deque[list[float]] = deque()  # first beat at the earliest, tiles left
+        self._free = 0.0  # no beat before
+        self._begun = deque([0.0] * config.weight_fifo_tiles, maxlen=config.weight_fifo_tiles)
+        self._loaded = 0.0  # the last row of a tile
+        self._swapped = -float(self._stages)
+        self.tiles = 0
+        """Tiles consumed so far."""
+        self.row_interval = self._row_beats * self._beat
+        """Cycles from row to row."""
+
+    @property
+    def tile_cycles(self) -> float:
+        """Cycles that the port takes for a tile."""
+        return self._rows * self.row_interval
+
+    def read(self, issued: float, count: int) -> None:
+        """Read_Weights of `count` tiles."""
+        self._queue.append([issued + REQUEST + self._answer, float(count)])
+
+    def next_tile(self) -> tuple[float, float]:
+        """Cycles in which the first and the last row of the next tile go into the shadow weights,
+        as far as the port decides, and the array has had time to take the tile before."""
+        command = self._queue[0]
+        first = max(self._free, command[0], self._begun[0] + 1)
+        command[1] -= 1
+        self.tiles += 1
+        if not command[1]:
+            self._queue.popleft()
+        self._free = first + self._rows * self.row_interval
+        arrived = first + (self._row_beats - 1) * self._beat + ROW_LATENCY
+        begun = max(arrived, self._loaded + 1, self._swapped + self._stages)
+        last = arrived + (self._rows - 1) * self.row_interval
+        self._loaded = max(begun + self._rows - 1, last)
+        self._begun.append(begun)
+        return begun, self._loaded
+
+    def swap(self, time: float) -> None:
+        """The first vector that uses the tile is issued."""
+        self._swapped = time
+
+    def shift(self, cycles: float) -> None:
+        """Moves everything that happened to later."""
+        self._free += cycles
+        self._loaded += cycles
+        self._swapped += cycles
+        self._begun = deque((time + cycles for time in self._begun), maxlen=self._begun.maxlen)
+        for command in self._queue:
+            command[0] += cycles
+
+    @property
+    def streamed(self) -> float:
+        """When the beats end that were wanted so far."""
+        return self._free

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines that a window touches on its way over a feature map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class WindowGrid:
+    """The window of a Set_Config_Window with these operands."""
+
+    def __init__(self, operands: Mapping[str, int]) -> None:
+        self.operands = operands
+        self.taps = operands["kernel_height"] * operands["kernel_width"]
+        self.pixels = operands["out_height"] * operands["out_width"]
+        self.map_lines = operands["height"] * operands["pitch"]
+
+    def places(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Row of each row of windows, and column of each column of windows, for one tap."""
+        o = self.operands
+        y = o["top"] + ky * o["dilation_y"] + np.arange(o["out_height"]) * o["stride_y"]
+        x = o["left"] + kx * o["dilation_x"] + np.arange(o["out_width"]) * o["stride_x"]
+        return y, x
+
+    def lines(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """For each window, one row of them after the other: the line of a tap in the map, and
+        whether it is inside. Lines outside are any."""
+        o = self.operands
+        y, x = self.places(ky, kx)
+        inside = ((y >= 0) & (y < o["height"]))[:, None] & ((x >= 0) & (x < o["width"]))
+        lines = y.clip(0, o["height"] - 1)[:, None] * o["pitch"] + x.clip(0, o["width"] - 1)
+        return lines.reshape(-1), inside.reshape(-1)
+
+    def last_lines(self) -> NDArray[np.int64]:
+        """For each window the line of the last tap that is inside the map, or the nearest one."""
+        o = self.operands
+        return self.lines(o["kernel_height"] - 1, o["kernel_width"] - 1)[0]
+
+    def packed_lines(self, ky: int, channels: int, rows: int) -> NDArray[np.int64]:
+        """For each window the last line of the map that its vector of packed channels needs."""
+        o = self.operands
+        y, x = self.places(ky, 0)
+        row = y.clip(0, o["height"] - 1)
+        last = np.minimum((x * channels + rows - 1).clip(0), o["width"] * channels - 1) // rows
+        return (row[:, None] * o["pitch"] + last).reshape(-1)

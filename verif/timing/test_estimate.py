@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The estimate of a program's cycles: what must hold whatever the hardware does.
+
+How near it comes to the hardware is tested in verif/system/test_estimate.py.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from systola.arch.assembler import assemble
+from systola.arch.config import HOST_PAGE_BYTES, preset
+from systola.arch.isa import Rounding
+from systola.compiler.gemm import compile_gemm
+from systola.runtime.backend import Image
+from systola.timing import estimate as module
+from systola.timing.estimate import estimate
+from systola.timing.memory_speed import MemorySpeed
+from systola.timing.record import Estimate, Unit
+from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT, stored_program
+
+CONFIG = preset("base")
+NETWORKS = (*CONVOLUTIONAL, *RECURRENT)
+
+
+def product(m: int, k: int, n: int) -> Image:
+    return compile_gemm(
+        CONFIG,
+        np.zeros((m, k), np.int8),
+        np.zeros((k, n), np.int8),
+        np.zeros(n, np.int32),
+        np.full(n, 1 << 30, np.int32),
+        np.zeros(n, np.int32),
+        rounding=Rounding.SINGLE,
+    ).image
+
+
+def assembled(text: str) -> Image:
+    return Image(assemble(text), np.zeros(HOST_PAGE_BYTES, np.uint8), 0, np.zeros(0, np.uint8))
+
+
+def test_empty_program():
+    """Two fetches are asked for in cycles 1 and 2, and their beats come from cycle 3 to 10; DONE
+    shows 3 cycles later, all being quiet."""
+    assert estimate(CONFIG, assembled("halt")).cycles == 13
+
+
+def test_product_on_paper():
+    """The calculation for 64x64x64 in docs/architecture.md."""
+    result = estimate(CONFIG, product(64, 64, 64))
+    assert result.busy[Unit.ARRAY] == 64 * 4 * 4
+    assert result.cycles == pytest.approx(1077, abs=2)
+
+
+def test_bytes():
+    result = estimate(CONFIG, product(100, 40, 20))
+    parameters = 2 * 9 * CONFIG.output_pitch
+    assert result.traffic.host_in == 100 * 3 * 16 + parameters
+    assert result.traffic.host_out == 100 * 2 * 16
+    assert result.traffic.weights == 3 * 2 * 256
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_slower_memory_is_never_faster(name):
+    image, _ = stored_program(name, CONFIG, 4)
+    latencies = [estimate(CONFIG, image, MemorySpeed(n)).cycles for n in (0, 1, 7, 30, 100, 1000)]
+    assert latencies == sorted(latencies)
+    assert latencies[0] < latencies[-1]
+    stalls = [estimate(CONFIG, image, MemorySpeed(0, p)).cycles for p in (0, 0.1, 0.5, 0.9)]
+    assert stalls == sorted(stalls)
+    assert stalls[0] < stalls[-1]
+
+
+def close(a: Estimate, b: Estimate) -> None:
+    assert a.cycles == b.cycles
+    assert [(t.tag, t.passes) for t in a.tags] == [(t.tag, t.passes) for t in b.tags]
+    assert [t.cycles for t in a.tags] == pytest.approx([t.cycles for t in b.tags])
+    assert [t.traffic for t in a.tags] == [t.traffic for t in b.tags]
+    assert a.traffic == b.traffic
+    assert a.busy == pytest.approx(b.busy)
+
+
+@pytest.mark.parametrize("latency", [0, 30])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_loop_that_ends_early_equals_all_of_it(name, latency, monkeypatch):
+    image, _ = stored_program(name, CONFIG, 30)
+    short = estimate(CONFIG, image, MemorySpeed(latency))
+    monkeypatch.setattr(module, "STEADY", 1 << 30)
+    monkeypatch.setattr(module, "UNSTEADY", 1 << 30)
+    close(short, estimate(CONFIG, image, MemorySpeed(latency)))
+
+
+LOOPS = """
+    loop count=1000
+      loop count=3
+        read_host_memory host=0, buffer=0+r1, rows=16, stride=16, blocks=1, tail=16
+        set_register register=1, value=16, first=1
+      end_loop
+      debug_tag tag=1
+      write_host_memory host=2048, buffer=0, rows=3, stride=16, blocks=1, tail=16
+      debug_tag tag=0
+      set_register register=1
+    end_loop
+    halt
+"""
+
+
+def test_nested_loops():
+    result = estimate(CONFIG, assembled(LOOPS))
+    assert result.traffic.host_in == 1000 * 3 * 16 * 16
+    assert result.traffic.host_out == 1000 * 3 * 16
+    assert [tag.passes for tag in result.tags] == [1000, 1000]
+    assert result.tags[0].traffic.host_out == result.traffic.host_out
+    assert result.tags[1].traffic.host_in == result.traffic.host_in
+    # The host port gives a beat a cycle, and loses one between instructions.
+    assert result.cycles == pytest.approx(1000 * 3 * 17, rel=0.01)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_sums(name):
+    image, _ = stored_program(name, CONFIG, 5)
+    result = estimate(CONFIG, image, MemorySpeed(30))
+    assert sum(tag.cycles for tag in result.tags) + result.rest == pytest.approx(result.cycles)
+    for of in ("host_in", "host_out", "weights"):
+        of_tags = sum(getattr(tag.traffic, of) for tag in result.tags)
+        assert of_tags == getattr(result.traffic, of) > 0
+    assert all(tag.cycles >= 0 for tag in result.tags)
+
+
+def test_program_without_end():
+    image = product(1, 16, 16)
+    with pytest.raises(ValueError, match="no instruction"):
+        estimate(CONFIG, replace(image, program=image.program[:-16]))
+
+
+def test_large_batch_takes_no_longer_to_estimate():
+    """A hundred thousand samples: what is skipped is skipped."""
+    image, _ = stored_program(CONVOLUTIONAL[0], CONFIG, 3)
+    few = estimate(CONFIG, image).cycles
+    words = [image.program[i : i + 16] for i in range(0, len(image.program), 16)]
+    (place,) = [i for i, word in enumerate(words) if word[0] == 0x09]
+    words[place] = bytes([0x09]) + (100_003).to_bytes(4, "little") + words[place][5:]
+    many = estimate(CONFIG, replace(image, program=b"".join(words))).cycles
+    assert (many - few) / 100_000 == pytest.approx(few / 3, rel=0.1)
