@@ -16,6 +16,8 @@ WITHOUT_LICENCE_LINE = {".json", ".md", ".npz", ".png", ".svg", ".tflite"}
 WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE"}
 FOR_DEVELOPERS = {
     Path("models/make_digits.py"),
+    Path("models/make_networks.py"),
+    Path("models/training_data.py"),
     Path("runtime/litert.py"),
     Path("sim/runner.py"),
 }
