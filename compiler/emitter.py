@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.entries import Entries
 from systola.compiler.errors import CompileError
 from systola.compiler.feature_map import FeatureMap, Lines
-from systola.compiler.layout import entry_bytes, tiles
+from systola.compiler.layout import HostMatrix, entry_bytes, tiles
 from systola.compiler.operations import Window
 from systola.compiler.ring import Ring
 from systola.compiler.schedule import MAX_HOST_BYTES, MAX_WEIGHT_TILES
@@ -59,6 +60,7 @@ class Emitter:
         self._body: list[bytes | _Use] = []
         self._weights: list[NDArray[np.uint8]] = []
         self._tiles = 0
+        self._tile_places: dict[bytes, int] = {}
         self._accumulators = Ring(0, config.accumulator_rows)
         self._entries_stay = sum(each.count for each in entries) <= config.parameter_entries
         self._tables_stay = len(tables) <= config.tables
@@ -69,6 +71,7 @@ class Emitter:
         self._window: dict[str, int] | None = None
         self._scale: dict[str, int] | None = None
         self._registers = list(range(REGISTERS - 1, 0, -1))
+        self._sample_registers: dict[HostMatrix, int] = {}
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
         """Appends an instruction; raises CompileError for an operand out of range."""
@@ -87,6 +90,15 @@ class Emitter:
         if not self._registers:
             raise CompileError(f"more than {REGISTERS - 1} index registers are needed")
         return self._registers.pop()
+
+    def count_samples(self, matrix: HostMatrix) -> int:
+        """An index register for the matrix, which has a part for each sample, from now on."""
+        self._sample_registers[matrix] = self.take_register()
+        return self._sample_registers[matrix]
+
+    def sample_register(self, matrix: HostMatrix) -> int:
+        """The index register for a matrix; 0, which is no register, where it has one part."""
+        return self._sample_registers.get(matrix, 0)
 
     def free_register(self, register: int) -> None:
         """Gives an index register back."""
@@ -140,8 +152,14 @@ class Emitter:
             self._scale = operands
 
     def store_weights(self, packed: NDArray[np.uint8]) -> int:
-        """Puts tiles, ... x bytes of a tile, into weight memory; the number of the first one."""
-        first = self._tiles
+        """Puts tiles, ... x bytes of a tile, into weight memory; the number of the first one.
+
+        The same tiles are stored only once.
+        """
+        key = hashlib.sha256(packed.tobytes()).digest()
+        first = self._tile_places.setdefault(key, self._tiles)
+        if first < self._tiles:
+            return first
         self._weights.append(packed.reshape(-1))
         self._tiles += packed.size // self.config.tile_bytes
         if self._tiles >= MAX_WEIGHT_TILES:
@@ -191,13 +209,13 @@ class Emitter:
             self._load(Opcode.LOAD_TABLE, host=source, table=place)
         return self._table_places[content]
 
-    def constants(self, lines: Lines) -> None:
-        """Loads the content of constant lines, once."""
+    def constants(self, lines: Lines, *, once: bool) -> None:
+        """Loads the content of constant lines, once or each time that the program comes here."""
         assert lines.content is not None
         pitch = self.config.input_pitch
         padded = np.zeros((lines.count, pitch), np.int8)
         padded[:, : lines.content.shape[1]] = lines.content
-        self._load(
+        (self._load if once else self.emit)(
             Opcode.READ_HOST_MEMORY,
             host=self._store(padded.tobytes()),
             buffer=self.line(lines),

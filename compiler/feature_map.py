@@ -51,6 +51,11 @@ class FeatureMap:
         assert start + pixels <= self.pixels and not self.packed
         return replace(self, offset=self.offset + start, height=1, width=pixels)
 
+    def band(self, first: int, count: int) -> FeatureMap:
+        """`count` rows of pixels from row `first` on."""
+        assert first + count <= self.height and not self.packed
+        return replace(self, offset=self.offset + first * self.width, height=count)
+
     def cut(self, start: int, count: int) -> FeatureMap:
         """Some of the channels; raises CompileError where they are not whole blocks."""
         block, channels = self.channels.cut(start, count)

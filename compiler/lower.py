@@ -3,12 +3,25 @@
 
 from __future__ import annotations
 
-from systola.arch.config import Config
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.compiler.bands import Band, cut, needed, window_of
 from systola.compiler.channels import Channels, channel_layouts
 from systola.compiler.errors import CompileError, located
 from systola.compiler.feature_map import FeatureMap, Lines, new_map
+from systola.compiler.host_view import (
+    HostView,
+    LoadStep,
+    StoreStep,
+    input_view,
+    output_view,
+    spill_view,
+)
+from systola.compiler.layout import tiles
 from systola.compiler.lower_convolution import convolution_step, may_pack, product_step
-from systola.compiler.lower_depthwise import depthwise_step
+from systola.compiler.lower_depthwise import depthwise_step, tap_lines
 from systola.compiler.lower_lstm import hidden_map, lstm_step
 from systola.compiler.lower_pooling import pooling_step
 from systola.compiler.lower_vector import binary_steps, constant_map, copy_step, unary_step
@@ -29,6 +42,22 @@ from systola.compiler.operations import (
 )
 from systola.compiler.step import Step
 
+Home = FeatureMap | HostView
+"""Where a value is."""
+Windowed = Convolution | DepthwiseConvolution | Pooling
+
+
+@dataclass(frozen=True)
+class Spill:
+    """What does not stay in the buffer."""
+
+    values: frozenset[Value] = frozenset()
+    """Values that are in host memory."""
+    bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
+    """For results of operations on such values, in how many bands of rows they are calculated."""
+    constants: bool = False
+    """Constants are loaded each time that they are used."""
+
 
 class Lowering:
     """The steps for `operations` on a machine, and the maps that they work on.
@@ -36,31 +65,76 @@ class Lowering:
     Raises CompileError, with number and kind of the operator, for what does not fit the machine.
     """
 
-    def __init__(self, config: Config, operations: Operations) -> None:
+    def __init__(self, config: Config, operations: Operations, samples: int, spill: Spill) -> None:
         self._config = config
-        block = min(config.rows, config.cols)
-        for node in operations.nodes:
-            for value in (*node.sources, node.result):
-                if value.channels * value.pixels > config.buffer_lines * config.line_bytes:
-                    raise CompileError(
-                        f"{node.operator}: a value of shape {value.shape} takes more than the "
-                        f"{config.buffer_lines} lines of the unified buffer"
-                    )
-        self._layouts = channel_layouts(operations, block)
-        self._maps: dict[Value, FeatureMap] = {}
+        self._samples = samples
+        self._spill = spill
+        self._outputs = operations.outputs
+        self._layouts = channel_layouts(operations, min(config.rows, config.cols))
+        self._homes: dict[Value, Home] = {}
+        self._taps: dict[str, Lines] = {}
+        self.host_end = 0
+        """Bytes of host memory for inputs, outputs and what is spilled."""
         self.steps: list[Step] = []
         self.layers: list[tuple[Node, tuple[Step, ...]]] = []
         """What the steps of each operation do, for operations that have some."""
-        for value in operations.inputs:
-            self._maps[value] = self._input_map(value, operations)
+        self.values: dict[Lines, Value] = {}
+        """Lines that hold a whole value, and could do so in host memory."""
+        self.bands: dict[Lines, tuple[Value, int]] = {}
+        """Lines that hold a band, the value it is for, and into how many rows that can be cut."""
+        self.spilled: dict[Value, int] = {}
+        """Values in host memory, and the bytes that they take."""
+        self.inputs = tuple(self._input(value, operations) for value in operations.inputs)
+        self._before = len(self.steps)
         for node in operations.nodes:
             first = len(self.steps)
             with located(node.operator, CompileError):
                 self._lower(node)
             if steps := tuple(self.steps[first:]):
                 self.layers.append((node, steps))
-        self.inputs = tuple(self._maps[value] for value in operations.inputs)
-        self.outputs = tuple(self._maps[value] for value in operations.outputs)
+        self._behind = len(self.steps)
+        self.outputs = tuple(self._output(value) for value in operations.outputs)
+
+    @property
+    def before(self) -> list[Step]:
+        """The steps in front of the layers."""
+        return self.steps[: self._before]
+
+    @property
+    def behind(self) -> list[Step]:
+        """The steps behind the layers."""
+        return self.steps[self._behind :]
+
+    def _input(self, value: Value, operations: Operations) -> HostView:
+        source = self._input_map(value, operations)
+        view = input_view(self._config, source, self.host_end, self._samples)
+        self._take_host(view)
+        if value in self._spill.values:
+            self._homes[value] = view
+        else:
+            self.values[source.lines] = value
+            self._homes[value] = source
+            self.steps.append(LoadStep(operator="the input", source=view, target=source))
+        return view
+
+    def _output(self, value: Value) -> HostView:
+        home = self._homes[value]
+        if isinstance(home, HostView) and value in self._spill.values:
+            return home
+        like = home.whole_map(value.name) if isinstance(home, HostView) else home
+        view = output_view(self._config, like, self.host_end, self._samples)
+        self._take_host(view)
+        if isinstance(home, FeatureMap):
+            self.steps.append(StoreStep(operator="the output", source=home, target=view))
+        else:
+            # A part of a value that is in host memory.
+            node = Unary(operator="the output", result=value, source=value)
+            self._elementwise(node, [home], view)
+        return view
+
+    def _take_host(self, view: HostView) -> None:
+        end = view.matrix.offset + view.matrix.size
+        self.host_end = tiles(end, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
         """Packed, where all that takes it are convolutions that gain from it."""
@@ -82,97 +156,232 @@ class Lowering:
             )
         return new_map(value.name, height, width, self._layouts[value])
 
-    def _result(self, node: Node, like: FeatureMap | None = None) -> FeatureMap:
-        """A new map for the result of `node`, with the pixels of `like` where that is given."""
-        height, width = (like.height, like.width) if like else node.result.grid
-        return new_map(node.result.name, height, width, self._layouts[node.result])
-
     def _lower(self, node: Node) -> None:
+        homes = [self._homes[source] for source in node.sources]
+        match node:
+            case Reshape():
+                home = homes[0]
+                if node.result.channels == home.channels.count:
+                    home = home.grid(*node.result.grid)
+                self._homes[node.result] = home
+            case Slice():
+                _check_whole(node.source, homes[0])
+                self._homes[node.result] = _sliced(node, homes[0])
+            case Concatenation():
+                target = self._homes[node.result] = self._target(node, homes)
+                self._concatenation(node, homes, target)
+            case _:
+                target = self._homes[node.result] = self._target(node, homes)
+                self._calculate(node, homes, target)
+
+    def _target(self, node: Node, homes: list[Home]) -> Home:
+        """A new map for the result of `node`, or a place in host memory."""
+        channels = self._layouts[node.result]
+        height, width = node.result.grid
+        match node:
+            case Lstm():
+                target = hidden_map(node.result.name, homes[0].pixels, channels)
+            case Unary():
+                target = new_map(node.result.name, homes[0].height, homes[0].width, channels)
+            case Binary():
+                like = max(homes, key=lambda each: each.pixels, default=None)
+                # With a constant of more pixels than the value, its shape is that of the result.
+                if like is not None and like.channels.count != node.result.channels:
+                    height, width = like.height, like.width
+                target = new_map(node.result.name, height, width, channels)
+            case _:
+                target = new_map(node.result.name, height, width, channels)
+        if node.result not in self._spill.values:
+            self.values[target.lines] = node.result
+            return target
+        if node.result in self._outputs:
+            view = output_view(self._config, target, self.host_end, self._samples)
+        else:
+            view = spill_view(self._config, target, self.host_end)
+            self.spilled[node.result] = view.matrix.size
+        self._take_host(view)
+        return view
+
+    def _calculate(self, node: Node, homes: list[Home], target: Home) -> None:
+        if isinstance(node, Windowed | Lstm):
+            _check_whole(node.sources[0], homes[0])
+        maps = [home for home in homes if isinstance(home, FeatureMap)]
+        if isinstance(target, FeatureMap) and len(maps) == len(homes):
+            self.steps += self._steps(node, maps, target)
+        elif isinstance(node, Windowed):
+            self._windows(node, homes[0], target)
+        elif isinstance(node, Unary | Binary):
+            self._elementwise(node, homes, target)
+        else:
+            self._whole(node, homes, target)
+
+    def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
+        """The steps for `node` on maps in the buffer."""
         config = self._config
-        sources = [self._maps[source] for source in node.sources]
-        source = sources[0] if sources else None
         match node:
             case Convolution():
-                _check_whole(node.source, sources[0])
-                target = self._result(node)
-                step = convolution_step(
-                    config,
-                    node.operator,
-                    sources[0],
-                    target,
-                    node.weights,
-                    node.window,
-                    node.fill,
-                    node.output,
-                )
-                self.steps.append(step)
+                return [
+                    convolution_step(
+                        config,
+                        node.operator,
+                        sources[0],
+                        target,
+                        node.weights,
+                        node.window,
+                        node.fill,
+                        node.output,
+                    )
+                ]
             case Product():
-                target = self._result(node)
-                self.steps.append(
-                    product_step(config, node.operator, sources[0], target, node.layer)
-                )
+                return [product_step(config, node.operator, sources[0], target, node.layer)]
             case DepthwiseConvolution():
-                _check_whole(node.source, sources[0])
-                target = self._result(node)
-                self.steps.append(depthwise_step(config, node, sources[0], target))
+                if node.operator not in self._taps:
+                    self._taps[node.operator] = tap_lines(node, sources[0])
+                return [depthwise_step(config, node, sources[0], target, self._taps[node.operator])]
             case Pooling():
-                _check_whole(node.source, sources[0])
-                target = self._result(node)
-                self.steps.append(pooling_step(config, node, sources[0], target))
+                return [pooling_step(config, node, sources[0], target)]
             case Unary():
-                target = self._result(node, source)
-                self.steps.append(unary_step(config, node, sources[0], target))
+                return [unary_step(config, node, sources[0], target)]
             case Binary():
-                target = self._binary(node, sources)
+                maps = iter(sources)
+                a, b = (
+                    next(maps)
+                    if isinstance(operand, Value)
+                    else constant_map(f"constants of {node.operator}", operand, target)
+                    for operand in (node.a, node.b)
+                )
+                return binary_steps(config, node, (a, b), target)
             case Lstm():
-                _check_whole(node.source, sources[0])
-                target = hidden_map(node.result.name, sources[0].pixels, self._layouts[node.result])
-                self.steps.append(lstm_step(config, node, sources[0], target))
-            case Reshape():
-                target = sources[0]
-                if node.result.channels == target.channels.count:
-                    target = target.grid(*node.result.grid)
-            case Slice():
-                _check_whole(node.source, sources[0])
-                target = _sliced(node, sources[0])
-            case Concatenation():
-                target = self._concatenation(node, sources)
+                return [lstm_step(config, node, sources[0], target)]
             case _:
                 raise CompileError("this kind of operation is not supported")
-        self._maps[node.result] = target
 
-    def _binary(self, node: Binary, sources: list[FeatureMap]) -> FeatureMap:
-        like = max(sources, key=lambda each: each.pixels, default=None)
-        # With a constant of more pixels than the value, its shape is that of the result.
-        if like is not None and like.channels.count == node.result.channels:
-            like = None
-        target = self._result(node, like)
-        operands = tuple(
-            self._maps[operand]
-            if isinstance(operand, Value)
-            else constant_map(f"constants of {node.operator}", operand, target)
-            for operand in (node.a, node.b)
-        )
-        self.steps += binary_steps(self._config, node, (operands[0], operands[1]), target)
-        return target
-
-    def _concatenation(self, node: Concatenation, sources: list[FeatureMap]) -> FeatureMap:
-        target = self._result(node)
+    def _concatenation(self, node: Concatenation, homes: list[Home], target: Home) -> None:
         channels = node.axis == len(node.result.shape) - 1
         start = 0
-        for value, source in zip(node.parts, sources, strict=True):
-            _check_whole(value, source)
+        for value, home in zip(node.parts, homes, strict=True):
+            _check_whole(value, home)
             if channels:
                 part = target.cut(start, value.channels)
                 start += value.channels
             else:
                 part = target.part(start, value.pixels)
                 start += value.pixels
-            self.steps.append(copy_step(self._config, node.operator, source, part))
-        return target
+            if isinstance(home, FeatureMap) and isinstance(part, FeatureMap):
+                self.steps.append(copy_step(self._config, node.operator, home, part))
+            else:
+                copy = Unary(operator=node.operator, result=node.result, source=value)
+                self._elementwise(copy, [home], part)
+
+    def _windows(self, node: Windowed, source: Home, target: Home) -> None:
+        """The windows of `node`, some rows of the result at a time."""
+
+        def piece(band: Band) -> tuple[list[Step], list[Step]]:
+            loads: list[Step] = []
+            origin = 0
+            if isinstance(source, HostView):
+                rows = needed(node.window, source.height, band)
+                origin = rows.first
+                here = self._loaded(node, source.band(rows.first, rows.count), loads)
+            else:
+                here = source
+            part = replace(node, window=window_of(node.window, band, origin))
+            return loads, self._stored(node, target, band, lambda to: self._steps(part, [here], to))
+
+        self._in_bands(node, target.height, piece)
+
+    def _elementwise(self, node: Unary | Binary, homes: list[Home], target: Home) -> None:
+        """`node`, some pixels at a time."""
+        pixels = target.pixels
+        target = target.grid(pixels, 1)
+
+        def piece(band: Band) -> tuple[list[Step], list[Step]]:
+            loads: list[Step] = []
+            maps: list[FeatureMap] = []
+            for home in homes:
+                one = home.pixels == 1
+                if isinstance(home, HostView):
+                    view = home if one else home.grid(pixels, 1).band(band.first, band.count)
+                    maps.append(self._loaded(node, view, loads))
+                else:
+                    maps.append(home if one else home.part(band.first, band.count))
+            part = _part_of(node, band)
+            return loads, self._stored(node, target, band, lambda to: self._steps(part, maps, to))
+
+        self._in_bands(node, pixels, piece)
+
+    def _whole(self, node: Node, homes: list[Home], target: Home) -> None:
+        """A `node` that cannot be cut."""
+        loads: list[Step] = []
+        maps = [
+            self._loaded(node, home, loads) if isinstance(home, HostView) else home
+            for home in homes
+        ]
+        self.steps += loads
+        if isinstance(target, FeatureMap):
+            self.steps += self._steps(node, maps, target)
+            return
+        whole = target.whole_map(node.result.name)
+        if isinstance(node, Lstm):
+            whole = hidden_map(node.result.name, whole.pixels, whole.channels)
+        self.steps += self._steps(node, maps, whole)
+        self.steps.append(StoreStep(operator=node.operator, source=whole, target=target))
+
+    def _in_bands(
+        self, node: Node, rows: int, piece: Callable[[Band], tuple[list[Step], list[Step]]]
+    ) -> None:
+        """The pieces one after the other; what one loads is loaded before the one in front ends."""
+        pieces = [piece(band) for band in cut(rows, self._spill.bands.get(node.result, 1))]
+        for lines in {lines for loads, work in pieces for lines in _lines_of((*loads, *work))}:
+            if lines not in self.values and lines.content is None:
+                self.bands[lines] = (node.result, rows)
+        self.steps += pieces[0][0]
+        for number, (_, work) in enumerate(pieces):
+            if number + 1 < len(pieces):
+                self.steps += pieces[number + 1][0]
+            self.steps += work
+
+    def _loaded(self, node: Node, view: HostView, loads: list[Step]) -> FeatureMap:
+        here = view.whole_map(f"part of the input of {node.operator}")
+        loads.append(LoadStep(operator=node.operator, source=view, target=here))
+        return here
+
+    def _stored(
+        self,
+        node: Node,
+        target: Home,
+        band: Band,
+        steps: Callable[[FeatureMap], list[Step]],
+    ) -> list[Step]:
+        """What `steps` calculates for a band of `target`, and its way to host memory."""
+        if isinstance(target, FeatureMap):
+            return steps(target.band(band.first, band.count))
+        view = target.band(band.first, band.count)
+        here = view.whole_map(f"part of the result of {node.operator}")
+        return [
+            *steps(here),
+            StoreStep(operator=node.operator, source=here, target=view),
+        ]
 
 
-def _check_whole(value: Value, source: FeatureMap) -> None:
+def _lines_of(steps: tuple[Step, ...]) -> list[Lines]:
+    return [lines for step in steps for lines in (*step.reads, *step.writes)]
+
+
+def _part_of(node: Unary | Binary, band: Band) -> Unary | Binary:
+    """`node` for some pixels only."""
+    if isinstance(node, Unary):
+        return node
+    a, b = (
+        operand
+        if isinstance(operand, Value)
+        else operand.reshape(-1, operand.shape[-1])[band.first : band.first + band.count]
+        for operand in (node.a, node.b)
+    )
+    return replace(node, a=a, b=b)
+
+
+def _check_whole(value: Value, source: Home) -> None:
     """Raises CompileError where a reshape has made the channels of the map something else."""
     if value.channels != source.channels.count or value.pixels != source.pixels:
         raise CompileError(
@@ -181,7 +390,7 @@ def _check_whole(value: Value, source: FeatureMap) -> None:
         )
 
 
-def _sliced(node: Slice, source: FeatureMap) -> FeatureMap:
+def _sliced(node: Slice, source: Home) -> Home:
     if node.axis == len(node.source.shape) - 1:
         return source.cut(node.start, node.result.channels).grid(*node.result.grid)
     inner = node.result.pixels // node.result.shape[node.axis]

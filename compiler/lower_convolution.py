@@ -2,7 +2,7 @@
 """Convolutions and products on the array: Convolve, then Activate.
 
 Where the sums are too many for the accumulators, the blocks of channels of the result are cut into
-groups, or its rows into bands; all weights are read again for each band.
+groups, or its rows into bands, or each row into parts; all weights are read again for each.
 """
 
 from __future__ import annotations
@@ -33,6 +33,21 @@ class Pass:
     window: Window
 
 
+@dataclass(frozen=True)
+class Area:
+    """The results of one Convolve: some rows, or a part of a row."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+    @property
+    def pixels(self) -> int:
+        """Results of each channel."""
+        return self.rows * self.columns
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConvolutionStep(MapStep):
     """All windows of a map times weights."""
@@ -48,37 +63,40 @@ class ConvolutionStep(MapStep):
     def emit(self, emitter: Emitter) -> None:
         height, width = self.target.height, self.target.width
         blocks = self.target.channels.blocks
-        band, group = self._sizes(emitter.config)
+        rows, columns, group = self._sizes(emitter.config)
         groups = [range(n, min(n + group, blocks)) for n in range(0, blocks, group)]
         places = [
             [emitter.store_weights(one.weights[n.start : n.stop]) for one in self.passes]
             for n in groups
         ]
-        for row in range(0, height, band):
-            rows = min(band, height - row)
-            for n, firsts in zip(groups, places, strict=True):
-                accumulator = emitter.accumulators(rows * width * len(n))
-                for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
-                    self._convolve(emitter, one, first, n, row, rows, accumulator, number > 0)
-                self._activate(emitter, n, row, rows, accumulator)
+        for row in range(0, height, rows):
+            for column in range(0, width, columns):
+                area = Area(row, min(rows, height - row), column, min(columns, width - column))
+                for n, firsts in zip(groups, places, strict=True):
+                    accumulator = emitter.accumulators(area.pixels * len(n))
+                    for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
+                        self._convolve(emitter, one, first, n, area, accumulator, number > 0)
+                    self._activate(emitter, n, area, accumulator)
 
-    def _sizes(self, config: Config) -> tuple[int, int]:
-        """Rows of a band and blocks of a group: the largest that fit, in equal parts."""
+    def _sizes(self, config: Config) -> tuple[int, int, int]:
+        """Rows and columns of an area, blocks of a group: the largest that fit, in equal parts."""
         height, width = self.target.height, self.target.width
         blocks = self.target.channels.blocks
         limit = config.accumulator_rows
         if width > limit:
-            raise CompileError(
-                f"a row of {width} results does not fit the {limit} rows of the accumulators"
-            )
+            if self.source.packed:
+                raise CompileError(
+                    f"a row of {width} results does not fit the {limit} rows of the accumulators"
+                )
+            return 1, -(-width // -(-width // limit)), 1
         bands = -(-height // (limit // width))
-        band = -(-height // bands)
-        if bands > 1:
-            # Each takes more than half of the accumulators.
-            return band, 1
+        if bands > 1 or self.target.plane != self.target.pixels:
+            # Bands take more than half of the accumulators; Activate puts blocks one behind the
+            # other, which is not where all targets have them.
+            return -(-height // bands), width, 1
         group = min(limit // (height * width), config.parameter_entries, blocks)
         groups = -(-blocks // group)
-        return height, -(-blocks // groups)
+        return height, width, -(-blocks // groups)
 
     def _convolve(
         self,
@@ -86,20 +104,20 @@ class ConvolutionStep(MapStep):
         one: Pass,
         first: int,
         blocks: range,
-        row: int,
-        rows: int,
+        area: Area,
         accumulator: int,
         accumulate: bool,
     ) -> None:
         source, window = self.source, one.window
-        top = window.first[0] + row * window.stride[0]
+        top = window.first[0] + area.row * window.stride[0]
+        left = window.first[1] + area.column * window.stride[1]
         channels, k_tiles, pitch = 0, source.channels.blocks, source.width
         if source.packed:
             channels, k_tiles = source.channels.count, 1
             pitch = source.lines.count // source.height
         emitter.window(
             source,
-            replace(window, first=(top, window.first[1]), out=(rows, window.out[1])),
+            replace(window, first=(top, left), out=(area.rows, area.columns)),
             pitch=pitch,
         )
         emitter.use_weights(first, len(blocks) * one.weights.shape[1])
@@ -115,19 +133,17 @@ class ConvolutionStep(MapStep):
             fill=self.fill,
         )
 
-    def _activate(
-        self, emitter: Emitter, blocks: range, row: int, rows: int, accumulator: int
-    ) -> None:
+    def _activate(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
         target, output = self.target, self.output
-        # Activate puts blocks one behind the other: with bands there is only one in a group.
-        assert rows == target.height or len(blocks) == 1
-        line = target.block(blocks.start) + row * target.width
+        assert area.pixels == target.plane or len(blocks) == 1
+        assert area.columns == target.width or area.rows == 1
+        line = target.block(blocks.start) + area.row * target.width + area.column
         table = 0 if output.table is None else emitter.table(output.table)
         emitter.emit(
             Opcode.ACTIVATE,
             accumulator=accumulator,
             buffer=emitter.line(target.lines, line),
-            rows=rows * target.width,
+            rows=area.pixels,
             n_tiles=len(blocks),
             parameter=emitter.parameters(self.output_entries, blocks.start, len(blocks)),
             function=output.function,

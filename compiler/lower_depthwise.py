@@ -58,15 +58,22 @@ class DepthwiseStep(MapStep):
 
 
 def depthwise_step(
-    config: Config, node: DepthwiseConvolution, source: FeatureMap, target: FeatureMap
+    config: Config,
+    node: DepthwiseConvolution,
+    source: FeatureMap,
+    target: FeatureMap,
+    taps: Lines,
 ) -> DepthwiseStep:
-    """Raises CompileError where the machine has no depthwise lanes, or too few taps."""
+    """The step for `node`, whose weights are in `taps`.
+
+    Raises CompileError where the machine has no depthwise lanes, or too few taps.
+    """
     if not config.depthwise:
         raise CompileError(f"the machine '{config.name}' has no depthwise lanes")
-    taps = node.weights.shape[0] * node.weights.shape[1]
-    if taps > DEPTHWISE_TAPS:
+    count = node.weights.shape[0] * node.weights.shape[1]
+    if count > DEPTHWISE_TAPS:
         raise CompileError(
-            f"kernels of {taps} taps are not supported, the most is {DEPTHWISE_TAPS}"
+            f"kernels of {count} taps are not supported, the most is {DEPTHWISE_TAPS}"
         )
     if target.channels.slots.tolist() != source.channels.slots.tolist():
         raise CompileError("its input and result do not lie alike in the buffer")
@@ -74,7 +81,7 @@ def depthwise_step(
         operator=node.operator,
         source=source,
         target=target,
-        taps=_tap_lines(node, source),
+        taps=taps,
         window=node.window,
         fill=node.fill,
         output=node.output,
@@ -82,7 +89,8 @@ def depthwise_step(
     )
 
 
-def _tap_lines(node: DepthwiseConvolution, source: FeatureMap) -> Lines:
+def tap_lines(node: DepthwiseConvolution, source: FeatureMap) -> Lines:
+    """The weights of `node`, which lie like the channels of `source`."""
     channels = source.channels
     taps: NDArray[np.int8] = node.weights.reshape(-1, channels.count)
     content = np.zeros((len(taps), channels.blocks * channels.block), np.int8)

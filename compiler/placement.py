@@ -21,11 +21,19 @@ class Life:
     """What they are, for messages."""
 
 
-def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """First line of each in a buffer of `size` lines.
+class Misfit(CompileError):
+    """What finds no place beside what is needed at the same time."""
 
-    Raises CompileError, with what they are, where they do not fit.
-    """
+    def __init__(self, life: Life, size: int) -> None:
+        super().__init__(
+            f"{life.what} of {life.lines.count} lines finds no place in the {size} lines of the "
+            "unified buffer, beside what is needed at the same time"
+        )
+        self.life = life
+
+
+def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
+    """First line of each in a buffer of `size` lines; raises Misfit where they do not fit."""
     orders = (
         sorted(lives, key=lambda life: (-life.lines.count, life.first)),
         sorted(lives, key=lambda life: life.first),
@@ -37,10 +45,7 @@ def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
         if failure is None:
             return places
     assert failure is not None
-    raise CompileError(
-        f"{failure.what} of {failure.lines.count} lines finds no place in the {size} lines of the "
-        "unified buffer, beside what is needed at the same time"
-    )
+    raise Misfit(failure, size)
 
 
 def _fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:

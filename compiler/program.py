@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,8 @@ class Program:
     inputs: tuple[HostMap, ...]
     outputs: tuple[HostMap, ...]
     layers: tuple[LayerWork, ...] = ()
+    spilled: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bytes of host memory for each value that the unified buffer has no room for."""
 
     def bind(self, *inputs: NDArray[np.int8]) -> Image:
         """The image with `inputs`, of samples each, in the order of the program's inputs."""

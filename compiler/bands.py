@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bands of rows: an operation on maps that the buffer does not hold whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from systola.compiler.operations import Window
+
+
+@dataclass(frozen=True)
+class Band:
+    """Some rows of a map."""
+
+    first: int
+    count: int
+
+
+def cut(height: int, count: int) -> Iterator[Band]:
+    """`height` rows in at most `count` bands, as equal as possible."""
+    size = -(-height // count)
+    for first in range(0, height, size):
+        yield Band(first, min(size, height - first))
+
+
+def needed(window: Window, height: int, band: Band) -> Band:
+    """The rows of a source of `height` rows that the windows of `band` reach: at least one."""
+    top = window.first[0] + band.first * window.stride[0]
+    reach = (band.count - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
+    first = min(max(top, 0), height - 1)
+    return Band(first, max(min(top + reach, height) - first, 1))
+
+
+def window_of(window: Window, band: Band, origin: int) -> Window:
+    """The windows of `band` over a map that begins with row `origin` of the source."""
+    top = window.first[0] + band.first * window.stride[0] - origin
+    return replace(window, first=(top, window.first[1]), out=(band.count, window.out[1]))
