@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of a compiled network: what they compute, what they take, and what limits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from systola.arch.config import Config
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import CompiledNetwork
+from systola.compiler.program import LayerWork, Program
+from systola.runtime.measurements import Measurements, ProgramTimes
+from systola.timing.memory_speed import MemorySpeed
+
+MACHINE, HOST, OVERHEAD = "machine", "host", "overhead"
+"""Places where cycles or work go; the last one is that of a program, but of none of its layers:
+constants and parameters that are loaded once, filling and draining the machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerRow:
+    """A layer, or what the host does; figures are those of one inference on average."""
+
+    operator: str
+    place: str
+    """MACHINE, HOST or OVERHEAD."""
+    shape: tuple[int, ...]
+    """Of the result."""
+    macs: int = 0
+    elements: int = 0
+    """Of the result."""
+    work: float = 0.0
+    """Share of the network's operations: multiply-accumulates, or elements where there are none."""
+    estimated_cycles: float | None = None
+    """From the completion of the layer before to that of this one. None on the host."""
+    measured_cycles: float | None = None
+    """The same, as far as the machine has a clock and its trace holds the layer."""
+    utilization: float | None = None
+    """Multiply-accumulates of all that the array could do in the measured, else the estimated
+    cycles. None without any."""
+    limit: str | None = None
+    """The unit that is busy most of the time, or that units wait for each other, see
+    systola.timing.record."""
+    host_in: float = 0.0
+    """Bytes from host memory to the machine: inputs, parameters, tables."""
+    host_out: float = 0.0
+    weights: float = 0.0
+    """Bytes from weight memory."""
+    share: float | None = None
+    """Of all cycles, the measured ones if all are."""
+
+    @property
+    def cycles(self) -> float | None:
+        """The measured cycles, else the estimated ones."""
+        return self.estimated_cycles if self.measured_cycles is None else self.measured_cycles
+
+    @property
+    def bytes_moved(self) -> float:
+        """To and from both memories."""
+        return self.host_in + self.host_out + self.weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A network on a machine; figures are those of one inference on average."""
+
+    rows: tuple[LayerRow, ...]
+    macs: int
+    estimated_cycles: float
+    measured_cycles: float | None
+    utilization: float
+    mhz: float | None
+    inferences_per_second: float | None
+    """At that clock."""
+
+    @property
+    def cycles(self) -> float:
+        """The measured cycles, else the estimated ones."""
+        return self.estimated_cycles if self.measured_cycles is None else self.measured_cycles
+
+
+def make_report(
+    config: Config,
+    compiled: CompiledNetwork,
+    *,
+    measured: Measurements | None = None,
+    memory: MemorySpeed | None = None,
+    mhz: float | None = None,
+) -> Report:
+    """The report of `compiled`, whose runs, if there were any, took what is `measured`.
+
+    `memory` describes the memories for the estimate, `mhz` is a clock for inferences per second.
+    """
+    programs = measured.programs if measured else {}
+    rows: list[LayerRow] = []
+    total_estimated, total_measured = 0.0, 0.0
+    timed = True
+    for number, stage in enumerate(compiled.stages):
+        if isinstance(stage, HostStage):
+            rows.append(_host_row(stage))
+            continue
+        times = programs.get(number)
+        layers, cycles = _program_rows(config, stage.program, compiled.samples, times, memory)
+        rows += layers
+        total_estimated += cycles
+        if times:
+            total_measured += times.cycles / times.runs / compiled.samples
+        else:
+            timed = False
+    total = total_measured if timed else total_estimated
+    macs = sum(row.macs for row in rows)
+    work = sum(row.macs or row.elements for row in rows)
+    rows = [
+        replace(
+            row,
+            work=(row.macs or row.elements) / work,
+            share=None if row.place == HOST or row.cycles is None else row.cycles / total,
+        )
+        for row in rows
+    ]
+    return Report(
+        rows=tuple(rows),
+        macs=macs,
+        estimated_cycles=total_estimated,
+        measured_cycles=total_measured if timed else None,
+        utilization=macs / (config.peak_macs * total) if total else 0.0,
+        mhz=mhz,
+        inferences_per_second=mhz * 1e6 / total if mhz and total else None,
+    )
+
+
+def _host_row(stage: HostStage) -> LayerRow:
+    shape = stage.result.shape
+    return LayerRow(operator=stage.operator, place=HOST, shape=shape, elements=prod(shape))
+
+
+def _program_rows(
+    config: Config,
+    program: Program,
+    samples: int,
+    times: ProgramTimes | None,
+    memory: MemorySpeed | None,
+) -> tuple[list[LayerRow], float]:
+    """The layers of a program of so many inferences, and the estimated cycles of one inference."""
+    # The estimate takes its constants from the hardware, and Amaranth takes a while to load.
+    from systola.timing.estimate import estimate
+
+    expected = estimate(config, program.image, memory)
+    rows: list[LayerRow] = []
+    for tag in expected.tags:
+        layer: LayerWork = program.layers[tag.tag]
+        one_pass = times.layer(tag.tag) if times else None
+        cycles = None if one_pass is None else one_pass * tag.passes / samples
+        row = LayerRow(
+            operator=layer.operator,
+            place=MACHINE,
+            shape=layer.shape,
+            macs=layer.macs // samples,
+            elements=prod(layer.shape),
+            estimated_cycles=tag.cycles / samples,
+            measured_cycles=cycles,
+            limit=tag.limit,
+            host_in=tag.traffic.host_in / samples,
+            host_out=tag.traffic.host_out / samples,
+            weights=tag.traffic.weights / samples,
+        )
+        if row.macs and row.cycles:
+            row = replace(row, utilization=row.macs / (config.peak_macs * row.cycles))
+        rows.append(row)
+    rest = None
+    if times:
+        known = [row.measured_cycles for row in rows if row.measured_cycles is not None]
+        if len(known) == len(rows):
+            rest = times.cycles / times.runs / samples - sum(known)
+    rows.append(
+        LayerRow(
+            operator="set-up and end",
+            place=OVERHEAD,
+            shape=(),
+            estimated_cycles=expected.rest / samples,
+            measured_cycles=rest,
+        )
+    )
+    return rows, expected.cycles / samples

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report as a table of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from systola.runtime.report import HOST, LayerRow, Report
+
+NOTHING = "-"
+OPERATOR_WIDTH = 22
+SHAPE_WIDTH = 13
+
+Column = tuple[str, int, Callable[[LayerRow], str]]
+"""Heading, width (negative: to the left), and the cell of a row."""
+
+COLUMNS: tuple[Column, ...] = (
+    ("layer", -OPERATOR_WIDTH, lambda row: shortened(short_name(row.operator), OPERATOR_WIDTH)),
+    ("result", -SHAPE_WIDTH, lambda row: shortened(shape_text(row.shape), SHAPE_WIDTH)),
+    ("MACs", 6, lambda row: compact(row.macs) if row.macs else NOTHING),
+    ("estimate", 10, lambda row: cycles(row.estimated_cycles)),
+    ("measured", 10, lambda row: cycles(row.measured_cycles)),
+    ("use", 6, lambda row: percent(row.utilization)),
+    ("limited by", -10, lambda row: row.limit or (row.place if row.place == HOST else NOTHING)),
+    ("in", 6, lambda row: compact(row.host_in) if row.host_in else NOTHING),
+    ("out", 6, lambda row: compact(row.host_out) if row.host_out else NOTHING),
+    ("weights", 7, lambda row: compact(row.weights) if row.weights else NOTHING),
+    ("share", 6, lambda row: percent(row.share)),
+)
+
+
+def report_table(report: Report) -> str:
+    """The layers of a network, one line each, and their sums; at most 118 columns.
+
+    Cycles and bytes are those of one inference. The work of the host is named below the table, as
+    it takes none of the machine's cycles.
+    """
+    lines = [_line([_aligned(heading, width) for heading, width, _ in COLUMNS])]
+    for row in report.rows:
+        lines.append(_line([_aligned(cell(row), width) for _, width, cell in COLUMNS]))
+    total = LayerRow(
+        operator="total",
+        place="",
+        shape=(),
+        macs=report.macs,
+        estimated_cycles=report.estimated_cycles,
+        measured_cycles=report.measured_cycles,
+        utilization=report.utilization,
+        host_in=sum(row.host_in for row in report.rows),
+        host_out=sum(row.host_out for row in report.rows),
+        weights=sum(row.weights for row in report.rows),
+        share=1.0,
+    )
+    lines.append("-" * len(lines[0]))
+    lines.append(_line([_aligned(cell(total), width) for _, width, cell in COLUMNS]))
+    on_host = [row for row in report.rows if row.place == HOST]
+    if on_host:
+        parts = [
+            f"{short_name(row.operator)} ({row.elements:,} elements, {percent(row.work)})"
+            for row in on_host
+        ]
+        lines.append("on the host, with their share of all operations: " + ", ".join(parts))
+    if report.inferences_per_second is not None:
+        lines.append(
+            f"{significant(report.inferences_per_second)} inferences a second at {report.mhz:g} MHz"
+        )
+    return "\n".join(lines)
+
+
+def _aligned(text: str, width: int) -> str:
+    return text.ljust(-width) if width < 0 else text.rjust(width)
+
+
+def _line(cells: list[str]) -> str:
+    return " ".join(cells).rstrip()
+
+
+def short_name(operator: str) -> str:
+    """`operator 3 (CONV_2D)` as `3 CONV_2D`; anything else as it is."""
+    match = re.fullmatch(r"operator (\d+) \((.*)\)", operator)
+    return f"{match[1]} {match[2]}" if match else operator
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """(1, 32, 32, 16) as `32x32x16`: a leading 1 is not worth its place."""
+    return "x".join(map(str, shape[1:] if shape[:1] == (1,) and len(shape) > 1 else shape))
+
+
+def shortened(text: str, width: int) -> str:
+    """`text` in `width` characters, its end cut off where it is longer."""
+    return text if len(text) <= width else text[: width - 2] + ".."
+
+
+def cycles(count: float | None) -> str:
+    """A number of cycles; None is not known."""
+    if count is None:
+        return NOTHING
+    return f"{count:,.0f}" if count >= 100 else f"{count:.1f}"
+
+
+def percent(share: float | None) -> str:
+    """A share; None is not known."""
+    if share is None:
+        return NOTHING
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return f"{100 * share:.1f} %" if share < 0.9995 else "100 %"
+
+
+def compact(number: float) -> str:
+    """A number in five characters: 512, 12.3k, 4.72M."""
+    for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{significant(number / unit)}{suffix}"
+    return significant(number)
+
+
+def significant(number: float) -> str:
+    """A number with three digits at least."""
+    return f"{number:,.{2 if number < 10 else 1 if number < 100 else 0}f}".removesuffix(".00")

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a network's layers, its table and its picture."""
+
+import re
+from math import log10
+from xml.etree import ElementTree
+
+import pytest
+
+from systola.arch.config import preset
+from systola.arch.registers import TRACE_DEPTH
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import compile_network
+from systola.runtime.backend import Result
+from systola.runtime.measurements import Measurements
+from systola.runtime.report import HOST, MACHINE, OVERHEAD, LayerRow, Report, make_report
+from systola.runtime.report_table import compact, percent, report_table, short_name
+from systola.runtime.roofline import roofline
+from systola.timing.memory_speed import MemorySpeed
+from systola.verif.compiler.stored_networks import stored_model
+
+CONFIG = preset("base")
+SVG = "{http://www.w3.org/2000/svg}"
+SAMPLES = 4
+
+
+def compiled(name="cnn_residual_dw_pool", samples=SAMPLES):
+    return compile_network(CONFIG, stored_model(name), samples)
+
+
+def result(cycles, tags):
+    return Result(
+        host=None,
+        fault=None,
+        interrupts=(),
+        cycles=cycles,
+        counters={},
+        tags=tuple(tags),
+        simulated_cycles_per_second=None,
+    )
+
+
+def device_stage(network):
+    (number,) = [i for i, s in enumerate(network.stages) if not isinstance(s, HostStage)]
+    return number, network.stages[number].program
+
+
+@pytest.mark.parametrize("name", ["cnn_residual_dw_pool", "lstm_digits_rows_k2"])
+def test_rows_sum_to_the_total(name):
+    report = make_report(CONFIG, compiled(name), memory=MemorySpeed(30))
+    assert report.measured_cycles is None
+    estimated = [row.estimated_cycles for row in report.rows if row.place != HOST]
+    assert sum(estimated) == pytest.approx(report.estimated_cycles)
+    assert sum(row.share for row in report.rows if row.share is not None) == pytest.approx(1)
+    assert sum(row.work for row in report.rows) == pytest.approx(1)
+    assert report.macs == stored_model(name).macs
+    assert report.utilization == pytest.approx(
+        report.macs / (CONFIG.peak_macs * report.estimated_cycles)
+    )
+
+
+def test_order_and_places():
+    network = compiled()
+    report = make_report(CONFIG, network)
+    _, program = device_stage(network)
+    machine = [row for row in report.rows if row.place == MACHINE]
+    assert [row.operator for row in machine] == [layer.operator for layer in program.layers]
+    assert [row.shape for row in machine] == [layer.shape for layer in program.layers]
+    assert [row.place for row in report.rows].count(OVERHEAD) == 1
+    (host,) = [row for row in report.rows if row.place == HOST]
+    assert "SOFTMAX" in host.operator and host.elements == 10
+    assert 0 < host.work < 0.001
+    assert host.estimated_cycles is host.measured_cycles is host.share is None
+
+
+def test_estimate_is_one_of_an_inference():
+    one, many = (
+        make_report(CONFIG, compiled(samples=n), memory=MemorySpeed(30)) for n in (10, 1000)
+    )
+    assert one.macs == many.macs
+    assert one.estimated_cycles == pytest.approx(many.estimated_cycles, rel=0.05)
+    for a, b in zip(one.rows, many.rows, strict=True):
+        assert a.weights == b.weights
+        assert a.host_out == b.host_out
+
+
+def test_measured():
+    """Two layers and the outputs, four samples: the first pass of all comes with what is done once,
+    so the other three count; what is left over is set-up and end."""
+    network = compiled()
+    number, program = device_stage(network)
+    count = len(program.layers)
+    times, clock = [], 1000
+    for _ in range(SAMPLES):
+        for tag in range(count):
+            clock += 10 * (tag + 1)
+            times.append((clock, tag))
+    times[0] = (1000 + 10, 0)
+    measured = Measurements()
+    measured.add(number, result(clock + 7, times))
+    report = make_report(CONFIG, network, measured=measured)
+    machine = [row for row in report.rows if row.place == MACHINE]
+    assert [row.measured_cycles for row in machine] == [10 * (tag + 1) for tag in range(count)]
+    (rest,) = [row for row in report.rows if row.place == OVERHEAD]
+    assert rest.measured_cycles == pytest.approx((1000 + 7) / SAMPLES)
+    assert report.measured_cycles == (clock + 7) / SAMPLES
+    assert sum(row.share for row in report.rows if row.share is not None) == pytest.approx(1)
+    for row in machine:
+        if row.macs:
+            assert row.utilization == row.macs / (CONFIG.peak_macs * row.measured_cycles)
+
+
+def test_single_pass_counts_from_the_start():
+    measured = Measurements()
+    measured.add(0, result(50, [(20, 0), (35, 1)]))
+    assert measured.programs[0].layer(0) == 20
+    assert measured.programs[0].layer(1) == 15
+    assert measured.programs[0].layer(2) is None
+
+
+def test_full_trace_begins_anywhere():
+    tags = [(10 * i + 1000, i % 2) for i in range(TRACE_DEPTH)]
+    measured = Measurements()
+    measured.add(0, result(5000, tags))
+    assert sorted(measured.programs[0].layers) == [0, 1]
+    assert len(measured.programs[0].layers[0]) == TRACE_DEPTH // 2 - 1
+    assert measured.programs[0].layer(0) == measured.programs[0].layer(1) == 10
+
+
+def test_without_clock():
+    measured = Measurements()
+    measured.add(0, result(None, [(None, 0)]))
+    assert measured.programs == {}
+
+
+def test_inferences_per_second():
+    report = make_report(CONFIG, compiled(), mhz=200)
+    assert report.inferences_per_second == pytest.approx(200e6 / report.cycles)
+    assert "at 200 MHz" in report_table(report)
+
+
+def test_table():
+    report = make_report(CONFIG, compiled(), memory=MemorySpeed(30))
+    lines = report_table(report).split("\n")
+    assert max(map(len, lines)) <= 118
+    assert len(lines) == 1 + len(report.rows) + 2 + 1
+    assert lines[-1].startswith("on the host") and "SOFTMAX (10 elements, <0.1 %)" in lines[-1]
+
+
+def test_numbers():
+    assert [compact(n) for n in (0, 16, 999, 4720, 12_345, 123_456, 2_359_296)] == [
+        "0",
+        "16.0",
+        "999",
+        "4.72k",
+        "12.3k",
+        "123k",
+        "2.36M",
+    ]
+    assert [percent(n) for n in (None, 0, 0.0004, 0.1234, 1)] == [
+        "-",
+        "0.0 %",
+        "<0.1 %",
+        "12.3 %",
+        "100 %",
+    ]
+    assert short_name("operator 3 (CONV_2D)") == "3 CONV_2D"
+    assert short_name("outputs (y)") == "outputs (y)"
+
+
+def layer(number, macs, cycles, **moved):
+    return LayerRow(
+        operator=f"operator {number} (CONV_2D)",
+        place=MACHINE,
+        shape=(1, 4),
+        macs=macs,
+        estimated_cycles=cycles,
+        **moved,
+    )
+
+
+def test_roofline():
+    """Layers that do all that array and ports allow lie on the roof, those that do less below."""
+    rows = (
+        layer(0, 25_600, 100, weights=1600),  # 256 MACs a cycle at the ridge of 16 a byte
+        layer(1, 1_000, 625, weights=10_000),  # 1.6 a cycle at 0.1 a byte
+        layer(2, 1_000, 625, host_in=100, host_out=10_000, weights=9_999),
+        layer(3, 12_800, 100, weights=800),
+    )
+    report = Report(
+        rows=rows,
+        macs=sum(row.macs for row in rows),
+        estimated_cycles=1450,
+        measured_cycles=None,
+        utilization=0,
+        mhz=None,
+        inferences_per_second=None,
+    )
+    root = ElementTree.fromstring(roofline(CONFIG, report, "a < b & c"))
+    dots = [c for c in root.iter(f"{SVG}circle") if c.get("class").startswith("dot ")]
+    classes = ["dot dot-weights", "dot dot-weights", "dot dot-host", "dot dot-weights"]
+    assert [c.get("class") for c in dots] == [*classes, "dot dot-total"]
+    ridge, slope, same, below, total = [(float(c.get("cx")), float(c.get("cy"))) for c in dots]
+    paths = {p.get("class"): p.get("d") for p in root.iter(f"{SVG}path")}
+    left, roof = map(float, re.match(r"M([\d.]+) ([\d.]+)H", paths["array"]).groups())
+    x1, y1, x2, y2 = map(float, re.findall(r"[\d.]+", paths["weights"]))
+    assert (x2, y2) == ridge == (left, roof)
+    assert slope == same
+    # Coordinates are rounded.
+    assert y1 + (y2 - y1) * (slope[0] - x1) / (x2 - x1) == pytest.approx(slope[1], abs=0.2)
+    assert below[0] == ridge[0]
+    decade = (slope[1] - ridge[1]) / log10(256 / 1.6)
+    assert below[1] - roof == pytest.approx(decade * log10(2), abs=0.2)
+    assert total[1] > roof
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert "a < b & c" in texts
+    assert "1, 2" in texts
+
+
+def test_roofline_of_a_network():
+    report = make_report(CONFIG, compiled(), memory=MemorySpeed(30))
+    root = ElementTree.fromstring(roofline(CONFIG, report, ""))
+    dots = [c for c in root.iter(f"{SVG}circle") if c.get("class").startswith("dot ")]
+    assert len(dots) == sum(1 for row in report.rows if row.macs) + 1
+    _, _, width, height = map(float, root.get("viewBox").split())
+    for dot in dots:
+        assert 0 < float(dot.get("cx")) < width
+        assert 0 < float(dot.get("cy")) < height
