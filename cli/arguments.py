@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
-from systola.runtime.backend import Backend
+from systola.runtime.make_backend import BACKENDS
 
 MAX_LATENCY = 1_000_000
 
@@ -62,14 +62,38 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_machine(parser: argparse.ArgumentParser) -> None:
-    """Adds --preset and --backend."""
-    add_preset(parser)
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Adds --backend."""
     parser.add_argument(
         "--backend",
-        choices=("rtl", "iss"),
+        choices=BACKENDS,
         default="rtl",
         help="simulated RTL, or the golden model, which has no clock (default: rtl)",
+    )
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """Adds --latency, --stall and --seed, of the memories of the simulated RTL."""
+    parser.add_argument(
+        "--latency",
+        type=whole_number(0, MAX_LATENCY),
+        default=0,
+        metavar="CYCLES",
+        help="of both memories (default: 0)",
+    )
+    parser.add_argument(
+        "--stall",
+        type=probability,
+        default=0.0,
+        metavar="PROB",
+        help="fraction of the cycles in which a memory channel stalls (default: 0)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0, (1 << 59) - 1),
+        default=0,
+        metavar="S",
+        help="of everything random (default: 0)",
     )
 
 
@@ -78,19 +102,6 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="FILE", help="write the figures to this file, '-' for standard output"
     )
-
-
-def make_backend(
-    name: str, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0
-) -> Backend:
-    """The back end called `name`."""
-    if name == "iss":
-        from systola.runtime.iss import GoldenBackend
-
-        return GoldenBackend(config)
-    from systola.runtime.rtl import RtlBackend
-
-    return RtlBackend(config, latency=latency, stall=stall, seed=seed)
 
 
 @contextmanager

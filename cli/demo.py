@@ -11,15 +11,13 @@ from importlib.resources import files
 import numpy as np
 
 from systola.arch.config import Config
-from systola.cli.arguments import add_json, add_machine, make_backend, progress_bar, whole_number
+from systola.cli.arguments import add_backend, add_json, add_preset, progress_bar, whole_number
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
-from systola.compiler.network import build_network
-from systola.compiler.tflite import read_tflite
-from systola.runtime.iss import GoldenBackend
+from systola.runtime import api
+from systola.runtime.compiled_model import DEFAULT_BATCH
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
-from systola.runtime.run import DEFAULT_BATCH, run_network
 
 HELP = "classify handwritten digits and show whether, how fast and why"
 MODEL = "mlp_tutorial_pc_softmax.tflite"
@@ -28,7 +26,8 @@ IMAGES = "digits_test.npz"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
-    add_machine(parser)
+    add_preset(parser)
+    add_backend(parser)
     parser.add_argument(
         "--batch",
         type=whole_number(1),
@@ -46,14 +45,13 @@ def execute(arguments: argparse.Namespace) -> int:
     model = (folder / MODEL).read_bytes()
     with np.load(io.BytesIO((folder / IMAGES).read_bytes())) as archive:
         x, digits, stored = archive["x"], archive["y"], archive["y_ref"]
-    network = build_network(read_tflite(model))
+    compiled = api.compile(model, preset=config, batch=arguments.batch)
 
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        backend = make_backend(arguments.backend, config)
         with progress_bar(len(x), "image", stays=True) as advance:
-            run = run_network(backend, network, x, batch=arguments.batch, progress=advance)
-        golden = run_network(GoldenBackend(config), network, x, batch=arguments.batch)
+            run = compiled.run(x, backend=arguments.backend, progress=advance)
+        golden = compiled.run(x, backend="iss")
         live = reference_outputs(model, x)
         answers = run.y.reshape(len(x), -1).argmax(axis=1)
         right = int(np.count_nonzero(answers == digits))
@@ -64,11 +62,10 @@ def execute(arguments: argparse.Namespace) -> int:
         }
         if output:
             figures: dict[str, object] = {
-                "preset": config.name,
                 "backend": arguments.backend,
                 "accuracy": right / len(x),
                 "equal": equal,
-                **describe(network, run, config),
+                **describe(compiled, run),
             }
             output.write(to_json(figures))
 
@@ -84,7 +81,7 @@ def execute(arguments: argparse.Namespace) -> int:
         print(
             "not installed here" if live is None else f"{_yes(equal['litert_live'])} (run just now)"
         )
-        print(summary(network, run, config))
+        print(summary(compiled, run))
     return 1 if False in equal.values() else 0
 
 

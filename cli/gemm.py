@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import Rounding
 from systola.cli.arguments import (
-    MAX_LATENCY,
+    add_backend,
     add_json,
-    add_machine,
-    make_backend,
-    probability,
+    add_memory,
+    add_preset,
     progress_bar,
     whole_number,
 )
@@ -27,6 +26,7 @@ from systola.compiler.layer import Layer
 from systola.compiler.schedule import check_gemm, compile_chain
 from systola.runtime.backend import fault_text
 from systola.runtime.iss import GoldenBackend
+from systola.runtime.make_backend import make_backend
 from systola.runtime.reference import layer_reference
 
 HELP = "multiply random matrices, check every byte, count cycles"
@@ -36,28 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     for name, text in (("m", "rows of A"), ("k", "columns of A"), ("n", "columns of the result")):
         parser.add_argument(name, metavar=name.upper(), type=whole_number(1), help=text)
-    add_machine(parser)
-    parser.add_argument(
-        "--latency",
-        type=whole_number(0, MAX_LATENCY),
-        default=0,
-        metavar="CYCLES",
-        help="of both memories (default: 0)",
-    )
-    parser.add_argument(
-        "--stall",
-        type=probability,
-        default=0.0,
-        metavar="PROB",
-        help="fraction of the cycles in which a memory channel stalls (default: 0)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=whole_number(0, (1 << 64) - 1),
-        default=0,
-        metavar="S",
-        help="of operands and stalls (default: 0)",
-    )
+    add_preset(parser)
+    add_backend(parser)
+    add_memory(parser)
     add_json(parser)
 
 

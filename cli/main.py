@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-COMMANDS = ("gemm", "run", "asm", "disasm", "verilog", "info", "demo")
+COMMANDS = ("gemm", "compile", "run", "asm", "disasm", "verilog", "info", "demo")
 """Each is a module of this package with HELP, add_arguments() and execute()."""
 INTERRUPTED = 130
 """Exit status after Control-C, as shells have it."""

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host does with a network's data, before, between and behind the programs.
 
-Each function takes arrays of samples x shape. They are plain data, so that a compiled network can
-be stored.
+Each function takes arrays of samples x shape, and the caller brings its result into shape. They are
+plain data, so that a compiled network can be stored.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,6 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
 from systola.runtime.softmax import softmax
-
-
-class HostFunction(Protocol):
-    """A function of whole arrays, its axis of samples included."""
-
-    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
-        """The result; the caller brings it into the result's shape."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,3 +88,7 @@ class Embedding:
         if x.size and not (int(x.min()) >= 0 and int(x.max()) < len(self.table)):
             raise IndexError(f"an index is outside 0 to {len(self.table) - 1}")
         return np.take(self.table, x, axis=0)
+
+
+HostFunction = View | Quantise | Dequantise | Softmax | Embedding
+"""All that a stage can do."""

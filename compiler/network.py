@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from systola.arch.config import Config
 from systola.compiler.chain import Chain, as_chain
 from systola.compiler.compile_operations import compile_operations
-from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.errors import CompileError
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.graph import Graph
 from systola.compiler.host_stage import HostStage
@@ -51,8 +51,11 @@ class DeviceStage:
 class CompiledNetwork:
     """A network compiled for a machine and a number of samples."""
 
-    network: Network
     samples: int
+    sources: tuple[Value, ...]
+    """The inputs; in one of the network's samples are as many of theirs as it repeats."""
+    results: tuple[Value, ...]
+    """The outputs, likewise."""
     stages: tuple[HostStage | DeviceStage, ...]
 
 
@@ -97,7 +100,8 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
         else:
             program = compile_operations(config, operations, count)
             stages.append(DeviceStage(program, stage.inputs, stage.outputs))
-    return CompiledNetwork(network, samples, tuple(stages))
+    translation = network.translation
+    return CompiledNetwork(samples, translation.inputs, translation.outputs, tuple(stages))
 
 
 def _compile_chain(
@@ -131,39 +135,3 @@ def _compile_chain(
         return [*compiled(first, half), *compiled(half, end)]
 
     return compiled(0, len(chain.layers))
-
-
-def sample_count(network: Network, shapes: Sequence[tuple[int, ...]]) -> int | None:
-    """Samples in arrays of `shapes`, one for each input; None for a single one without an axis.
-
-    Along their first axis the arrays have samples of the model's shape, or of that without the
-    leading 1 that models have for a batch. Raises ModelError for any other shape.
-    """
-    if len(shapes) != len(network.inputs):
-        raise ModelError(f"the model takes {len(network.inputs)} inputs, not {len(shapes)}")
-    pairs = list(zip(shapes, (each.shape for each in network.inputs), strict=True))
-    if all(shape == model for shape, model in pairs):
-        return None
-    for shape, model in pairs:
-        if not shape or (shape[1:] != model and (model[:1] != (1,) or shape[1:] != model[1:])):
-            raise ModelError(
-                f"an input of shape {shape} does not fit the model: "
-                f"it takes samples of shape {model}"
-            )
-    if len({shape[0] for shape in shapes}) > 1:
-        counts = ", ".join(str(shape[0]) for shape in shapes)
-        raise ModelError(f"the inputs have different numbers of samples: {counts}")
-    return shapes[0][0]
-
-
-def output_shapes(
-    network: Network, shapes: Sequence[tuple[int, ...]]
-) -> tuple[tuple[int, ...], ...]:
-    """Shapes of the outputs for inputs of `shapes`, with the axes that these have."""
-    samples = sample_count(network, shapes)
-    results = [each.shape for each in network.outputs]
-    if samples is None:
-        return tuple(results)
-    if shapes[0][1:] != network.inputs[0].shape:
-        results = [shape[1:] if shape[:1] == (1,) else shape for shape in results]
-    return tuple((samples, *shape) for shape in results)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from systola.cli import gemm, main
+from systola.runtime import api
 
 MODEL = "mlp_tutorial_pc_softmax.tflite"
 
@@ -26,6 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     model = (files("systola.models") / MODEL).read_bytes()
     Path("m.tflite").write_bytes(model)
+    program = api.compile(model, preset="tiny", batch=3).to_bytes()
+    Path("p.tpu").write_bytes(program)
+    Path("short.tpu").write_bytes(program[:-100])
+    Path("flipped.tpu").write_bytes(program[:-9000] + bytes(range(256)) + program[-8744:])
     Path("short.tflite").write_bytes(model[:20000])
     Path("text.npz").write_text("no archive")
     Path("empty").write_bytes(b"")
@@ -57,6 +62,7 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str
 
 
 RUN = "run m.tflite --backend iss --output y.npz"
+RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,10 @@ RUN = "run m.tflite --backend iss --output y.npz"
         (f"{RUN} --input cut.npz", "cut.npz"),
         (f"{RUN} --input x.npz --key z", "x.npz has no array 'z' (it has: x, narrow,"),
         (f"{RUN} --input x.npz --key narrow", "shape (2, 1, 63) does not fit"),
-        (f"{RUN} --input x.npz --key floats", "'floats' is float32, the model takes int8"),
+        (
+            f"{RUN} --input x.npz --key floats",
+            "'floats': an input is float32, the model takes int8",
+        ),
         (f"{RUN} --input x.npz --key none", "has no samples"),
         (f"{RUN} --input x.npz --key objects", "cannot read array 'objects'"),
         (f"{RUN} --input x.npz --limit 0", "--limit: must be at least 1"),
@@ -105,8 +114,29 @@ RUN = "run m.tflite --backend iss --output y.npz"
         ("run m.tflite --input x.npz", "--output"),
         ("run missing.tflite --input x.npz --output y.npz", "cannot read missing.tflite"),
         ("run short.tflite --input x.npz --output y.npz", "short.tflite: the model is damaged"),
-        ("run x.npz --input x.npz --output y.npz", "x.npz: not a TensorFlow Lite model"),
+        ("run x.npz --input x.npz --output y.npz", "x.npz: not a compiled program"),
+        ("run cut.npz --input x.npz --output y.npz", "cut.npz: not a compiled program"),
         ("run empty --input x.npz --output y.npz", "empty: not a TensorFlow Lite model"),
+        (f"{RUN} --input x.npz --key x,narrow", "--key has 2 names, the model has 1 inputs"),
+        (f"{RUN} --input x.npz --key x --latency -1", "--latency: must be at least 0"),
+        (f"{RUN} --input x.npz --stall 1", "--stall: must be at least 0 and below 1"),
+        (f"{RUN} --input x.npz --semantics tflite", "--semantics: invalid choice"),
+        (f"{RUN} --input x.npz --semantics onnx", "m.tflite: a TensorFlow Lite model has the"),
+        (f"{RUN_P} --preset base", "p.tpu is compiled with --preset tiny, it cannot run with"),
+        (f"{RUN_P} --batch 4", "p.tpu is compiled with --batch 3, it cannot run with --batch 4"),
+        (f"{RUN_P} --semantics onnx", "p.tpu is compiled with --semantics litert-2"),
+        (f"{RUN_P} --key narrow", "array 'narrow': an input of shape (2, 1, 63) does not fit"),
+        ("run short.tpu --input x.npz --output y.npz", "short.tpu: not a compiled program"),
+        ("run flipped.tpu --input x.npz --output y.npz", "flipped.tpu: "),
+        ("compile missing.tflite -o p", "cannot read missing.tflite"),
+        ("compile m.tflite", "-o"),
+        ("compile m.tflite -o nowhere/p", "cannot write nowhere/p"),
+        ("compile m.tflite -o directory", "cannot write directory: is a directory"),
+        ("compile m.tflite -o p --batch 0", "--batch: must be at least 1"),
+        ("compile m.tflite -o p --preset huge", "unknown preset 'huge'"),
+        ("compile short.tflite -o p", "short.tflite: the model is damaged"),
+        ("compile empty -o p", "empty: not a TensorFlow Lite model"),
+        ("compile p.tpu -o p", "p.tpu is compiled already"),
         ("asm missing.s -o p.bin", "cannot read missing.s"),
         ("asm bad.s -o p.bin", "bad.s: line 2: read_weights needs operand 'count'"),
         ("asm binary.s -o p.bin", "binary.s is not a text file"),

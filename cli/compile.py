@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu compile: a network to a file that 'tpu run' takes."""
+
+from __future__ import annotations
+
+import argparse
+
+from systola.arch.config import DEFAULT_PRESET
+from systola.arch.isa import INSTRUCTION_BYTES
+from systola.cli.errors import UserError
+from systola.cli.model import add_compilation, in_file
+from systola.cli.output import OutputFile, read_file
+from systola.compiler.host_stage import HostStage
+from systola.runtime import api
+from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
+from systola.runtime.program_file import is_program
+
+HELP = "compile a quantised network (.tflite) for a machine"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    parser.add_argument("model", metavar="MODEL", help=".tflite model")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="PROGRAM", help="file to write, for 'tpu run'"
+    )
+    add_compilation(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    path: str = arguments.model
+    content = read_file(path)
+    if is_program(content):
+        raise UserError(f"{path} is compiled already")
+    with in_file(path):
+        model = api.compile(
+            content,
+            preset=arguments.preset or DEFAULT_PRESET,
+            batch=arguments.batch or DEFAULT_BATCH,
+            semantics=arguments.semantics,
+        )
+    with OutputFile(arguments.output) as output:
+        output.write(model.to_bytes())
+    if arguments.output != "-":
+        print(overview(model))
+    return 0
+
+
+def overview(model: CompiledModel) -> str:
+    """What has been made of a model, as text."""
+    lines = [
+        f"{model.macs:,} MACs a sample, for '{model.config.name}', results as of "
+        f"{model.semantics.value}, {model.batch} samples in a program",
+    ]
+    for what, values in (("input", model.inputs), ("output", model.outputs)):
+        lines += (f"{what} {each.name}: {each.dtype} {each.shape}" for each in values)
+    for number, stage in enumerate(model.compiled.stages):
+        if isinstance(stage, HostStage):
+            name = type(stage.function).__name__.lower()
+            lines.append(f"stage {number}, host: {stage.operator}, {name}")
+            continue
+        image = stage.program.image
+        lines.append(
+            f"stage {number}, machine: {len(image.program) // INSTRUCTION_BYTES:,} instructions, "
+            f"{image.weights.size:,} bytes of weights, {image.host.size:,} of host memory"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples from .npz files."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.cli.errors import UserError
+from systola.cli.output import read_file
+from systola.compiler.errors import ModelError
+from systola.compiler.operations import Value
+from systola.runtime.samples import as_input, sample_count
+
+
+def load_samples(
+    path: str, keys: str | None, inputs: Sequence[Value], limit: int | None
+) -> tuple[list[NDArray[Any]], int]:
+    """An array for each of a model's inputs from a .npz file, and the number of samples in them.
+
+    `keys` are the names of the arrays, separated by commas; None for x, or x0, x1, ... where there
+    are several. Not more than `limit` samples are taken. Raises UserError where something does
+    not fit.
+    """
+    names = _names(keys, inputs)
+    arrays = _arrays(path, names)
+    for number, (name, value) in enumerate(zip(names, inputs, strict=True)):
+        try:
+            arrays[number] = as_input(arrays[number], value)
+            # Alone first, so that the message names the array.
+            sample_count([value], [arrays[number].shape])
+        except ModelError as error:
+            raise UserError(f"{path}: array '{name}': {error}") from None
+    try:
+        count = sample_count(inputs, [each.shape for each in arrays])
+    except ModelError as error:
+        raise UserError(f"{path}: {error}") from None
+    if count == 0:
+        raise UserError(f"{path}: array '{names[0]}' has no samples")
+    if count is None:
+        return arrays, 1
+    count = min(count, limit or count)
+    return [each[:count] for each in arrays], count
+
+
+def _names(keys: str | None, inputs: Sequence[Value]) -> list[str]:
+    if keys is None:
+        return ["x"] if len(inputs) == 1 else [f"x{number}" for number in range(len(inputs))]
+    names = keys.split(",")
+    if len(names) != len(inputs):
+        takes = ", ".join(f"{each.name} {each.shape}" for each in inputs)
+        raise UserError(
+            f"--key has {len(names)} names, the model has {len(inputs)} inputs: {takes}"
+        )
+    return names
+
+
+def _arrays(path: str, names: Sequence[str]) -> list[NDArray[Any]]:
+    content = read_file(path)
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise UserError(f"{path} is not a .npz file")
+    name = names[0]
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays: list[NDArray[Any]] = []
+            for name in names:
+                if name not in archive.files:
+                    known = ", ".join(archive.files) or "none"
+                    raise UserError(f"{path} has no array '{name}' (it has: {known})")
+                arrays.append(np.asarray(archive[name]))
+            return arrays
+    except (ValueError, OSError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: cannot read array '{name}': {error}") from None

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and files of the commands that take a model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from systola.arch.config import DEFAULT_PRESET
+from systola.cli.arguments import configuration, whole_number
+from systola.cli.errors import UserError
+from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.semantics import Semantics
+from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
+from systola.runtime.program_file import ProgramFileError
+
+
+def add_compilation(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say how a model is compiled; each is None where it is not given."""
+    parser.add_argument(
+        "--preset",
+        type=configuration,
+        metavar="P",
+        help=f"tiny, small, base, v1 or ROWSxCOLS (default: {DEFAULT_PRESET})",
+    )
+    parser.add_argument(
+        "--batch",
+        type=whole_number(1),
+        metavar="B",
+        help=f"samples in one program (default: {DEFAULT_BATCH})",
+    )
+    parser.add_argument(
+        "--semantics",
+        choices=tuple(each.value for each in Semantics),
+        help="interpreter whose results to equal (default: that of the model's format)",
+    )
+
+
+@contextmanager
+def in_file(path: str) -> Generator[None]:
+    """What is wrong with a model or program becomes a UserError that names its file."""
+    try:
+        yield
+    except (CompileError, ModelError, ProgramFileError) as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def check_options(arguments: argparse.Namespace, model: CompiledModel) -> None:
+    """Raises UserError where an option of add_compilation contradicts a compiled model."""
+    for option, asked, found in (
+        ("preset", arguments.preset and arguments.preset.name, model.config.name),
+        ("batch", arguments.batch, model.batch),
+        ("semantics", arguments.semantics, model.semantics.value),
+    ):
+        if asked not in (None, found):
+            raise UserError(
+                f"{arguments.model} is compiled with --{option} {found}, "
+                f"it cannot run with --{option} {asked}"
+            )

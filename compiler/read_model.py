@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the content of a model file, whatever its format, to a network."""
+
+from __future__ import annotations
+
+from systola.compiler.errors import ModelError
+from systola.compiler.network import Network, build_network
+from systola.compiler.semantics import Semantics
+from systola.compiler.tflite import read_tflite
+
+
+def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Network, Semantics]:
+    """The network in a file, and whose results it is compiled to equal.
+
+    `semantics`: None for the first that the format has. Raises ModelError for what cannot be
+    read, is not supported, or has not these semantics.
+    """
+    semantics = semantics or Semantics.LITERT_2
+    graph = read_tflite(content)
+    if semantics == Semantics.ONNX:
+        raise ModelError("a TensorFlow Lite model has the semantics litert-2 or litert-1.2")
+    return build_network(graph, semantics), semantics

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiler and the machines for users of Python: `compile`, `load`, and what these return."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from systola.arch.config import DEFAULT_PRESET, Config
+from systola.arch.config import preset as named_preset
+from systola.compiler.read_model import read_model
+from systola.compiler.semantics import Semantics
+from systola.runtime.compiled_model import (
+    DEFAULT_BATCH,
+    CompiledModel,
+    compile_model,
+    read_compiled,
+)
+
+Source = bytes | str | PathLike[str]
+"""The content of a file, or its path."""
+
+
+def compile(
+    model: Source,
+    *,
+    preset: str | Config = DEFAULT_PRESET,
+    batch: int = DEFAULT_BATCH,
+    semantics: str | None = None,
+) -> CompiledModel:
+    """Compiles a quantised .tflite or .onnx model, `batch` samples in one program.
+
+    `semantics` chooses the interpreter whose results the compiled model gives, see Semantics;
+    None is the first that the format of the model has. Raises OSError where there is no such file,
+    ConfigError for an unknown preset, ModelError for a model that is damaged or not supported,
+    CompileError for one that does not fit the machine, ValueError for unknown semantics.
+    """
+    config = preset if isinstance(preset, Config) else named_preset(preset)
+    chosen = None if semantics is None else Semantics(semantics)
+    network, chosen = read_model(_content(model), chosen)
+    return compile_model(config, network, chosen, batch)
+
+
+def load(program: Source) -> CompiledModel:
+    """A model that CompiledModel.save has stored.
+
+    Raises OSError where there is no such file, ProgramFileError where it is something else.
+    """
+    return read_compiled(_content(program))
+
+
+def _content(source: Source) -> bytes:
+    return source if isinstance(source, bytes) else Path(source).read_bytes()

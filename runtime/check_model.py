@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the parts of a compiled model that comes from a file belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import INSTRUCTION_BYTES
+from systola.arch.registers import PROGRAM_ALIGNMENT
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import CompiledNetwork, DeviceStage
+from systola.compiler.operations import Value
+from systola.compiler.program import HostMap, Program
+from systola.runtime.plain_data import DataError
+
+MAX_ELEMENTS = 1 << 40
+_TYPES = ("int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "bool")
+
+
+def check_compiled(
+    config: Config, inputs: Sequence[Value], outputs: Sequence[Value], compiled: CompiledNetwork
+) -> None:
+    """Raises DataError unless the stages can be run, whatever then comes of it.
+
+    `inputs` and `outputs` are those of the model, as its users see them.
+    """
+    if compiled.samples < 1:
+        raise DataError("it is compiled for no samples")
+    repeats = _repeats(inputs, compiled.sources) | _repeats(outputs, compiled.results)
+    if len(repeats) != 1:
+        raise DataError("its inputs and outputs do not have the same number of samples")
+    samples = compiled.samples * repeats.pop()
+    defined = set(compiled.sources)
+    for stage in compiled.stages:
+        results = (stage.result,) if isinstance(stage, HostStage) else stage.results
+        if not defined.issuperset(stage.sources) or not defined.isdisjoint(results):
+            raise DataError("its stages are not in order")
+        for value in results:
+            _size(value)
+        defined.update(results)
+        if isinstance(stage, DeviceStage):
+            _check_stage(config, stage, samples)
+    if not defined.issuperset(compiled.results):
+        raise DataError("its outputs are not calculated")
+
+
+def _repeats(outer: Sequence[Value], inner: Sequence[Value]) -> set[int]:
+    """How many samples, as the stages have them, are in one of the model's own."""
+    if len(outer) != len(inner):
+        raise DataError("it has more or fewer inputs or outputs than its stages")
+    for value, part in zip(outer, inner, strict=True):
+        if _size(value) % _size(part) or value.dtype != part.dtype:
+            raise DataError(f"the shapes or types of '{value.name}' do not fit each other")
+    return {_size(value) // _size(part) for value, part in zip(outer, inner, strict=True)}
+
+
+def _check_stage(config: Config, stage: DeviceStage, samples: int) -> None:
+    program = stage.program
+    _check_image(config, program)
+    for maps, values in ((program.inputs, stage.sources), (program.outputs, stage.results)):
+        if len(maps) != len(values):
+            raise DataError("a program has not as many inputs or outputs as its stage")
+        for each, value in zip(maps, values, strict=True):
+            if value.dtype != "int8":
+                raise DataError(f"the machine has no {value.dtype}")
+            _check_map(each, _size(value), samples, program.image.host.size)
+
+
+def _check_image(config: Config, program: Program) -> None:
+    image = program.image
+    if image.host.ndim != 1 or image.weights.ndim != 1:
+        raise DataError("its memories are no rows of bytes")
+    start, size = image.program_offset, len(image.program)
+    if (
+        not image.host.size
+        or image.host.size % HOST_PAGE_BYTES
+        or image.weights.size % config.tile_bytes
+        or not size
+        or size % INSTRUCTION_BYTES
+        or start % PROGRAM_ALIGNMENT
+        or not 0 <= start <= image.host.size - size
+        or image.host[start : start + size].tobytes() != image.program
+    ):
+        raise DataError("its memories or its program have a wrong size or place")
+
+
+def _check_map(place: HostMap, size: int, samples: int, host: int) -> None:
+    matrix = place.matrix
+    if min(place.rows, matrix.rows, matrix.columns, matrix.block, matrix.pitch) < 1:
+        raise DataError("an input or output has no size")
+    columns = place.columns
+    if (
+        matrix.pitch < matrix.block
+        or not 0 <= matrix.offset <= host - matrix.size
+        or matrix.rows % place.rows
+        or columns.ndim != 1
+        or columns.size * matrix.rows != size * samples
+        or not bool(((columns >= 0) & (columns < matrix.columns)).all())
+        or np.unique(columns).size != columns.size
+    ):
+        raise DataError("an input or output has no place in host memory")
+
+
+def _size(value: Value) -> int:
+    """Elements of a value; raises DataError where it is none."""
+    size = math.prod(value.shape)
+    if value.dtype not in _TYPES or min(value.shape, default=1) < 1 or size > MAX_ELEMENTS:
+        raise DataError(f"'{value.name}' is {value.dtype} of shape {value.shape}")
+    return size

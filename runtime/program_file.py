@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled models as files: a zip archive of a description in JSON and of arrays.
+
+Equal content gives equal bytes. Nothing is compressed, so no file can claim to be more than it is.
+A checksum over everything stands in the archive's comment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.runtime.plain_data import DataError, Packer, Unpacker
+
+FORMAT = "systola program"
+VERSION = 1
+"""Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
+
+_MAGIC = b"PK\x03\x04"
+_DESCRIPTION = "program.json"
+_TIME = (1980, 1, 1, 0, 0, 0)
+_TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64")
+_DAMAGED = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+)
+"""What zipfile and json raise for a file that is no archive, or no description."""
+
+T = TypeVar("T")
+
+
+class ProgramFileError(ValueError):
+    """A file that is no compiled model or is damaged, with the reason in one line."""
+
+
+def is_program(content: bytes) -> bool:
+    """Whether a file with that content claims to be a compiled model."""
+    return content.startswith(_MAGIC)
+
+
+def write_program(item: object) -> bytes:
+    """The content of a file that holds `item`, a dataclass as plain_data takes it."""
+    packer = Packer()
+    packed = packer.pack(item)
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "arrays": [
+            {"dtype": array.dtype.name, "shape": list(array.shape)} for array in packer.arrays
+        ],
+        "values": packer.shared,
+        "program": packed,
+    }
+    text = json.dumps(description, allow_nan=False, separators=(",", ":"))
+    members = {_DESCRIPTION: text.encode()}
+    members |= {_array_name(number): each.tobytes() for number, each in enumerate(packer.arrays)}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _TIME), data)
+        archive.comment = _checksum(members)
+    return content.getvalue()
+
+
+def read_program(kind: type[T], content: bytes) -> T:
+    """The object of class `kind` that write_program has made `content` of.
+
+    Raises ProgramFileError for any other content.
+    """
+    try:
+        members, checksum = _members(content)
+        if checksum != _checksum(members):
+            raise ProgramFileError("the program file is damaged or cut short")
+        description = json.loads(members[_DESCRIPTION])
+        if not isinstance(description, dict):
+            raise DataError("its description is no object")
+        return _unpacked(kind, cast("dict[str, Any]", description), members)
+    except ProgramFileError:
+        raise
+    except DataError as error:
+        raise ProgramFileError(f"the program file is damaged: {error}") from None
+    except _DAMAGED:
+        raise ProgramFileError("not a compiled program, or damaged") from None
+
+
+def _members(content: bytes) -> tuple[dict[str, bytes], bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if _DESCRIPTION not in archive.namelist():
+            raise ProgramFileError("not a compiled program")
+        if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+            raise ProgramFileError("the program file is damaged: it is compressed")
+        return {name: archive.read(name) for name in archive.namelist()}, archive.comment
+
+
+def _unpacked(kind: type[T], description: dict[str, Any], members: Mapping[str, bytes]) -> T:
+    if description.get("format") != FORMAT:
+        raise ProgramFileError("not a compiled program")
+    if description.get("version") != VERSION:
+        raise ProgramFileError(
+            f"the program file has version {description.get('version')!r}, this is for version "
+            f"{VERSION}: compile the model again"
+        )
+    if description.keys() != {"format", "version", "arrays", "values", "program"}:
+        raise DataError("its description has other parts than it should")
+    arrays = [
+        _array(each, members[_array_name(number)])
+        for number, each in enumerate(description["arrays"])
+    ]
+    return Unpacker(arrays, description["values"]).unpack(kind, description["program"])
+
+
+def _array(description: dict[str, Any], content: bytes) -> NDArray[Any]:
+    dtype, shape = description["dtype"], description["shape"]
+    if dtype not in _TYPES or any(type(size) is not int or size < 0 for size in shape):
+        raise DataError("an array is of no known type or shape")
+    return np.frombuffer(content, np.dtype(dtype).newbyteorder("<")).reshape(shape)
+
+
+def _array_name(number: int) -> str:
+    return f"array{number}"
+
+
+def _checksum(members: Mapping[str, bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for name, data in members.items():
+        digest.update(f"{name} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest().encode()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users may give as inputs of a model, and what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.operations import Value
+
+
+def as_input(x: NDArray[Any], value: Value) -> NDArray[Any]:
+    """`x` in the data type of an input.
+
+    Floating-point numbers of any size serve for float32 where they are finite in it; whole
+    numbers of any size serve for those of more than 8 bits. Raises ModelError for anything else.
+    """
+    if value.dtype == "float32" and np.issubdtype(x.dtype, np.floating):
+        with np.errstate(over="ignore"):
+            result = x.astype(np.float32)
+        if not bool(np.isfinite(result).all()):
+            raise ModelError("an input has values that are not finite in float32")
+        return result
+    wide = value.dtype not in ("int8", "uint8", "float32", "bool")
+    if wide and np.issubdtype(x.dtype, np.integer):
+        limits = np.iinfo(value.dtype)
+        if x.size and not (limits.min <= int(x.min()) and int(x.max()) <= limits.max):
+            raise ModelError(f"an input has values that are no {value.dtype}")
+        return x.astype(value.dtype)
+    if x.dtype.name != value.dtype:
+        raise ModelError(f"an input is {x.dtype}, the model takes {value.dtype}")
+    return x
+
+
+def sample_count(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> int | None:
+    """Samples in arrays of `shapes`, one for each input; None for a single one without an axis.
+
+    Along their first axis the arrays have samples of the model's shape, or of that without the
+    leading 1 that models have for a batch. Raises ModelError for any other shape.
+    """
+    if len(shapes) != len(inputs):
+        raise ModelError(f"the model takes {len(inputs)} inputs, not {len(shapes)}")
+    pairs = list(zip(shapes, (each.shape for each in inputs), strict=True))
+    if all(shape == model for shape, model in pairs):
+        return None
+    for shape, model in pairs:
+        if not shape or (shape[1:] != model and (model[:1] != (1,) or shape[1:] != model[1:])):
+            raise ModelError(
+                f"an input of shape {shape} does not fit the model: "
+                f"it takes samples of shape {model}"
+            )
+    if len({shape[0] for shape in shapes}) > 1:
+        counts = ", ".join(str(shape[0]) for shape in shapes)
+        raise ModelError(f"the inputs have different numbers of samples: {counts}")
+    return shapes[0][0]
+
+
+def output_shapes(
+    inputs: Sequence[Value], outputs: Sequence[Value], shapes: Sequence[tuple[int, ...]]
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the outputs for inputs of `shapes`, with the axes that these have."""
+    samples = sample_count(inputs, shapes)
+    results = [each.shape for each in outputs]
+    if samples is None:
+        return tuple(results)
+    if shapes[0][1:] != inputs[0].shape:
+        results = [shape[1:] if shape[:1] == (1,) else shape for shape in results]
+    return tuple((samples, *shape) for shape in results)

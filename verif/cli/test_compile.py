@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu compile, and tpu run of what it makes, on the golden model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.verif.cli.test_errors import run
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+
+MODELS = Path(str(files("systola.models")))
+NAMES = sorted(path.stem for path in MODELS.glob("*.tflite") if path.stem != "lstm_text_100")
+
+
+def outputs(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+@pytest.mark.parametrize("name", ["cnn_residual_dw_pool", "lstm_digits_rows_k2", "mlp_floatio"])
+def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program, y, figures = tmp_path / "p", tmp_path / "y.npz", tmp_path / "f.json"
+    model, samples = MODELS / f"{name}.tflite", MODELS / f"{name}.npz"
+    status, out, err = run(f"compile {model} -o {program} --preset small --batch 5", capsys)
+    assert (status, err) == (0, "")
+    assert "host: operator 8 (SOFTMAX)" in out or name != "cnn_residual_dw_pool"
+    expected = outputs(samples)["y_ref"]
+    command = f"run {program} --input {samples} --output {y} --backend iss --json {figures}"
+    # Full batches and a rest, one sample, and options that say the same again.
+    for options, count in (("", len(expected)), ("--limit 1", 1), ("--batch 5 --limit 10", 10)):
+        assert run(f"{command} {options} --preset small", capsys)[0] == 0
+        assert np.array_equal(outputs(y)["y"], expected[:count])
+        found = json.loads(figures.read_text())
+        assert (found["samples"], found["batch"], found["preset"]) == (count, 5, "small")
+        assert found["semantics"] == "litert-2"
+
+
+def test_two_inputs_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = ModelWriter()
+    a, b, total, product = (writer.tensor((1, 3, 4), "int8", 0.1, zero) for zero in (0, 3, -5, 7))
+    writer.operator("ADD", [a, b], [total])
+    writer.operator("MUL", [a, b], [product])
+    model, x, y = tmp_path / "m.tflite", tmp_path / "x.npz", tmp_path / "y.npz"
+    rng = np.random.default_rng(5)
+    x0, x1 = (rng.integers(-128, 128, (7, 1, 3, 4), dtype=np.int8) for _ in range(2))
+    np.savez(x, x0=x0, x1=x1, left=x0, right=x1, few=x1[:2])
+    content = writer.content([a, b], [total, product])
+    model.write_bytes(content)
+    theirs = [
+        interpret(writer.content([a, b], order), x0, x1)
+        for order in ([total, product], [product, total])
+    ]
+    command = f"run {model} --backend iss --preset small --input {x} --output {y}"
+    for options in ("", "--key x0,x1", "--key left,right", "--batch 3"):
+        assert run(f"{command} {options}", capsys)[0] == 0
+        found = outputs(y)
+        assert list(found) == ["y0", "y1"]
+        assert np.array_equal(found["y0"], theirs[0])
+        assert np.array_equal(found["y1"], theirs[1])
+    for keys, says in (
+        ("x0", "--key has 1 names, the model has 2 inputs"),
+        ("x0,x1,x1", "--key has 3 names"),
+        ("x0,few", "the inputs have different numbers of samples: 7, 2"),
+        ("x0,", "has no array ''"),
+    ):
+        status, _, err = run(f"{command} --key {keys}", capsys)
+        assert status == 2
+        assert says in err
+
+
+def test_semantics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, program = MODELS / "fc_perchannel_06.tflite", tmp_path / "p"
+    samples = MODELS / "fc_perchannel_06.npz"
+    stored = outputs(samples)
+    assert not np.array_equal(stored["y_ref"], stored["y_ref12"])
+    for name, expected in (("litert-2", "y_ref"), ("litert-1.2", "y_ref12")):
+        assert run(f"compile {model} -o {program} --semantics {name}", capsys)[0] == 0
+        for source in (program, model):
+            command = f"run {source} --input {samples} --key x0 --output {tmp_path / 'y.npz'}"
+            assert run(f"{command} --backend iss --semantics {name}", capsys)[0] == 0
+            assert np.array_equal(outputs(tmp_path / "y.npz")["y"], stored[expected])
+
+
+def fingerprints(hash_seed: int, folder: Path) -> dict[str, Any]:
+    """The compiled programs of all stored models, from a process of their own."""
+    script = (
+        "import hashlib, json\n"
+        "from systola.verif.cli.test_compile import MODELS, NAMES\n"
+        "from systola.runtime import api\n"
+        "print(json.dumps({name: hashlib.sha256(api.compile("
+        "MODELS / f'{name}.tflite', batch=5).to_bytes()).hexdigest() for name in NAMES}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_compiling_is_deterministic(tmp_path: Path) -> None:
+    first = fingerprints(0, tmp_path)
+    assert set(first) == set(NAMES)
+    assert len(set(first.values())) == len(NAMES)
+    assert first == fingerprints(1, tmp_path)
