@@ -21,7 +21,7 @@ from systola.compiler.host_view import (
 )
 from systola.compiler.layout import tiles
 from systola.compiler.lower_convolution import convolution_step, may_pack, product_step
-from systola.compiler.lower_depthwise import depthwise_step, tap_lines
+from systola.compiler.lower_depthwise import depthwise_steps
 from systola.compiler.lower_lstm import hidden_map, lstm_step
 from systola.compiler.lower_pooling import pooling_step
 from systola.compiler.lower_vector import binary_steps, constant_map, copy_step, unary_step
@@ -235,9 +235,7 @@ class Lowering:
             case Product():
                 return [product_step(config, node.operator, sources[0], target, node.layer)]
             case DepthwiseConvolution():
-                if node.operator not in self._taps:
-                    self._taps[node.operator] = tap_lines(node, sources[0])
-                return [depthwise_step(config, node, sources[0], target, self._taps[node.operator])]
+                return depthwise_steps(config, node, sources[0], target, self._taps)
             case Pooling():
                 return [pooling_step(config, node, sources[0], target)]
             case Unary():

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from systola.arch.config import Config, preset
+from systola.arch.isa import Opcode
 from systola.compiler.errors import CompileError
-from systola.compiler.network import compile_network
+from systola.compiler.network import DeviceStage, compile_network
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
@@ -133,3 +134,49 @@ def test_many_bands() -> None:
         x = rng.integers(-128, 128, (2, 1, 14, 12, channels), dtype=np.int8)
         run = run_network(GoldenBackend(config), network_of(content), x)
         assert np.array_equal(run.y, interpret(content, x))
+
+
+@pytest.mark.parametrize(
+    ("config", "kernel"),
+    [
+        (preset("tiny"), 3),
+        (preset("small"), 9),
+        (dataclasses.replace(preset("small"), depthwise=False), 3),
+        (preset("small"), 3),
+        (preset("base"), 3),
+    ],
+)
+def test_depthwise_in_the_lanes_and_on_the_array(config: Config, kernel: int) -> None:
+    """All rows on the array, where there are no lanes or too many taps, or only the lower ones."""
+    rng = np.random.default_rng(random_seed())
+    for stride, channels in ((1, 5), (2, 21)):
+        out = -(-13 // stride)
+        writer = ModelWriter()
+        source = writer.tensor((1, 13, 13, channels), "int8", 0.02, 7)
+        result = writer.tensor((1, out, out, channels), "int8", 0.04, -3)
+        weights = rng.integers(-127, 128, (1, kernel, kernel, channels), dtype=np.int8)
+        bias = rng.integers(-900, 900, channels, dtype=np.int32)
+        scale = rng.uniform(0.001, 0.004, channels).astype(np.float32)
+        writer.weighted(
+            "DEPTHWISE_CONV_2D",
+            source,
+            result,
+            weights,
+            bias,
+            scale,
+            3,
+            strideH=stride,
+            strideW=stride,
+            depthMultiplier=1,
+        )
+        content = writer.content([source], [result])
+        x = rng.integers(-128, 128, (2, 1, 13, 13, channels), dtype=np.int8)
+        network = network_of(content)
+        run = run_network(GoldenBackend(config), network, x)
+        assert np.array_equal(run.y, interpret(content, x))
+        (stage,) = compile_network(config, network, 1).stages
+        assert isinstance(stage, DeviceStage)
+        opcodes = set(stage.program.image.program[::16])
+        lanes = config.depthwise and kernel == 3
+        assert (Opcode.DEPTHWISE in opcodes) == lanes
+        assert Opcode.CONVOLVE in opcodes

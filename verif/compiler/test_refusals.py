@@ -82,16 +82,6 @@ def reshaped() -> bytes:
     ("config", "model", "message"),
     [
         (
-            preset("tiny"),
-            weighted("DEPTHWISE_CONV_2D", (1, 4, 4, 3), (1, 3, 3, 3), (1, 4, 4, 3)),
-            r"operator 0 \(DEPTHWISE_CONV_2D\): the machine 'tiny' has no depthwise lanes",
-        ),
-        (
-            SMALL,
-            weighted("DEPTHWISE_CONV_2D", (1, 12, 12, 3), (1, 9, 9, 3), (1, 12, 12, 3)),
-            "kernels of 81 taps",
-        ),
-        (
             dataclasses.replace(SMALL, accumulator_rows=10),
             weighted("CONV_2D", (1, 2, 11, 3), (4, 3, 3, 3), (1, 2, 11, 4)),
             r"operator 0 \(CONV_2D\): a row of 11 results does not fit the 10 rows",
