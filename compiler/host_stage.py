@@ -51,6 +51,20 @@ class Quantise:
 
 
 @dataclass(frozen=True)
+class QuantiseEven:
+    """float32 to int8, as ONNX's QuantizeLinear: halves to even."""
+
+    scale: float
+    zero_point: int
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        with np.errstate(over="ignore"):
+            steps = np.rint(x / np.float32(self.scale))
+        return np.clip(steps + np.float32(self.zero_point), -128, 127).astype(np.int8)
+
+
+@dataclass(frozen=True)
 class Dequantise:
     """int8 to float32, as LiteRT's DEQUANTIZE."""
 
@@ -90,5 +104,50 @@ class Embedding:
         return np.take(self.table, x, axis=0)
 
 
-HostFunction = View | Quantise | Dequantise | Softmax | Embedding
+@dataclass(frozen=True)
+class FlipSign:
+    """Between uint8 and int8, 128 less, or back, as `dtype` says."""
+
+    dtype: str
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return (x.view(np.uint8) ^ np.uint8(128)).view(self.dtype)
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """The axes of each sample, which has the shape `shape`, in another order."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        samples = x.reshape(len(x), *self.shape)
+        return samples.transpose(0, *(axis + 1 for axis in self.order))
+
+
+@dataclass(frozen=True, eq=False)
+class LookUp:
+    """Each int8 by an entry of a table; the first entry is for -128."""
+
+    table: NDArray[Any]
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return self.table[x.astype(np.int64) + 128]
+
+
+HostFunction = (
+    View
+    | Quantise
+    | QuantiseEven
+    | Dequantise
+    | Softmax
+    | Embedding
+    | FlipSign
+    | Transpose
+    | LookUp
+)
 """All that a stage can do."""

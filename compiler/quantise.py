@@ -51,13 +51,33 @@ def exact_multipliers(
             f"its effective scale {float(scale.max()):.6g} is too large, the limit is "
             f"{1 << MAX_LEFT}"
         )
-    shift = np.maximum(exponent, -MAX_RIGHT).astype(np.int64)
     steps = np.arange(1, MAX_STEPS + 1)
-    sums = _first_sums(scale[:, np.newaxis], steps)
+    return fitted_multipliers(scale, _first_sums(scale[:, np.newaxis], steps), low, high)
+
+
+def fitted_multipliers(
+    scale: NDArray[np.float64],
+    sums: NDArray[np.int64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    least_result: int = -MAX_STEPS,
+    greatest_result: int = MAX_STEPS,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    """Multipliers and shifts with which SINGLE rounding has its steps at given sums.
+
+    `sums` has a row for each channel: the least positive sums whose results are 1, 2, ... The
+    reference must be symmetrical: -t has the opposite result of t. Results outside
+    `least_result` (at most 0) to `greatest_result` (at least 0) are clamped, and need no equality.
+    Scales must be below 128. The rest is as in exact_multipliers.
+    """
+    _, exponent = np.frexp(scale)
+    shift = np.maximum(exponent, -MAX_RIGHT).astype(np.int64)
+    steps = np.arange(1, sums.shape[1] + 1, dtype=np.int64)
     # This overflows for steps that no sum of 32 bits reaches; those are never looked at.
     a = (2 * steps - 1) << (30 - shift[:, np.newaxis])
-    least, greatest = _multiplier_range(a, sums, np.maximum(low, 1), high, 0)
-    other_least, other_greatest = _multiplier_range(a, sums, np.maximum(-high, 1), -low, 1)
+    up, down = steps <= greatest_result, steps <= -least_result
+    least, greatest = _multiplier_range(a, sums, np.maximum(low, 1), high, up, 0)
+    other_least, other_greatest = _multiplier_range(a, sums, np.maximum(-high, 1), -low, down, 1)
     least, greatest = np.maximum(least, other_least), np.minimum(greatest, other_greatest)
     exact = least <= greatest
     wanted = np.minimum(np.floor(np.ldexp(scale, 31 - shift) + 0.5), (1 << 31) - 1)
@@ -71,16 +91,18 @@ def _multiplier_range(
     sums: NDArray[np.int64],
     low: NDArray[np.int64],
     high: NDArray[np.int64],
+    wanted: NDArray[np.bool_],
     negative: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Least and greatest q that put the steps at the right sums from `low` to `high`, low >= 1.
 
-    `negative` (0 or 1) tells that the sums are absolute values of negative ones.
+    Only for the steps that are `wanted`. `negative` (0 or 1) tells that the sums are absolute
+    values of negative ones.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
     # Steps behind the first one out of reach ask for less than that one does.
     reachable = sums <= high
-    counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]])
+    counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]]) & wanted
     beyond, before = np.maximum(sums, low), np.minimum(sums - 1, high)
     # t q >= a or, for negative sums, t q > a.
     least = np.where(counts & (beyond <= high), (a - 1 + negative) // beyond + 1, 0)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requantisation fitted to sums and the results that they must have, rounding SINGLE.
+
+A sum s becomes at least j if (s + bias) * q >= a(j), with a(j) = (2 j - 1) * 2^(30 - shift). So
+each sum and its result bound q or the bias, and the numbers are taken that violate as few bounds
+as possible.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
+
+_CANDIDATES = (0, -1, 1)
+"""Distances from the nearest multiplier that are tried with a bias."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A requantisation, and how many sums it gives another result."""
+
+    multiplier: int
+    shift: int
+    bias: int
+    differing: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Results of sums, without zero point."""
+
+    sums: NDArray[np.int64]
+    results: NDArray[np.int64]
+    low: int
+    """Results are clamped to `low` to `high`."""
+    high: int
+
+
+def nearest_multiplier(value: float) -> tuple[int, int]:
+    """(q, shift) with value = q * 2^(shift - 31), q below 2^31, shift as a parameter has it."""
+    if not 0 < value < 2.0**MAX_LEFT:
+        raise ModelError(f"its effective scale {value:.6g} is too large or too small")
+    shift = max(math.frexp(value)[1], -MAX_RIGHT)
+    return min(round(math.ldexp(value, 31 - shift)), (1 << 31) - 1), shift
+
+
+def fit_bias(wanted: Wanted, scale: float) -> Fit:
+    """For sums that are much finer than results: near to `scale`, with a bias."""
+    q, shift = nearest_multiplier(scale)
+    lower, upper = wanted.results > wanted.low, wanted.results < wanted.high
+    best = Fit(q, shift, 0, wanted.sums.size + 1)
+    for distance in _CANDIDATES:
+        multiplier = min(max(q + distance, 1), (1 << 31) - 1)
+        first = -((-_thresholds(wanted.results, shift)) // multiplier) - wanted.sums
+        last = -((-_thresholds(wanted.results + 1, shift)) // multiplier) - 1 - wanted.sums
+        bias, differing = _least_violated(first[lower], last[upper], 0)
+        if differing < best.differing:
+            best = Fit(multiplier, shift, bias, differing)
+        if differing == 0:
+            break
+    return best
+
+
+def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
+    """Near to `scale`, without a bias."""
+    q, shift = nearest_multiplier(scale)
+    sums, results = wanted.sums, wanted.results
+    lower, upper = results > wanted.low, results < wanted.high
+    positive, negative = sums > 0, sums < 0
+    a, b = _thresholds(results, shift), _thresholds(results + 1, shift)
+    # The least and the greatest q with a <= s * q < b.
+    least = np.concatenate([_up(a, sums, lower & positive), _down(-b, -sums, upper & negative) + 1])
+    greatest = np.concatenate(
+        [_up(b, sums, upper & positive) - 1, _down(-a, -sums, lower & negative)]
+    )
+    q, differing = _least_violated(least, greatest, q)
+    q = min(max(q, 0), (1 << 31) - 1)
+    zeros = results[sums == 0] != min(max(0, wanted.low), wanted.high)
+    return Fit(q, shift, 0, differing + int(np.count_nonzero(zeros)))
+
+
+def _thresholds(results: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
+    # Beyond 2^62 no product of sum and multiplier comes near.
+    exact = np.ldexp((2 * results - 1).astype(np.float64), 30 - shift)
+    return np.clip(exact, -(2.0**62), 2.0**62).astype(np.int64)
+
+
+def _down(
+    a: NDArray[np.int64], b: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    return a[chosen] // b[chosen]
+
+
+def _up(a: NDArray[np.int64], b: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return -((-a[chosen]) // b[chosen])
+
+
+def _least_violated(
+    least: NDArray[np.int64], greatest: NDArray[np.int64], near: int
+) -> tuple[int, int]:
+    """The number that violates as few of these bounds as possible, and how many it violates.
+
+    Of such numbers the one nearest to `near`.
+    """
+    least, greatest = np.sort(least), np.sort(greatest)
+    candidates = np.unique(np.concatenate([[near], least, greatest]))
+    violated = len(least) - np.searchsorted(least, candidates, "right")
+    violated = violated + np.searchsorted(greatest, candidates, "left")
+    best = candidates[violated == violated.min()]
+    return int(best[np.abs(best - near).argmin()]), int(violated.min())

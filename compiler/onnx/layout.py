@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order the elements of a tensor lie, as opposed to the order that its shape means.
+
+ONNX has the channels of a feature map in front of rows and columns, the machine behind them.
+Transpositions and changes of shape only change what is known about the order; elements move where
+an operator cannot do without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The factors of the number of elements, and the order in which they vary.
+
+    An element's number, counted in the order of the tensor's shape, is a number with one digit for
+    each factor, the first digit the most significant one. Elements are stored in the order of the
+    numbers that the same digits make in the order `order`.
+    """
+
+    factors: tuple[int, ...]
+    """All above 1."""
+    order: tuple[int, ...]
+
+    def divided(self, shape: Sequence[int]) -> Layout | None:
+        """The same with factors such that each dimension of `shape` is a product of some.
+
+        None where there are no such factors.
+        """
+        edges = sorted({*_tails(self.factors), *_tails(shape)}, reverse=True)
+        if any(high % low for high, low in pairwise(edges)):
+            return None
+        tails = _tails(self.factors)
+        parts = [
+            [number for number, edge in enumerate(edges) if high >= edge > low]
+            for high, low in pairwise(tails)
+        ]
+        factors = tuple(high // low for high, low in pairwise(edges))
+        return Layout(factors, tuple(part for factor in self.order for part in parts[factor]))
+
+    def axes(self, shape: Sequence[int]) -> list[list[int]]:
+        """For each dimension of `shape` its factors; the layout is divided for it."""
+        tails, ends = _tails(shape), _tails(self.factors)
+        return [
+            [number for number, edge in enumerate(ends[:-1]) if high >= edge > low]
+            for high, low in pairwise(tails)
+        ]
+
+    def ordered(self, shape: Sequence[int], axes: Sequence[int]) -> Layout:
+        """The same elements stored with the dimensions of `shape` in the order `axes`."""
+        parts = self.axes(shape)
+        return Layout(self.factors, tuple(part for axis in axes for part in parts[axis]))
+
+    def transposed(self, shape: Sequence[int], permutation: Sequence[int]) -> Layout:
+        """The same storage, seen as a tensor whose dimension i was `permutation`[i] before."""
+        parts = self.axes(shape)
+        sequence = [part for axis in permutation for part in parts[axis]]
+        place = {part: number for number, part in enumerate(sequence)}
+        return Layout(
+            tuple(self.factors[part] for part in sequence),
+            tuple(place[part] for part in self.order),
+        )
+
+    @property
+    def stored_factors(self) -> tuple[int, ...]:
+        """The factors in the order of storage."""
+        return tuple(self.factors[part] for part in self.order)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """For each place in storage the number of the element there."""
+        count = np.arange(math.prod(self.factors), dtype=np.int64)
+        return count.reshape(self.factors).transpose(self.order).reshape(-1)
+
+
+def plain(shape: Sequence[int]) -> Layout:
+    """Elements stored in the order of the shape."""
+    factors = tuple(size for size in shape if size > 1)
+    return Layout(factors, tuple(range(len(factors))))
+
+
+def stored(shape: Sequence[int], axes: Sequence[int]) -> Layout:
+    """Elements of a tensor of `shape` stored with its dimensions in the order `axes`."""
+    return plain(shape).ordered(shape, axes)
+
+
+def _tails(shape: Sequence[int]) -> list[int]:
+    """Products of all sizes, of all but the first, ..., of none."""
+    return [*accumulate(reversed(shape), lambda a, b: a * b, initial=1)][::-1]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ONNX model as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+
+Constant = np.ndarray[tuple[int, ...], np.dtype[Any]]
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | Constant
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One operation."""
+
+    index: int
+    """Position in the model, counted from 0."""
+    kind: str
+    """Its operator, such as Conv; the domain is not part of it."""
+    name: str
+    inputs: tuple[str, ...]
+    """Names of tensors; empty for an optional one that is not there."""
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    """Those that are numbers, lists of numbers, text or tensors."""
+
+    def __str__(self) -> str:
+        return f"node {self.index} ({self.kind}{f' {self.name!r}' if self.name else ''})"
+
+    def integer(self, name: str, default: int) -> int:
+        """An attribute that is a whole number; ModelError where it is not."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, int):
+            raise ModelError(f"its attribute '{name}' is not a whole number")
+        return value
+
+    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """An attribute that is a list of whole numbers; ModelError where it is not, or missing."""
+        value = self.attributes.get(name, default)
+        if value is None:
+            raise ModelError(f"its attribute '{name}' is missing")
+        if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
+            raise ModelError(f"its attribute '{name}' is not a list of whole numbers")
+        return tuple(int(item) for item in value)
+
+    def number(self, name: str, default: float) -> float:
+        """An attribute that is a finite number; ModelError where it is not."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, (int, float)) or not np.isfinite(value):
+            raise ModelError(f"its attribute '{name}' is not a number")
+        return float(value)
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is text; ModelError where it is not."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, str):
+            raise ModelError(f"its attribute '{name}' is not text")
+        return value
+
+
+@dataclass(frozen=True)
+class OnnxInput:
+    """What the user gives."""
+
+    name: str
+    dtype: str
+    """In numpy's spelling."""
+    shape: tuple[int, ...]
+    """A first dimension that the model leaves open is 1."""
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A model whose nodes take nothing that is not there before them."""
+
+    opset: int
+    """Version of the operators that are not ONNX Runtime's own."""
+    inputs: tuple[OnnxInput, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, Constant]
+    """The initialisers by name."""
+    nodes: tuple[OnnxNode, ...]

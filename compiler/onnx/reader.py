@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads ONNX models.
+
+The package `onnx` reads the file and checks it; it is imported when it is needed, because it takes
+long. What it lets pass is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from systola.compiler.errors import ModelError, located
+from systola.compiler.onnx.model import Attribute, Constant, OnnxInput, OnnxModel, OnnxNode
+
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+LEAST_OPSET = 10
+"""The first one with QuantizeLinear."""
+_MAX_DIMENSIONS = 8
+_MAX_SIZE = 1 << 31
+_NAME_LENGTH = 200
+_DAMAGED = "the model is damaged or cut short"
+
+_FIELDS: Mapping[str, str] = {
+    "FLOAT": "float_data",
+    "DOUBLE": "double_data",
+    "INT64": "int64_data",
+    "INT32": "int32_data",
+    "INT8": "int32_data",
+    "UINT8": "int32_data",
+    "BOOL": "int32_data",
+}
+"""For the types of tensors that are read: the field for content that is not raw bytes."""
+_DTYPES: Mapping[str, str] = {
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "INT64": "int64",
+    "INT32": "int32",
+    "INT8": "int8",
+    "UINT8": "uint8",
+    "BOOL": "bool",
+}
+
+
+def read_onnx(content: bytes) -> OnnxModel:
+    """The model in the content of an .onnx file.
+
+    Raises ModelError for a file that is no such model, is damaged, keeps its weights elsewhere, or
+    has functions, sparse tensors or sizes that are not known.
+    """
+    # The package comes without type information that pyright could use: its objects are Any.
+    onnx: Any = import_module("onnx")
+    decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
+    try:
+        model: Any = onnx.ModelProto.FromString(content)
+    except decode_error:
+        raise ModelError(_DAMAGED) from None
+    graph = model.graph
+    if not graph.node:
+        raise ModelError("not an ONNX model, or one without nodes")
+    if model.functions or graph.sparse_initializer:
+        raise ModelError("functions and sparse tensors are not supported")
+    for tensor in _all_tensors(graph):
+        if tensor.external_data or tensor.data_location:
+            raise ModelError(f"tensor '{_printable(tensor.name)}' lies outside the file")
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        reason = _printable(str(error).strip().split("\n")[0])
+        raise ModelError(f"the model is not valid: {reason}") from None
+    opsets = {entry.domain: int(entry.version) for entry in model.opset_import}
+    opset = opsets.get("", opsets.get("ai.onnx", 0))
+    if opset < LEAST_OPSET:
+        raise ModelError(f"version {opset} of the operators is not supported")
+    reader = _Reader(onnx)
+    constants = {tensor.name: reader.constant(tensor) for tensor in graph.initializer}
+    inputs = tuple(reader.input(each) for each in graph.input if each.name not in constants)
+    nodes = tuple(reader.node(index, node) for index, node in enumerate(graph.node))
+    return OnnxModel(opset, inputs, tuple(each.name for each in graph.output), constants, nodes)
+
+
+def _all_tensors(graph: Any) -> Iterable[Any]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+class _Reader:
+    def __init__(self, onnx: Any) -> None:
+        self._types = {number: name for name, number in onnx.TensorProto.DataType.items()}
+        self._kinds = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
+
+    def constant(self, tensor: Any) -> Constant:
+        """Content of a tensor."""
+        name = _printable(tensor.name)
+        kind = self._types.get(tensor.data_type, f"type {tensor.data_type}")
+        if kind not in _DTYPES:
+            raise ModelError(f"tensor '{name}' is of type {kind}, which is not supported")
+        shape = tuple(int(size) for size in tensor.dims)
+        if len(shape) > _MAX_DIMENSIONS or any(not 0 <= size < _MAX_SIZE for size in shape):
+            raise ModelError(f"tensor '{name}' has the shape {shape}")
+        dtype = np.dtype(_DTYPES[kind])
+        size = int(np.prod(shape, dtype=object)) if shape else 1
+        if tensor.HasField("raw_data"):
+            data = np.frombuffer(tensor.raw_data, np.uint8)
+            if data.size != size * dtype.itemsize:
+                raise ModelError(f"tensor '{name}' should have {size * dtype.itemsize} bytes")
+            return data.view(dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+        data = getattr(tensor, _FIELDS[kind])
+        if len(data) != size:
+            raise ModelError(f"tensor '{name}' should have {size} elements, it has {len(data)}")
+        values = np.array(data, np.float64 if dtype.kind == "f" else np.int64)
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            if bool(((values < limits.min) | (values > limits.max)).any()):
+                raise ModelError(f"tensor '{name}' has values that are no {dtype}")
+        return values.astype(dtype).reshape(shape)
+
+    def input(self, value: Any) -> OnnxInput:
+        """An input of the model."""
+        name = _printable(value.name)
+        tensor = value.type.tensor_type
+        kind = self._types.get(tensor.elem_type, f"type {tensor.elem_type}")
+        if not value.type.HasField("tensor_type") or kind not in _DTYPES:
+            raise ModelError(f"the input '{name}' is of type {kind}, which is not supported")
+        if not tensor.HasField("shape") or len(tensor.shape.dim) > _MAX_DIMENSIONS:
+            raise ModelError(f"the input '{name}' has no shape")
+        shape: list[int] = []
+        for axis, dimension in enumerate(tensor.shape.dim):
+            size = int(dimension.dim_value) if dimension.HasField("dim_value") else 0
+            if size < 1 and axis == 0:
+                size = 1
+            if not 1 <= size < _MAX_SIZE:
+                raise ModelError(f"the size of dimension {axis} of the input '{name}' is not known")
+            shape.append(size)
+        return OnnxInput(value.name, _DTYPES[kind], tuple(shape))
+
+    def node(self, index: int, node: Any) -> OnnxNode:
+        """A node with those of its attributes that any supported operator has."""
+        attributes: dict[str, Attribute] = {}
+        result = OnnxNode(
+            index,
+            _printable(node.op_type),
+            _printable(node.name),
+            tuple(node.input),
+            tuple(node.output),
+            attributes,
+        )
+        with located(result, ModelError):
+            if node.domain not in DOMAINS:
+                raise ModelError(f"the domain {_printable(node.domain)} is not supported")
+            for each in node.attribute:
+                value = self._attribute(each)
+                if value is not None:
+                    attributes[each.name] = value
+        return result
+
+    def _attribute(self, attribute: Any) -> Attribute | None:
+        match self._kinds.get(attribute.type):
+            case "INT":
+                return int(attribute.i)
+            case "FLOAT":
+                return float(attribute.f)
+            case "STRING":
+                return _printable(attribute.s.decode(errors="replace"))
+            case "INTS":
+                return tuple(int(value) for value in attribute.ints)
+            case "FLOATS":
+                return tuple(float(value) for value in attribute.floats)
+            case "TENSOR":
+                return self.constant(attribute.t)
+            case _:
+                return None
+
+
+def _printable(text: str) -> str:
+    """Text of a file as it can stand in an error message, whatever is in it."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_NAME_LENGTH])

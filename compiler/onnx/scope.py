@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the translation of one node of an ONNX model may look at and add to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import HostStage, Transpose, View
+from systola.compiler.onnx.entries import (
+    Codes,
+    Dequantised,
+    Entry,
+    HostArray,
+    Pending,
+    Weights,
+)
+from systola.compiler.onnx.layout import Layout, plain, stored
+from systola.compiler.onnx.model import Constant, OnnxNode
+from systola.compiler.onnx.numbers import Quantisation
+from systola.compiler.operations import Binary, Node, Reshape, Unary, Value
+from systola.compiler.quantise import table_bytes
+
+MAX_ELEMENTS = 1 << 28
+"""Of a value that is calculated: far more than any machine can take."""
+SMALLEST_SCALE = 1e-30
+"""Scales below have no meaning; their reciprocals would overflow."""
+
+
+class Scope:
+    """The tensors so far, and what calculates them.
+
+    All methods raise ModelError for what is not supported.
+    """
+
+    def __init__(self, opset: int, repeat: int) -> None:
+        """`repeat`: samples in one of the model's own, which become separate ones."""
+        self.opset = opset
+        self.repeat = repeat
+        self.items: list[Node | HostStage] = []
+        self.inexact_channels = 0
+        self._entries: dict[str, Entry] = {}
+        self._channels: dict[Value, int] = {}
+        self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
+        self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
+
+    def define(self, name: str, entry: Entry) -> None:
+        """Says what the tensor `name` is."""
+        if not isinstance(entry, np.ndarray):
+            shape = entry_shape(entry)
+            if math.prod(shape) > MAX_ELEMENTS or 0 in shape:
+                raise ModelError(f"a result of shape {shape} is not supported")
+        self._entries[name] = entry
+
+    def result(self, node: OnnxNode, entry: Entry) -> None:
+        """Says what the result of a node is; further ones are not known."""
+        self.define(node.outputs[0], entry)
+
+    def entry(self, node: OnnxNode, position: int) -> Entry:
+        """An input of a node."""
+        found = self.optional(node, position)
+        if found is None:
+            raise ModelError(f"its input {position} is missing")
+        return found
+
+    def optional(self, node: OnnxNode, position: int) -> Entry | None:
+        """An input of a node, None where it is left out."""
+        if position >= len(node.inputs) or not node.inputs[position]:
+            return None
+        return self.named(node.inputs[position])
+
+    def named(self, name: str) -> Entry:
+        """The tensor `name`."""
+        if name not in self._entries:
+            raise ModelError(f"its input {name!r} is nothing that is supported")
+        return self._entries[name]
+
+    def constant(self, node: OnnxNode, position: int) -> Constant:
+        """An input that must be a constant."""
+        entry = self.entry(node, position)
+        if isinstance(entry, Weights):
+            return entry.numbers
+        if not isinstance(entry, np.ndarray):
+            raise ModelError(f"its input {position} must be a constant")
+        return entry
+
+    def integers(self, node: OnnxNode, position: int) -> list[int]:
+        """An input that must be a constant list of whole numbers, or a single one."""
+        array = self.constant(node, position)
+        if array.dtype.kind not in "iu" or array.size > 64:
+            raise ModelError(f"its input {position} must be a short list of whole numbers")
+        return [int(value) for value in array.reshape(-1).tolist()]
+
+    def dequantised(self, node: OnnxNode, position: int) -> Dequantised:
+        """An input that a DequantizeLinear gives."""
+        entry = self.entry(node, position)
+        if not isinstance(entry, Dequantised) or entry.curve is not None:
+            raise ModelError(f"its input {position} must come from a DequantizeLinear")
+        return entry
+
+    def codes(self, node: OnnxNode, position: int) -> Codes:
+        """An input that is calculated and quantised."""
+        entry = self.entry(node, position)
+        if not isinstance(entry, Codes):
+            raise ModelError(f"its input {position} must be a calculated tensor of int8 or uint8")
+        return entry
+
+    def quantisation(self, node: OnnxNode, scale: int, zero_point: int) -> Quantisation:
+        """That of the inputs at two positions: a scale and a zero point."""
+        scales, zero_points, unsigned = self.scales(node, scale, zero_point)
+        if scales.size != 1:
+            raise ModelError("it needs one scale, not one for each channel")
+        return machine_quantisation(float(scales[0]), int(zero_points[0]), unsigned)
+
+    def scales(
+        self, node: OnnxNode, scale: int, zero_point: int, dtype: str = "uint8"
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
+        """Scales, as many zero points, and whether the codes are uint8.
+
+        `dtype` is that of the codes where there is no zero point.
+        """
+        scales = self.constant(node, scale)
+        if scales.dtype != np.float32 or scales.ndim > 1:
+            raise ModelError(f"its scale must be of float32, not {scales.dtype}")
+        scales = scales.reshape(-1).astype(np.float32)
+        if not bool((np.isfinite(scales) & (scales > SMALLEST_SCALE)).all()):
+            raise ModelError("it has a scale that is not positive")
+        zero_points = np.zeros(scales.size, np.int64)
+        if self.optional(node, zero_point) is not None:
+            given = self.constant(node, zero_point)
+            dtype = str(given.dtype)
+            if given.size not in (1, scales.size):
+                raise ModelError("it has not as many zero points as scales")
+            zero_points = np.broadcast_to(given.astype(np.int64).reshape(-1), scales.shape)
+        if dtype not in ("int8", "uint8", "int32"):
+            raise ModelError(f"codes of {dtype} are not supported")
+        return scales, zero_points, dtype == "uint8"
+
+    def add(self, item: Node | HostStage) -> None:
+        """Appends an operation."""
+        self.items.append(item)
+        if isinstance(item, (Unary, Binary, Reshape)) and item.sources:
+            if item.sources[0] in self._channels:
+                self._channels[item.result] = self._channels[item.sources[0]]
+        elif isinstance(item, Node):
+            self._channels[item.result] = item.result.channels
+
+    def look_up(
+        self, node: OnnxNode, source: Codes, table: NDArray[np.int64], unsigned: bool
+    ) -> Codes:
+        """Code by code the entry of a table in the order of CODES."""
+        result = Value(node.outputs[0], source.value.shape)
+        content = table_bytes(table.astype(np.int8))
+        self.add(Unary(operator=str(node), source=source.value, result=result, table=content))
+        return replace(source, value=result, unsigned=unsigned)
+
+    def arranged(
+        self,
+        user: object,
+        codes: Codes,
+        axes: Sequence[int],
+        shape: tuple[int, ...],
+        *,
+        flat: bool = False,
+    ) -> Value:
+        """The elements stored with the tensor's dimensions in the order `axes`, in a new shape.
+
+        They are moved by the host where they lie otherwise. `user` is a name for what takes the
+        value; `flat`: it does not care which of the elements are channels.
+        """
+        layout = codes.layout.divided(codes.shape)
+        if layout is None:
+            codes = self.in_order_of_shape(user, codes)
+            layout = codes.layout
+        wanted = layout.ordered(codes.shape, axes)
+        return self._in_order(user, codes.value, layout, wanted, shape, flat=flat)
+
+    def in_order_of_shape(self, user: object, codes: Codes) -> Codes:
+        """The tensor stored in the order of its shape."""
+        layout = plain(codes.shape)
+        value = self._in_order(user, codes.value, codes.layout, layout, codes.shape)
+        return replace(codes, value=value, layout=layout)
+
+    def stored_like(
+        self, user: object, codes: Codes, layout: Layout, shape: tuple[int, ...]
+    ) -> Value:
+        """The elements stored as `layout` has them, in a new shape."""
+        return self._in_order(user, codes.value, codes.layout, layout, shape)
+
+    def _in_order(
+        self,
+        user: object,
+        value: Value,
+        layout: Layout,
+        wanted: Layout,
+        shape: tuple[int, ...],
+        *,
+        flat: bool = False,
+    ) -> Value:
+        source, target = layout.divided(wanted.factors), wanted.divided(layout.factors)
+        if source is None or target is None:
+            # Factors that fit no others: in the order of the shape first, which has any factors.
+            between = plain(layout.factors)
+            value = self._in_order(user, value, layout, between, between.factors)
+            whole = plain((math.prod(layout.factors),))
+            return self._in_order(user, value, whole, wanted, shape, flat=flat)
+        if source.order == target.order:
+            return self.reshaped(user, value, shape, flat=flat)
+        order = tuple(source.order.index(factor) for factor in target.order)
+        key = (value, source.stored_factors, order)
+        if key not in self._moved:
+            result = Value(f"{value.name} for {user}", shape)
+            function = Transpose(source.stored_factors, order)
+            self.add(
+                HostStage(operator=str(user), sources=(value,), result=result, function=function)
+            )
+            self._moved[key] = result
+        return self.reshaped(user, self._moved[key], shape, flat=flat)
+
+    def reshaped(
+        self, user: object, value: Value, shape: tuple[int, ...], *, flat: bool = False
+    ) -> Value:
+        """The same elements in the same order in another shape."""
+        if value.shape == shape:
+            return value
+        assert math.prod(value.shape) == math.prod(shape)
+        key = (value, shape)
+        if key not in self._reshaped:
+            result = Value(f"{value.name} for {user}", shape, value.dtype)
+            channels = self._channels.get(value)
+            if channels is not None and (flat or channels == result.channels):
+                self.add(Reshape(operator=str(user), source=value, result=result))
+            else:
+                # The machine cannot make other channels of those that lie in its buffer.
+                self.add(
+                    HostStage(operator=str(user), sources=(value,), result=result, function=View())
+                )
+            self._reshaped[key] = result
+        return self._reshaped[key]
+
+    def feature_map(self, node: OnnxNode, codes: Codes) -> Value:
+        """A tensor of samples x channels x rows x columns, or without rows, as 1 x H x W x C."""
+        shape = codes.shape
+        if len(shape) not in (3, 4) or shape[0] != 1:
+            raise ModelError(f"a feature map of shape {shape} is not supported")
+        axes = (0, 2, 1) if len(shape) == 3 else (0, 2, 3, 1)
+        height, width = (1, shape[2]) if len(shape) == 3 else shape[2:]
+        return self.arranged(node, codes, axes, (1, height, width, shape[1]))
+
+    def map_result(
+        self, name: str, like: Codes, value_shape: tuple[int, ...], unsigned: bool
+    ) -> Codes:
+        """A feature map to be calculated from `like`, with as many spatial dimensions.
+
+        `value_shape` is 1 x H x W x C.
+        """
+        _, height, width, channels = value_shape
+        if len(like.shape) == 3:
+            shape, axes = (1, channels, width), (0, 2, 1)
+        else:
+            shape, axes = (1, channels, height, width), (0, 2, 3, 1)
+        return Codes(Value(name, value_shape), shape, stored(shape, axes), unsigned)
+
+
+def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quantisation:
+    """With the zero point in codes of the machine."""
+    zero_point -= 128 if unsigned else 0
+    if not -128 <= zero_point <= 127:
+        raise ModelError("its zero point is no int8 or uint8")
+    return Quantisation(np.float32(scale), zero_point, unsigned)
+
+
+def entry_shape(entry: Entry) -> tuple[int, ...]:
+    """The shape of a tensor."""
+    match entry:
+        case Codes() | Pending():
+            return entry.shape
+        case Dequantised():
+            return entry.codes.shape
+        case Weights():
+            return entry.codes.shape
+        case HostArray():
+            return entry.value.shape
+        case _:
+            return entry.shape

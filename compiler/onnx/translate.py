@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an ONNX model to operations for the machine and the host.
+
+Results are those of ONNX Runtime 1.31 on the CPU with all its optimisations (ORT_ENABLE_ALL), which
+make QLinear operators of DequantizeLinear, an operator and QuantizeLinear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from systola.compiler.errors import ModelError, located
+from systola.compiler.host_stage import Dequantise, FlipSign, HostFunction, HostStage, LookUp
+from systola.compiler.onnx.entries import Codes, Dequantised, HostArray
+from systola.compiler.onnx.layout import plain
+from systola.compiler.onnx.model import OnnxInput, OnnxModel, OnnxNode
+from systola.compiler.onnx.reader import read_onnx
+from systola.compiler.onnx.scope import Scope
+from systola.compiler.onnx.translate_arithmetic import ARITHMETIC
+from systola.compiler.onnx.translate_curves import CURVES
+from systola.compiler.onnx.translate_linear import LINEAR
+from systola.compiler.onnx.translate_pooling import POOLING
+from systola.compiler.onnx.translate_quantisation import translate_dequantize, translate_quantize
+from systola.compiler.onnx.translate_views import VIEWS
+from systola.compiler.operations import Value
+from systola.compiler.partition import Translation
+
+TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
+    "QuantizeLinear": translate_quantize,
+    "DequantizeLinear": translate_dequantize,
+    **LINEAR,
+    **POOLING,
+    **ARITHMETIC,
+    **CURVES,
+    **VIEWS,
+}
+
+
+def translate_onnx(content: bytes) -> Translation:
+    """The operations of the model in the content of an .onnx file.
+
+    Raises ModelError, with number, operator and name of the node, for what is not supported.
+    """
+    return translate_model(read_onnx(content))
+
+
+def translate_model(model: OnnxModel) -> Translation:
+    """The operations of a model, those left out that its outputs do not need."""
+    if not model.inputs or not model.outputs:
+        raise ModelError("the model has no inputs or no outputs")
+    scope = Scope(model.opset, _repeat(model))
+    for name, constant in model.constants.items():
+        scope.define(name, constant)
+    inputs = tuple(_input(scope, each) for each in model.inputs)
+    for node in _needed(model):
+        with located(node, ModelError):
+            translator = TRANSLATORS.get(node.kind)
+            if translator is None:
+                raise ModelError("this operator is not supported")
+            translator(scope, node)
+    outputs = tuple(_output(scope, name) for name in model.outputs)
+    return Translation(inputs, outputs, tuple(scope.items), scope.repeat, scope.inexact_channels)
+
+
+def _repeat(model: OnnxModel) -> int:
+    """Samples in one of the model's: the first dimension of feature maps and sequences."""
+    sizes = {each.shape[0] if len(each.shape) > 2 else 1 for each in model.inputs}
+    return sizes.pop() if len(sizes) == 1 else 1
+
+
+def _needed(model: OnnxModel) -> list[OnnxNode]:
+    """The nodes that the outputs depend on."""
+    wanted = set(model.outputs)
+    needed: list[OnnxNode] = []
+    for node in reversed(model.nodes):
+        if wanted & set(node.outputs):
+            wanted.update(name for name in node.inputs if name)
+            needed.append(node)
+    return needed[::-1]
+
+
+def _input(scope: Scope, given: OnnxInput) -> Value:
+    shape = given.shape if scope.repeat == 1 else (1, *given.shape[1:])
+    value = Value(given.name, shape, given.dtype)
+    match given.dtype:
+        case "int8":
+            scope.define(given.name, Codes(value, shape, plain(shape), False))
+        case "uint8":
+            codes = Value(f"{given.name} as int8", shape)
+            _on_host(scope, given.name, value, codes, FlipSign("int8"))
+            scope.define(given.name, Codes(codes, shape, plain(shape), True))
+        case "float32" | "int32" | "int64":
+            scope.define(given.name, HostArray(value))
+        case _:
+            raise ModelError(
+                f"the input '{given.name}' is {given.dtype}, supported are float32, int8 and uint8"
+            )
+    return value
+
+
+def _output(scope: Scope, name: str) -> Value:
+    """What the user gets, in the order of the tensor's shape."""
+    entry = scope.named(name)
+    if isinstance(entry, HostArray):
+        return entry.value
+    codes = entry.codes if isinstance(entry, Dequantised) else entry
+    if not isinstance(codes, Codes):
+        raise ModelError(f"the output '{name}' is not quantised")
+    value = scope.arranged(
+        f"output {name!r}", codes, range(len(codes.shape)), codes.shape, flat=True
+    )
+    if isinstance(entry, Dequantised):
+        quantisation = entry.quantisation
+        function: HostFunction = Dequantise(float(quantisation.scale), quantisation.zero_point)
+        if entry.curve is not None:
+            function = LookUp(entry.curve.astype(np.float32))
+        return _on_host(scope, name, value, Value(name, codes.shape, "float32"), function)
+    if codes.unsigned:
+        return _on_host(scope, name, value, Value(name, codes.shape, "uint8"), FlipSign("uint8"))
+    return value
+
+
+def _on_host(
+    scope: Scope, operator: str, source: Value, result: Value, function: HostFunction
+) -> Value:
+    scope.add(HostStage(operator=operator, sources=(source,), result=result, function=function))
+    return result

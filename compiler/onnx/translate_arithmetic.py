@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums, differences and products of two tensors, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Operation
+from systola.compiler.errors import ModelError
+from systola.compiler.onnx.binary_scales import BinaryScales, binary_scales, reference_codes
+from systola.compiler.onnx.entries import Codes, Dequantised, Entry, Limits, Pending, Weights
+from systola.compiler.onnx.layout import Layout
+from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.multipliers import code_limits
+from systola.compiler.onnx.numbers import CODES, Quantisation
+from systola.compiler.onnx.scope import Scope, machine_quantisation
+from systola.compiler.operations import Binary, Value
+from systola.compiler.scope import check_moves, gathered
+
+OPERATIONS = {
+    "Add": Operation.ADD,
+    "QLinearAdd": Operation.ADD,
+    "Sub": Operation.SUBTRACT,
+    "Mul": Operation.MULTIPLY,
+    "QLinearMul": Operation.MULTIPLY,
+}
+
+Operand = Codes | NDArray[np.int64]
+"""A calculated tensor, or constants in codes of the machine."""
+
+
+def translate_binary(scope: Scope, node: OnnxNode) -> None:
+    """Add, Sub, Mul and Div of what DequantizeLinear gives, or of constants."""
+    entries = scope.entry(node, 0), scope.entry(node, 1)
+    if all(isinstance(entry, np.ndarray) for entry in entries):
+        scope.result(node, _folded(node, entries[0], entries[1]))
+        return
+    curve = _curve(node, *entries)
+    if curve is not None:
+        scope.result(node, curve)
+        return
+    if node.kind not in OPERATIONS:
+        raise ModelError("of two calculated tensors it is not supported")
+    a, b = (_operand(entry) for entry in entries)
+    _check_shapes(a[0], b[0])
+
+    def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        return _add_binary(scope, node, a, b, quantisation, limits)
+
+    shape = np.broadcast_shapes(_operand_shape(a[0]), _operand_shape(b[0]))
+    scope.result(node, Pending(shape, finish))
+
+
+def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
+    """QLinearAdd and QLinearMul, operators of ONNX Runtime."""
+    operands: list[tuple[Operand, Quantisation]] = []
+    for position in (0, 3):
+        quantisation = scope.quantisation(node, position + 1, position + 2)
+        entry = scope.entry(node, position)
+        if isinstance(entry, np.ndarray):
+            operands.append((_machine_codes(entry), quantisation))
+        else:
+            operands.append((scope.codes(node, position), quantisation))
+    a, b = operands
+    _check_shapes(a[0], b[0])
+    quantisation = scope.quantisation(node, 6, 7)
+    scope.result(node, _add_binary(scope, node, a, b, quantisation, Limits()))
+
+
+def _operand(entry: Entry) -> tuple[Operand, Quantisation]:
+    if isinstance(entry, Dequantised) and entry.curve is None:
+        return entry.codes, entry.quantisation
+    if isinstance(entry, Weights) and entry.scales.size == 1:
+        quantisation = machine_quantisation(
+            float(entry.scales[0]), int(entry.zero_points[0]), entry.codes.dtype == np.uint8
+        )
+        return _machine_codes(entry.codes), quantisation
+    raise ModelError("its inputs must come from DequantizeLinear, with one scale each")
+
+
+def _machine_codes(codes: NDArray[np.generic]) -> NDArray[np.int64]:
+    if str(codes.dtype) not in ("int8", "uint8"):
+        raise ModelError(f"constants of {codes.dtype} are not supported")
+    return codes.astype(np.int64) - (128 if codes.dtype == np.uint8 else 0)
+
+
+def _operand_shape(operand: Operand) -> tuple[int, ...]:
+    return operand.shape
+
+
+def _check_shapes(a: Operand, b: Operand) -> None:
+    try:
+        shape = np.broadcast_shapes(_operand_shape(a), _operand_shape(b))
+    except ValueError:
+        raise ModelError(
+            f"its inputs of shapes {_operand_shape(a)} and {_operand_shape(b)} do not fit"
+        ) from None
+    if not any(isinstance(each, Codes) and each.shape == shape for each in (a, b)):
+        raise ModelError(f"no input has the shape {shape} of its result, which is not supported")
+
+
+def _folded(node: OnnxNode, a: Entry, b: Entry) -> NDArray[np.generic]:
+    assert isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+    if a.dtype != b.dtype or a.dtype.kind not in "if":
+        raise ModelError(f"constants of {a.dtype} and {b.dtype} are not supported")
+    try:
+        np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        raise ModelError("its inputs do not fit") from None
+    with np.errstate(all="ignore"):
+        return _APPLY[node.kind](a, b)
+
+
+def _divide(a: NDArray[np.generic], b: NDArray[np.generic]) -> NDArray[np.generic]:
+    if a.dtype.kind == "f":
+        return np.divide(a, b).astype(a.dtype)
+    if bool((b == 0).any()):
+        raise ModelError("it divides by zero")
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+_APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": _divide,
+}
+
+
+def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:
+    """With a constant of one element in float32, the result is a function of the codes."""
+    for entry, other, first in ((a, b, True), (b, a, False)):
+        if not isinstance(entry, Dequantised) or not isinstance(other, np.ndarray):
+            continue
+        if other.size != 1 or other.ndim > len(entry.codes.shape) or other.dtype != np.float32:
+            raise ModelError("a constant that is not quantised must be one number of float32")
+        number = np.float32(other.reshape(-1)[0])
+        operands = (entry.numbers, number) if first else (number, entry.numbers)
+        with np.errstate(all="ignore"):
+            numbers = _APPLY[node.kind](*operands)
+        return replace(entry, curve=numbers.astype(np.float32))
+    return None
+
+
+def _add_binary(
+    scope: Scope,
+    node: OnnxNode,
+    a: tuple[Operand, Quantisation],
+    b: tuple[Operand, Quantisation],
+    quantisation: Quantisation,
+    limits: Limits,
+) -> Codes:
+    operation = OPERATIONS[node.kind]
+    fused = node.kind != "Sub"
+    constants = [each for each, _ in (a, b) if isinstance(each, np.ndarray)]
+    same = isinstance(a[0], Codes) and isinstance(b[0], Codes) and a[0].value is b[0].value
+    if same or any(int(each.min()) == int(each.max()) for each in constants if each.size):
+        # The result is a function of one code.
+        codes_a, codes_b = (
+            np.full(256, int(each.reshape(-1)[0])) if isinstance(each, np.ndarray) else CODES
+            for each, _ in (a, b)
+        )
+        table = reference_codes(
+            operation, (codes_a, a[1]), (codes_b, b[1]), quantisation, fused=fused
+        )
+        source = a[0] if isinstance(a[0], Codes) else b[0]
+        assert isinstance(source, Codes)
+        bounded = np.clip(table, *code_limits(quantisation, limits))
+        return scope.look_up(node, source, bounded, quantisation.unsigned)
+    scales = binary_scales(
+        operation,
+        (_codes_of(a[0]), a[1]),
+        (_codes_of(b[0]), b[1]),
+        quantisation,
+        code_limits(quantisation, limits),
+        fused=fused,
+    )
+    return _emit(scope, node, (a[0], b[0]), scales, quantisation)
+
+
+def _codes_of(operand: Operand) -> NDArray[np.int64]:
+    """The codes that an operand can have."""
+    return np.unique(operand) if isinstance(operand, np.ndarray) else CODES
+
+
+def _emit(
+    scope: Scope,
+    node: OnnxNode,
+    operands: tuple[Operand, Operand],
+    scales: BinaryScales,
+    quantisation: Quantisation,
+) -> Codes:
+    shape = np.broadcast_shapes(*(_operand_shape(operand) for operand in operands))
+    main = next(each for each in operands if isinstance(each, Codes) and each.shape == shape)
+    layout = main.layout.divided(shape)
+    if layout is None:
+        main = scope.in_order_of_shape(node, main)
+        layout = main.layout
+    values = [_beside(scope, node, operand, main.value, layout, shape) for operand in operands]
+    result = Value(node.outputs[0], main.value.shape)
+    if scales.differing:
+        scope.inexact_channels += result.channels
+    scope.add(
+        Binary(
+            operator=str(node),
+            result=result,
+            operation=OPERATIONS[node.kind],
+            a=values[0],
+            b=values[1],
+            scale_a=scales.a,
+            scale_b=scales.b,
+            output=scales.output,
+        )
+    )
+    codes = Codes(result, shape, layout, quantisation.unsigned)
+    if scales.table is None:
+        return codes
+    return scope.look_up(node, codes, scales.table, quantisation.unsigned)
+
+
+def _beside(
+    scope: Scope,
+    node: OnnxNode,
+    operand: Operand,
+    value: Value,
+    layout: Layout,
+    shape: tuple[int, ...],
+) -> Value | NDArray[np.int8]:
+    """An operand stored like `value`, which has the layout `layout` of a tensor of `shape`."""
+    if isinstance(operand, np.ndarray):
+        whole = np.broadcast_to(operand, shape).reshape(layout.factors)
+        return whole.transpose(layout.order).reshape(value.shape).astype(np.int8)
+    if operand.value is value:
+        return value
+    if operand.shape == shape:
+        return scope.stored_like(node, operand, layout, value.shape)
+    # Dimensions of size 1 in front change nothing about the elements.
+    own = (1,) * (len(shape) - len(operand.shape)) + operand.shape
+    parts = layout.axes(shape)
+    kept = {part for axis, size in enumerate(own) if size > 1 for part in parts[axis]}
+    order = [part for part in layout.order if part in kept]
+    channels = int(np.prod([layout.factors[part] for part in order], dtype=np.int64))
+    place = {part: number for number, part in enumerate(sorted(kept))}
+    wanted = Layout(
+        tuple(layout.factors[part] for part in sorted(kept)),
+        tuple(place[part] for part in order),
+    )
+    tail = list(layout.order[len(layout.order) - len(order) :])
+    head = list(layout.order[: len(order)])
+    if channels == value.channels and order == tail:
+        return scope.stored_like(node, operand, wanted, (*(1 for _ in value.shape[1:]), channels))
+    if channels in (1, value.pixels) and order == head:
+        narrow = scope.stored_like(
+            node, operand, wanted, (*(value.shape[:-1] if channels > 1 else [1]), 1)
+        )
+        check_moves(1, value.channels)
+        wide = Value(f"{narrow.name} for {node}", (*narrow.shape[:-1], value.channels))
+        origin = np.zeros(value.channels, np.int64)
+        scope.add(gathered(str(node), narrow, wide, origin, 0))
+        return wide
+    raise ModelError(f"an input of shape {operand.shape} beside one of {shape} is not supported")
+
+
+Translator = Callable[[Scope, OnnxNode], None]
+ARITHMETIC: dict[str, Translator] = {
+    **dict.fromkeys(_APPLY, translate_binary),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul"), translate_qlinear_binary),
+}

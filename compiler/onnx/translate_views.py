@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that only change the shape of a tensor or the order of its dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import HostStage, Transpose, View
+from systola.compiler.onnx.entries import Codes, Dequantised, Entry, HostArray, Pending, Weights
+from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.scope import Scope, entry_shape
+from systola.compiler.operations import Value
+
+CASTS = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
+"""The types that constants may be converted to, by ONNX's numbers."""
+
+
+def translate_identity(scope: Scope, node: OnnxNode) -> None:
+    """Identity, and Dropout, which does nothing but in training."""
+    scope.result(node, scope.entry(node, 0))
+
+
+def translate_cast(scope: Scope, node: OnnxNode) -> None:
+    """Cast of constants, or of numbers to float32."""
+    entry = scope.entry(node, 0)
+    target = CASTS.get(node.integer("to", 0))
+    if isinstance(entry, np.ndarray) and target is not None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            entry = entry.astype(target)
+    elif isinstance(entry, HostArray) and {entry.value.dtype, target} <= {"int32", "int64"}:
+        pass
+    elif not isinstance(entry, (Dequantised, Pending)) or target != "float32":
+        raise ModelError("this conversion is not supported")
+    scope.result(node, entry)
+
+
+def translate_reshape(scope: Scope, node: OnnxNode) -> None:
+    """Reshape to a constant shape."""
+    shape = _shape(scope, node)
+    target = scope.integers(node, 1)
+    if scope.repeat > 1 and target[:1] == [scope.repeat]:
+        target[0] = 1
+    if not node.integer("allowzero", 0):
+        target = [
+            shape[axis] if size == 0 and axis < len(shape) else size
+            for axis, size in enumerate(target)
+        ]
+    known = math.prod(size for size in target if size != -1)
+    if target.count(-1) == 1 and known > 0:
+        target[target.index(-1)] = math.prod(shape) // known
+    if any(size < 1 for size in target) or math.prod(target) != math.prod(shape):
+        raise ModelError(f"it makes shape {tuple(target)} of shape {shape}")
+    _reshape(scope, node, tuple(target))
+
+
+def translate_flatten(scope: Scope, node: OnnxNode) -> None:
+    """Flatten to two dimensions."""
+    shape = _shape(scope, node)
+    axis = node.integer("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise ModelError(f"it has no axis {axis}")
+    axis += len(shape) if axis < 0 else 0
+    _reshape(scope, node, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+def translate_squeeze(scope: Scope, node: OnnxNode) -> None:
+    """Squeeze of dimensions of size 1."""
+    shape = _shape(scope, node)
+    axes = _given_axes(scope, node, len(shape))
+    if axes is None:
+        axes = [axis for axis, size in enumerate(shape) if size == 1]
+    if any(shape[axis] != 1 for axis in axes):
+        raise ModelError(f"it cannot remove dimensions {axes} of {shape}")
+    _reshape(scope, node, tuple(size for axis, size in enumerate(shape) if axis not in axes))
+
+
+def translate_unsqueeze(scope: Scope, node: OnnxNode) -> None:
+    """Unsqueeze: dimensions of size 1 more."""
+    shape = list(_shape(scope, node))
+    count = len(node.integers("axes", ())) or len(scope.integers(node, 1))
+    axes = _given_axes(scope, node, len(shape) + count) or []
+    for axis in sorted(axes):
+        shape.insert(axis, 1)
+    _reshape(scope, node, tuple(shape))
+
+
+def translate_transpose(scope: Scope, node: OnnxNode) -> None:
+    """Transpose: what is stored stays where it is."""
+    shape = _shape(scope, node)
+    order = node.integers("perm", tuple(range(len(shape)))[::-1])
+    if sorted(order) != list(range(len(shape))):
+        raise ModelError(f"its permutation {order} does not fit the shape {shape}")
+    entry = scope.entry(node, 0)
+    match entry:
+        case np.ndarray():
+            result: Entry = entry.transpose(order)
+        case Weights():
+            axis = order.index(entry.axis % len(order)) if entry.scales.size > 1 else 0
+            result = replace(entry, codes=entry.codes.transpose(order), axis=axis)
+        case Codes():
+            result = _transposed(scope, node, entry, order)
+        case Dequantised():
+            result = replace(entry, codes=_transposed(scope, node, entry.codes, order))
+        case HostArray():
+            new = Value(node.outputs[0], tuple(shape[axis] for axis in order), entry.value.dtype)
+            function = Transpose(entry.value.shape, order)
+            scope.add(
+                HostStage(operator=str(node), sources=(entry.value,), result=new, function=function)
+            )
+            result = HostArray(new)
+        case _:
+            raise ModelError("its input is not quantised")
+    scope.result(node, result)
+
+
+def _transposed(scope: Scope, node: OnnxNode, codes: Codes, order: Sequence[int]) -> Codes:
+    layout = codes.layout.divided(codes.shape)
+    if layout is None:
+        codes = scope.in_order_of_shape(node, codes)
+        layout = codes.layout
+    shape = tuple(codes.shape[axis] for axis in order)
+    return replace(codes, shape=shape, layout=layout.transposed(codes.shape, order))
+
+
+def _shape(scope: Scope, node: OnnxNode) -> tuple[int, ...]:
+    return entry_shape(scope.entry(node, 0))
+
+
+def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
+    """Axes as an attribute or, from version 13 on, as an input; None where there are none."""
+    if "axes" in node.attributes:
+        axes = list(node.integers("axes"))
+    elif scope.optional(node, 1) is not None:
+        axes = scope.integers(node, 1)
+    else:
+        return None
+    if any(not -rank <= axis < rank for axis in axes):
+        raise ModelError(f"its axes {axes} do not fit {rank} dimensions")
+    axes = [axis % rank for axis in axes]
+    if len(set(axes)) != len(axes):
+        raise ModelError(f"it names an axis twice: {axes}")
+    return axes
+
+
+def _reshape(scope: Scope, node: OnnxNode, shape: tuple[int, ...]) -> None:
+    """The same elements in the same order in another shape."""
+    entry = scope.entry(node, 0)
+    match entry:
+        case np.ndarray():
+            result: Entry = entry.reshape(shape)
+        case Weights() if entry.scales.size == 1:
+            result = replace(entry, codes=entry.codes.reshape(shape))
+        case Codes():
+            result = replace(entry, shape=shape)
+        case Dequantised():
+            result = replace(entry, codes=replace(entry.codes, shape=shape))
+        case HostArray():
+            new = Value(node.outputs[0], shape, entry.value.dtype)
+            scope.add(
+                HostStage(operator=str(node), sources=(entry.value,), result=new, function=View())
+            )
+            result = HostArray(new)
+        case _:
+            raise ModelError("its input is not quantised")
+    scope.result(node, result)
+
+
+Translator = Callable[[Scope, OnnxNode], None]
+VIEWS: dict[str, Translator] = {
+    "Identity": translate_identity,
+    "Dropout": translate_identity,
+    "Cast": translate_cast,
+    "Reshape": translate_reshape,
+    "Flatten": translate_flatten,
+    "Squeeze": translate_squeeze,
+    "Unsqueeze": translate_unsqueeze,
+    "Transpose": translate_transpose,
+}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes small ONNX models, and runs them on ONNX Runtime, the referee."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+OPSET = 17
+IR_VERSION = 9
+
+
+class OnnxWriter:
+    """A model. Tensors are named as they come; nodes are added in the order of execution."""
+
+    def __init__(self, opset: int = OPSET) -> None:
+        self._opset = opset
+        self._count = 0
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._constants: list[onnx.TensorProto] = []
+        self.nodes: list[onnx.NodeProto] = []
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"t{self._count}"
+
+    def input(self, shape: tuple[int | str, ...], dtype: str = "int8") -> str:
+        """Adds an input of the model; its name."""
+        name = self._name()
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def constant(self, value: NDArray[Any] | np.generic) -> str:
+        """Adds an initialiser; its name."""
+        name = self._name()
+        self._constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def node(self, kind: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
+        """Adds a node; the name of its result, or a list of the names of several."""
+        names = [self._name() for _ in range(results)]
+        domain = "com.microsoft" if kind.startswith("QLinear") or kind == "QGemm" else ""
+        if kind in ("QLinearConv", "QLinearMatMul"):
+            domain = ""
+        self.nodes.append(helper.make_node(kind, list(inputs), names, domain=domain, **attributes))
+        return names[0] if results == 1 else names
+
+    def scale(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
+        """Adds a scale and a zero point, or one for each channel; their names."""
+        scales = np.asarray(scale, np.float32)
+        return self.constant(scales), self.constant(
+            np.broadcast_to(np.asarray(zero_point, dtype), scales.shape).copy()
+        )
+
+    def dequantise(self, codes: str, scale: Any, zero_point: Any, dtype: str, **more: Any) -> str:
+        """Adds a DequantizeLinear."""
+        return self.node("DequantizeLinear", codes, *self.scale(scale, zero_point, dtype), **more)
+
+    def quantise(self, numbers: str, scale: Any, zero_point: Any, dtype: str) -> str:
+        """Adds a QuantizeLinear."""
+        return self.node("QuantizeLinear", numbers, *self.scale(scale, zero_point, dtype))
+
+    def content(self, *outputs: tuple[str, str, tuple[int | str, ...] | None]) -> bytes:
+        """The model as the content of a file; outputs have a name, a type and a shape."""
+        results = [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+            )
+            for name, dtype, shape in outputs
+        ]
+        graph = helper.make_graph(self.nodes, "graph", self._inputs, results, self._constants)
+        opsets = [helper.make_opsetid("", self._opset), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+        return model.SerializeToString()
+
+
+def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> NDArray[Any]:
+    """Outputs for samples of each input, each of the model's shape, with all optimisations or none.
+
+    Optimised, DequantizeLinear, an operator and QuantizeLinear become one QLinear operator.
+    """
+    options = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    return np.array(
+        [
+            session.run(None, dict(zip(names, sample, strict=True)))[0]
+            for sample in zip(*inputs, strict=True)
+        ]
+    )

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX models on the golden model, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.compiler.network import make_network
+from systola.compiler.onnx.translate import translate_onnx
+from systola.runtime.iss import GoldenBackend
+from systola.runtime.run import run_network
+from systola.verif.compiler.onnx_writer import interpret
+from systola.verif.compiler.random_onnx import KINDS, RandomOnnx
+from systola.verif.kit.seeds import random_seed
+
+STORED = (
+    "onnx_cnn_res_dw_qdq_s8s8_pc",
+    "onnx_skl_mlp_48relu_qdq_s8s8_pc",
+    "onnx_skl_mlp_48relu_qop_u8s8_pc",
+)
+MACHINES = ("base", "small", "14x14", "6x10", "9x4", "32x32")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", STORED)
+def test_stored_outputs(name: str, machine: str) -> None:
+    content = (files("systola.models") / f"{name}.onnx").read_bytes()
+    with np.load(str(files("systola.models") / f"{name}.npz")) as stored:
+        x, fused, unfused = stored["x"], stored["y_fused"], stored["y_unfused"]
+    run = run_network(GoldenBackend(preset(machine)), make_network(translate_onnx(content)), x)
+    assert np.array_equal(run.y, fused)
+    assert np.array_equal(run.y, unfused)
+    samples = x[:, np.newaxis]
+    assert np.array_equal(interpret(content, samples)[:, 0], fused)
+    assert np.array_equal(interpret(content, samples, optimised=False)[:, 0], unfused)
+
+
+def check_random(model: RandomOnnx, machine: str) -> None:
+    """What is said to be exact must equal the referee, anything else nearly so."""
+    translation = translate_onnx(model.content)
+    run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
+    expected = interpret(model.content, model.samples)
+    if translation.inexact_channels == 0:
+        assert np.array_equal(run.y, expected)
+    difference = np.abs(run.y.astype(np.int64) - expected.astype(np.int64))
+    assert difference.max() <= 1
+    assert np.count_nonzero(difference) <= 2 + difference.size // 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_operators(kind: str) -> None:
+    rng = np.random.default_rng(random_seed())
+    for _ in range(24):
+        check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)))
