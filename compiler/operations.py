@@ -181,12 +181,18 @@ class DepthwiseConvolution(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pooling(Node):
-    """Each window reduced to a pixel. AVERAGE divides by the taps inside and needs no output."""
+    """Each window reduced to a pixel.
+
+    AVERAGE divides by the taps inside, half away from zero, unless there are `averages`.
+    """
 
     source: Value
     reduction: Reduction
     window: Window
     output: Requantisation = field(default_factory=identity)
+    """For MAX and SUM."""
+    averages: tuple[Requantisation, ...] = ()
+    """For AVERAGE: what becomes of the sum of 1, 2, ... taps, alike but for the numbers."""
     floor: int = -128
     ceiling: int = 127
 

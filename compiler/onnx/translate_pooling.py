@@ -30,6 +30,8 @@ from systola.compiler.scope import gathered
 
 MAX_COUNT = 1 << 22
 """Elements whose sum stays within 32 bits, with a margin."""
+MAX_COUNTS = 1 << 12
+"""Elements in a window that reaches over the edge."""
 TOLERATED = 2
 """Sums that one pool may round otherwise before two are taken, which is twice the work."""
 
@@ -120,9 +122,7 @@ def _average_pool(
 ) -> Codes:
     window = read_window(node, _sizes(source.codes.shape))
     value = scope.feature_map(node, source.codes)
-    if window.counts_differ(*value.grid):
-        if not node.integer("count_include_pad", 0):
-            return _average_inside(scope, node, source, value, quantisation, limits, window)
+    if window.counts_differ(*value.grid) and node.integer("count_include_pad", 0):
         value, window = _padded(scope, node, source, value, window)
     return _average(scope, node, source, value, quantisation, limits, window, pool_mean)
 
@@ -143,40 +143,6 @@ def _padded(
     channels = np.arange(value.channels, dtype=np.int64)
     scope.add(gathered(str(node), value, result, channels, fill, move))
     return result, replace(window, first=(0, 0))
-
-
-def _average_inside(
-    scope: Scope,
-    node: OnnxNode,
-    source: Dequantised,
-    value: Value,
-    quantisation: Quantisation,
-    limits: Limits,
-    window: Window,
-) -> Codes:
-    """The mean of what lies inside the map, which the machine rounds half away from zero."""
-    if not quantisation.same(source.quantisation):
-        raise ModelError(
-            "windows that reach over the edge need the same scale and zero point in the result, or "
-            "count_include_pad"
-        )
-    result = scope.map_result(
-        node.outputs[0], source.codes, (1, *window.out, value.channels), quantisation.unsigned
-    )
-    scope.inexact_channels += value.channels
-    floor, ceiling = code_limits(quantisation, limits)
-    scope.add(
-        Pooling(
-            operator=str(node),
-            source=value,
-            result=result.value,
-            reduction=Reduction.AVERAGE,
-            window=window,
-            floor=floor,
-            ceiling=ceiling,
-        )
-    )
-    return result
 
 
 def _global_average(
@@ -211,13 +177,21 @@ def pool_mean(
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """A pool that adds the elements of each window, and what becomes of the sums."""
+class _Averages:
+    """What becomes of the sums of windows."""
 
-    fit: Fit
+    fits: tuple[Fit, ...]
+    """By the number of elements in the sum: all from 1 on, or that of all windows."""
+    biases: tuple[int, ...]
+    """Zero points of as many elements."""
     zero_point: int
     floor: int
     ceiling: int
+
+    @property
+    def differing(self) -> int:
+        """Sums with another result than ONNX Runtime's."""
+        return sum(fit.differing for fit in self.fits)
 
 
 def _average(
@@ -230,45 +204,75 @@ def _average(
     window: Window,
     mean: Mean,
 ) -> Codes:
-    """The mean of windows that lie within the map.
+    """The mean of what of each window lies within the map.
 
     ONNX Runtime rounds half to even. Where means often lie between two results, one pool cannot do
     so, but two can: one counts the even results that a sum has reached, the other the odd ones, and
     in each of them the steps are at equal distances.
     """
-    count = window.kernel[0] * window.kernel[1]
-    if count > MAX_COUNT:
-        raise ModelError(f"a mean of {count} elements is not supported")
-    zero_point = source.quantisation.zero_point
-    ends = (-128 - zero_point) * count, (127 - zero_point) * count
+    taps = window.kernel[0] * window.kernel[1]
+    counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)
+    if taps > (MAX_COUNT if len(counts) == 1 else MAX_COUNTS):
+        raise ModelError(f"a mean of {taps} elements is not supported")
     floor, ceiling = code_limits(quantisation, limits)
-    low, high = floor - quantisation.zero_point, ceiling - quantisation.zero_point
 
-    def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        codes = mean(sums, source.quantisation, quantisation, count)
-        return np.clip(codes - quantisation.zero_point, low, high)
+    def averages(parity: int | None) -> _Averages:
+        """Of all results; with a parity, of half of them."""
+        fits = tuple(
+            _fit(source.quantisation, quantisation, (floor, ceiling), count, mean, parity)
+            for count in counts
+        )
+        biases = tuple(-source.quantisation.zero_point * count for count in counts)
+        if parity is None:
+            return _Averages(fits, biases, quantisation.zero_point, floor, ceiling)
+        # Half of the zero point keeps what is in between within int8.
+        half = quantisation.zero_point // 2
+        low, high = (
+            max(-128, min((end - quantisation.zero_point + parity) // 2 + half, 127))
+            for end in (floor, ceiling)
+        )
+        return _Averages(fits, biases, half, low, high)
 
-    scale = float(source.quantisation.scale) / (float(quantisation.scale) * count)
-    steps = _steps(results, ends, low, high)
-    one = fit_bias(_around(steps, results, ends, low, high), scale)
     result = scope.map_result(
         node.outputs[0], source.codes, (1, *window.out, value.channels), quantisation.unsigned
     )
-    bias = -zero_point * count
-    if one.differing > TOLERATED:
-        parts = [
-            _every_second(steps, low, parity, scale, ends, quantisation.zero_point)
-            for parity in (0, 1)
-        ]
-        differing = sum(part.fit.differing for part in parts)
-        if differing < one.differing:
-            scope.inexact_channels += value.channels if differing else 0
-            _add_two(scope, node, value, result.value, window, parts, bias, quantisation.zero_point)
-            return result
-    scope.inexact_channels += value.channels if one.differing else 0
-    whole = _Sums(one, quantisation.zero_point, floor, ceiling)
-    _add_sums(scope, node, value, result.value, window, whole, bias)
+    whole = averages(None)
+    parts = averages(0), averages(1)
+    differing = min(whole.differing, sum(part.differing for part in parts))
+    if whole.differing <= max(TOLERATED, differing):
+        differing = whole.differing
+        _add_averages(scope, node, value, result.value, window, whole)
+    else:
+        _add_two(scope, node, value, result.value, window, parts, quantisation.zero_point)
+    scope.inexact_channels += value.channels if differing else 0
     return result
+
+
+def _fit(
+    source: Quantisation,
+    quantisation: Quantisation,
+    limits: tuple[int, int],
+    count: int,
+    mean: Mean,
+    parity: int | None,
+) -> Fit:
+    """For means of `count` elements; with a parity, the number of results of that parity."""
+    ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
+    low, high = (limit - quantisation.zero_point for limit in limits)
+    scale = float(source.scale) / (float(quantisation.scale) * count)
+
+    def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        codes = mean(sums, source, quantisation, count)
+        return np.clip(codes - quantisation.zero_point, low, high)
+
+    steps = _steps(results, ends, low, high)
+    sums = np.unique(np.concatenate([steps, steps - 1, ends]))
+    sums = sums[(sums >= ends[0]) & (sums <= ends[1])]
+    if parity is None:
+        return fit_bias(Wanted(sums, results(sums), low, high), scale)
+    # 2 k is k even ones and k odd ones, 2 k + 1 is one odd one more.
+    half = (results(sums) + parity) // 2
+    return fit_bias(Wanted(sums, half, (low + parity) // 2, (high + parity) // 2), scale / 2)
 
 
 def _steps(
@@ -293,59 +297,19 @@ def _steps(
     return above
 
 
-def _around(
-    steps: NDArray[np.int64],
-    results: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-    ends: tuple[int, int],
-    low: int,
-    high: int,
-) -> Wanted:
-    """The sums on both sides of all steps: results in between follow."""
-    sums = np.unique(np.concatenate([steps, steps - 1, ends]))
-    sums = sums[(sums >= ends[0]) & (sums <= ends[1])]
-    return Wanted(sums, results(sums), low, high)
-
-
-def _every_second(
-    steps: NDArray[np.int64],
-    low: int,
-    parity: int,
-    scale: float,
-    ends: tuple[int, int],
-    zero_point: int,
-) -> _Sums:
-    """A pool that counts the results of one parity."""
-    numbers = np.arange(low + 1, low + 1 + len(steps))
-    chosen = (numbers % 2 == parity) & (steps >= ends[0]) & (steps <= ends[1])
-    own = steps[chosen]
-    # Of the results from 0 on: 2, 4, ... are the even ones, 1, 3, ... the odd ones.
-    first = -(-(low + 1 - parity) // 2) + parity - 1
-    reached = int(np.count_nonzero(steps[numbers % 2 == parity] < ends[0]))
-
-    def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        return first + reached + np.searchsorted(own, sums, "right")
-
-    least, greatest = first + reached, first + reached + len(own)
-    fit = fit_bias(_around(own, results, ends, least, greatest), scale / 2)
-    # Half of the zero point keeps what is in between within int8.
-    shift = zero_point // 2
-    return _Sums(fit, shift, max(least + shift, -128), min(greatest + shift, 127))
-
-
 def _add_two(
     scope: Scope,
     node: OnnxNode,
     value: Value,
     result: Value,
     window: Window,
-    parts: list[_Sums],
-    bias: int,
+    parts: tuple[_Averages, _Averages],
     zero_point: int,
 ) -> None:
     values: list[Value] = []
     for number, part in enumerate(parts):
         values.append(Value(f"{result.name} part {number}", result.shape))
-        _add_sums(scope, node, value, values[-1], window, part, bias)
+        _add_averages(scope, node, value, values[-1], window, part)
     # 2^20 * 2^29 / 2^31 = 2^18 for each, and back.
     scope.add(
         Binary(
@@ -363,31 +327,31 @@ def _add_two(
     )
 
 
-def _add_sums(
-    scope: Scope,
-    node: OnnxNode,
-    value: Value,
-    result: Value,
-    window: Window,
-    sums: _Sums,
-    bias: int,
+def _add_averages(
+    scope: Scope, node: OnnxNode, value: Value, result: Value, window: Window, averages: _Averages
 ) -> None:
+    outputs = tuple(
+        scalar_requantisation(
+            fit.multiplier,
+            fit.shift,
+            bias=bias + fit.bias,
+            rounding=Rounding.SINGLE,
+            zero_point=averages.zero_point,
+        )
+        for fit, bias in zip(averages.fits, averages.biases, strict=True)
+    )
+    several = len(outputs) > 1
     scope.add(
         Pooling(
             operator=str(node),
             source=value,
             result=result,
-            reduction=Reduction.SUM,
+            reduction=Reduction.AVERAGE if several else Reduction.SUM,
             window=window,
-            output=scalar_requantisation(
-                sums.fit.multiplier,
-                sums.fit.shift,
-                bias=bias + sums.fit.bias,
-                rounding=Rounding.SINGLE,
-                zero_point=sums.zero_point,
-            ),
-            floor=sums.floor,
-            ceiling=sums.ceiling,
+            output=outputs[0],
+            averages=outputs if several else (),
+            floor=averages.floor,
+            ceiling=averages.ceiling,
         )
     )
 

@@ -281,7 +281,7 @@ class RandomOnnx:
 
     def _mean(self, source: Tensor, shape: tuple[int, ...], kind: str, **attributes: Any) -> Tensor:
         result = self._tensor("", shape)
-        if self.rng.integers(2) or not attributes.get("count_include_pad", 1):
+        if self.rng.integers(2):
             result = Tensor("", shape, *source.quantisation)
         if self.fused:
             of_source = self.writer.scale(*source.quantisation, self.dtype)
