@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from systola.arch.config import Config
-from systola.compiler.host_stage import HostStage
+from systola.compiler.host_stage import HostStage, View
 from systola.compiler.network import CompiledNetwork
 from systola.compiler.program import LayerWork, Program
 from systola.runtime.measurements import Measurements, ProgramTimes
@@ -29,7 +29,7 @@ class LayerRow:
     """Of the result."""
     macs: int = 0
     elements: int = 0
-    """Of the result."""
+    """Of the result; 0 for a change of shape alone."""
     work: float = 0.0
     """Share of the network's operations: multiply-accumulates, or elements where there are none."""
     estimated_cycles: float | None = None
@@ -132,7 +132,9 @@ def make_report(
 
 def _host_row(stage: HostStage) -> LayerRow:
     shape = stage.result.shape
-    return LayerRow(operator=stage.operator, place=HOST, shape=shape, elements=prod(shape))
+    # A change of shape is no work.
+    elements = 0 if isinstance(stage.function, View) else prod(shape)
+    return LayerRow(operator=stage.operator, place=HOST, shape=shape, elements=elements)
 
 
 def _program_rows(

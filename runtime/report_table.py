@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable
 
 from systola.runtime.report import HOST, LayerRow, Report
 
 NOTHING = "-"
+WIDTH = 118
+"""Longest line."""
 OPERATOR_WIDTH = 22
 SHAPE_WIDTH = 13
 
@@ -31,7 +34,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def report_table(report: Report) -> str:
-    """The layers of a network, one line each, and their sums; at most 118 columns.
+    """The layers of a network, one line each, and their sums; at most WIDTH columns.
 
     Cycles and bytes are those of one inference. The work of the host is named below the table, as
     it takes none of the machine's cycles.
@@ -54,13 +57,14 @@ def report_table(report: Report) -> str:
     )
     lines.append("-" * len(lines[0]))
     lines.append(_line([_aligned(cell(total), width) for _, width, cell in COLUMNS]))
-    on_host = [row for row in report.rows if row.place == HOST]
+    on_host = [
+        f"{short_name(row.operator)} ({row.elements:,} elements, {percent(row.work)})"
+        for row in report.rows
+        if row.place == HOST and row.elements
+    ]
     if on_host:
-        parts = [
-            f"{short_name(row.operator)} ({row.elements:,} elements, {percent(row.work)})"
-            for row in on_host
-        ]
-        lines.append("on the host, with their share of all operations: " + ", ".join(parts))
+        text = f"on the host, with their share of all operations: {', '.join(on_host)}"
+        lines += textwrap.wrap(text, WIDTH)
     if report.inferences_per_second is not None:
         lines.append(
             f"{significant(report.inferences_per_second)} inferences a second at {report.mhz:g} MHz"

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.config import Config
 from systola.arch.isa import Function, Operation
 from systola.hdl.activation_unit import ActivationUnit as Hardware
 from systola.hdl.gate_sequencer import GateSequencer
 from systola.hdl.result_lanes import ADDEND_SPACING, DRAIN_SPACING, GATE_SPACING
 from systola.hdl.vector_lane import VectorLane
+from systola.timing.bank_conflicts import Follower, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.window import WindowGrid
@@ -41,14 +43,19 @@ class Work:
     """Cycles before the first vector of each block."""
     drain: int = 0
     """Cycles lost behind the instruction."""
+    read_lines: NDArray[np.int64] | None = None
+    """Vectors x reads: the buffer line that it reads in each cycle, negative for none."""
 
 
 class ActivationUnit:
     """Everything that writes results into the unified buffer."""
 
-    def __init__(self, regions: Regions) -> None:
+    def __init__(self, config: Config, regions: Regions) -> None:
+        self._banks = config.buffer_banks
         self._regions = regions
         self._free = 0.0
+        self.follower: Follower | None = None
+        """The matrix unit, where it takes the results of the instruction that comes next."""
 
     def activate(self, operands: Mapping[str, int], issued: float) -> Span:
         """An Activate that is issued in cycle `issued`."""
@@ -91,6 +98,7 @@ class ActivationUnit:
             blocks=blocks,
             before_block=window.taps,
             drain=DRAIN_SPACING,
+            read_lines=self._map_lines(operands, window),
         )
         taps = slice(operands["taps"], operands["taps"] + blocks * window.taps)
         return self._over_map(work, operands, window, blocks, taps, issued)
@@ -106,8 +114,25 @@ class ActivationUnit:
             lines=1,
             blocks=operands["blocks"],
             drain=DRAIN_SPACING,
+            read_lines=self._map_lines(operands, window),
         )
         return self._over_map(work, operands, window, 1, slice(0, 0), issued)
+
+    def _map_lines(
+        self, operands: Mapping[str, int], window: WindowGrid
+    ) -> NDArray[np.int64] | None:
+        """The lines of all taps of each vector, if somebody wants to know."""
+        if self.follower is None:
+            return None
+        shape = window.operands
+        taps: list[NDArray[np.int64]] = []
+        for ky in range(shape["kernel_height"]):
+            for kx in range(shape["kernel_width"]):
+                lines, inside = window.lines(ky, kx)
+                taps.append(np.where(inside, lines + operands["buffer"], -1))
+        block = np.stack(taps, axis=1)
+        starts = np.arange(operands["blocks"])[:, None, None] * window.map_lines
+        return np.where(block < 0, -1, block + starts).reshape(-1, window.taps)
 
     def _over_map(
         self,
@@ -142,6 +167,14 @@ class ActivationUnit:
         both = operands["operation"] != Operation.COPY
         two_lines = wide and not both and halves == 1
         drain = 0 if gate or accumulate else DRAIN_SPACING
+        reads = [operands["buffer"] + half for half in range(halves)]
+        if both:
+            reads += [operands["operand"] + half for half in range(halves)]
+        step = np.arange(operands["rows"])[:, None]
+        read_lines = np.array(reads) + step * halves
+        if accumulate:
+            addend = operands["destination"] + np.arange(ADDEND) + step * ADDEND
+            read_lines = np.concatenate([read_lines, addend], axis=1)
         work = Work(
             vectors=operands["rows"],
             reads=halves * (1 + both) + ADDEND * accumulate,
@@ -150,6 +183,7 @@ class ActivationUnit:
             destination=operands["destination"],
             lines=1 + wide,
             drain=drain,
+            read_lines=read_lines,
         )
         space = self._regions.buffer
         count = operands["rows"] * halves
@@ -178,13 +212,28 @@ class ActivationUnit:
             free = np.maximum(space.read[target], space.written[target]) + 1
         else:
             free = np.full(work.vectors, space.used[target].max() + 1)
+        needed = np.maximum(needed, free)
         step = work.reads + work.spacing
         offsets = step * np.arange(work.vectors, dtype=np.float64) + (work.reads - 1)
-        if work.before_block:
-            block = np.arange(work.vectors) // (work.vectors // work.blocks) + 1
-            offsets += block * work.before_block
+        before = np.full(work.vectors, float(work.spacing))
+        before[0] = 0
+        per_block = work.vectors // work.blocks
+        offsets += (np.arange(work.vectors) // per_block + 1) * work.before_block
+        before[::per_block] += work.before_block
         start = max(issued + 1, self._free)
-        times = paced(start, offsets, np.maximum(needed, free))
+        if work.read_lines is not None and self.follower is not None:
+            reader = Reader(
+                lines=work.read_lines,
+                before=before,
+                needed=needed,
+                start=start,
+                target=work.destination,
+                target_lines=work.lines,
+                latency=work.latency,
+            )
+            times = yielding_times(reader, self.follower, self._banks)
+        else:
+            times = paced(start, offsets, needed)
         last = float(times[-1])
         self._free = last + 1 + max(work.spacing, work.drain)
         written = np.repeat(times + work.latency, work.lines)

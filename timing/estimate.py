@@ -21,6 +21,7 @@ from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
 from systola.runtime.backend import Image
 from systola.timing.activation_unit import ActivationUnit
+from systola.timing.bank_conflicts import Follower
 from systola.timing.fetch import Fetch
 from systola.timing.host_read_port import HostReadPort
 from systola.timing.host_reader import HostReader
@@ -61,6 +62,8 @@ UNIT_OF = {
     Opcode.POOL: Unit.ACTIVATION,
     Opcode.VECTOR: Unit.ACTIVATION,
 }
+READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
+PASSED_OVER = (Opcode.NOP, Opcode.DEBUG_TAG, Opcode.SET_CONFIG_SCALE, Opcode.READ_WEIGHTS)
 WAIT_BITS = {Unit.HOST_READ: 1, Unit.ARRAY: 2, Unit.ACTIVATION: 4, Unit.HOST_WRITE: 8}
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 
@@ -106,7 +109,7 @@ class _Walk:
         self._regions = Regions(config)
         self._weights = WeightFetch(config, memory)
         self._matrix = MatrixUnit(config, self._regions, self._weights)
-        self._activation = ActivationUnit(self._regions)
+        self._activation = ActivationUnit(config, self._regions)
         self._reader = HostReader(config, self._regions, self._port)
         self._writer = HostWriter(config, self._regions, memory)
         self._window: WindowGrid | None = None
@@ -129,6 +132,8 @@ class _Walk:
             if opcode == Opcode.HALT:
                 break
             pc += 1
+            if opcode in READERS:
+                self._activation.follower = self._follower(pc)
             if opcode == Opcode.LOOP:
                 self._loops.append(
                     _Loop(
@@ -162,6 +167,20 @@ class _Walk:
                 total = operands[name] + self._registers[operands[each.name]]
                 operands[name] = total % (1 << entry.field(name).width)
         return entry, operands
+
+    def _follower(self, pc: int) -> Follower | None:
+        """The next MatrixMultiply or Convolve, if it is ahead of all other work."""
+        window = self._window
+        while True:
+            entry, operands = self._effective(pc)
+            if entry.opcode == Opcode.SET_CONFIG_WINDOW:
+                window = WindowGrid(operands)
+            elif entry.opcode in (Opcode.CONVOLVE, Opcode.MATRIX_MULTIPLY):
+                passes = self._matrix.passes(entry.opcode, operands, window)
+                return Follower(passes.lines[0], max(self._matrix.free, self._issued + 1))
+            elif entry.opcode not in PASSED_OVER:
+                return None
+            pc += 1
 
     def _idle(self) -> float:
         """When everything issued so far is complete."""
@@ -237,10 +256,8 @@ class _Walk:
     def _multiply(self, opcode: Opcode, operands: dict[str, int]) -> Span:
         weights = self._weights
         before = weights.tiles
-        if opcode == Opcode.CONVOLVE:
-            span = self._matrix.convolve(operands, self._set_window(), self._issued)
-        else:
-            span = self._matrix.multiply(operands, self._issued)
+        passes = self._matrix.passes(opcode, operands, self._window)
+        span = self._matrix.run(passes, self._issued)
         tiles = weights.tiles - before
         busy = tiles * weights.tile_cycles
         self._note(weights.streamed)

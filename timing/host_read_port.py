@@ -71,7 +71,7 @@ class HostReadPort:
             if granted <= transfer.asked:
                 granted = min(max(granted, urgent), transfer.asked + 1)
             if granted > transfer.asked:
-                before = max(before, transfer.end + transfer.beat)
+                before = max(before, transfer.end + self._memory.beat)
             else:
                 # As many bursts as were asked for are on their way.
                 number = min(
@@ -80,7 +80,7 @@ class HostReadPort:
                     + max(0.0, (granted - transfer.first) / (transfer.beat * transfer.burst)),
                 )
                 sent = transfer.first + number * transfer.burst * transfer.beat
-                before = max(before, min(sent, transfer.end + transfer.beat))
+                before = max(before, min(sent, transfer.end + self._memory.beat))
         first = max(granted + REQUEST + self._memory.answer, before)
         last = first + (beats - 1) * self._memory.beat
         self._fetched = last + self._memory.beat

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.arch.isa import Opcode
 from systola.hdl.matrix_unit import MatrixUnit as Hardware
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
@@ -17,7 +18,7 @@ from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Passes:
     """What an instruction does with one tile along N: a pass over all vectors for each tap and each
     tile along K."""
@@ -31,6 +32,10 @@ class Passes:
     """Vectors that make one row of accumulators."""
     sequential: bool
     """Whether lines are given back one by one in the last passes."""
+    buffer: int
+    """First line of all, and how many there are."""
+    count: int
+    accumulator: int
 
 
 class MatrixUnit:
@@ -41,29 +46,45 @@ class MatrixUnit:
         self._regions = regions
         self._weights = weights
         self._latency = Hardware.latency(config)
-        self._free = 0.0
+        self.free = 0.0
+        """The first cycle in which it has time for another instruction."""
 
-    def multiply(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A MatrixMultiply that is issued in cycle `issued`."""
+    def passes(
+        self, opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
+    ) -> Passes:
+        """What a MatrixMultiply, or a Convolve with the present window, does."""
+        if opcode == Opcode.MATRIX_MULTIPLY:
+            return self._product(operands)
+        if window is None:
+            raise ValueError("the program uses a window that it has not set")
+        return self._convolution(operands, window)
+
+    def _product(self, operands: Mapping[str, int]) -> Passes:
         halves = 1 + operands["wide_vectors"]
         vectors = operands["rows"] * halves
         lines: list[NDArray[np.int64]] = []
         for k in range(operands["k_tiles"]):
             here = operands["buffer"] + k * vectors + np.arange(vectors)
             lines += [here] * (1 + operands["wide_weights"])
-        passes = Passes(np.arange(vectors, dtype=float), lines, operands["n_tiles"], halves, True)
-        count = operands["k_tiles"] * vectors
-        return self._run(passes, operands["buffer"], count, operands["accumulator"], issued)
+        return Passes(
+            offsets=np.arange(vectors, dtype=np.float64),
+            lines=lines,
+            n_tiles=operands["n_tiles"],
+            halves=halves,
+            sequential=True,
+            buffer=operands["buffer"],
+            count=operands["k_tiles"] * vectors,
+            accumulator=operands["accumulator"],
+        )
 
-    def convolve(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
-        """A Convolve with the present window."""
-        channels = operands["channels"]
+    def _convolution(self, operands: Mapping[str, int], window: WindowGrid) -> Passes:
+        channels, buffer = operands["channels"], operands["buffer"]
         shape = window.operands
-        offsets = np.arange(window.pixels, dtype=float)
+        offsets = np.arange(window.pixels, dtype=np.float64)
         lines: list[NDArray[np.int64]] = []
         if channels:
             for ky in range(shape["kernel_height"]):
-                lines.append(operands["buffer"] + window.packed_lines(ky, channels, self._rows))
+                lines.append(buffer + window.packed_lines(ky, channels, self._rows))
             if shape["left"] >= 0:
                 # A row that begins inside the map needs the line before, too.
                 offsets += 1 + np.arange(window.pixels) // shape["out_width"]
@@ -72,21 +93,28 @@ class MatrixUnit:
                 for kx in range(shape["kernel_width"]):
                     places, inside = window.lines(ky, kx)
                     for block in range(operands["k_tiles"]):
-                        first = operands["buffer"] + block * operands["plane"]
+                        first = buffer + block * operands["plane"]
                         lines.append(np.where(inside, first + places, -1))
-        count = window.map_lines + (operands["k_tiles"] - 1) * operands["plane"]
-        passes = Passes(offsets, lines, operands["n_tiles"], 1, False)
-        return self._run(passes, operands["buffer"], count, operands["accumulator"], issued)
+        return Passes(
+            offsets=offsets,
+            lines=lines,
+            n_tiles=operands["n_tiles"],
+            halves=1,
+            sequential=False,
+            buffer=buffer,
+            count=window.map_lines + (operands["k_tiles"] - 1) * operands["plane"],
+            accumulator=operands["accumulator"],
+        )
 
-    def _run(
-        self, passes: Passes, buffer: int, count: int, accumulator: int, issued: float
-    ) -> Span:
-        lines = slice(buffer, buffer + count)
+    def run(self, passes: Passes, issued: float) -> Span:
+        """An instruction that is issued in cycle `issued`."""
+        lines = slice(passes.buffer, passes.buffer + passes.count)
+        accumulator = passes.accumulator
         space, sums = self._regions.buffer, self._regions.accumulators
         complete = float(space.written[lines].max()) + 1
         offsets, vectors = passes.offsets, len(passes.offsets)
         rows = vectors // passes.halves
-        free = max(issued + 1, self._free)
+        free = max(issued + 1, self.free)
         begin = read = summed = 0.0
         for n in range(passes.n_tiles):
             here = slice(accumulator + n * rows, accumulator + (n + 1) * rows)
@@ -117,7 +145,7 @@ class MatrixUnit:
                     ends = times + self._latency
                     sums.written[here] = ends[passes.halves - 1 :: passes.halves]
                     summed = float(ends[-1])
-        self._free = free
+        self.free = free
         if not passes.sequential:
             space.read[lines] = np.maximum(space.read[lines], read)
         space.used[lines] = np.maximum(space.used[lines], read)
@@ -125,4 +153,4 @@ class MatrixUnit:
 
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
-        self._free += cycles
+        self.free += cycles

@@ -14,7 +14,7 @@ from systola.compiler.network import compile_network
 from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements
 from systola.runtime.report import HOST, MACHINE, OVERHEAD, LayerRow, Report, make_report
-from systola.runtime.report_table import compact, percent, report_table, short_name
+from systola.runtime.report_table import WIDTH, compact, percent, report_table, short_name
 from systola.runtime.roofline import roofline
 from systola.timing.memory_speed import MemorySpeed
 from systola.verif.compiler.stored_networks import stored_model
@@ -142,7 +142,7 @@ def test_inferences_per_second():
 def test_table():
     report = make_report(CONFIG, compiled(), memory=MemorySpeed(30))
     lines = report_table(report).split("\n")
-    assert max(map(len, lines)) <= 118
+    assert max(map(len, lines)) <= WIDTH
     assert len(lines) == 1 + len(report.rows) + 2 + 1
     assert lines[-1].startswith("on the host") and "SOFTMAX (10 elements, <0.1 %)" in lines[-1]
 
