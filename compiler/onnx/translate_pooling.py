@@ -26,6 +26,7 @@ from systola.compiler.operations import (
     Window,
     scalar_requantisation,
 )
+from systola.compiler.quantise import MAX_STEPS
 from systola.compiler.scope import gathered
 
 MAX_COUNT = 1 << 22
@@ -244,8 +245,22 @@ def _average(
         _add_averages(scope, node, value, result.value, window, whole)
     else:
         _add_two(scope, node, value, result.value, window, parts, quantisation.zero_point)
-    scope.inexact_channels += value.channels if differing else 0
+    doubtful = mean is pool_mean and any(
+        _doubtful(source.quantisation, quantisation, count) for count in counts
+    )
+    scope.inexact_channels += value.channels if differing or doubtful else 0
     return result
+
+
+def _doubtful(source: Quantisation, result: Quantisation, count: int) -> bool:
+    """Whether a mean may be so near to the middle of two results that the rounding of sums in
+    float32, which depends on all elements, makes one or the other of it."""
+    scale = float(source.scale) / (float(result.scale) * count)
+    middles = np.arange(-MAX_STEPS, MAX_STEPS) + 0.5
+    sums = np.rint(middles / scale)
+    noise = (count + 4) * 2.0**-24 * (np.abs(middles) + 128 + abs(result.zero_point))
+    reachable = np.abs(sums) <= (128 + abs(source.zero_point)) * count
+    return bool((reachable & (np.abs(sums * scale - middles) < noise)).any())
 
 
 def _fit(
