@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from systola.compiler.errors import ModelError
-from systola.compiler.network import Network, build_network
+from systola.compiler.network import Network, build_network, make_network
+from systola.compiler.onnx.translate import translate_onnx
 from systola.compiler.semantics import Semantics
-from systola.compiler.tflite import read_tflite
+from systola.compiler.tflite import IDENTIFIER, read_tflite
+
+_ONNX_START = b"\x08"
+"""The tag of the first field of an ONNX model, the version of the format."""
 
 
 def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Network, Semantics]:
@@ -15,8 +19,14 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
     `semantics`: None for the first that the format has. Raises ModelError for what cannot be
     read, is not supported, or has not these semantics.
     """
-    semantics = semantics or Semantics.LITERT_2
-    graph = read_tflite(content)
-    if semantics == Semantics.ONNX:
-        raise ModelError("a TensorFlow Lite model has the semantics litert-2 or litert-1.2")
-    return build_network(graph, semantics), semantics
+    if content[4:8] == IDENTIFIER:
+        semantics = semantics or Semantics.LITERT_2
+        graph = read_tflite(content)
+        if semantics == Semantics.ONNX:
+            raise ModelError("a TensorFlow Lite model has the semantics litert-2 or litert-1.2")
+        return build_network(graph, semantics), semantics
+    if not content.startswith(_ONNX_START):
+        raise ModelError("neither a TensorFlow Lite nor an ONNX model")
+    if semantics not in (None, Semantics.ONNX):
+        raise ModelError("an ONNX model has the semantics onnx")
+    return make_network(translate_onnx(content)), Semantics.ONNX

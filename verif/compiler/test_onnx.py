@@ -39,8 +39,8 @@ def test_stored_outputs(name: str, machine: str) -> None:
     assert np.array_equal(interpret(content, samples, optimised=False)[:, 0], unfused)
 
 
-def check_random(model: RandomOnnx, machine: str) -> None:
-    """What is said to be exact must equal the referee, anything else nearly so."""
+def check_random(model: RandomOnnx, machine: str, share: float = 0.01) -> None:
+    """What is said to be exact must equal the referee; of anything else a `share` is off by one."""
     translation = translate_onnx(model.content)
     run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
     expected = interpret(model.content, model.samples)
@@ -48,11 +48,14 @@ def check_random(model: RandomOnnx, machine: str) -> None:
         assert np.array_equal(run.y, expected)
     difference = np.abs(run.y.astype(np.int64) - expected.astype(np.int64))
     assert difference.max() <= 1
-    assert np.count_nonzero(difference) <= 2 + difference.size // 4
+    assert np.count_nonzero(difference) <= 1 + share * difference.size
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_operators(kind: str) -> None:
     rng = np.random.default_rng(random_seed())
     for _ in range(24):
-        check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)))
+        # ONNX Runtime's average pools add in float32, so that a mean between two results goes
+        # either way; with windows of two elements that may be half of the means.
+        share = 1.0 if kind == "average_pool" else 0.01
+        check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)), share)
