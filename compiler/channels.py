@@ -112,7 +112,7 @@ def channel_layouts(operations: Operations, block: int) -> dict[Value, Channels]
 
 def _count(node: Node, counts: Mapping[Value, int]) -> int:
     if isinstance(node, (Reshape, Unary, Binary)):
-        return max(counts[source] for source in node.sources)
+        return max((counts[each] for each in node.sources), default=node.result.channels)
     return node.result.channels
 
 

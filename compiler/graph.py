@@ -14,6 +14,8 @@ from systola.compiler.errors import ModelError
 
 SMALLEST_SCALE = 1e-30
 """Scales below have no meaning; their reciprocals would overflow."""
+NUMPY_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")
+"""Types of tensors that numpy has by the same name."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,15 @@ class Tensor:
         """The zero point of an int8 tensor that has one; raises ModelError for another."""
         if len(self.zero_points) != 1 or not -128 <= int(self.zero_points[0]) <= 127:
             raise ModelError(f"tensor '{self.name}' needs one zero point from -128 to 127")
+        return int(self.zero_points[0])
+
+    @property
+    def byte_zero_point(self) -> int:
+        """As `zero_point`, from 0 to 255 for uint8."""
+        if self.dtype != "uint8":
+            return self.zero_point
+        if len(self.zero_points) != 1 or not 0 <= int(self.zero_points[0]) <= 255:
+            raise ModelError(f"tensor '{self.name}' needs one zero point from 0 to 255")
         return int(self.zero_points[0])
 
 

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
+from systola.compiler.whole_numbers import WHOLE_NUMBERS
 from systola.runtime.softmax import softmax
 
 
@@ -92,7 +94,7 @@ class Softmax:
 class Embedding:
     """Rows of a table, chosen by whole numbers, as GATHER along the first axis.
 
-    Raises IndexError for a number that is no row.
+    Raises ModelError for a number that is no row.
     """
 
     table: NDArray[Any]
@@ -100,7 +102,7 @@ class Embedding:
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
         if x.size and not (int(x.min()) >= 0 and int(x.max()) < len(self.table)):
-            raise IndexError(f"an index is outside 0 to {len(self.table) - 1}")
+            raise ModelError(f"an index is outside 0 to {len(self.table) - 1}")
         return np.take(self.table, x, axis=0)
 
 
@@ -129,14 +131,72 @@ class Transpose:
 
 
 @dataclass(frozen=True, eq=False)
+class Rearrange:
+    """Element i of the result is element `origin`[i] of a sample, or `fill` where that is -1."""
+
+    origin: NDArray[np.int64]
+    fill: int = 0
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        taken = x.reshape(len(x), -1)[:, np.maximum(self.origin, 0)]
+        return np.where(self.origin >= 0, taken, np.asarray(self.fill, x.dtype))
+
+
+@dataclass(frozen=True)
+class Concatenate:
+    """Arrays one behind the other along an axis, counted without that of samples."""
+
+    axis: int
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate(arrays, axis=self.axis + 1)
+
+
+@dataclass(frozen=True, eq=False)
 class LookUp:
-    """Each int8 by an entry of a table; the first entry is for -128."""
+    """Each int8 or uint8 by an entry of a table; the first entry is for the least number."""
 
     table: NDArray[Any]
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        return self.table[x.astype(np.int64) + 128]
+        return self.table[x.astype(np.int64) - np.iinfo(x.dtype).min]
+
+
+@dataclass(frozen=True)
+class Convert:
+    """To another type, as C converts numbers."""
+
+    dtype: str
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        with np.errstate(invalid="ignore"):
+            return x.astype(self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Calculate:
+    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS."""
+
+    kind: str
+    operands: tuple[NDArray[Any] | None, ...]
+    """Constants; None for an array."""
+    rank: int
+    """Dimensions of the result; operands with fewer lack the first ones."""
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        rest = iter(arrays)
+        operands: list[NDArray[Any]] = []
+        for constant in self.operands:
+            if constant is None:
+                x = next(rest)
+                missing = (1,) * (self.rank + 1 - x.ndim)
+                operands.append(x.reshape(len(x), *missing, *x.shape[1:]))
+            else:
+                operands.append(constant)
+        return WHOLE_NUMBERS[self.kind](*operands)
 
 
 HostFunction = (
@@ -149,5 +209,9 @@ HostFunction = (
     | FlipSign
     | Transpose
     | LookUp
+    | Rearrange
+    | Concatenate
+    | Convert
+    | Calculate
 )
 """All that a stage can do."""

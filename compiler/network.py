@@ -19,6 +19,7 @@ from systola.compiler.program import LayerWork, Program, output_work
 from systola.compiler.schedule import compile_chain
 from systola.compiler.semantics import Semantics
 from systola.compiler.translate import translate
+from systola.compiler.whole_maps import with_whole_maps
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Ne
 
 def make_network(translation: Translation) -> Network:
     """The stages of a network that a front end has translated."""
+    translation = with_whole_maps(translation)
     return Network(
         _seen(translation.inputs, translation.repeat),
         _seen(translation.outputs, translation.repeat),

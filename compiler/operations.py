@@ -143,6 +143,8 @@ class Convolution(Node):
     fill: int
     """What lies outside the map: zero point of the source."""
     output: Requantisation
+    groups: int = 1
+    """Parts that the channels of source and result are cut into; weights between others are 0."""
     counts: bool = True
     """False where it only moves or adds, which are no multiply-accumulates of the network."""
 
@@ -342,7 +344,8 @@ def node_macs(node: Node) -> int:
     """Multiply-accumulates of one operation."""
     match node:
         case Convolution():
-            return node.weights.size * node.result.pixels if node.counts else 0
+            macs = node.weights.size // node.groups * node.result.pixels
+            return macs if node.counts else 0
         case DepthwiseConvolution():
             return node.weights.size * node.result.pixels
         case Product():

@@ -52,8 +52,13 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
     items: list[tuple[Item, int]] = []
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
-        if not isinstance(item, Reshape) and level % 2 != isinstance(item, Node):
-            level += 1
+        if isinstance(item, Reshape):
+            # Other channels are another order of lines, which the host makes.
+            alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
+            wanted = level % 2 == 1 or alike
+        else:
+            wanted = isinstance(item, Node)
+        level += level % 2 != wanted
         levels[item.result] = level
         items.append((item, level))
     return items
@@ -66,7 +71,9 @@ def _views_off_the_machine(
     first_use: dict[Value, int] = {}
     result: list[tuple[Item, int]] = []
     for item, level in reversed(items):
-        if isinstance(item, Reshape) and first_use.get(item.result, level + 1) > level:
+        if isinstance(item, Reshape) and (
+            level % 2 == 0 or first_use.get(item.result, level + 1) > level
+        ):
             level += level % 2
             item = HostStage(
                 operator=item.operator,

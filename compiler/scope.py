@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import (
     FUSED,
@@ -18,21 +17,21 @@ from systola.compiler.fully_connected import (
     multiplier,
 )
 from systola.compiler.graph import Graph, Operator, Tensor, need_type
-from systola.compiler.host_stage import HostStage
-from systola.compiler.operations import (
-    Convolution,
-    Node,
-    Requantisation,
-    Value,
-    Window,
-    identity,
-    scalar_requantisation,
-)
+from systola.compiler.host_stage import HostFunction, HostStage
+from systola.compiler.operations import Requantisation, Value, scalar_requantisation
+from systola.compiler.partition import Item
 from systola.compiler.quantise import relu_limits
 from systola.compiler.semantics import Semantics
 
-MAX_MOVES = 1 << 26
-"""Weights, most of them zero, of a convolution that only moves channels."""
+
+@dataclass(frozen=True)
+class Padded:
+    """What PAD makes of a value, which a convolution may take instead."""
+
+    source: Value
+    before: tuple[int, ...]
+    """Elements before those of the source along each axis."""
+    fill: int
 
 
 class Scope:
@@ -45,9 +44,10 @@ class Scope:
         """`repeat`: first dimension of all that is calculated; its parts become samples."""
         self.graph = graph
         self.semantics = semantics
-        self.items: list[Node | HostStage] = []
+        self.repeat = repeat
+        self.items: list[Item] = []
         self.inexact_channels = 0
-        self._repeat = repeat
+        self.padded: dict[Value, Padded] = {}
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:
@@ -62,13 +62,14 @@ class Scope:
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         return None if number < 0 else self.graph.tensors[number]
 
-    def constant(self, operator: Operator, position: int, dtype: str) -> NDArray[Any]:
-        """Content of an input that must be a constant."""
+    def whole_numbers(self, operator: Operator, position: int) -> NDArray[np.int64]:
+        """Content of an input that must be a constant of int32 or int64."""
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             raise ModelError(f"its input {position} must be a constant")
-        need_type(f"input {position}", tensor, dtype)
-        return tensor.data
+        if tensor.dtype not in ("int32", "int64"):
+            raise ModelError(f"its input {position} is {tensor.dtype}, supported is int32")
+        return tensor.data.astype(np.int64)
 
     def source(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
@@ -107,14 +108,29 @@ class Scope:
             shape = tensor.shape
             if tensor.size == 0:
                 raise ModelError(f"tensor '{tensor.name}' has the shape {shape}, which is empty")
-            if self._repeat > 1:
+            if self.repeat > 1:
                 shape = (1, *shape[1:])
             self._values[number] = Value(tensor.name, shape, tensor.dtype)
         return self._values[number]
 
-    def add(self, item: Node | HostStage) -> None:
-        """Appends an operation."""
-        self.items.append(item)
+    def alias(self, operator: Operator, source: Value) -> None:
+        """Makes the result of an operator the same value as one that is there."""
+        self._values[operator.outputs[0]] = source
+
+    def add(self, *items: Item) -> None:
+        """Appends operations."""
+        self.items += items
+
+    def host(
+        self,
+        operator: Operator,
+        function: HostFunction,
+        result: Value,
+        *sources: Value,
+    ) -> None:
+        """Appends something that the host does."""
+        stage = HostStage(operator=str(operator), sources=sources, result=result, function=function)
+        self.items.append(stage)
 
 
 def one_result(operator: Operator, inputs: int) -> None:
@@ -179,43 +195,4 @@ def activated_requantisation(
         zero_point=result.zero_point,
         function=FUSED[activation],
         ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
-    )
-
-
-def check_moves(source: int, result: int) -> None:
-    """Raises ModelError where a product is too large only to move that many channels."""
-    if source * result > MAX_MOVES:
-        raise ModelError(f"moving {source} channels to {result} is not supported")
-
-
-def gathered(
-    operator: str,
-    source: Value,
-    result: Value,
-    channels: NDArray[np.int64],
-    fill: int,
-    window: Window | None = None,
-) -> Convolution:
-    """A convolution that only moves: channel c of the result is channel `channels`[c].
-
-    -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
-    """
-    weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
-    there = channels >= 0
-    weights[0, 0, channels[there], np.flatnonzero(there)] = 1
-    unit = identity()
-    return Convolution(
-        operator=operator,
-        source=source,
-        result=result,
-        weights=weights,
-        counts=False,
-        window=window or Window(kernel=(1, 1), out=source.grid),
-        fill=fill,
-        output=Requantisation(
-            bias=np.where(there, 0, fill).astype(np.int32),
-            multiplier=np.broadcast_to(unit.multiplier, channels.shape),
-            shift=np.broadcast_to(unit.shift, channels.shape),
-            rounding=Rounding.SINGLE,
-        ),
     )

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Rounding
-from systola.compiler.operations import Requantisation, Unary
+from systola.arch.isa import Function, Operation, Rounding
+from systola.compiler.operations import Binary, Requantisation, Unary, Value
 from systola.compiler.quantise import INT8, double_rounded
 
 
@@ -17,6 +17,23 @@ def unary_table(node: Unary) -> NDArray[np.int8]:
     if node.table is None:
         return codes
     return np.roll(np.frombuffer(node.table, np.int8), 128)[codes.astype(np.int64) + 128]
+
+
+def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
+    """What `node` makes of each int8 code, in the order of INT8, with `constant` on the other side.
+
+    One of its operands is a value, the other constant.
+    """
+    other = np.full_like(INT8, constant)
+    a, b = (INT8, other) if isinstance(node.a, Value) else (other, INT8)
+    a, b = a - node.scale_a.zero_point, b - node.scale_b.zero_point
+    if node.operation == Operation.MULTIPLY:
+        return _requantised(a * b, node.output)
+    a, b = (
+        double_rounded(x << 20, scale.multiplier, -scale.shift)
+        for x, scale in ((a, node.scale_a), (b, node.scale_b))
+    )
+    return _requantised(a + b if node.operation == Operation.ADD else a - b, node.output)
 
 
 def _requantised(x: NDArray[np.int64], output: Requantisation) -> NDArray[np.int8]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
-from systola.compiler.graph import Graph, Operator, Tensor
+from systola.compiler.graph import NUMPY_TYPES, Graph, Operator, Tensor
 
 IDENTIFIER = b"TFL3"
 _MAX_DIMENSIONS = 8
@@ -132,7 +132,7 @@ class _Reader:
         if number >= self._model.BuffersLength():
             raise ModelError(f"the model is damaged: there is no buffer {number}")
         buffer = self._model.Buffers(number)
-        if dtype not in ("int8", "uint8", "int16", "int32", "int64", "float32", "float64"):
+        if dtype not in NUMPY_TYPES:
             return None
         if not buffer.DataLength():
             if buffer.Offset() or buffer.Size():
@@ -212,8 +212,17 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "MUL": ("MulOptions", ("FusedActivationFunction",)),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
     "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
-    "SPLIT": ("SplitOptions", ("NumSplits",)),
     "UNPACK": ("UnpackOptions", ("Axis",)),
+    "PACK": ("PackOptions", ("Axis",)),
+    "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
+    "MIRROR_PAD": ("MirrorPadOptions", ("Mode",)),
+    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", ("BlockSize",)),
+    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", ("BlockSize",)),
+    "RESIZE_NEAREST_NEIGHBOR": (
+        "ResizeNearestNeighborOptions",
+        ("AlignCorners", "HalfPixelCenters"),
+    ),
+    "GELU": ("GeluOptions", ("Approximate",)),
     "STRIDED_SLICE": (
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),

@@ -5,59 +5,75 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from systola.compiler.dilated import dilated_convolutions
+from systola.compiler.element_moves import ELEMENT_MOVES
 from systola.compiler.errors import ModelError, located
+from systola.compiler.fold import fold_constants
 from systola.compiler.graph import Graph, Operator, Tensor
-from systola.compiler.partition import Translation
+from systola.compiler.operations import Value
+from systola.compiler.partition import Item, Translation
 from systola.compiler.scope import Scope
 from systola.compiler.semantics import Semantics
 from systola.compiler.translate_arithmetic import (
     OPERATIONS,
+    TABLES,
     translate_binary,
-    translate_curve,
-    translate_leaky_relu,
+    translate_extreme,
     translate_quantize,
     translate_rescale,
+    translate_table,
 )
 from systola.compiler.translate_convolution import (
     translate_convolution,
     translate_depthwise,
     translate_fully_connected,
-    translate_pad,
 )
-from systola.compiler.translate_host import translate_dequantize, translate_softmax
+from systola.compiler.translate_host import (
+    translate_cast,
+    translate_dequantize,
+    translate_embedding_lookup,
+    translate_gather,
+    translate_softmax,
+    translate_whole_numbers,
+)
 from systola.compiler.translate_lstm import translate_lstm
-from systola.compiler.translate_pooling import translate_mean, translate_pool
-from systola.compiler.translate_views import (
+from systola.compiler.translate_moves import (
     translate_concatenation,
+    translate_move,
+    translate_pack,
     translate_reshape,
-    translate_split,
-    translate_strided_slice,
-    translate_transpose,
-    translate_unpack,
 )
+from systola.compiler.translate_pooling import (
+    translate_mean,
+    translate_pool,
+    translate_reduce_max,
+)
+from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
+INPUT_TYPES = ("int8", "uint8", "int32", "int64", "float32")
 TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
+    **dict.fromkeys(WHOLE_NUMBERS, translate_whole_numbers),
+    **dict.fromkeys(ELEMENT_MOVES, translate_move),
     "CONV_2D": translate_convolution,
     "DEPTHWISE_CONV_2D": translate_depthwise,
     "FULLY_CONNECTED": translate_fully_connected,
-    "PAD": translate_pad,
     "MAX_POOL_2D": translate_pool,
     "AVERAGE_POOL_2D": translate_pool,
     "MEAN": translate_mean,
+    "REDUCE_MAX": translate_reduce_max,
     **dict.fromkeys(OPERATIONS, translate_binary),
-    "LOGISTIC": translate_curve,
-    "TANH": translate_curve,
-    "LEAKY_RELU": translate_leaky_relu,
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), translate_extreme),
+    **dict.fromkeys(TABLES, translate_table),
     "QUANTIZE": translate_quantize,
     "DEQUANTIZE": translate_dequantize,
+    "CAST": translate_cast,
     **dict.fromkeys(("RELU", "RELU6"), translate_rescale),
     "SOFTMAX": translate_softmax,
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), translate_reshape),
-    "TRANSPOSE": translate_transpose,
-    "SPLIT": translate_split,
-    "UNPACK": translate_unpack,
-    "STRIDED_SLICE": translate_strided_slice,
+    "GATHER": translate_gather,
+    "EMBEDDING_LOOKUP": translate_embedding_lookup,
     "CONCATENATION": translate_concatenation,
+    "PACK": translate_pack,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": translate_lstm,
 }
 
@@ -73,8 +89,21 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
         raise ModelError("the model has no inputs or no outputs")
     for number in graph.inputs:
         _check_input(graph.tensors[number])
+    graph = dilated_convolutions(fold_constants(graph))
     operators = _needed(graph)
     repeat = _repeat(graph, operators)
+    if repeat > 1:
+        try:
+            return _translated(graph, operators, repeat, semantics)
+        except ModelError:
+            # Something mixes the samples: then they are one.
+            pass
+    return _translated(graph, operators, 1, semantics)
+
+
+def _translated(
+    graph: Graph, operators: list[Operator], repeat: int, semantics: Semantics
+) -> Translation:
     scope = Scope(graph, repeat, semantics)
     inputs = tuple(scope.define(number) for number in graph.inputs)
     for operator in operators:
@@ -84,13 +113,25 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
     calculated = {*inputs, *(item.result for item in scope.items)}
     if not calculated.issuperset(outputs):
         raise ModelError("an output is not what an operator calculates")
-    return Translation(inputs, outputs, tuple(scope.items), repeat, scope.inexact_channels)
+    items = _live(scope.items, outputs)
+    return Translation(inputs, outputs, items, repeat, scope.inexact_channels)
+
+
+def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:
+    """The items that the outputs depend on."""
+    wanted = set(outputs)
+    live: list[Item] = []
+    for item in reversed(items):
+        if item.result in wanted:
+            wanted.update(item.sources)
+            live.append(item)
+    return tuple(live[::-1])
 
 
 def _check_input(tensor: Tensor) -> None:
-    if tensor.dtype not in ("int8", "int32", "float32"):
+    if tensor.dtype not in INPUT_TYPES:
         raise ModelError(
-            f"the input '{tensor.name}' is {tensor.dtype}, supported are int8, int32 and float32"
+            f"the input '{tensor.name}' is {tensor.dtype}, supported are {', '.join(INPUT_TYPES)}"
         )
     if tensor.size == 0:
         raise ModelError(f"the input has the shape {tensor.shape}, which is empty")

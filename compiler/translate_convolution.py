@@ -1,63 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions, products and padding as operations."""
+"""Convolutions and products as operations."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.dilated import EXPLICIT
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import fully_connected
-from systola.compiler.graph import Operator, need_type
-from systola.compiler.operations import Convolution, DepthwiseConvolution, Product, Value, Window
-from systola.compiler.scope import (
-    Scope,
-    channel_requantisation,
-    check_maps,
-    check_moves,
-    gathered,
-    one_result,
-    same_quantisation,
+from systola.compiler.graph import Operator, Tensor, need_type
+from systola.compiler.moves import MAX_LEFT, moved
+from systola.compiler.operations import (
+    Convolution,
+    DepthwiseConvolution,
+    Product,
+    Requantisation,
+    Reshape,
+    Value,
+    Window,
 )
+from systola.compiler.scope import Scope, channel_requantisation, check_maps, one_result
+
+MOST_WEIGHTS = 1 << 25
+"""Weights of a convolution, with those that are 0 because they belong to no group."""
 
 
 def translate_convolution(scope: Scope, operator: Operator) -> None:
-    """CONV_2D."""
+    """CONV_2D; where it has groups, the weights between them are 0."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
     check_maps(source, result)
-    weights = scope.tensor(operator, 1)
-    need_type("weights", weights, "int8")
-    if weights.data is None or len(weights.shape) != 4:
-        raise ModelError("its weights must be constants of four dimensions")
+    weights = _weights(scope, operator)
     n, height, width, channels = weights.shape
-    if channels != source.channels:
-        raise ModelError(
-            f"weights of {channels} channels do not fit {source.channels}: "
-            "grouped convolutions are not supported"
-        )
-    window = read_window(operator, source, (height, width))
+    groups = source.channels // channels if channels else 0
+    if groups == 0 or source.channels % channels or n % groups:
+        raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
+    window = read_window(operator, source, result, (height, width))
     check_shape(result, (1, *window.out, n))
+    assert weights.data is not None
     values = weights.data.transpose(1, 2, 3, 0)
-    scope.add(
-        Convolution(
-            operator=str(operator),
-            result=result,
-            source=source,
-            weights=values,
-            window=window,
-            fill=source_tensor.zero_point,
-            output=channel_requantisation(
-                operator,
-                source_tensor,
-                result_tensor,
-                weights,
-                scope.optional(operator, 2),
-                values.sum(axis=(0, 1, 2), dtype=np.int64),
-                axis=0,
-            ),
-        )
+    output = channel_requantisation(
+        operator,
+        source_tensor,
+        result_tensor,
+        weights,
+        scope.optional(operator, 2),
+        values.sum(axis=(0, 1, 2), dtype=np.int64),
+        axis=0,
     )
+    _add_convolution(scope, operator, result, source_tensor, source, window, values, output, groups)
 
 
 def translate_depthwise(scope: Scope, operator: Operator) -> None:
@@ -66,21 +61,33 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
     check_maps(source, result)
-    weights = scope.tensor(operator, 1)
-    need_type("weights", weights, "int8")
-    if weights.data is None or len(weights.shape) != 4 or weights.shape[0] != 1:
-        raise ModelError("its weights must be constants of the shape 1 x H x W x C")
-    values = weights.data[0]
-    height, width, channels = values.shape
-    if channels == 0 or channels % source.channels:
+    weights = _weights(scope, operator)
+    one, height, width, channels = weights.shape
+    if one != 1 or channels == 0 or channels % source.channels:
         raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
-    window = read_window(operator, source, (height, width))
+    window = read_window(operator, source, result, (height, width))
     check_shape(result, (1, *window.out, channels))
+    assert weights.data is not None
+    values = weights.data[0]
+    output = channel_requantisation(
+        operator,
+        source_tensor,
+        result_tensor,
+        weights,
+        scope.optional(operator, 2),
+        values.sum(axis=(0, 1), dtype=np.int64),
+        axis=3,
+    )
+    if source.channels == 1:
+        each = values[:, :, np.newaxis]
+        _add_convolution(scope, operator, result, source_tensor, source, window, each, output, 1)
+        return
+    source, window = _without_padding(scope, source, source_tensor, window)
     if channels != source.channels:
         copies = Value(f"{source.name} for {operator}", (*source.shape[:-1], channels))
-        each = np.arange(source.channels, dtype=np.int64)
-        origin = np.repeat(each, channels // source.channels)
-        scope.add(gathered(str(operator), source, copies, origin, source_tensor.zero_point))
+        origin = np.arange(source.channels * source.pixels).reshape(source.shape)
+        origin = np.repeat(origin, channels // source.channels, axis=3)
+        scope.add(*moved(str(operator), source, copies, origin))
         source = copies
     scope.add(
         DepthwiseConvolution(
@@ -90,17 +97,69 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
             weights=values,
             window=window,
             fill=source_tensor.zero_point,
-            output=channel_requantisation(
-                operator,
-                source_tensor,
-                result_tensor,
-                weights,
-                scope.optional(operator, 2),
-                values.sum(axis=(0, 1), dtype=np.int64),
-                axis=3,
-            ),
+            output=output,
         )
     )
+
+
+def _weights(scope: Scope, operator: Operator) -> Tensor:
+    weights = scope.tensor(operator, 1)
+    need_type("weights", weights, "int8")
+    if weights.data is None or len(weights.shape) != 4:
+        raise ModelError("its weights must be constants of four dimensions")
+    return weights
+
+
+def _add_convolution(
+    scope: Scope,
+    operator: Operator,
+    result: Value,
+    source_tensor: Tensor,
+    source: Value,
+    window: Window,
+    weights: NDArray[np.int8],
+    output: Requantisation,
+    groups: int,
+) -> None:
+    """A convolution with weights of the channels of one group, which is made one of all."""
+    height, width, channels, n = weights.shape
+    if groups > 1:
+        if weights.size * groups > MOST_WEIGHTS:
+            raise ModelError(f"{groups} groups of {channels} channels are not supported")
+        whole = np.zeros((height, width, groups, channels, groups, n // groups), np.int8)
+        each = weights.reshape(height, width, channels, groups, n // groups)
+        for group in range(groups):
+            whole[:, :, group, :, group] = each[:, :, :, group]
+        weights = whole.reshape(height, width, groups * channels, n)
+    source, window = _without_padding(scope, source, source_tensor, window)
+    scope.add(
+        Convolution(
+            operator=str(operator),
+            result=result,
+            source=source,
+            weights=weights,
+            window=window,
+            fill=source_tensor.zero_point,
+            output=output,
+            groups=groups,
+        )
+    )
+
+
+def _without_padding(
+    scope: Scope, source: Value, tensor: Tensor, window: Window
+) -> tuple[Value, Window]:
+    """What PAD pads, where the window can do that itself."""
+    padded = scope.padded.get(source)
+    if padded is None or padded.fill != tensor.zero_point or padded.before[0]:
+        return source, window
+    inner = padded.source
+    if len(inner.shape) != 4 or inner.shape[0] != 1 or inner.channels != source.channels:
+        return source, window
+    first = (window.first[0] - padded.before[1], window.first[1] - padded.before[2])
+    if first[1] < -MAX_LEFT:
+        return source, window
+    return inner, replace(window, first=first)
 
 
 def translate_fully_connected(scope: Scope, operator: Operator) -> None:
@@ -112,34 +171,30 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
         scope.graph, operator, source_tensor, result_tensor, scope.semantics
     )
     scope.inexact_channels += inexact
-    scope.add(Product(operator=str(operator), result=result, source=source, layer=layer))
+    rows = source.pixels * source.channels // layer.k
+    if layer.k % source.channels:
+        # Its rows are not whole pixels.
+        matrix = Value(f"{source.name} for {operator}", (rows, layer.k))
+        scope.add(Reshape(operator=str(operator), result=matrix, source=source))
+        source = matrix
+    product = result
+    if result.channels != layer.n:
+        product = Value(f"{result.name} of {operator}", (rows, layer.n))
+    scope.add(Product(operator=str(operator), result=product, source=source, layer=layer))
+    if product is not result:
+        scope.add(Reshape(operator=str(operator), result=result, source=product))
 
 
-def translate_pad(scope: Scope, operator: Operator) -> None:
-    """PAD with the zero point: a convolution that moves the map."""
-    one_result(operator, 2)
-    source, source_tensor = scope.source(operator)
-    result, result_tensor = scope.result(operator)
-    same_quantisation(source_tensor, result_tensor)
-    check_maps(source, result)
-    padding = scope.constant(operator, 1, "int32")
-    if padding.shape != (4, 2) or bool((padding < 0).any()) or bool(padding[0].any()):
-        raise ModelError("its padding is not one of rows, columns and channels")
-    before, after = padding[:, 0].astype(np.int64), padding[:, 1].astype(np.int64)
-    check_shape(result, tuple((np.array(source.shape) + before + after).tolist()))
-    check_moves(source.channels, result.channels)
-    channels = np.full(result.channels, -1, np.int64)
-    channels[before[3] : before[3] + source.channels] = np.arange(source.channels)
-    window = Window(kernel=(1, 1), first=(-int(before[1]), -int(before[2])), out=result.grid)
-    fill = source_tensor.zero_point
-    scope.add(gathered(str(operator), source, result, channels, fill, window))
+def read_window(
+    operator: Operator, source: Value, result: Value, kernel: tuple[int, int]
+) -> Window:
+    """The window of an operator over `source`, padding as LiteRT calculates it.
 
-
-def read_window(operator: Operator, source: Value, kernel: tuple[int, int]) -> Window:
-    """The window of an operator over `source`, padding as LiteRT calculates it."""
+    EXPLICIT padding comes from dilated_convolutions.
+    """
     options = operator.options
     padding = options.get("Padding")
-    if padding not in ("SAME", "VALID"):
+    if padding not in ("SAME", "VALID", EXPLICIT):
         raise ModelError(f"padding {padding} is not supported")
     stride = (int(options.get("StrideH", 1)), int(options.get("StrideW", 1)))
     dilation = (int(options.get("DilationHFactor", 1)), int(options.get("DilationWFactor", 1)))
@@ -147,6 +202,14 @@ def read_window(operator: Operator, source: Value, kernel: tuple[int, int]) -> W
         raise ModelError("its window, strides and dilation must be at least 1")
     first: list[int] = []
     out: list[int] = []
+    if padding == EXPLICIT:
+        return Window(
+            kernel=kernel,
+            stride=stride,
+            dilation=dilation,
+            first=(int(options["FirstH"]), int(options["FirstW"])),
+            out=result.grid,
+        )
     for size, taps, step, spread in zip(source.grid, kernel, stride, dilation, strict=True):
         extent = (taps - 1) * spread + 1
         if padding == "SAME":

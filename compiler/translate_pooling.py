@@ -8,9 +8,11 @@ import math
 import numpy as np
 
 from systola.arch.isa import Reduction
+from systola.compiler.element_moves import checked_axis
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import fused_activation, multiplier
-from systola.compiler.graph import Operator
+from systola.compiler.graph import Operator, Tensor
+from systola.compiler.moves import MAX_KERNEL
 from systola.compiler.operations import (
     Convolution,
     Pooling,
@@ -41,7 +43,7 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
     check_maps(source, result)
     options = operator.options
     kernel = (int(options.get("FilterHeight", 0)), int(options.get("FilterWidth", 0)))
-    window = read_window(operator, source, kernel)
+    window = read_window(operator, source, result, kernel)
     check_shape(result, (1, *window.out, source.channels))
     floor, ceiling = relu_limits(
         fused_activation(operator), result_tensor.scale, result_tensor.zero_point
@@ -61,36 +63,23 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
 
 def translate_mean(scope: Scope, operator: Operator) -> None:
     """MEAN along any axes: along that of channels a product with ones, else a pool."""
-    one_result(operator, 2)
-    source, source_tensor = scope.source(operator)
-    result, result_tensor = scope.result(operator)
-    rank = len(source.shape)
-    if rank == 0:
-        raise ModelError("its input has no axes")
-    axes = {int(axis) % rank for axis in scope.constant(operator, 1, "int32").reshape(-1)}
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
-    if (
-        not axes
-        or math.prod(kept) != math.prod(result.shape)
-        or (0 in axes and source.shape[0] > 1)
-    ):
-        raise ModelError(f"a mean of shape {result.shape} of shape {source.shape} is not supported")
+    source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MAX_COUNT:
         raise ModelError(f"a mean of {count} elements is not supported")
     q, shift = _mean_multiplier(source_tensor.scale / result_tensor.scale, count)
     bias = -source_tensor.zero_point * count
-    window = _mean_window(source, axes)
-    total = Value(f"{result.name} kept", kept)
     zero_point = result_tensor.zero_point
     output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
-    if rank - 1 in axes:
+    window, taken = _reduced_pixels(scope, operator, source, axes)
+    if len(source.shape) - 1 in axes:
+        total = Value(f"{result.name} kept", (1, *window.out, 1))
         ones = np.ones((*window.kernel, source.channels, 1), np.int8)
         scope.add(
             Convolution(
                 operator=str(operator),
                 result=total,
-                source=source,
+                source=taken,
                 weights=ones,
                 counts=False,
                 window=window,
@@ -99,17 +88,63 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
             )
         )
     else:
+        total = Value(f"{result.name} kept", (1, *window.out, source.channels))
         scope.add(
             Pooling(
                 operator=str(operator),
                 result=total,
-                source=source,
+                source=taken,
                 reduction=Reduction.SUM,
                 window=window,
                 output=output,
             )
         )
     scope.add(Reshape(operator=str(operator), result=result, source=total))
+
+
+def translate_reduce_max(scope: Scope, operator: Operator) -> None:
+    """REDUCE_MAX along axes of pixels: a pool."""
+    source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
+    same_quantisation(source_tensor, result_tensor)
+    if len(source.shape) - 1 in axes:
+        raise ModelError("along the last axis it is not supported")
+    window, taken = _reduced_pixels(scope, operator, source, axes)
+    largest = Value(f"{result.name} kept", (1, *window.out, source.channels))
+    scope.add(
+        Pooling(
+            operator=str(operator),
+            result=largest,
+            source=taken,
+            reduction=Reduction.MAX,
+            window=window,
+        ),
+        Reshape(operator=str(operator), result=result, source=largest),
+    )
+
+
+def _reduction(
+    scope: Scope, operator: Operator
+) -> tuple[Value, Tensor, Value, Tensor, frozenset[int]]:
+    """Source and result with their tensors, and the axes along which there is one result."""
+    one_result(operator, 2)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    rank = len(source.shape)
+    if rank == 0:
+        raise ModelError("its input has no axes")
+    axes = {
+        checked_axis(axis, rank) for axis in scope.whole_numbers(operator, 1).reshape(-1).tolist()
+    }
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
+    if (
+        not axes
+        or math.prod(kept) != math.prod(result.shape)
+        or (0 in axes and max(source.shape[0], scope.repeat) > 1)
+    ):
+        raise ModelError(
+            f"it makes shape {result.shape} of shape {source.shape} along axes {sorted(axes)}"
+        )
+    return source, source_tensor, result, result_tensor, frozenset(axes)
 
 
 def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
@@ -121,15 +156,39 @@ def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
     return (q << bits) // count, shift - bits
 
 
-def _mean_window(source: Value, axes: set[int]) -> Window:
-    """A window as large as the map along the dimensions that are averaged."""
-    height, width = source.grid
-    if len(source.shape) == 4 and source.shape[0] == 1:
-        along = (1 in axes, 2 in axes)
+def _reduced_pixels(
+    scope: Scope, operator: Operator, source: Value, axes: frozenset[int]
+) -> tuple[Window, Value]:
+    """A window over what is reduced at a time, and the map that it walks over."""
+    sizes = source.shape[:-1]
+    along = [axis for axis, size in enumerate(sizes) if size > 1 and axis in axes]
+    if not along:
+        height, width, kernel = 1, source.pixels, (1, 1)
     else:
-        dimensions = {axis for axis, size in enumerate(source.shape[:-1]) if size > 1}
-        if dimensions & axes and not dimensions <= axes:
-            raise ModelError(f"a mean along axes {sorted(axes)} of {source.shape} is not supported")
-        along = (False, bool(dimensions & axes))
-    kernel = (height if along[0] else 1, width if along[1] else 1)
-    return Window(kernel=kernel, out=(height // kernel[0], width // kernel[1]))
+        between = sizes[along[0] : along[-1] + 1]
+        outer, inner = math.prod(sizes[: along[0]]), math.prod(sizes[along[-1] + 1 :])
+        count = math.prod(between)
+        if math.prod(sizes[axis] for axis in along) != count or min(outer, inner) > 1:
+            raise ModelError(f"along axes {sorted(axes)} of {source.shape} it is not supported")
+        height, width, kernel = (
+            (outer, count, (1, count)) if inner == 1 else (count, inner, (count, 1))
+        )
+        if outer == inner == 1:
+            height, width = _sides(count, source)
+            kernel = (height, width)
+    shape = (1, height, width, source.channels)
+    taken = source
+    if source.shape != shape:
+        taken = Value(f"{source.name} for {operator}", shape)
+        scope.add(Reshape(operator=str(operator), result=taken, source=source))
+    return Window(kernel=kernel, out=(height // kernel[0], width // kernel[1])), taken
+
+
+def _sides(count: int, source: Value) -> tuple[int, int]:
+    """Sides of the map of a window over all pixels; kernels are limited to 255 along each."""
+    if max(source.grid) <= MAX_KERNEL:
+        return source.grid
+    for height in range(1, MAX_KERNEL + 1):
+        if count % height == 0 and count // height <= MAX_KERNEL:
+            return height, count // height
+    return source.grid

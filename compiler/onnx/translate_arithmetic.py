@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Operation
 from systola.compiler.errors import ModelError
+from systola.compiler.moves import check_moves, gathered
 from systola.compiler.onnx.binary_scales import BinaryScales, binary_scales, reference_codes
 from systola.compiler.onnx.entries import Codes, Dequantised, Entry, Limits, Pending, Weights
 from systola.compiler.onnx.layout import Layout
@@ -19,7 +20,6 @@ from systola.compiler.onnx.multipliers import code_limits
 from systola.compiler.onnx.numbers import CODES, Quantisation
 from systola.compiler.onnx.scope import Scope, machine_quantisation
 from systola.compiler.operations import Binary, Value
-from systola.compiler.scope import check_moves, gathered
 
 OPERATIONS = {
     "Add": Operation.ADD,

@@ -14,6 +14,7 @@ from systola.arch.isa import Function, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import folded_bias
 from systola.compiler.layer import Layer
+from systola.compiler.moves import check_moves, gathered
 from systola.compiler.onnx.entries import Codes, Dequantised, Entry, Limits, Pending, Weights
 from systola.compiler.onnx.layout import Layout, plain
 from systola.compiler.onnx.model import OnnxNode
@@ -31,7 +32,6 @@ from systola.compiler.operations import (
     Value,
     Window,
 )
-from systola.compiler.scope import check_moves, gathered
 
 MAX_WEIGHTS = 1 << 28
 

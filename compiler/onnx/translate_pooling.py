@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Operation, Reduction, Rounding
 from systola.compiler.errors import ModelError
+from systola.compiler.moves import gathered
 from systola.compiler.onnx.entries import Codes, Dequantised, Limits, Pending
 from systola.compiler.onnx.fitting import Fit, Wanted, fit_bias
 from systola.compiler.onnx.model import OnnxNode
@@ -27,7 +28,6 @@ from systola.compiler.operations import (
     scalar_requantisation,
 )
 from systola.compiler.quantise import MAX_STEPS
-from systola.compiler.scope import gathered
 
 MAX_COUNT = 1 << 22
 """Elements whose sum stays within 32 bits, with a margin."""

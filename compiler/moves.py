@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves of elements: whatever gives each element of its result one of its source, or a fill.
+
+A move is described by its origin, an array of the result's size that holds for each element the
+position of the one that goes there, counted through the source, or -1 for the fill. From that the
+cheapest operations are chosen that do it on the machine; what would take too many stays on the
+host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Operation, Reduction, Rounding
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import HostStage, Rearrange, View
+from systola.compiler.operations import (
+    Binary,
+    Concatenation,
+    Convolution,
+    Pooling,
+    Requantisation,
+    Reshape,
+    Scale,
+    Slice,
+    Value,
+    Window,
+    identity,
+    scalar_requantisation,
+)
+from systola.compiler.partition import Item
+
+MOST_ELEMENTS = 1 << 24
+"""Elements of a value that can be moved."""
+MOST_PARTS = 64
+"""Parts that a move may be made of on the machine."""
+MOST_WEIGHTS = 1 << 22
+"""Weights, most of them zero, of a convolution that only moves channels."""
+MAX_LEFT, MAX_KERNEL = 255, 255
+_MAX_STRIDE, _MAX_SIDE = 127, 4095
+"""What Set_Config_Window can express."""
+
+Positions = NDArray[np.int64]
+
+
+def check_size(*values: Value) -> None:
+    """Raises ModelError for values that are too large to describe where each element goes."""
+    for value in values:
+        if value.pixels * value.channels > MOST_ELEMENTS:
+            raise ModelError(f"moving a value of shape {value.shape} is not supported")
+
+
+def moved(
+    operator: str, source: Value, result: Value, origin: Positions, fill: int = 0
+) -> list[Item]:
+    """What makes `result` of `source`, which are of the same type; `origin` has any shape.
+
+    Raises ModelError where sizes do not fit.
+    """
+    check_size(source, result)
+    size = source.pixels * source.channels
+    if origin.size != result.pixels * result.channels:
+        raise ModelError(f"it makes shape {result.shape} of {origin.size} elements")
+    flat = origin.reshape(-1)
+    if flat.size == size and np.array_equal(flat, np.arange(size)):
+        return [_view(operator, source, result)]
+    if source.dtype == "int8":
+        items = on_the_machine(operator, source, result, flat, fill)
+        if items is not None:
+            return items
+    function = Rearrange(flat, fill)
+    return [HostStage(operator=operator, sources=(source,), result=result, function=function)]
+
+
+def repacked(operator: str, source: Value, result: Value) -> list[Item]:
+    """The same elements in the same order, but in lines as the shape of `result` has them."""
+    order = np.arange(source.pixels * source.channels)
+    items = on_the_machine(operator, source, result, order, 0)
+    if items is not None:
+        return items
+    return [HostStage(operator=operator, sources=(source,), result=result, function=View())]
+
+
+def on_the_machine(
+    operator: str, source: Value, result: Value, origin: Positions, fill: int
+) -> list[Item] | None:
+    """The operations for a move of int8; None where it would take too many."""
+    mover = _Mover(operator, source, result, fill)
+    positions = origin.reshape(result.pixels, result.channels)
+    separate = _separate(positions, source.channels)
+    done = mover.separate(*separate) if separate else mover.pieces(positions)
+    return mover.items if done else None
+
+
+def check_moves(source: int, result: int) -> None:
+    """Raises ModelError where a convolution is too large only to move that many channels."""
+    if source * result > MOST_WEIGHTS:
+        raise ModelError(f"moving {source} channels to {result} is not supported")
+
+
+def gathered(
+    operator: str,
+    source: Value,
+    result: Value,
+    channels: Positions,
+    fill: int,
+    window: Window | None = None,
+) -> Convolution:
+    """A convolution that only moves: channel c of the result is channel `channels`[c].
+
+    -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
+    """
+    weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
+    there = channels >= 0
+    weights[0, 0, channels[there], np.flatnonzero(there)] = 1
+    unit = identity()
+    return Convolution(
+        operator=operator,
+        source=source,
+        result=result,
+        weights=weights,
+        counts=False,
+        window=window or _one_tap(source.grid),
+        fill=fill,
+        output=Requantisation(
+            bias=np.where(there, 0, fill).astype(np.int32),
+            multiplier=np.broadcast_to(unit.multiplier, channels.shape),
+            shift=np.broadcast_to(unit.shift, channels.shape),
+            rounding=Rounding.SINGLE,
+        ),
+    )
+
+
+def constant_value(operator: str, name: str, data: NDArray[np.int8]) -> tuple[Value, Binary]:
+    """Constants as a value: their sum with zeros."""
+    result = Value(name, data.shape)
+    # x * 2^30 * 2^(20 - 31) and back.
+    scale = Scale(0, 1 << 30, 0)
+    return result, Binary(
+        operator=operator,
+        result=result,
+        operation=Operation.ADD,
+        a=data,
+        b=np.zeros_like(data),
+        scale_a=scale,
+        scale_b=scale,
+        output=scalar_requantisation(1 << 30, -18),
+    )
+
+
+def _view(operator: str, source: Value, result: Value) -> Item:
+    if source.dtype == "int8":
+        return Reshape(operator=operator, source=source, result=result)
+    return HostStage(operator=operator, sources=(source,), result=result, function=View())
+
+
+def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
+    """The pixel that each pixel comes from, and the channel that each channel; -1 for the fill.
+
+    None where not all pixels take the same channels.
+    """
+    there = positions >= 0
+    rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
+    columns: NDArray[np.bool_] = np.logical_or.reduce(there, axis=0)
+    if not rows.any():
+        return None
+    pixel, channel = np.divmod(positions, channels)
+    from_pixel = np.where(rows, pixel[:, columns.argmax()], -1)
+    from_channel = np.where(columns, channel[rows.argmax()], -1)
+    expected = from_pixel[:, np.newaxis] * channels + from_channel
+    whole = rows[:, np.newaxis] & columns
+    if not np.array_equal(np.where(whole, expected, -1), positions):
+        return None
+    return from_pixel, from_channel
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """A window of one tap that walks over a map: the shapes of the map and the window."""
+
+    height: int
+    width: int
+    window: Window
+
+
+class _Mover:
+    """Collects the operations of one move."""
+
+    def __init__(self, operator: str, source: Value, result: Value, fill: int) -> None:
+        self.operator = operator
+        self.source = source
+        self.result = result
+        self.fill = fill
+        self.items: list[Item] = []
+
+    def separate(self, pixels: Positions, channels: Positions) -> bool:
+        """Moves whole pixels, and all their channels alike; whether it can."""
+        source, count = self.source, len(channels)
+        same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
+        run = channels[0] >= 0 and bool((np.diff(channels) == 1).all())
+        if not run and source.channels * count > MOST_WEIGHTS:
+            return False
+        walk = None if same else _walk(source, self.result, pixels)
+        if run and count < source.channels:
+            part = self._value((source.pixels, count))
+            flat = self._flat(source)
+            self._slice(flat, part, 1, int(channels[0]))
+            source, channels = part, np.arange(count)
+        if not run or (walk and bool((pixels < 0).any())):
+            if same or walk:
+                window = walk or _Walk(1, source.pixels, _one_tap((1, source.pixels)))
+                self._gather(source, channels, window)
+                return True
+            wide = self._value((source.pixels, count))
+            whole = _Walk(1, source.pixels, _one_tap((1, source.pixels)))
+            source = self._gathered(source, channels, whole, wide)
+        if same:
+            self._view(source, self.result)
+            return True
+        if bool((pixels < 0).any()):
+            return False
+        if walk:
+            self._pool(source, walk)
+            return True
+        return self._runs(source, pixels) or self._spread(source, pixels)
+
+    def pieces(self, positions: Positions) -> bool:
+        """Puts each pixel together from pieces of other ones; whether it can."""
+        if bool((positions < 0).any()):
+            return False
+        channels = self.source.channels
+        cuts = (np.diff(positions, axis=1) != 1) | (positions[:, 1:] % channels == 0)
+        if np.count_nonzero(cuts) + len(positions) > MOST_PARTS:
+            return False
+        flat = self._flat(self.source)
+        pixels: list[Value] = []
+        for row, cut in zip(positions, cuts, strict=True):
+            parts: list[Value] = []
+            for piece in np.split(row, np.flatnonzero(cut) + 1):
+                pixel, channel = divmod(int(piece[0]), channels)
+                value = self._cut(flat, 0, pixel, 1)
+                parts.append(self._cut(value, 1, channel, len(piece)))
+            pixels.append(self._joined(parts, 1))
+        self._view(self._joined(pixels, 0), self.result)
+        return True
+
+    def _runs(self, source: Value, pixels: Positions) -> bool:
+        """Joins runs of consecutive pixels; whether they are few enough."""
+        edges = np.flatnonzero(np.diff(pixels) != 1) + 1
+        if len(edges) >= MOST_PARTS:
+            return False
+        flat = self._flat(source)
+        parts = [self._cut(flat, 0, int(run[0]), len(run)) for run in np.split(pixels, edges)]
+        self._view(self._joined(parts, 0), self.result)
+        return True
+
+    def _spread(self, source: Value, pixels: Positions) -> bool:
+        """Repeats the pixels of a row or a column by windows that see one pixel each."""
+        for height, width in _grids(self.result):
+            grid = pixels.reshape(height, width)
+            if bool((grid == np.arange(height)[:, np.newaxis]).all()):
+                size, kernel = (height, 1), (1, width)
+            elif bool((grid == np.arange(width)).all()):
+                size, kernel = (1, width), (height, 1)
+            else:
+                continue
+            if source.pixels == size[0] * size[1] and max(kernel) <= MAX_KERNEL:
+                window = Window(
+                    kernel=kernel, first=(1 - kernel[0], 1 - kernel[1]), out=(height, width)
+                )
+                self._pool(source, _Walk(*size, window))
+                return True
+        return False
+
+    def _pool(self, source: Value, walk: _Walk) -> None:
+        """The largest of the one pixel that each window sees."""
+        taken = self._map(source, walk)
+        placed = self._value((1, *walk.window.out, source.channels))
+        self.items.append(
+            Pooling(
+                operator=self.operator,
+                source=taken,
+                result=placed,
+                reduction=Reduction.MAX,
+                window=walk.window,
+            )
+        )
+        self._view(placed, self.result)
+
+    def _gather(self, source: Value, channels: Positions, walk: _Walk) -> None:
+        placed = self._value((1, *walk.window.out, len(channels)))
+        self._view(self._gathered(source, channels, walk, placed), self.result)
+
+    def _gathered(self, source: Value, channels: Positions, walk: _Walk, result: Value) -> Value:
+        taken = self._map(source, walk)
+        self.items.append(gathered(self.operator, taken, result, channels, self.fill, walk.window))
+        return result
+
+    def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
+        """Part of a matrix."""
+        if count == source.shape[axis]:
+            return source
+        shape = (count, source.shape[1]) if axis == 0 else (source.shape[0], count)
+        part = self._value(shape)
+        self._slice(source, part, axis, start)
+        return part
+
+    def _joined(self, parts: list[Value], axis: int) -> Value:
+        """Matrices one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        total = sum(part.shape[axis] for part in parts)
+        shape = (total, parts[0].shape[1]) if axis == 0 else (parts[0].shape[0], total)
+        result = self._value(shape)
+        self.items.append(
+            Concatenation(operator=self.operator, result=result, parts=tuple(parts), axis=axis)
+        )
+        return result
+
+    def _slice(self, source: Value, result: Value, axis: int, start: int) -> None:
+        self.items.append(
+            Slice(operator=self.operator, source=source, result=result, axis=axis, start=start)
+        )
+
+    def _flat(self, source: Value) -> Value:
+        """`source` as a matrix of pixels and channels."""
+        if len(source.shape) == 2:
+            return source
+        flat = self._value((source.pixels, source.channels))
+        self._view(source, flat)
+        return flat
+
+    def _map(self, source: Value, walk: _Walk) -> Value:
+        """`source` as a map of the size that is walked over."""
+        shape = (1, walk.height, walk.width, source.channels)
+        if source.shape == shape:
+            return source
+        result = self._value(shape)
+        self._view(source, result)
+        return result
+
+    def _view(self, source: Value, result: Value) -> None:
+        self.items.append(Reshape(operator=self.operator, source=source, result=result))
+
+    def _value(self, shape: tuple[int, ...]) -> Value:
+        return Value(f"{self.result.name} in {self.operator}", shape)
+
+
+def _one_tap(out: tuple[int, int]) -> Window:
+    return Window(kernel=(1, 1), out=out)
+
+
+def _grids(value: Value) -> Iterator[tuple[int, int]]:
+    """The maps that the pixels of a value can be seen as along its dimensions."""
+    sizes = value.shape[:-1]
+    seen: set[int] = set()
+    for axis in range(len(sizes) + 1):
+        width = int(np.prod(sizes[axis:], dtype=np.int64))
+        if width not in seen:
+            seen.add(width)
+            yield value.pixels // width, width
+
+
+def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
+    """A window of one tap that comes by `pixels` one after the other; -1 is outside the map."""
+    for height, width in _grids(source):
+        for rows, columns in _grids(result):
+            if max(height, width, rows, columns) > _MAX_SIDE:
+                continue
+            grid = pixels.reshape(rows, columns)
+            there = grid >= 0
+            some_rows, some_columns = there.any(axis=1), there.any(axis=0)
+            y, x = np.divmod(grid, width)
+            along = _steps(np.where(some_rows, y[:, some_columns.argmax()], -1), height)
+            across = _steps(np.where(some_columns, x[some_rows.argmax()], -1), width)
+            if along is None or across is None or not -MAX_LEFT <= across[0] <= MAX_LEFT:
+                continue
+            expected_y = along[0] + np.arange(rows) * along[1]
+            expected_x = across[0] + np.arange(columns) * across[1]
+            inside = ((expected_y >= 0) & (expected_y < height))[:, np.newaxis] & (
+                (expected_x >= 0) & (expected_x < width)
+            )
+            expected = expected_y[:, np.newaxis] * width + expected_x
+            if np.array_equal(np.where(inside, expected, -1), grid):
+                window = Window(
+                    kernel=(1, 1),
+                    stride=(along[1], across[1]),
+                    first=(along[0], across[0]),
+                    out=(rows, columns),
+                )
+                return _Walk(height, width, window)
+    return None
+
+
+def _steps(places: Positions, size: int) -> tuple[int, int] | None:
+    """First place and distance of places that lie in equal distances; -1 is one outside."""
+    inside = np.flatnonzero(places >= 0)
+    if len(inside) == 0:
+        return None
+    if len(inside) == 1:
+        # With others outside, any step that leaves the map.
+        step = 1 if len(places) == 1 else size
+    else:
+        step = int(places[inside[1]] - places[inside[0]])
+    if not 1 <= step <= _MAX_STRIDE:
+        return None
+    return int(places[inside[0]] - inside[0] * step), step

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that only move elements, as operations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from systola.compiler.element_moves import (
+    Call,
+    checked_axis,
+    move_elements,
+    read_padding,
+    source_position,
+)
+from systola.compiler.errors import ModelError
+from systola.compiler.graph import Operator
+from systola.compiler.host_stage import Concatenate, View
+from systola.compiler.moves import (
+    MOST_ELEMENTS,
+    MOST_PARTS,
+    Positions,
+    constant_value,
+    moved,
+)
+from systola.compiler.operations import Concatenation, Reshape, Slice, Value
+from systola.compiler.scope import Padded, Scope, one_result, same_quantisation
+
+
+def translate_reshape(scope: Scope, operator: Operator) -> None:
+    """RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type."""
+    one_result(operator, 1)
+    dtype = scope.tensor(operator, 0).dtype
+    source, _ = scope.source(operator, dtype=dtype)
+    result, _ = scope.result(operator, dtype=dtype)
+    if source.shape == result.shape and operator.outputs[0] not in scope.graph.outputs:
+        scope.alias(operator, source)
+        return
+    add_view(scope, operator, source, result)
+    padded = scope.padded.get(source)
+    if padded:
+        _reshape_padded(scope, padded, source, result)
+
+
+def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> None:
+    """The same elements in the same order."""
+    if math.prod(source.shape) != math.prod(result.shape):
+        raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
+    if source.dtype == "int8":
+        scope.add(Reshape(operator=str(operator), result=result, source=source))
+    else:
+        scope.host(operator, View(), result, source)
+
+
+def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) -> None:
+    """Where only dimensions of 1 come or go, the result is padded, too."""
+    axes = [axis for axis, size in enumerate(source.shape) if size > 1]
+    wide = [axis for axis, size in enumerate(result.shape) if size > 1]
+    if [source.shape[axis] for axis in axes] != [result.shape[axis] for axis in wide]:
+        return
+    sizes, before = [1] * len(result.shape), [0] * len(result.shape)
+    for old, new in zip(axes, wide, strict=True):
+        sizes[new], before[new] = padded.source.shape[old], padded.before[old]
+    inner = Value(f"{padded.source.name} as {result.name}", tuple(sizes))
+    scope.add(Reshape(operator=f"view for {result.name}", result=inner, source=padded.source))
+    scope.padded[result] = Padded(inner, tuple(before), padded.fill)
+
+
+def translate_move(scope: Scope, operator: Operator) -> None:
+    """What ELEMENT_MOVES has, of values of any type."""
+    position = source_position(operator)
+    tensor = scope.tensor(operator, position)
+    source, _ = scope.source(operator, position, tensor.dtype)
+    if tensor.size > MOST_ELEMENTS:
+        raise ModelError(f"moving a value of shape {tensor.shape} is not supported")
+    results = [
+        scope.result(operator, number, tensor.dtype) for number in range(len(operator.outputs))
+    ]
+    call = Call(
+        operator,
+        lambda number: scope.whole_numbers(operator, number),
+        [each.shape for _, each in results],
+    )
+    fill = 0
+    if operator.kind in ("PAD", "PADV2", "SPACE_TO_BATCH_ND"):
+        if tensor.dtype != "int8":
+            raise ModelError(f"its input is {tensor.dtype}, supported is int8")
+        if math.prod(results[0][1].shape) > MOST_ELEMENTS:
+            raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
+        fill = _fill(scope, operator, results[0][1].zero_point)
+    origins = move_elements(call, np.arange(tensor.size).reshape(tensor.shape))
+    for (result, _), origin in zip(results, origins, strict=True):
+        one = _of_one_sample(scope, origin, tensor.size)
+        scope.add(*moved(str(operator), source, result, one, fill))
+    if operator.kind in ("PAD", "PADV2"):
+        pairs = read_padding(call, tensor.shape)
+        scope.padded[results[0][0]] = Padded(source, tuple(before for before, _ in pairs), fill)
+
+
+def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:
+    if operator.kind != "PADV2":
+        return zero_point
+    tensor = scope.tensor(operator, 2)
+    if tensor.data is None or tensor.size != 1 or tensor.dtype != "int8":
+        raise ModelError("its padding must be a constant of int8")
+    return int(tensor.data.reshape(()))
+
+
+def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
+    """The origin for a sample, where the first dimension counts samples."""
+    if scope.repeat == 1:
+        return origin
+    each = origin.reshape(scope.repeat, -1)
+    first = np.arange(scope.repeat)[:, np.newaxis] * (size // scope.repeat)
+    if not np.array_equal(
+        np.where(each >= 0, each - first, -1), np.broadcast_to(each[0], each.shape)
+    ):
+        raise ModelError("moving elements from sample to sample is not supported")
+    return each[0]
+
+
+def translate_concatenation(scope: Scope, operator: Operator) -> None:
+    """CONCATENATION of values with the same scale and zero point."""
+    if operator.options.get("FusedActivationFunction", "NONE") != "NONE":
+        raise ModelError("a fused activation is not supported")
+    result, _ = _joined_result(scope, operator)
+    axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
+    parts: list[Value] = []
+    for position in range(len(operator.inputs)):
+        part = _part(scope, operator, position)
+        shape = (*part.shape[:axis], result.shape[axis], *part.shape[axis + 1 :])
+        if len(part.shape) != len(result.shape) or shape != result.shape:
+            raise ModelError(f"its input of shape {part.shape} does not fit {result.shape}")
+        parts.append(part)
+    if sum(part.shape[axis] for part in parts) != result.shape[axis]:
+        raise ModelError("its result has not as many elements as its inputs")
+    _join(scope, operator, parts, result, axis)
+
+
+def translate_pack(scope: Scope, operator: Operator) -> None:
+    """PACK: concatenation along an axis of its own."""
+    result, _ = _joined_result(scope, operator)
+    axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
+    if axis == 0 and scope.repeat > 1:
+        raise ModelError("joining samples is not supported")
+    if len(operator.inputs) != result.shape[axis]:
+        raise ModelError(f"it makes {result.shape[axis]} elements of {len(operator.inputs)}")
+    shape = (*result.shape[:axis], 1, *result.shape[axis + 1 :])
+    parts: list[Value] = []
+    for position in range(len(operator.inputs)):
+        part = Value(f"input {position} of {operator}", shape, result.dtype)
+        add_view(scope, operator, _part(scope, operator, position), part)
+        parts.append(part)
+    _join(scope, operator, parts, result, axis)
+
+
+def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
+    one_result(operator, 1)
+    dtype = scope.tensor(operator, 0).dtype
+    return scope.result(operator, dtype=dtype)[0], dtype
+
+
+def _part(scope: Scope, operator: Operator, position: int) -> Value:
+    """An input, which may be a constant."""
+    tensor = scope.tensor(operator, position)
+    result_tensor = scope.graph.tensors[operator.outputs[0]]
+    if result_tensor.dtype == "int8":
+        same_quantisation(tensor, result_tensor)
+    if tensor.data is None:
+        return scope.source(operator, position, result_tensor.dtype)[0]
+    if tensor.dtype != "int8" or result_tensor.dtype != "int8":
+        raise ModelError("constants of other types than int8 are not supported")
+    value, node = constant_value(str(operator), f"input {position} of {operator}", tensor.data)
+    scope.add(node)
+    return value
+
+
+def _join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
+    """Values one behind the other, on the machine where that takes few moves."""
+    outer = math.prod(result.shape[:axis])
+    if result.dtype != "int8" or (outer * len(parts) > MOST_PARTS and axis < len(result.shape) - 1):
+        scope.host(operator, Concatenate(axis), result, *parts)
+        return
+    if axis == len(result.shape) - 1 or outer == 1:
+        scope.add(
+            Concatenation(operator=str(operator), result=result, parts=tuple(parts), axis=axis)
+        )
+        return
+    # Pixels of the parts in turn.
+    pieces: list[Value] = []
+    flat: list[Value] = []
+    for part in parts:
+        flat.append(Value(f"{part.name} for {operator}", (part.pixels, part.channels)))
+        add_view(scope, operator, part, flat[-1])
+    for number in range(outer):
+        for part in flat:
+            count = part.pixels // outer
+            piece = Value(f"{part.name} {number}", (count, part.channels))
+            scope.add(
+                Slice(
+                    operator=str(operator),
+                    result=piece,
+                    source=part,
+                    axis=0,
+                    start=number * count,
+                )
+            )
+            pieces.append(piece)
+    joined = Value(f"{result.name} joined", (result.pixels, result.channels))
+    scope.add(Concatenation(operator=str(operator), result=joined, parts=tuple(pieces), axis=0))
+    add_view(scope, operator, joined, result)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves where a change of shape makes other channels of the elements.
+
+A change of shape costs nothing where what follows does not care how elements lie in the lines of
+the buffer. Where it does, a move puts them as the new shape has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from systola.compiler.host_stage import HostStage
+from systola.compiler.moves import repacked
+from systola.compiler.operations import (
+    Binary,
+    Concatenation,
+    Convolution,
+    DepthwiseConvolution,
+    Lstm,
+    Node,
+    Pooling,
+    Product,
+    Reshape,
+    Slice,
+    Unary,
+    Value,
+)
+from systola.compiler.partition import Item, Translation
+
+
+def with_whole_maps(translation: Translation) -> Translation:
+    """`translation` with moves before the operations that need them."""
+    return replace(translation, items=tuple(_Packer(translation).items))
+
+
+class _Packer:
+    def __init__(self, translation: Translation) -> None:
+        self.items: list[Item] = []
+        self._host = set(translation.inputs)
+        """What the host can give in any shape."""
+        self._channels: dict[Value, int] = {}
+        """Of values whose elements lie as if they had other channels."""
+        self._whole: dict[Value, Value] = {}
+        for item in translation.items:
+            self._add(item)
+
+    def _add(self, item: Item) -> None:
+        if isinstance(item, HostStage) or (isinstance(item, Reshape) and item.source in self._host):
+            self._host.add(item.result)
+        elif isinstance(item, Reshape | Unary):
+            self._note(item.result, self._found(item.source))
+        elif isinstance(item, Product):
+            if item.layer.k % self._found(item.source):
+                item = _with_sources(item, {item.source: self._packed(item, item.source)})
+        elif isinstance(item, Binary) and len(item.sources) == 1 and _alike(item):
+            self._note(item.result, self._found(item.sources[0]))
+        else:
+            changed = {source: self._packed(item, source) for source in item.sources}
+            if any(source is not value for source, value in changed.items()):
+                item = _with_sources(item, changed)
+        self.items.append(item)
+
+    def _note(self, value: Value, channels: int) -> None:
+        if channels != value.channels:
+            self._channels[value] = channels
+
+    def _found(self, value: Value) -> int:
+        return self._channels.get(value, value.channels)
+
+    def _packed(self, node: Node, value: Value) -> Value:
+        """`value` with elements as its shape has them."""
+        if value not in self._channels:
+            return value
+        if value not in self._whole:
+            channels = self._channels[value]
+            size = value.pixels * value.channels
+            base = Value(f"{value.name} as it lies", (size // channels, channels))
+            result = Value(f"{value.name} packed", value.shape)
+            self.items.append(Reshape(operator=node.operator, source=value, result=base))
+            self.items += repacked(node.operator, base, result)
+            self._whole[value] = result
+        return self._whole[value]
+
+
+def _alike(node: Binary) -> bool:
+    """Whether the value has as many elements as the result."""
+    (value,) = node.sources
+    return value.pixels * value.channels == node.result.pixels * node.result.channels
+
+
+def _with_sources(node: Node, values: Mapping[Value, Value]) -> Node:
+    match node:
+        case (
+            Convolution()
+            | Product()
+            | DepthwiseConvolution()
+            | Pooling()
+            | Slice()
+            | Lstm()
+            | Unary()
+            | Reshape()
+        ):
+            return replace(node, source=values[node.source])
+        case Binary():
+            a = values[node.a] if isinstance(node.a, Value) else node.a
+            b = values[node.b] if isinstance(node.b, Value) else node.b
+            return replace(node, a=a, b=b)
+        case Concatenation():
+            return replace(node, parts=tuple(values[part] for part in node.parts))
+        case _:
+            return node
