@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Operation
+from systola.arch.isa import Function, Opcode, Operation
 from systola.hdl.activation_unit import ActivationUnit as Hardware
 from systola.hdl.gate_sequencer import GateSequencer
 from systola.hdl.result_lanes import ADDEND_SPACING, DRAIN_SPACING, GATE_SPACING
 from systola.hdl.vector_lane import VectorLane
-from systola.timing.bank_conflicts import Follower, Reader, yielding_times
+from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.window import WindowGrid
@@ -53,9 +53,10 @@ class ActivationUnit:
     def __init__(self, config: Config, regions: Regions) -> None:
         self._banks = config.buffer_banks
         self._regions = regions
-        self._free = 0.0
-        self.follower: Follower | None = None
-        """The matrix unit, where it takes the results of the instruction that comes next."""
+        self.free = 0.0
+        """The first cycle in which it has time for another instruction."""
+        self.other: OtherReads | None = None
+        """What is read during the instruction that comes next."""
 
     def activate(self, operands: Mapping[str, int], issued: float) -> Span:
         """An Activate that is issued in cycle `issued`."""
@@ -122,7 +123,7 @@ class ActivationUnit:
         self, operands: Mapping[str, int], window: WindowGrid
     ) -> NDArray[np.int64] | None:
         """The lines of all taps of each vector, if somebody wants to know."""
-        if self.follower is None:
+        if self.other is None:
             return None
         shape = window.operands
         taps: list[NDArray[np.int64]] = []
@@ -220,8 +221,8 @@ class ActivationUnit:
         per_block = work.vectors // work.blocks
         offsets += (np.arange(work.vectors) // per_block + 1) * work.before_block
         before[::per_block] += work.before_block
-        start = max(issued + 1, self._free)
-        if work.read_lines is not None and self.follower is not None:
+        start = max(issued + 1, self.free)
+        if work.read_lines is not None and self.other is not None:
             reader = Reader(
                 lines=work.read_lines,
                 before=before,
@@ -231,11 +232,11 @@ class ActivationUnit:
                 target_lines=work.lines,
                 latency=work.latency,
             )
-            times = yielding_times(reader, self.follower, self._banks)
+            times = yielding_times(reader, self.other, self._banks)
         else:
             times = paced(start, offsets, needed)
         last = float(times[-1])
-        self._free = last + 1 + max(work.spacing, work.drain)
+        self.free = last + 1 + max(work.spacing, work.drain)
         written = np.repeat(times + work.latency, work.lines)
         written[work.lines - 1 :: work.lines] += work.lines - 1
         space.written[target] = written
@@ -259,4 +260,16 @@ class ActivationUnit:
 
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
-        self._free += cycles
+        self.free += cycles
+
+
+def result_lines(
+    opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
+) -> tuple[int, int]:
+    """First line that an instruction writes, and how many there are."""
+    if opcode == Opcode.ACTIVATE:
+        count = operands["rows"] * operands["n_tiles"] * (1 + operands["wide"])
+        return operands["buffer"], count
+    if opcode == Opcode.VECTOR:
+        return operands["destination"], operands["rows"] * (1 + operands["wide"])
+    return operands["destination"], operands["blocks"] * (window.pixels if window else 0)

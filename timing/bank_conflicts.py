@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The activation unit and the matrix unit, reading from the same banks of the unified buffer.
 
-A MatrixMultiply or Convolve that follows its producer reads a line soon after it is written, while
-the activation unit reads the operands of a later one, and yields where the bank is the same. As the
-distance between the two is fixed, this happens for nearly all results of a layer or for none, and
-costs up to a cycle each: only counting it out tells.
+The activation unit yields. Where a convolution follows the instruction that makes its feature map,
+it reads each line soon after it was written, while the activation unit reads for a later one. As
+the distance between the two is fixed, they meet for nearly all results of a layer or for none, at
+the cost of a cycle each: only counting it out tells. The same is true of work side by side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +19,16 @@ from systola.timing.regions import Times
 
 
 @dataclass(frozen=True)
-class Follower:
-    """The lines that the matrix unit will read in its first pass, a vector a cycle from cycle
-    `start` on; negative for a vector without one."""
+class OtherReads:
+    """The lines that the matrix unit reads meanwhile."""
 
-    lines: NDArray[np.int64]
+    past: dict[float, int]
+    """Lines of instructions that are older, by the cycle."""
+    coming: Iterator[NDArray[np.int64]]
+    """Lines of those that follow, instruction by instruction, a vector a cycle as soon as its line
+    is there; negative for a cycle without one."""
     start: float
+    """First cycle that is left for them."""
 
 
 @dataclass(frozen=True)
@@ -46,35 +51,47 @@ class Reader:
     """From the last line read to the line written."""
 
 
-def yielding_times(reader: Reader, follower: Follower, banks: int) -> Times:
+def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     """When the last line of each vector is read."""
-    count = len(reader.lines)
+    count, reads = reader.lines.shape
     own = [[line % banks if line >= 0 else -1 for line in row] for row in reader.lines.tolist()]
-    needed = np.ceil(reader.needed - (reader.lines.shape[1] - 1)).tolist()
-    before = reader.before.tolist()
-    producers = (follower.lines - reader.target) // reader.target_lines
-    producers[(producers < 0) | (producers >= count)] = -1
-    # The follower takes its lines in order, so one waits for all before it.
-    producer = np.maximum.accumulate(producers).tolist()
-    wanted = follower.lines.tolist()
-
+    needed: list[float] = np.ceil(reader.needed - (reads - 1)).tolist()
+    before: list[float] = reader.before.tolist()
+    taken = {time: line % banks for time, line in other.past.items()}
+    lines: list[int] = []
+    producer: list[int] = []
     times = np.zeros(count)
-    taken: dict[float, int] = {}  # banks that the follower reads, by the cycle
-    next_vector, free = 0, follower.start
-    time = reader.start
+    place, free = 0, other.start
+    time: float = reader.start
     for vector in range(count):
         time = max(time + before[vector], needed[vector])
+        while free <= time + 2 * reads:
+            if place == len(lines):
+                chunk = next(other.coming, None)
+                if chunk is None:
+                    break
+                producer += _producers(reader, chunk, producer[-1] if producer else -1)
+                lines += chunk.tolist()
+            if producer[place] >= vector:
+                break
+            if producer[place] >= 0:
+                free = max(free, float(times[producer[place]]) + reader.latency + 1)
+            if lines[place] >= 0:
+                taken[free] = lines[place] % banks
+            free += 1
+            place += 1
         for bank in own[vector]:
             while bank >= 0 and taken.get(time) == bank:
                 time += 1
             time += 1
         times[vector] = time - 1
-        written = time - 1 + reader.latency
-        while next_vector < len(wanted) and producer[next_vector] <= vector:
-            if producer[next_vector] == vector:
-                free = max(free, written + 1)
-            if wanted[next_vector] >= 0:
-                taken[free] = wanted[next_vector] % banks
-            free += 1
-            next_vector += 1
     return times
+
+
+def _producers(reader: Reader, lines: NDArray[np.int64], last: int) -> list[int]:
+    """For each line the vector that must have been written first, -1 for none: lines are read in
+    order, so one waits for all before it, `last` included."""
+    made = (lines - reader.target) // reader.target_lines
+    made[(made < 0) | (made >= len(reader.lines))] = -1
+    made[0] = max(made[0], last)
+    return np.maximum.accumulate(made).tolist()

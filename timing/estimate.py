@@ -13,15 +13,18 @@ the time of each single stall.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
 from systola.runtime.backend import Image
-from systola.timing.activation_unit import ActivationUnit
-from systola.timing.bank_conflicts import Follower
+from systola.timing.activation_unit import ActivationUnit, result_lines
+from systola.timing.bank_conflicts import OtherReads
 from systola.timing.fetch import Fetch
 from systola.timing.host_read_port import HostReadPort
 from systola.timing.host_reader import HostReader
@@ -62,10 +65,11 @@ UNIT_OF = {
     Opcode.POOL: Unit.ACTIVATION,
     Opcode.VECTOR: Unit.ACTIVATION,
 }
-READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
-PASSED_OVER = (Opcode.NOP, Opcode.DEBUG_TAG, Opcode.SET_CONFIG_SCALE, Opcode.READ_WEIGHTS)
-WAIT_BITS = {Unit.HOST_READ: 1, Unit.ARRAY: 2, Unit.ACTIVATION: 4, Unit.HOST_WRITE: 8}
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
+READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
+BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
+"""Instructions beyond which nobody looks ahead."""
+WAIT_BITS = {Unit.HOST_READ: 1, Unit.ARRAY: 2, Unit.ACTIVATION: 4, Unit.HOST_WRITE: 8}
 
 
 def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) -> Estimate:
@@ -133,7 +137,7 @@ class _Walk:
                 break
             pc += 1
             if opcode in READERS:
-                self._activation.follower = self._follower(pc)
+                self._activation.other = self._other_reads(pc)
             if opcode == Opcode.LOOP:
                 self._loops.append(
                     _Loop(
@@ -168,18 +172,38 @@ class _Walk:
                 operands[name] = total % (1 << entry.field(name).width)
         return entry, operands
 
-    def _follower(self, pc: int) -> Follower | None:
-        """The next MatrixMultiply or Convolve, if it is ahead of all other work."""
+    def _other_reads(self, pc: int) -> OtherReads | None:
+        """What the matrix unit reads during an instruction of the activation unit, `pc` being that
+        behind it; None for nothing."""
+        past = self._matrix.reads_from(max(self._issued, self._activation.free))
+        coming = self._coming_reads(pc)
+        first = next(coming, None)
+        if first is None and not past:
+            return None
+        if first is not None:
+            coming = chain([first], coming)
+        return OtherReads(past, coming, max(self._matrix.free, self._issued + 1))
+
+    def _coming_reads(self, pc: int) -> Iterator[NDArray[np.int64]]:
+        """Of each MatrixMultiply or Convolve from `pc` on the lines that it reads, as long as they
+        do not wait for results of what stands before it."""
         window = self._window
+        awaited: list[tuple[int, int]] = []
         while True:
             entry, operands = self._effective(pc)
+            unit = UNIT_OF.get(entry.opcode)
             if entry.opcode == Opcode.SET_CONFIG_WINDOW:
                 window = WindowGrid(operands)
-            elif entry.opcode in (Opcode.CONVOLVE, Opcode.MATRIX_MULTIPLY):
+            elif unit == Unit.ARRAY:
                 passes = self._matrix.passes(entry.opcode, operands, window)
-                return Follower(passes.lines[0], max(self._matrix.free, self._issued + 1))
-            elif entry.opcode not in PASSED_OVER:
-                return None
+                low, high = passes.buffer, passes.buffer + passes.count
+                if any(first < high and low < first + count for first, count in awaited):
+                    return
+                yield self._matrix.lines_in_order(passes)
+            elif unit == Unit.ACTIVATION:
+                awaited.append(result_lines(entry.opcode, operands, window))
+            elif entry.opcode in BARRIERS:
+                return
             pc += 1
 
     def _idle(self) -> float:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
+
+RECENT = 64
+"""Passes that are remembered for those who read at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,8 @@ class MatrixUnit:
         self._latency = Hardware.latency(config)
         self.free = 0.0
         """The first cycle in which it has time for another instruction."""
+        self._recent: deque[tuple[Times, NDArray[np.int64]]] = deque(maxlen=RECENT)
+        """Time and line of each vector, pass by pass."""
 
     def passes(
         self, opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
@@ -106,6 +112,20 @@ class MatrixUnit:
             accumulator=operands["accumulator"],
         )
 
+    def lines_in_order(self, passes: Passes) -> NDArray[np.int64]:
+        """The line that is read in each cycle, negative for none, if nothing is in the way."""
+        # A pass takes at least as long as its tile.
+        idle = np.full(max(0, self._rows - len(passes.offsets)), -1)
+        return np.tile(np.concatenate([np.append(k, idle) for k in passes.lines]), passes.n_tiles)
+
+    def reads_from(self, time: float) -> dict[float, int]:
+        """The lines that were read in cycle `time` and later, by the cycle."""
+        reads: dict[float, int] = {}
+        for times, lines in self._recent:
+            if times[-1] >= time:
+                reads.update(zip(times.tolist(), lines.tolist(), strict=True))
+        return {cycle: line for cycle, line in reads.items() if line >= 0}
+
     def run(self, passes: Passes, issued: float) -> Span:
         """An instruction that is issued in cycle `issued`."""
         lines = slice(passes.buffer, passes.buffer + passes.count)
@@ -141,6 +161,7 @@ class MatrixUnit:
                     begin = first
                 if passes.sequential and n == passes.n_tiles - 1:
                     space.read[pass_lines] = np.maximum(space.read[pass_lines], times)
+                self._recent.append((times, pass_lines))
                 if k == len(passes.lines) - 1:
                     ends = times + self._latency
                     sums.written[here] = ends[passes.halves - 1 :: passes.halves]
@@ -154,3 +175,5 @@ class MatrixUnit:
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
         self.free += cycles
+        for times, _ in self._recent:
+            times += cycles
