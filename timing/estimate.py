@@ -116,6 +116,7 @@ class _Walk:
         self._activation = ActivationUnit(config, self._regions)
         self._reader = HostReader(config, self._regions, self._port)
         self._writer = HostWriter(config, self._regions, memory)
+        self._windows: dict[tuple[int, ...], WindowGrid] = {}
         self._window: WindowGrid | None = None
         self._issued = 0.0
         self._tagged = 0.0
@@ -193,7 +194,7 @@ class _Walk:
             entry, operands = self._effective(pc)
             unit = UNIT_OF.get(entry.opcode)
             if entry.opcode == Opcode.SET_CONFIG_WINDOW:
-                window = WindowGrid(operands)
+                window = self._window_of(operands)
             elif unit == Unit.ARRAY:
                 passes = self._matrix.passes(entry.opcode, operands, window)
                 low, high = passes.buffer, passes.buffer + passes.count
@@ -230,7 +231,7 @@ class _Walk:
                 )
                 self._registers[operands["register"]] = total % (1 << 32)
             case Opcode.SET_CONFIG_WINDOW:
-                self._window = WindowGrid(operands)
+                self._window = self._window_of(operands)
             case Opcode.READ_WEIGHTS:
                 self._weights.read(self._issued, operands["count"])
             case Opcode.DEBUG_TAG:
@@ -288,6 +289,10 @@ class _Walk:
         self._record.work(Unit.WEIGHTS, weights.streamed - busy, weights.streamed - 1, busy)
         self._record.move(weights=tiles * self._config.tile_bytes)
         return span
+
+    def _window_of(self, operands: dict[str, int]) -> WindowGrid:
+        """The window of a Set_Config_Window; its lines are worked out once."""
+        return self._windows.setdefault(tuple(operands.values()), WindowGrid(operands))
 
     def _set_window(self) -> WindowGrid:
         if self._window is None:

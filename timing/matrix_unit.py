@@ -52,6 +52,7 @@ class MatrixUnit:
         self._latency = Hardware.latency(config)
         self.free = 0.0
         """The first cycle in which it has time for another instruction."""
+        self._convolutions: dict[tuple[WindowGrid, tuple[int, ...]], Passes] = {}
         self._recent: deque[tuple[Times, NDArray[np.int64]]] = deque(maxlen=RECENT)
         """Time and line of each vector, pass by pass."""
 
@@ -63,7 +64,11 @@ class MatrixUnit:
             return self._product(operands)
         if window is None:
             raise ValueError("the program uses a window that it has not set")
-        return self._convolution(operands, window)
+        # A loop comes back to the same ones.
+        key = window, tuple(operands.values())
+        if key not in self._convolutions:
+            self._convolutions[key] = self._convolution(operands, window)
+        return self._convolutions[key]
 
     def _product(self, operands: Mapping[str, int]) -> Passes:
         halves = 1 + operands["wide_vectors"]

@@ -151,10 +151,8 @@ class Record:
         cycles = sum((i.end - i.begin) * i.passes for i in typical)
         cycles *= passes / sum(i.passes for i in typical)
         length = sum(i.end - i.begin for i in typical) or 1.0
-        shares = {
-            unit: sum(work.between(i.begin, i.end) for i in typical) / length
-            for unit, work in self._work.items()
-        }
+        limits = np.array([(i.begin, i.end) for i in typical])
+        shares = {unit: work.between(limits) / length for unit, work in self._work.items()}
         busiest = max(shares, key=lambda unit: shares[unit])
         limit = busiest if shares[busiest] >= LIMITING else WAITING
         return TagEstimate(tag, passes, cycles, limit, Traffic(*moved.tolist()))
@@ -171,6 +169,7 @@ class _Busy:
         self._times += [max(begin, last), max(end + 1, last)]
         self._cycles += [total, total + cycles]
 
-    def between(self, begin: float, end: float) -> float:
-        low, high = np.interp([begin, end], self._times, self._cycles)
-        return float(high - low)
+    def between(self, limits: NDArray[np.float64]) -> float:
+        """Busy cycles between pairs of times, begin and end, in sum."""
+        low, high = np.interp(limits, self._times, self._cycles).T
+        return float((high - low).sum())

@@ -17,6 +17,7 @@ class WindowGrid:
         self.taps = operands["kernel_height"] * operands["kernel_width"]
         self.pixels = operands["out_height"] * operands["out_width"]
         self.map_lines = operands["height"] * operands["pitch"]
+        self._lines: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def places(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Row of each row of windows, and column of each column of windows, for one tap."""
@@ -28,11 +29,13 @@ class WindowGrid:
     def lines(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """For each window, one row of them after the other: the line of a tap in the map, and
         whether it is inside. Lines outside are any."""
-        o = self.operands
-        y, x = self.places(ky, kx)
-        inside = ((y >= 0) & (y < o["height"]))[:, None] & ((x >= 0) & (x < o["width"]))
-        lines = y.clip(0, o["height"] - 1)[:, None] * o["pitch"] + x.clip(0, o["width"] - 1)
-        return lines.reshape(-1), inside.reshape(-1)
+        if (ky, kx) not in self._lines:
+            o = self.operands
+            y, x = self.places(ky, kx)
+            inside = ((y >= 0) & (y < o["height"]))[:, None] & ((x >= 0) & (x < o["width"]))
+            lines = y.clip(0, o["height"] - 1)[:, None] * o["pitch"] + x.clip(0, o["width"] - 1)
+            self._lines[ky, kx] = lines.reshape(-1), inside.reshape(-1)
+        return self._lines[ky, kx]
 
     def last_lines(self) -> NDArray[np.int64]:
         """For each window the line of the last tap that is inside the map, or the nearest one."""
