@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neutral operations to a program: a loop over the samples, everything in the buffer that fits."""
+"""Neutral operations to a program: loops over batches and samples, and all that fits in the buffer.
+
+Where some of the operations run for many samples at a time, the program is a loop over the batches,
+and in it one over the samples of a batch, for the operations in front.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
+from systola.compiler.batching import Batch, batches_to_try, sample_order
 from systola.compiler.emitter import Emitter
 from systola.compiler.errors import CompileError, located
 from systola.compiler.host_view import HostView
-from systola.compiler.operations import Operations, node_macs
+from systola.compiler.layout import tiles
+from systola.compiler.lower import Part, Spill
+from systola.compiler.operations import Operations, Value, node_macs
 from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 from systola.compiler.spilling import fitted
@@ -24,7 +34,16 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     """
     if samples < 1:
         raise CompileError(f"number of samples must be at least 1, not {samples}")
-    lowering, places, spill = fitted(config, operations, samples)
+    for batch, spilling in batches_to_try(config, operations, samples):
+        with suppress(CompileError):
+            return _compile(config, operations, samples, batch, spilling)
+    return _compile(config, operations, samples, Batch(), spilling=True)
+
+
+def _compile(
+    config: Config, operations: Operations, samples: int, batch: Batch, spilling: bool
+) -> Program:
+    lowering, places, spill = fitted(config, operations, samples, batch, spilling=spilling)
     if lowering.host_end >= MAX_HOST_BYTES:
         raise CompileError(
             f"{samples} samples need {lowering.host_end} bytes of host memory, over 4 GiB"
@@ -36,8 +55,64 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
         for lines in places:
             if lines.content is not None:
                 emitter.constants(lines, once=True)
-    views = (*lowering.inputs, *lowering.outputs)
-    registers = [emitter.count_samples(view.matrix) for view in views]
+    _emit_loops(emitter, lowering.parts, samples, spill)
+    inputs: dict[Value, HostMap] = {}
+    outputs: dict[Value, HostMap] = {}
+    for part in lowering.parts:
+        for hosts, views in ((inputs, part.inputs), (outputs, part.outputs)):
+            for value, view in views.items():
+                hosts[value] = _host_map(view, part.samples, samples)
+    works = [
+        LayerWork(node.operator, node.result.shape, samples * node_macs(node))
+        for part in lowering.parts
+        for node, _ in part.layers
+    ]
+    works.append(output_work(operations.outputs))
+    return Program(
+        emitter.image(),
+        tuple(inputs[value] for value in operations.inputs),
+        tuple(outputs[value] for value in operations.outputs),
+        tuple(works),
+        {value.name: size for value, size in lowering.spilled.items()},
+    )
+
+
+def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Spill) -> None:
+    """The parts in their loops: the last one for each batch, one in front for each sample of it.
+
+    All batches have the same size; the first begins with places that no sample takes, if need be.
+    """
+    *front, last = parts
+    for part in parts:
+        for view in (*part.inputs.values(), *part.outputs.values()):
+            emitter.count_samples(view.matrix)
+    batches = tiles(samples, last.samples)
+    empty = batches * last.samples - samples
+    missing = 0
+    if front:
+        emitter.sample = emitter.take_register()
+        emitter.emit(Opcode.SET_REGISTER, register=emitter.sample, value=empty)
+        if empty:
+            missing = emitter.take_register()
+            emitter.emit(Opcode.SET_REGISTER, register=missing, value=-empty)
+    emitter.loop(batches)
+    for part in front:
+        emitter.loop(last.samples, missing)
+        _emit_part(emitter, part, 0, spill)
+        sample = emitter.sample
+        emitter.emit(Opcode.SET_REGISTER, register=sample, first=sample, value=1)
+        emitter.end_loop()
+    layers = sum(len(part.layers) for part in front)
+    _emit_part(emitter, last, layers, spill)
+    emitter.tag(layers + len(last.layers))
+    for register in (emitter.sample, missing):
+        if register:
+            emitter.emit(Opcode.SET_REGISTER, register=register)
+    emitter.end_loop()
+
+
+def _emit_part(emitter: Emitter, part: Part, tag: int, spill: Spill) -> None:
+    """One execution; its layers are tagged from `tag` on."""
 
     def emit(step: Step) -> None:
         if spill.constants:
@@ -46,39 +121,26 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
                     emitter.constants(lines, once=False)
         step.emit(emitter)
 
-    emitter.loop(samples)
-    for step in lowering.before:
+    for step in part.before:
         emit(step)
-    for number, (node, steps) in enumerate(lowering.layers):
+    for number, (node, steps) in enumerate(part.layers, tag):
         with located(node.operator, CompileError):
             for step in steps:
                 emit(step)
         emitter.tag(number)
-    for step in lowering.behind:
+    for step in part.behind:
         emit(step)
-    emitter.tag(len(lowering.layers))
-    for view, register in zip(views, registers, strict=True):
+    for view in (*part.inputs.values(), *part.outputs.values()):
+        register = emitter.sample_register(view.matrix)
         size = view.rows * view.matrix.stride
         emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=size)
-    emitter.end_loop()
-    works = [
-        LayerWork(node.operator, node.result.shape, samples * node_macs(node))
-        for node, _ in lowering.layers
-    ]
-    works.append(output_work(operations.outputs))
-    return Program(
-        emitter.image(),
-        tuple(_host_map(view) for view in lowering.inputs),
-        tuple(_host_map(view) for view in lowering.outputs),
-        tuple(works),
-        {value.name: size for value, size in lowering.spilled.items()},
-    )
 
 
-def _host_map(view: HostView) -> HostMap:
+def _host_map(view: HostView, batch: int, samples: int) -> HostMap:
     channels, block = view.channels, view.matrix.block
     if view.packed:
         columns = np.arange(view.width * channels.count)
     else:
         columns = channels.slots // channels.block * block + channels.slots % channels.block
-    return HostMap(view.matrix, view.rows, columns)
+    rows = view.rows // batch
+    return HostMap(view.matrix, rows, columns, sample_order(rows, batch, samples))

@@ -72,6 +72,8 @@ class Emitter:
         self._scale: dict[str, int] | None = None
         self._registers = list(range(REGISTERS - 1, 0, -1))
         self._sample_registers: dict[HostMatrix, int] = {}
+        self.sample = 0
+        """The index register with the place of a sample in its batch; 0 where there is none."""
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
         """Appends an instruction; raises CompileError for an operand out of range."""
@@ -104,9 +106,9 @@ class Emitter:
         """Gives an index register back."""
         self._registers.append(register)
 
-    def loop(self, count: int) -> None:
-        """Opens a loop."""
-        self.emit(Opcode.LOOP, count=count)
+    def loop(self, count: int, register: int = 0) -> None:
+        """Opens a loop; an index register is added to `count`."""
+        self.emit(Opcode.LOOP, count=count, count_register=register)
         self._forget()
 
     def end_loop(self) -> None:

@@ -148,15 +148,15 @@ def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
     return [(0, blocks)] if together else [(block, 1) for block in range(blocks)]
 
 
-def input_view(config: Config, source: FeatureMap, offset: int, samples: int) -> HostView:
-    """Where the host puts an input for the map `source`, once for each sample."""
+def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
+    """Where the host puts an input for the map `source`, so many times."""
     if source.packed:
         rows, columns = source.height, source.width * source.channels.count
     else:
         rows, columns = source.pixels, source.channels.blocks * config.rows
     matrix = HostMatrix(
         offset=offset,
-        rows=samples * rows,
+        rows=times * rows,
         columns=columns,
         block=config.rows,
         pitch=config.input_pitch,
@@ -164,11 +164,11 @@ def input_view(config: Config, source: FeatureMap, offset: int, samples: int) ->
     return _view(matrix, source)
 
 
-def output_view(config: Config, source: FeatureMap, offset: int, samples: int) -> HostView:
-    """Where an output of the layout of `source` goes, once for each sample."""
+def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
+    """Where an output of the layout of `source` goes, so many times."""
     matrix = HostMatrix(
         offset=offset,
-        rows=samples * source.pixels,
+        rows=times * source.pixels,
         columns=source.channels.blocks * config.cols,
         block=config.cols,
         pitch=config.output_pitch,

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.compiler.bands import Band, cut, needed, window_of
+from systola.compiler.batching import Batch
 from systola.compiler.channels import Channels, channel_layouts
 from systola.compiler.errors import CompileError, located
 from systola.compiler.feature_map import FeatureMap, Lines, new_map
@@ -22,6 +23,7 @@ from systola.compiler.host_view import (
 from systola.compiler.layout import tiles
 from systola.compiler.lower_convolution import convolution_step, may_pack, product_step
 from systola.compiler.lower_depthwise import depthwise_steps
+from systola.compiler.lower_gather import gather_step
 from systola.compiler.lower_lstm import hidden_map, lstm_step
 from systola.compiler.lower_pooling import pooling_step
 from systola.compiler.lower_vector import binary_steps, constant_map, copy_step, unary_step
@@ -59,15 +61,33 @@ class Spill:
     """Constants are loaded each time that they are used."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """Operations that are executed one after the other for `samples` samples at a time."""
+
+    samples: int
+    inputs: dict[Value, HostView]
+    outputs: dict[Value, HostView]
+    before: list[Step]
+    """The steps in front of the layers."""
+    layers: list[tuple[Node, list[Step]]]
+    """What the steps of each operation do, for operations that have some."""
+    behind: list[Step]
+
+
 class Lowering:
     """The steps for `operations` on a machine, and the maps that they work on.
 
-    Raises CompileError, with number and kind of the operator, for what does not fit the machine.
+    A map for a batch has a row for each pixel, with that pixel of all samples. Raises CompileError,
+    with number and kind of the operator, for what does not fit the machine.
     """
 
-    def __init__(self, config: Config, operations: Operations, samples: int, spill: Spill) -> None:
+    def __init__(
+        self, config: Config, operations: Operations, samples: int, batch: Batch, spill: Spill
+    ) -> None:
         self._config = config
         self._samples = samples
+        self._at_once = 1
         self._spill = spill
         self._outputs = operations.outputs
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
@@ -76,43 +96,71 @@ class Lowering:
         self.host_end = 0
         """Bytes of host memory for inputs, outputs and what is spilled."""
         self.steps: list[Step] = []
-        self.layers: list[tuple[Node, tuple[Step, ...]]] = []
-        """What the steps of each operation do, for operations that have some."""
+        """Of all parts."""
         self.values: dict[Lines, Value] = {}
         """Lines that hold a whole value, and could do so in host memory."""
         self.bands: dict[Lines, tuple[Value, int]] = {}
         """Lines that hold a band, the value it is for, and into how many rows that can be cut."""
         self.spilled: dict[Value, int] = {}
         """Values in host memory, and the bytes that they take."""
-        self.inputs = tuple(self._input(value, operations) for value in operations.inputs)
-        self._before = len(self.steps)
-        for node in operations.nodes:
+        self._gathered: dict[Value, FeatureMap] = {}
+        self.parts: list[Part] = []
+        """One for each sample, one for each batch of samples, or both."""
+        if alone := [node for node in operations.nodes if node not in batch.nodes]:
+            self.parts.append(self._part(operations, alone, batch))
+        self.batch_begins = len(self.steps)
+        """The first step for a batch."""
+        if batch.nodes:
+            self._at_once = batch.size
+            self._homes.update(self._gathered)
+            self.parts.append(self._part(operations, batch.nodes, batch))
+
+    def _part(self, operations: Operations, nodes: Sequence[Node], batch: Batch) -> Part:
+        first = len(self.steps)
+        wanted = {source for node in nodes for source in node.sources} - self._homes.keys()
+        inputs = {
+            value: self._input(value, operations) for value in operations.inputs if value in wanted
+        }
+        before = self.steps[first:]
+        layers: list[tuple[Node, list[Step]]] = []
+        for node in nodes:
             first = len(self.steps)
             with located(node.operator, CompileError):
                 self._lower(node)
-            if steps := tuple(self.steps[first:]):
-                self.layers.append((node, steps))
-        self._behind = len(self.steps)
-        self.outputs = tuple(self._output(value) for value in operations.outputs)
+            if steps := self.steps[first:]:
+                layers.append((node, steps))
+        if self._at_once < batch.size:
+            layers[-1][1].extend(self._gather(layers[-1][0], batch))
+        results = {node.result for node in nodes}
+        first = len(self.steps)
+        outputs = {value: self._output(value) for value in operations.outputs if value in results}
+        return Part(self._at_once, inputs, outputs, before, layers, self.steps[first:])
 
-    @property
-    def before(self) -> list[Step]:
-        """The steps in front of the layers."""
-        return self.steps[: self._before]
+    def _gather(self, node: Node, batch: Batch) -> list[Step]:
+        """The steps, as the end of `node`, for what one sample leaves for its batch."""
+        first = len(self.steps)
+        for value in dict.fromkeys(source for each in batch.nodes for source in each.sources):
+            if value in self._homes:
+                home = self._homes[value]
+                if isinstance(home, HostView):
+                    home = self._loaded(node, home, self.steps)
+                step = gather_step(self._config, node.operator, home, batch.size)
+                self._gathered[value] = step.target
+                self.steps.append(step)
+        return self.steps[first:]
 
-    @property
-    def behind(self) -> list[Step]:
-        """The steps behind the layers."""
-        return self.steps[self._behind :]
+    def _grid(self, value: Value) -> tuple[int, int]:
+        """Height and width of the map of a value."""
+        return value.grid if self._at_once == 1 else (value.pixels, self._at_once)
 
     def _input(self, value: Value, operations: Operations) -> HostView:
         source = self._input_map(value, operations)
-        view = input_view(self._config, source, self.host_end, self._samples)
+        view = input_view(self._config, source, self.host_end, self._times)
         self._take_host(view)
         if value in self._spill.values:
             self._homes[value] = view
         else:
-            self.values[source.lines] = value
+            self._may_spill(value, source)
             self._homes[value] = source
             self.steps.append(LoadStep(operator="the input", source=view, target=source))
         return view
@@ -122,7 +170,7 @@ class Lowering:
         if isinstance(home, HostView) and value in self._spill.values:
             return home
         like = home.whole_map(value.name) if isinstance(home, HostView) else home
-        view = output_view(self._config, like, self.host_end, self._samples)
+        view = output_view(self._config, like, self.host_end, self._times)
         self._take_host(view)
         if isinstance(home, FeatureMap):
             self.steps.append(StoreStep(operator="the output", source=home, target=view))
@@ -132,13 +180,23 @@ class Lowering:
             self._elementwise(node, [home], view)
         return view
 
+    @property
+    def _times(self) -> int:
+        """How often the present part is executed."""
+        return tiles(self._samples, self._at_once)
+
+    def _may_spill(self, value: Value, source: FeatureMap) -> None:
+        """A value of a batch stays: a smaller batch takes less room, too."""
+        if self._at_once == 1:
+            self.values[source.lines] = value
+
     def _take_host(self, view: HostView) -> None:
         end = view.matrix.offset + view.matrix.size
         self.host_end = tiles(end, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
         """Packed, where all that takes it are convolutions that gain from it."""
-        height, width = value.grid
+        height, width = self._grid(value)
         users = [node for node in operations.nodes if value in node.sources]
         if value not in operations.outputs and all(
             isinstance(node, Convolution) and may_pack(self._config, value.channels, node.window)
@@ -162,11 +220,11 @@ class Lowering:
             case Reshape():
                 home = homes[0]
                 if node.result.channels == home.channels.count:
-                    home = home.grid(*node.result.grid)
+                    home = home.grid(*self._grid(node.result))
                 self._homes[node.result] = home
             case Slice():
-                _check_whole(node.source, homes[0])
-                self._homes[node.result] = _sliced(node, homes[0])
+                self._check_whole(node.source, homes[0])
+                self._homes[node.result] = self._sliced(node, homes[0])
             case Concatenation():
                 target = self._homes[node.result] = self._target(node, homes)
                 self._concatenation(node, homes, target)
@@ -177,10 +235,10 @@ class Lowering:
     def _target(self, node: Node, homes: list[Home]) -> Home:
         """A new map for the result of `node`, or a place in host memory."""
         channels = self._layouts[node.result]
-        height, width = node.result.grid
+        height, width = self._grid(node.result)
         match node:
             case Lstm():
-                target = hidden_map(node.result.name, homes[0].pixels, channels)
+                target = hidden_map(node.result.name, node.source.pixels, self._at_once, channels)
             case Unary():
                 target = new_map(node.result.name, homes[0].height, homes[0].width, channels)
             case Binary():
@@ -192,10 +250,10 @@ class Lowering:
             case _:
                 target = new_map(node.result.name, height, width, channels)
         if node.result not in self._spill.values:
-            self.values[target.lines] = node.result
+            self._may_spill(node.result, target)
             return target
         if node.result in self._outputs:
-            view = output_view(self._config, target, self.host_end, self._samples)
+            view = output_view(self._config, target, self.host_end, self._times)
         else:
             view = spill_view(self._config, target, self.host_end)
             self.spilled[node.result] = view.matrix.size
@@ -204,7 +262,7 @@ class Lowering:
 
     def _calculate(self, node: Node, homes: list[Home], target: Home) -> None:
         if isinstance(node, Windowed | Lstm):
-            _check_whole(node.sources[0], homes[0])
+            self._check_whole(node.sources[0], homes[0])
         maps = [home for home in homes if isinstance(home, FeatureMap)]
         if isinstance(target, FeatureMap) and len(maps) == len(homes):
             self.steps += self._steps(node, maps, target)
@@ -217,7 +275,7 @@ class Lowering:
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
         """The steps for `node` on maps in the buffer."""
-        config = self._config
+        config, samples = self._config, self._at_once
         match node:
             case Convolution():
                 return [
@@ -233,7 +291,8 @@ class Lowering:
                     )
                 ]
             case Product():
-                return [product_step(config, node.operator, sources[0], target, node.layer)]
+                layer = node.layer
+                return [product_step(config, node.operator, sources[0], target, layer, samples)]
             case DepthwiseConvolution():
                 return depthwise_steps(config, node, sources[0], target, self._taps)
             case Pooling():
@@ -245,12 +304,12 @@ class Lowering:
                 a, b = (
                     next(maps)
                     if isinstance(operand, Value)
-                    else constant_map(f"constants of {node.operator}", operand, target)
+                    else constant_map(f"constants of {node.operator}", operand, target, samples)
                     for operand in (node.a, node.b)
                 )
-                return binary_steps(config, node, (a, b), target)
+                return binary_steps(config, node, (a, b), target, samples)
             case Lstm():
-                return [lstm_step(config, node, sources[0], target)]
+                return [lstm_step(config, node, sources[0], target, samples)]
             case _:
                 raise CompileError("this kind of operation is not supported")
 
@@ -258,13 +317,13 @@ class Lowering:
         channels = node.axis == len(node.result.shape) - 1
         start = 0
         for value, home in zip(node.parts, homes, strict=True):
-            _check_whole(value, home)
+            self._check_whole(value, home)
             if channels:
                 part = target.cut(start, value.channels)
                 start += value.channels
             else:
-                part = target.part(start, value.pixels)
-                start += value.pixels
+                part = target.part(start, home.pixels)
+                start += home.pixels
             if isinstance(home, FeatureMap) and isinstance(part, FeatureMap):
                 self.steps.append(copy_step(self._config, node.operator, home, part))
             else:
@@ -321,7 +380,7 @@ class Lowering:
             return
         whole = target.whole_map(node.result.name)
         if isinstance(node, Lstm):
-            whole = hidden_map(node.result.name, whole.pixels, whole.channels)
+            whole = hidden_map(node.result.name, whole.pixels, 1, whole.channels)
         self.steps += self._steps(node, maps, whole)
         self.steps.append(StoreStep(operator=node.operator, source=whole, target=target))
 
@@ -361,6 +420,22 @@ class Lowering:
             StoreStep(operator=node.operator, source=here, target=view),
         ]
 
+    def _sliced(self, node: Slice, source: Home) -> Home:
+        height, width = self._grid(node.result)
+        if node.axis == len(node.source.shape) - 1:
+            return source.cut(node.start, node.result.channels).grid(height, width)
+        inner = height * width // node.result.shape[node.axis]
+        return source.part(node.start * inner, height * width).grid(height, width)
+
+    def _check_whole(self, value: Value, source: Home) -> None:
+        """Raises CompileError where a reshape has made the channels of the map something else."""
+        pixels = source.pixels // self._at_once
+        if value.channels != source.channels.count or value.pixels != pixels:
+            raise CompileError(
+                f"its input of shape {value.shape} is a map of {pixels} pixels of "
+                f"{source.channels.count} channels, which only FULLY_CONNECTED can take otherwise"
+            )
+
 
 def _lines_of(steps: tuple[Step, ...]) -> list[Lines]:
     return [lines for step in steps for lines in (*step.reads, *step.writes)]
@@ -377,20 +452,3 @@ def _part_of(node: Unary | Binary, band: Band) -> Unary | Binary:
         for operand in (node.a, node.b)
     )
     return replace(node, a=a, b=b)
-
-
-def _check_whole(value: Value, source: Home) -> None:
-    """Raises CompileError where a reshape has made the channels of the map something else."""
-    if value.channels != source.channels.count or value.pixels != source.pixels:
-        raise CompileError(
-            f"its input of shape {value.shape} is a map of {source.pixels} pixels of "
-            f"{source.channels.count} channels, which only FULLY_CONNECTED can take otherwise"
-        )
-
-
-def _sliced(node: Slice, source: Home) -> Home:
-    if node.axis == len(node.source.shape) - 1:
-        return source.cut(node.start, node.result.channels).grid(*node.result.grid)
-    inner = node.result.pixels // node.result.shape[node.axis]
-    part = source.part(node.start * inner, node.result.pixels)
-    return part.grid(*node.result.grid)

@@ -23,10 +23,13 @@ from systola.compiler.layer import Layer
 from systola.compiler.operations import Requantisation, Window
 from systola.compiler.step import MapStep
 
+MAX_KERNEL = 255
+"""Rows of a kernel that Set_Config_Window takes."""
+
 
 @dataclass(frozen=True)
 class Pass:
-    """Columns of the kernel that one Convolve covers: all, but with packed channels."""
+    """What one Convolve covers of the kernel: all, but with packed channels or too many rows."""
 
     weights: NDArray[np.uint8]
     """(blocks of the result, tiles of each, bytes of a tile)."""
@@ -168,8 +171,7 @@ def convolution_step(
     if source.packed:
         passes = _packed_passes(config, source, target, weights, window)
     else:
-        packed = window_tiles(config, weights, source.channels, target.channels)
-        passes = (Pass(packed, window),)
+        passes = _high_passes(config, source, target, weights, window)
     return ConvolutionStep(
         operator=operator,
         source=source,
@@ -182,20 +184,32 @@ def convolution_step(
 
 
 def product_step(
-    config: Config, operator: str, source: FeatureMap, target: FeatureMap, layer: Layer
+    config: Config,
+    operator: str,
+    source: FeatureMap,
+    target: FeatureMap,
+    layer: Layer,
+    samples: int,
 ) -> ConvolutionStep:
-    """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it."""
+    """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it.
+
+    All pixels are there for each of `samples` samples; then a row's lie one above the other.
+    """
     channels = source.channels.count
     pixels, rest = divmod(layer.k, channels)
-    if rest or pixels == 0 or source.pixels % pixels:
+    if rest or pixels == 0 or source.pixels % (pixels * samples):
         raise CompileError(
             f"rows of {layer.k} elements are not whole pixels of {channels} channels"
         )
-    if pixels == source.pixels:
+    rows = source.pixels // (pixels * samples)
+    if samples > 1:
+        stride = (pixels, 1) if rows > 1 else (1, 1)
+        window = Window(kernel=(pixels, 1), stride=stride, out=(rows, samples))
+    elif rows == 1:
         window = Window(kernel=(source.height, source.width), out=(1, 1))
     else:
-        source = source.grid(source.pixels // pixels, pixels)
-        window = Window(kernel=(1, pixels), out=(source.height, 1))
+        source = source.grid(rows, pixels)
+        window = Window(kernel=(1, pixels), out=(rows, 1))
     return convolution_step(
         config,
         operator,
@@ -230,6 +244,27 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
         and -config.rows <= left * channels
         and (left + window.kernel[1] - 1) * channels < config.rows
     )
+
+
+def _high_passes(
+    config: Config,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    window: Window,
+) -> tuple[Pass, ...]:
+    """One pass, or several for a kernel of more rows than Set_Config_Window takes."""
+    passes: list[Pass] = []
+    for start in range(0, len(weights), MAX_KERNEL):
+        rows = weights[start : start + MAX_KERNEL]
+        packed = window_tiles(config, rows, source.channels, target.channels)
+        part = replace(
+            window,
+            kernel=(len(rows), window.kernel[1]),
+            first=(window.first[0] + start * window.dilation[0], window.first[1]),
+        )
+        passes.append(Pass(packed, part))
+    return tuple(passes)
 
 
 def _packed_passes(

@@ -36,7 +36,6 @@ from systola.compiler.step import Step
 
 GATE_INTEGER_BITS = 3
 """Integer bits of the argument of a gate."""
-_PIXEL = Window(kernel=(1, 1), out=(1, 1))
 
 
 @dataclass(frozen=True)
@@ -52,17 +51,19 @@ class GateParts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmStep(Step):
-    """All steps in time of one sequence."""
+    """All steps in time of some sequences at once."""
 
     source: FeatureMap
+    """The pixels of a step, one of each sequence, lie together."""
     hidden: FeatureMap
-    """As many pixels as the source, behind one for the state at the start."""
+    """As many pixels as the source, behind those for the state at the start."""
+    sequences: int
     start: Lines
-    """Constants: a line of hidden state, and two of a cell at the start."""
+    """Constants for each sequence: a line of hidden state, and behind all these two of a cell."""
     gates: tuple[GateParts, GateParts, GateParts, GateParts]
     """Input, forget, cell and output gate."""
     scratch: Lines
-    """For the cells, and then the gates; two lines for each block."""
+    """For the cells, and then the gates; two lines for each block of each sequence."""
     copy_entry: Entries
     forget_entry: Entries
     update_entry: Entries
@@ -90,25 +91,30 @@ class LstmStep(Step):
             *(gate.recurrent_entries for gate in self.gates),
         )
 
+    @property
+    def _rows(self) -> int:
+        """Vectors of a gate."""
+        return self.hidden.channels.blocks * self.sequences
+
     def emit(self, emitter: Emitter) -> None:
-        blocks = self.hidden.channels.blocks
-        cell, first, *_ = (emitter.line(self.scratch, 2 * blocks * n) for n in range(5))
+        cell, first = (emitter.line(self.scratch, 2 * self._rows * number) for number in range(2))
         self._emit_start(emitter, cell)
         time = emitter.take_register()
         emitter.emit(Opcode.SET_REGISTER, register=time)
-        emitter.loop(self.source.pixels)
+        emitter.loop(self.source.pixels // self.sequences)
         for number, gate in enumerate(self.gates):
-            self._emit_gate(emitter, gate, first + 2 * blocks * number, time)
+            self._emit_gate(emitter, gate, first + 2 * self._rows * number, time)
         self._emit_cell(emitter, cell, first, time)
-        emitter.emit(Opcode.SET_REGISTER, register=time, first=time, value=1)
+        emitter.emit(Opcode.SET_REGISTER, register=time, first=time, value=self.sequences)
         emitter.end_loop()
         emitter.free_register(time)
 
     def _emit_start(self, emitter: Emitter, cell: int) -> None:
-        hidden = self.hidden
+        hidden, sequences = self.hidden, self.sequences
         emitter.scale()
         copy = {
             "operation": Operation.COPY,
+            "rows": sequences,
             "rounding": Rounding.SINGLE,
             "parameter": emitter.parameters(self.copy_entry),
         }
@@ -116,30 +122,28 @@ class LstmStep(Step):
             emitter.emit(
                 Opcode.VECTOR,
                 buffer=emitter.line(self.start),
-                destination=emitter.line(hidden.lines, hidden.block(block) - 1),
-                rows=1,
+                destination=emitter.line(hidden.lines, hidden.block(block) - sequences),
                 **copy,
             )
             emitter.emit(
                 Opcode.VECTOR,
-                buffer=emitter.line(self.start, 1),
-                destination=cell + 2 * block,
-                rows=1,
+                buffer=emitter.line(self.start, sequences),
+                destination=cell + 2 * sequences * block,
                 wide_operands=1,
                 wide=1,
                 **copy,
             )
 
     def _emit_gate(self, emitter: Emitter, gate: GateParts, line: int, time: int) -> None:
-        blocks = self.hidden.channels.blocks
+        blocks, sequences = self.hidden.channels.blocks, self.sequences
         for source, back, packed, entries in (
             (self.source, 0, gate.input_tiles, gate.input_entries),
-            (self.hidden, 1, gate.recurrent_tiles, gate.recurrent_entries),
+            (self.hidden, sequences, gate.recurrent_tiles, gate.recurrent_entries),
         ):
-            if blocks > emitter.config.accumulator_rows:
-                raise CompileError(f"{blocks} blocks of cells do not fit the accumulators")
-            accumulator = emitter.accumulators(blocks)
-            emitter.window(source.part(0, 1), _PIXEL)
+            if self._rows > emitter.config.accumulator_rows:
+                raise CompileError(f"{self._rows} vectors of cells do not fit the accumulators")
+            accumulator = emitter.accumulators(self._rows)
+            emitter.window(source.part(0, sequences), Window(kernel=(1, 1), out=(1, sequences)))
             emitter.use_weights(emitter.store_weights(packed), packed.shape[0] * packed.shape[1])
             emitter.emit(
                 Opcode.CONVOLVE,
@@ -156,7 +160,7 @@ class LstmStep(Step):
                 Opcode.ACTIVATE,
                 accumulator=accumulator,
                 buffer=line,
-                rows=1,
+                rows=sequences,
                 n_tiles=blocks,
                 parameter=emitter.parameters(entries),
                 function=function,
@@ -167,10 +171,9 @@ class LstmStep(Step):
 
     def _emit_cell(self, emitter: Emitter, cell: int, first: int, time: int) -> None:
         hidden, output = self.hidden, self.hidden_output
-        blocks = hidden.channels.blocks
-        into, forget, new, out = (first + 2 * blocks * number for number in range(4))
+        into, forget, new, out = (first + 2 * self._rows * number for number in range(4))
         emitter.scale(limit=self.limit)
-        multiply = {"operation": Operation.MULTIPLY, "rows": blocks, "wide_operands": 1}
+        multiply = {"operation": Operation.MULTIPLY, "rows": self._rows, "wide_operands": 1}
         emitter.emit(
             Opcode.VECTOR,
             buffer=forget,
@@ -195,7 +198,7 @@ class LstmStep(Step):
             operation=Operation.COPY,
             buffer=cell,
             destination=new,
-            rows=blocks,
+            rows=self._rows,
             parameter=emitter.parameters(self.copy_entry),
             function=Function.TANH,
             table=self.cell_bits,
@@ -204,15 +207,16 @@ class LstmStep(Step):
             wide=1,
         )
         parameter = emitter.parameters(self.hidden_entry)
-        for block in range(blocks):
+        for block in range(hidden.channels.blocks):
+            cells = 2 * self.sequences * block
             emitter.emit(
                 Opcode.VECTOR,
                 operation=Operation.MULTIPLY,
-                buffer=out + 2 * block,
-                operand=new + 2 * block,
+                buffer=out + cells,
+                operand=new + cells,
                 destination=emitter.line(hidden.lines, hidden.block(block)),
                 destination_register=time,
-                rows=1,
+                rows=self.sequences,
                 parameter=parameter,
                 rounding=output.rounding,
                 zero_point=output.zero_point,
@@ -220,29 +224,33 @@ class LstmStep(Step):
             )
 
 
-def hidden_map(name: str, steps: int, channels: Channels) -> FeatureMap:
-    """A map for the hidden states: in each block one pixel more in front."""
+def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> FeatureMap:
+    """A map for the hidden states: in each block one pixel more of each sequence in front."""
+    plane = (steps + 1) * sequences
     return FeatureMap(
-        lines=Lines(name, (steps + 1) * channels.blocks),
-        offset=1,
-        height=1,
-        width=steps,
-        plane=steps + 1,
+        lines=Lines(name, plane * channels.blocks),
+        offset=sequences,
+        height=steps,
+        width=sequences,
+        plane=plane,
         channels=channels,
     )
 
 
-def lstm_step(config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap) -> LstmStep:
+def lstm_step(
+    config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
+) -> LstmStep:
     """The step for `node`; raises CompileError where the machine has no 16-bit modes."""
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
-    blocks = hidden.channels.blocks
-    start = np.zeros((3, hidden.channels.block), np.int8)
-    start[0] = node.hidden.zero_point
+    rows = hidden.channels.blocks * sequences
+    start = np.zeros((3 * sequences, hidden.channels.block), np.int8)
+    start[:sequences] = node.hidden.zero_point
     return LstmStep(
         operator=node.operator,
         source=source,
         hidden=hidden,
+        sequences=sequences,
         start=Lines(f"start of {node.operator}", len(start), start),
         gates=(
             _parts(config, node.input_gate, Function.SIGMOID, source, hidden),
@@ -250,7 +258,7 @@ def lstm_step(config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap
             _parts(config, node.cell_gate, Function.TANH, source, hidden),
             _parts(config, node.output_gate, Function.SIGMOID, source, hidden),
         ),
-        scratch=Lines(f"gates of {node.operator}", 5 * 2 * blocks),
+        scratch=Lines(f"gates of {node.operator}", 5 * 2 * rows),
         copy_entry=common_entry(config, identity()),
         # Gates have 15 fractional bits, cells 15 less their integer bits.
         forget_entry=division_entry(config, 15),

@@ -71,7 +71,7 @@ class VectorStep(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RepeatStep(MapStep):
-    """A map of one pixel copied to all pixels of another: to one, then doubled."""
+    """A map copied to as many of another one's pixels as it has, and that doubled to the end."""
 
     def emit(self, emitter: Emitter) -> None:
         source, target = self.source, self.target
@@ -81,7 +81,7 @@ class RepeatStep(MapStep):
             first = emitter.line(target.lines, target.block(block))
             origin, done = emitter.line(source.lines, source.block(block)), 0
             while done < target.pixels:
-                rows = min(max(done, 1), target.pixels - done)
+                rows = min(max(done, source.pixels), target.pixels - done)
                 emitter.emit(
                     Opcode.VECTOR,
                     operation=Operation.COPY,
@@ -128,14 +128,21 @@ def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureM
 
 
 def binary_steps(
-    config: Config, node: Binary, operands: tuple[FeatureMap, FeatureMap], target: FeatureMap
+    config: Config,
+    node: Binary,
+    operands: tuple[FeatureMap, FeatureMap],
+    target: FeatureMap,
+    samples: int,
 ) -> list[Step]:
-    """The steps for `node`; operands of one pixel are copied to as many as the target has."""
+    """The steps for `node`; operands of one pixel are copied to as many as the target has.
+
+    All pixels are there for each of `samples` samples.
+    """
     steps: list[Step] = []
     maps: list[FeatureMap] = []
     for operand in operands:
         wide = operand
-        if operand.pixels == 1 and target.pixels > 1:
+        if operand.pixels == samples < target.pixels:
             name = f"{operand.lines.name} for {node.operator}"
             wide = new_map(name, target.height, target.width, target.channels)
             steps.append(
@@ -170,12 +177,13 @@ def binary_steps(
     return steps
 
 
-def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap) -> FeatureMap:
-    """A map of constants, one for each element of the map `like`."""
+def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:
+    """A map of constants, one for each element of the map `like`, whose samples share them."""
     channels = like.channels
     result = new_map(name, like.height, like.width, channels)
     content = np.zeros((result.pixels, channels.blocks * channels.block), np.int8)
-    content[:, channels.slots] = values.reshape(result.pixels, channels.count)
+    pixels = values.reshape(result.pixels // samples, channels.count)
+    content[:, channels.slots] = pixels.repeat(samples, axis=0)
     blocks = content.reshape(result.pixels, channels.blocks, channels.block).transpose(1, 0, 2)
     result.lines.content = blocks.reshape(-1, channels.block)
     return result

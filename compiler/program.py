@@ -19,27 +19,26 @@ class HostMap:
     """A feature map in host memory, once for each sample."""
 
     matrix: HostMatrix
-    """A row for each pixel of each sample, or of packed channels, for each row of pixels."""
+    """A row for each pixel of each sample, or of packed channels, for each row of pixels; there may
+    be more rows than the samples fill."""
     rows: int
     """Rows of one sample."""
     columns: NDArray[np.int64]
     """For each element of a row of the map its column in the matrix."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of one sample."""
-        return self.rows * self.matrix.stride
+    order: NDArray[np.int64]
+    """For each row of each sample, one sample after the other, its row in the matrix."""
 
     def store(self, host: NDArray[np.uint8], x: NDArray[np.int8]) -> None:
         """Writes the samples `x` into the host window."""
         content = np.zeros((self.matrix.rows, self.matrix.columns), np.int8)
-        content[:, self.columns] = x.reshape(self.matrix.rows, len(self.columns))
+        values = x.reshape(len(self.order), len(self.columns))
+        content[self.order[:, np.newaxis], self.columns] = values
         self.matrix.store(host, content)
 
     def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
         """The samples in the host window, one in a row."""
-        content = self.matrix.load(host)[:, self.columns]
-        return content.reshape(self.matrix.rows // self.rows, -1)
+        content = self.matrix.load(host)[self.order[:, np.newaxis], self.columns]
+        return content.reshape(len(self.order) // self.rows, -1)
 
 
 @dataclass(frozen=True)

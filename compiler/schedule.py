@@ -394,4 +394,4 @@ class _Compiler:
 
 def _rows_of(matrix: HostMatrix) -> HostMap:
     """Each row of the matrix as a sample."""
-    return HostMap(matrix, 1, np.arange(matrix.columns))
+    return HostMap(matrix, 1, np.arange(matrix.columns), np.arange(matrix.rows))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from systola.arch.config import Config
+from systola.compiler.batching import Batch
 from systola.compiler.errors import CompileError
 from systola.compiler.feature_map import Lines
 from systola.compiler.lower import Lowering, Spill
@@ -18,21 +19,23 @@ SHARE = 8
 
 
 def fitted(
-    config: Config, operations: Operations, samples: int
+    config: Config, operations: Operations, samples: int, batch: Batch, *, spilling: bool
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
     """The steps, the places of all lines, and what is not in the buffer: as little as possible.
 
     Each time that something finds no place, the largest of what is there at the same time goes:
     a value to host memory, or the operations on such values are cut into more bands. Raises
-    CompileError where nothing is left that could go.
+    CompileError where nothing is left that could go, and without `spilling` at once.
     """
     spill = Spill()
     while True:
-        lowering = Lowering(config, operations, samples, spill)
+        lowering = Lowering(config, operations, samples, batch, spill)
         lives = _lives(lowering, spill)
         try:
             return lowering, place(lives, config.buffer_lines), spill
         except Misfit as misfit:
+            if not spilling:
+                raise
             spill = _relieved(config, operations, lowering, spill, lives, misfit)
 
 
@@ -47,6 +50,10 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
             what = f"{step.operator}: {lines.name}"
             life = lives.setdefault(lines, Life(lines, number, number, what))
             life.last = max(life.last, number)
+    for life in lives.values():
+        # What a batch takes of one sample stays while the others are calculated.
+        if life.first < lowering.batch_begins <= life.last:
+            life.first = -1
     return list(lives.values())
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import INSTRUCTION_BYTES
@@ -92,17 +93,22 @@ def _check_map(place: HostMap, size: int, samples: int, host: int) -> None:
     matrix = place.matrix
     if min(place.rows, matrix.rows, matrix.columns, matrix.block, matrix.pitch) < 1:
         raise DataError("an input or output has no size")
-    columns = place.columns
+    columns, order = place.columns, place.order
     if (
         matrix.pitch < matrix.block
         or not 0 <= matrix.offset <= host - matrix.size
-        or matrix.rows % place.rows
-        or columns.ndim != 1
-        or columns.size * matrix.rows != size * samples
-        or not bool(((columns >= 0) & (columns < matrix.columns)).all())
-        or np.unique(columns).size != columns.size
+        or order.size % place.rows
+        or columns.size * order.size != size * samples
+        or not _are_places(columns, matrix.columns)
+        or not _are_places(order, matrix.rows)
     ):
         raise DataError("an input or output has no place in host memory")
+
+
+def _are_places(numbers: NDArray[np.int64], size: int) -> bool:
+    """Whether they are different places among `size`."""
+    inside = bool(((numbers >= 0) & (numbers < size)).all())
+    return numbers.ndim == 1 and inside and np.unique(numbers).size == numbers.size
 
 
 def _size(value: Value) -> int:

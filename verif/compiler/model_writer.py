@@ -75,6 +75,11 @@ class ModelWriter:
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
+    def quantization(self, tensor: int) -> tuple[float, int]:
+        """Scale and zero point of a tensor that has one of each."""
+        parameters = self._graph.tensors[tensor].quantization
+        return float(parameters.scale[0]), int(parameters.zeroPoint[0])
+
     def operator(
         self,
         kind: str,

@@ -9,6 +9,7 @@ import pytest
 
 from systola.arch.config import preset
 from systola.arch.registers import TRACE_DEPTH
+from systola.compiler.batching import LARGEST_BATCH
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import compile_network
 from systola.runtime.backend import Result
@@ -74,8 +75,10 @@ def test_order_and_places():
 
 
 def test_estimate_is_one_of_an_inference():
+    """One batch of the last layer and ten."""
     one, many = (
-        make_report(CONFIG, compiled(samples=n), memory=MemorySpeed(30)) for n in (10, 1000)
+        make_report(CONFIG, compiled(samples=n), memory=MemorySpeed(30))
+        for n in (LARGEST_BATCH, 10 * LARGEST_BATCH)
     )
     assert one.macs == many.macs
     assert one.estimated_cycles == pytest.approx(many.estimated_cycles, rel=0.05)
@@ -85,22 +88,26 @@ def test_estimate_is_one_of_an_inference():
 
 
 def test_measured():
-    """Two layers and the outputs, four samples: the first pass of all comes with what is done once,
-    so the other three count; what is left over is set-up and end."""
+    """Layers for each of four samples, and the last one and the outputs for all: the first pass of
+    all comes with what is done once, so the other three count; what is left over is set-up and
+    end."""
     network = compiled()
     number, program = device_stage(network)
     count = len(program.layers)
+    alone = count - 2
     times, clock = [], 1000
-    for _ in range(SAMPLES):
-        for tag in range(count):
-            clock += 10 * (tag + 1)
-            times.append((clock, tag))
+    for tag in (*SAMPLES * [*range(alone)], alone, alone + 1):
+        clock += 10 * (tag + 1)
+        times.append((clock, tag))
     times[0] = (1000 + 10, 0)
     measured = Measurements()
     measured.add(number, result(clock + 7, times))
     report = make_report(CONFIG, network, measured=measured)
     machine = [row for row in report.rows if row.place == MACHINE]
-    assert [row.measured_cycles for row in machine] == [10 * (tag + 1) for tag in range(count)]
+    assert [row.measured_cycles for row in machine] == [
+        *(10 * (tag + 1) for tag in range(alone)),
+        *(10 * (tag + 1) / SAMPLES for tag in range(alone, count)),
+    ]
     (rest,) = [row for row in report.rows if row.place == OVERHEAD]
     assert rest.measured_cycles == pytest.approx((1000 + 7) / SAMPLES)
     assert report.measured_cycles == (clock + 7) / SAMPLES

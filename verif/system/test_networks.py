@@ -4,6 +4,7 @@
 import pytest
 
 from systola.arch.config import preset
+from systola.compiler import batching
 from systola.runtime.rtl import RtlBackend
 from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT, stored_program
 from systola.verif.kit.seeds import random_seed
@@ -12,12 +13,31 @@ PRESET = "base"
 SAMPLES = 4
 
 
-@pytest.mark.parametrize(("latency", "stall"), [(0, 0.0), (30, 0.1)], ids=["ideal", "loaded"])
-@pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
-def test_network(name, latency, stall):
+def cycles(name, samples, latency, stall):
+    """Of a program with right outputs."""
     config = preset(PRESET)
-    image, check = stored_program(name, config, SAMPLES)
+    image, check = stored_program(name, config, samples)
     backend = RtlBackend(config, latency=latency, stall=stall, seed=random_seed())
     result = backend.run(image)
     assert result.fault is None
     check(result.host)
+    return result.cycles
+
+
+@pytest.mark.parametrize(("latency", "stall"), [(0, 0.0), (30, 0.1)], ids=["ideal", "loaded"])
+@pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
+def test_network(name, latency, stall):
+    cycles(name, SAMPLES, latency, stall)
+
+
+@pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
+def test_batches(name, monkeypatch):
+    """Two batches, of which the first is not full."""
+    monkeypatch.setattr(batching, "LARGEST_BATCH", 3)
+    cycles(name, 5, 30, 0.1)
+
+
+def test_large_batch():
+    """Layers of few rows, one behind the other: a batch of 16 takes no longer than two samples."""
+    name = "lstm_digits_rows_unrolled_k3"
+    assert cycles(name, 16, 30, 0.0) < 2 * cycles(name, 1, 30, 0.0)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations for many samples at a time: which they are, and that every byte stays the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from systola.arch.config import Config, preset
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
+from systola.compiler import batching
+from systola.compiler.batching import batch_sizes, batched_nodes, sample_order
+from systola.compiler.compile_operations import compile_operations
+from systola.compiler.errors import CompileError
+from systola.compiler.network import Network, compile_network
+from systola.compiler.operations import Operations, Reshape
+from systola.runtime.iss import GoldenBackend
+from systola.runtime.run import run_network
+from systola.verif.compiler.lstm_operator import add_lstm
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.random_maps import KINDS, RandomMaps
+from systola.verif.compiler.random_sequences import RandomSequences
+from systola.verif.compiler.stored_networks import (
+    CONVOLUTIONAL,
+    RECURRENT,
+    stored_model,
+    stored_samples,
+)
+from systola.verif.compiler.test_lstm import lstm_model
+from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.seeds import random_seed
+
+STORED = (*CONVOLUTIONAL, *RECURRENT)
+MACHINES = ("base", "small", "6x10", "9x4", "2x2", "32x32")
+BATCHES = (1, 2, 5, 16, 17, 33)
+
+
+def operations_of(network: Network) -> Operations:
+    (operations,) = (stage for stage in network.stages if isinstance(stage, Operations))
+    return operations
+
+
+def kinds_together(network: Network, config: Config | None = None) -> list[str]:
+    """Kinds of what is batched, without changes of shape."""
+    stages = [stage for stage in network.stages if isinstance(stage, Operations)]
+    nodes = [node for each in stages for node in batched_nodes(config or preset("base"), each)]
+    return [type(node).__name__ for node in nodes if not isinstance(node, Reshape)]
+
+
+def check(content: bytes, x: NDArray[np.int8], config: Config, batch: int) -> None:
+    run = run_network(GoldenBackend(config), network_of(content), x, batch=batch)
+    assert np.array_equal(run.y, interpret(content, x)), (config, batch)
+
+
+def test_what_is_batched() -> None:
+    for name in RECURRENT:
+        network = stored_model(name)
+        assert len(batched_nodes(preset("base"), operations_of(network))) == len(
+            operations_of(network).nodes
+        )
+    for name in CONVOLUTIONAL:
+        assert kinds_together(stored_model(name)) == ["Product"]
+    # The first curve takes no longer for each sample alone, and its map less room.
+    content = flat_model(np.random.default_rng(1), 3, 4, 5)
+    assert kinds_together(network_of(content)) == ["Product", "Unary"]
+
+
+@pytest.mark.parametrize("machine", ["base", "6x10", "2x2"])
+@pytest.mark.parametrize("name", STORED)
+def test_stored_networks(name: str, machine: str) -> None:
+    network = stored_model(name)
+    x, expected = stored_samples(name)
+    order = np.arange(33) % len(x)
+    for batch in BATCHES:
+        run = run_network(GoldenBackend(preset(machine)), network, x[order], batch=batch)
+        assert np.array_equal(run.y, expected[order]), batch
+
+
+def test_batches_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More samples than a batch may have, the first batch not full."""
+    monkeypatch.setattr(batching, "LARGEST_BATCH", 4)
+    for name in STORED:
+        x, expected = stored_samples(name)
+        for samples in (3, 4, 5, 9, 13):
+            order = np.arange(samples) % len(x)
+            run = run_network(GoldenBackend(preset("small")), stored_model(name), x[order])
+            assert np.array_equal(run.y, expected[order]), (name, samples)
+
+
+def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LARGEST_BATCH", 8)
+    assert batch_sizes(1) == []
+    assert batch_sizes(3) == [3, 2]
+    assert batch_sizes(8) == [8, 4, 2]
+    assert batch_sizes(9) == [5, 3, 2]
+    assert batch_sizes(33) == [7, 4, 2]
+
+
+def test_order() -> None:
+    """Two rows a sample, two batches of three places: sample 0 is the second of the first."""
+    assert sample_order(2, 3, 5).tolist() == [1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_random_networks() -> None:
+    rng = np.random.default_rng(random_seed())
+    ran = batched = 0
+    kinds = (*KINDS, "fully_connected", "fully_connected", "fully_connected")
+    for _ in range(60):
+        samples = int(rng.choice(BATCHES))
+        model = RandomMaps(rng, kinds, int(rng.integers(2, 9)), samples)
+        config = preset(str(rng.choice(MACHINES)))
+        if rng.integers(2):
+            config = dataclasses.replace(
+                config,
+                buffer_lines=int(rng.choice([1024, 4096])),
+                accumulator_rows=2 * int(rng.integers(8, 40)),
+                parameter_entries=int(rng.integers(25, 40)),
+            )
+        network = network_of(model.content)
+        try:
+            compile_network(config, network, 1)
+        except CompileError:
+            continue
+        check(model.content, model.samples, config, int(rng.choice(BATCHES)))
+        ran += 1
+        batched += bool(samples > 1 and kinds_together(network, config))
+    assert ran >= 30
+    assert batched >= 10
+
+
+def test_random_sequences() -> None:
+    """Operators on several pixels of many samples."""
+    rng = np.random.default_rng(random_seed())
+    ran = 0
+    for number in range(60):
+        config = preset(str(rng.choice(MACHINES if number % 4 else ("tiny",))))
+        samples = int(rng.choice(BATCHES))
+        model = RandomSequences(rng, int(rng.integers(1, 9)), samples, lstm=config.wide)
+        try:
+            compile_network(config, network_of(model.content), 1)
+        except CompileError:
+            continue
+        check(model.content, model.samples, config, int(rng.choice(BATCHES)))
+        ran += 1
+    assert ran >= 30
+
+
+def test_random_lstms() -> None:
+    rng = np.random.default_rng(random_seed())
+    for _ in range(12):
+        steps, inputs, cells = (int(size) for size in rng.integers(1, (9, 40, 30)))
+        content = lstm_model(rng, steps, inputs, cells)
+        config = preset(str(rng.choice(MACHINES)))
+        if rng.integers(3) == 0:
+            rows = -(-cells // min(config.rows, config.cols))
+            config = dataclasses.replace(
+                config, accumulator_rows=2 * rows * int(rng.integers(1, 9))
+            )
+        x = rng.integers(-128, 128, (33, 1, steps, inputs), dtype=np.int8)
+        check(content, x, config, int(rng.choice(BATCHES)))
+
+
+def test_lstm_behind_a_convolution() -> None:
+    """What the convolution makes of a sample is a sequence, gathered step by step."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    source = writer.tensor((1, 1, 14, 5), "int8", 0.02, 3)
+    map_ = writer.tensor((1, 1, 12, 21), "int8", 0.01, -7)
+    weights = rng.integers(-127, 128, (21, 1, 3, 5), dtype=np.int8)
+    bias = rng.integers(-900, 900, 21, dtype=np.int32)
+    options = {"padding": 1, "strideH": 1, "strideW": 1}
+    writer.weighted("CONV_2D", source, map_, weights, bias, 0.0004, 0, **options)
+    sequence = writer.tensor((1, 12, 21), "int8", 0.01, -7)
+    shape = writer.tensor((3,), "int32", data=np.array([1, 12, 21], np.int32))
+    writer.operator("RESHAPE", [map_, shape], [sequence])
+    result = add_lstm(rng, writer, sequence, 0.01, (12, 21, 19))
+    content = writer.content([source], [result])
+    assert kinds_together(network_of(content)) == ["Lstm"]
+    x = rng.integers(-128, 128, (7, 1, 1, 14, 5), dtype=np.int8)
+    for machine in MACHINES:
+        check(content, x, preset(machine), 7)
+
+
+def flat_model(
+    rng: np.random.Generator, height: int, width: int, results: int, *, pool: bool = False
+) -> bytes:
+    """A convolution with a curve behind it, and a layer on all its pixels, likewise.
+
+    With `pool` the layer takes only the largest of each 4 x 5 pixels.
+    """
+    writer = ModelWriter()
+    source = writer.tensor((1, height, width, 3), "int8", 0.02, 3)
+    map_ = writer.tensor((1, height, width, 9), "int8", 0.01, -7)
+    weights = rng.integers(-127, 128, (9, 1, 1, 3), dtype=np.int8)
+    bias = rng.integers(-900, 900, 9, dtype=np.int32)
+    writer.weighted("CONV_2D", source, map_, weights, bias, 0.0008, 0, strideH=1, strideW=1)
+    curve = writer.tensor((1, height, width, 9), "int8", 1 / 128)
+    writer.operator("TANH", [map_], [curve])
+    if pool:
+        height, width = height // 4, width // 5
+        pooled = writer.tensor((1, height, width, 9), "int8", 1 / 128)
+        size = {"filterHeight": 4, "filterWidth": 5, "strideH": 4, "strideW": 5}
+        writer.operator("MAX_POOL_2D", [curve], [pooled], padding=1, **size)
+        curve = pooled
+    k = height * width * 9
+    flat = writer.tensor((1, k), "int8", 1 / 128)
+    shape = writer.tensor((2,), "int32", data=np.array([1, k], np.int32))
+    writer.operator("RESHAPE", [curve, shape], [flat])
+    dense = writer.tensor((1, results), "int8", 0.04, 11)
+    weights = rng.integers(-127, 128, (results, k), dtype=np.int8)
+    writer.fully_connected(flat, dense, weights, None, float(np.float32(0.04 / np.sqrt(k))))
+    result = writer.tensor((1, results), "int8", 1 / 128)
+    writer.operator("TANH", [dense], [result])
+    return writer.content([source], [result])
+
+
+def test_more_pixels_than_a_kernel_has_rows() -> None:
+    rng = np.random.default_rng(random_seed())
+    content = flat_model(rng, 23, 25, 20)
+    x = rng.integers(-128, 128, (6, 1, 23, 25, 3), dtype=np.int8)
+    for machine in ("base", "small"):
+        check(content, x, preset(machine), 6)
+
+
+def loops(content: bytes, config: Config, samples: int) -> list[int]:
+    """Counts of the loops of a program."""
+    program = compile_operations(config, operations_of(network_of(content)), samples).image.program
+    counts: list[int] = []
+    for at in range(0, len(program), INSTRUCTION_BYTES):
+        instruction = decode(program[at : at + INSTRUCTION_BYTES])
+        assert instruction is not None
+        if instruction[0].opcode == Opcode.LOOP:
+            counts.append(instruction[1]["count"])
+    return counts
+
+
+def test_smaller_batches_where_the_buffer_is_small() -> None:
+    """A sample's map takes 512 lines; the loops are over batches, samples, and its pixels."""
+    rng = np.random.default_rng(random_seed())
+    content = flat_model(rng, 16, 16, 20)
+    x = rng.integers(-128, 128, (8, 1, 16, 16, 3), dtype=np.int8)
+    for lines, expected in ((8192, [1, 8, 256]), (4096, [2, 4, 256]), (1100, [8])):
+        config = dataclasses.replace(preset("small"), buffer_lines=lines)
+        assert loops(content, config, 8) == expected
+        check(content, x, config, 8)
+
+
+def test_batch_beside_what_goes_to_host_memory() -> None:
+    """The map of a sample has no room at all, so the batch may not be the reason for that."""
+    rng = np.random.default_rng(random_seed())
+    content = flat_model(rng, 24, 25, 20, pool=True)
+    config = dataclasses.replace(preset("small"), buffer_lines=1024)
+    x = rng.integers(-128, 128, (11, 1, 24, 25, 3), dtype=np.int8)
+    program = compile_operations(config, operations_of(network_of(content)), 11)
+    assert program.spilled
+    assert loops(content, config, 11) == [2, 6, 30]
+    check(content, x, config, 11)
+
+
+def test_many_rows_of_a_sample_need_no_batch() -> None:
+    """A layer with as many rows as the array has stays alone, one with fewer does not."""
+    rng = np.random.default_rng(random_seed())
+    weights = rng.integers(-127, 128, (5, 7), dtype=np.int8)
+    for rows, expected in ((16, []), (15, ["Product"])):
+        writer = ModelWriter()
+        tensors = [writer.tensor((1, rows, size), "int8", 0.05) for size in (7, 7, 5)]
+        writer.operator("LOGISTIC", tensors[:1], [tensors[1]])
+        writer.fully_connected(tensors[1], tensors[2], weights, None, 0.01)
+        content = writer.content(tensors[:1], tensors[2:])
+        assert kinds_together(network_of(content))[-1:] == expected
