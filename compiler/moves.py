@@ -223,6 +223,9 @@ class _Mover:
             return True
         if bool((pixels < 0).any()):
             return False
+        if bool((np.diff(pixels) == 1).all()):
+            # Where they lie already: nothing moves.
+            return self._runs(source, pixels)
         if walk:
             self._pool(source, walk)
             return True
