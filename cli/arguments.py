@@ -43,6 +43,17 @@ def probability(text: str) -> float:
     return value
 
 
+def positive(text: str) -> float:
+    """A converter for argparse: a finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
+    return value
+
+
 def configuration(text: str) -> Config:
     """A converter for argparse: the configuration of a preset."""
     try:

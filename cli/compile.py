@@ -8,12 +8,13 @@ import argparse
 from systola.arch.config import DEFAULT_PRESET
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.cli.errors import UserError
-from systola.cli.model import add_compilation, in_file
+from systola.cli.model import add_compilation, in_file, spilling
 from systola.cli.output import OutputFile, read_file
 from systola.compiler.host_stage import HostStage
 from systola.runtime import api
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
 from systola.runtime.program_file import is_program
+from systola.runtime.report_table import report_table
 
 HELP = "compile a quantised network (.tflite) for a machine"
 
@@ -40,29 +41,34 @@ def execute(arguments: argparse.Namespace) -> int:
             batch=arguments.batch or DEFAULT_BATCH,
             semantics=arguments.semantics,
         )
+    program = model.to_bytes()
     with OutputFile(arguments.output) as output:
-        output.write(model.to_bytes())
+        output.write(program)
     if arguments.output != "-":
-        print(overview(model))
+        print(overview(model, len(program)))
     return 0
 
 
-def overview(model: CompiledModel) -> str:
+def overview(model: CompiledModel, file_size: int) -> str:
     """What has been made of a model, as text."""
+    config = model.config
     lines = [
-        f"{model.macs:,} MACs a sample, for '{model.config.name}', results as of "
-        f"{model.semantics.value}, {model.batch} samples in a program",
+        f"{model.macs:,} MACs a sample, for '{config.name}', results as of "
+        f"{model.semantics.value}, up to {model.batch} samples at a time",
     ]
     for what, values in (("input", model.inputs), ("output", model.outputs)):
         lines += (f"{what} {each.name}: {each.dtype} {each.shape}" for each in values)
     for number, stage in enumerate(model.compiled.stages):
         if isinstance(stage, HostStage):
-            name = type(stage.function).__name__.lower()
-            lines.append(f"stage {number}, host: {stage.operator}, {name}")
+            lines.append(f"stage {number}, on the host: {stage.operator}")
             continue
-        image = stage.program.image
+        program, image = stage.program, stage.program.image
         lines.append(
-            f"stage {number}, machine: {len(image.program) // INSTRUCTION_BYTES:,} instructions, "
-            f"{image.weights.size:,} bytes of weights, {image.host.size:,} of host memory"
+            f"stage {number}, on the machine: {len(image.program) // INSTRUCTION_BYTES:,} "
+            f"instructions, {image.weights.size:,} bytes of weights, {image.host.size:,} bytes of "
+            f"host memory, {program.buffer_lines:,} of {config.buffer_lines:,} lines of the buffer"
         )
+    lines += spilling(model)
+    lines.append(report_table(model.estimate()))
+    lines.append(f"{file_size:,} bytes")
     return "\n".join(lines)

@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 "backend": arguments.backend,
                 "accuracy": right / len(x),
                 "equal": equal,
-                **describe(compiled, run),
+                **describe(compiled, run, run.report()),
             }
             output.write(to_json(figures))
 
@@ -81,7 +81,7 @@ def execute(arguments: argparse.Namespace) -> int:
         print(
             "not installed here" if live is None else f"{_yes(equal['litert_live'])} (run just now)"
         )
-        print(summary(compiled, run))
+        print(summary(compiled, run, run.report()))
     return 1 if False in equal.values() else 0
 
 

@@ -11,6 +11,7 @@ from systola.arch.config import DEFAULT_PRESET
 from systola.cli.arguments import configuration, whole_number
 from systola.cli.errors import UserError
 from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.network import DeviceStage
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
 from systola.runtime.program_file import ProgramFileError
@@ -58,3 +59,22 @@ def check_options(arguments: argparse.Namespace, model: CompiledModel) -> None:
                 f"{arguments.model} is compiled with --{option} {found}, "
                 f"it cannot run with --{option} {asked}"
             )
+
+
+def spilled_bytes(model: CompiledModel) -> dict[str, int]:
+    """Bytes of each value that goes to host memory, as the unified buffer has no room for it."""
+    return {
+        name: size
+        for stage in model.compiled.stages
+        if isinstance(stage, DeviceStage)
+        for name, size in stage.program.spilled.items()
+    }
+
+
+def spilling(model: CompiledModel) -> list[str]:
+    """A line that says so, where there are such values."""
+    spilled = spilled_bytes(model)
+    if not spilled:
+        return []
+    parts = ", ".join(f"{name} ({size:,} bytes)" for name, size in spilled.items())
+    return [f"spilled to host memory, as the unified buffer has no room: {parts}"]

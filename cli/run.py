@@ -7,14 +7,29 @@ import argparse
 import io
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import PurePath
 
 import numpy as np
 
 from systola.arch.config import DEFAULT_PRESET, Config, preset
-from systola.cli.arguments import add_backend, add_json, add_memory, progress_bar, whole_number
+from systola.cli.arguments import (
+    add_backend,
+    add_json,
+    add_memory,
+    positive,
+    progress_bar,
+    whole_number,
+)
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
-from systola.cli.model import add_compilation, check_options, in_file
+from systola.cli.model import (
+    add_compilation,
+    check_options,
+    in_file,
+    spilled_bytes,
+    spilling,
+)
 from systola.cli.output import OutputFile, read_file
 from systola.cli.report import cycle_table, to_json
 from systola.compiler.read_model import read_model
@@ -22,12 +37,15 @@ from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import (
     DEFAULT_BATCH,
     CompiledModel,
-    RunResult,
     compile_model,
     read_compiled,
 )
 from systola.runtime.execute import HostError
 from systola.runtime.program_file import is_program
+from systola.runtime.report import Report
+from systola.runtime.report_table import report_table
+from systola.runtime.roofline import roofline
+from systola.runtime.run_result import RunResult
 
 HELP = "run a quantised network, or what 'tpu compile' has made of one, on samples of a .npz file"
 
@@ -54,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compilation(parser)
     add_backend(parser)
     add_memory(parser)
+    parser.add_argument(
+        "--mhz", type=positive, metavar="F", help="clock, for inferences in a second"
+    )
+    parser.add_argument(
+        "--roofline", metavar="FILE.svg", help="write a picture of the layers to this file"
+    )
     add_json(parser)
 
 
@@ -76,6 +100,9 @@ def execute(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.output))
         json = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
+        picture = (
+            stack.enter_context(OutputFile(arguments.roofline)) if arguments.roofline else None
+        )
         with progress_bar(count, "sample") as advance:
             try:
                 run = model.run(
@@ -89,11 +116,22 @@ def execute(arguments: argparse.Namespace) -> int:
             except HostError as error:
                 raise UserError(f"{path}: {error}") from None
         output.write(_npz(run))
+        report = run.report(arguments.mhz)
         if json:
-            figures = {"model": path, "backend": arguments.backend, **describe(model, run)}
+            figures: dict[str, object] = {
+                "model": path,
+                "backend": arguments.backend,
+                "latency": arguments.latency,
+                "stall": arguments.stall,
+                "seed": arguments.seed,
+                **describe(model, run, report),
+            }
             json.write(to_json(figures))
-    if "-" not in (arguments.json, arguments.output):
-        print(summary(model, run))
+        if picture:
+            title = f"{PurePath(path).name} on '{model.config.name}'"
+            picture.write(roofline(model.config, report, title).encode())
+    if "-" not in (arguments.json, arguments.output, arguments.roofline):
+        print(summary(model, run, report))
     if model.inexact_channels:
         print(
             f"tpu: note: {model.inexact_channels} channels have scales too small for a "
@@ -103,7 +141,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(model: CompiledModel, run: RunResult) -> dict[str, object]:
+def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, object]:
     """Figures of a run, for JSON."""
     return {
         "preset": model.config.name,
@@ -113,17 +151,27 @@ def describe(model: CompiledModel, run: RunResult) -> dict[str, object]:
         "instructions": run.instructions,
         "cycles": run.cycles,
         "cycles_per_sample": run.cycles / run.samples if run.cycles else None,
+        "estimated_cycles_per_sample": report.estimated_cycles,
         "macs": model.macs * run.samples,
         "utilization": run.utilization,
+        "mhz": report.mhz,
+        "inferences_per_second": run.inferences_per_second(report.mhz) if report.mhz else None,
+        "spilled_bytes": spilled_bytes(model),
         "counters": run.counters,
+        "layers": [asdict(row) for row in report.rows],
         "simulated_cycles_per_second": run.simulated_cycles_per_second,
     }
 
 
-def summary(model: CompiledModel, run: RunResult) -> str:
+def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
     """Figures of a run as text."""
     plural = "" if run.samples == 1 else "s"
-    lines = [f"{run.samples} sample{plural} of {model.macs:,} MACs on '{model.config.name}'"]
+    lines = [
+        f"{run.samples} sample{plural} of {model.macs:,} MACs on '{model.config.name}', "
+        f"results as of {model.semantics.value}",
+        report_table(report),
+        *spilling(model),
+    ]
     if run.cycles and run.utilization is not None:
         lines.append(
             f"{run.cycles:,} cycles, {run.cycles / run.samples:,.1f} a sample, "

@@ -74,6 +74,7 @@ def _compile(
         tuple(outputs[value] for value in operations.outputs),
         tuple(works),
         {value.name: size for value, size in lowering.spilled.items()},
+        max(first + lines.count for lines, first in places.items()),
     )
 
 

@@ -48,7 +48,7 @@ class DeviceStage:
     results: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CompiledNetwork:
     """A network compiled for a machine and a number of samples."""
 

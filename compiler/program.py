@@ -73,6 +73,8 @@ class Program:
     layers: tuple[LayerWork, ...] = ()
     spilled: Mapping[str, int] = field(default_factory=dict[str, int])
     """Bytes of host memory for each value that the unified buffer has no room for."""
+    buffer_lines: int = 0
+    """Lines of the unified buffer that it uses, from the first on."""
 
     def bind(self, *inputs: NDArray[np.int8]) -> Image:
         """The image with `inputs`, of samples each, in the order of the program's inputs."""

@@ -157,7 +157,14 @@ class _Compiler:
             host[at : at + TABLE_BYTES] = np.frombuffer(table, np.uint8)
         host[self.program_offset : size] = np.frombuffer(program, np.uint8)
         image = Image(program, host, self.program_offset, self._weights())
-        return Program(image, (_rows_of(self.input),), (_rows_of(self.output),), self.works)
+        areas = (self.plan.input, *self.plan.hidden, self.plan.output)
+        return Program(
+            image,
+            (_rows_of(self.input),),
+            (_rows_of(self.output),),
+            self.works,
+            buffer_lines=max(area.base + area.lines for area in areas),
+        )
 
     def _place(self, rows: int) -> None:
         """Gives everything its place in host memory: input, output, parameters, tables, program."""

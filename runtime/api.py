@@ -36,7 +36,7 @@ def compile(
     CompileError for one that does not fit the machine, ValueError for unknown semantics.
     """
     config = preset if isinstance(preset, Config) else named_preset(preset)
-    chosen = None if semantics is None else Semantics(semantics)
+    chosen = None if semantics is None else _named_semantics(semantics)
     network, chosen = read_model(_content(model), chosen)
     return compile_model(config, network, chosen, batch)
 
@@ -47,6 +47,13 @@ def load(program: Source) -> CompiledModel:
     Raises OSError where there is no such file, ProgramFileError where it is something else.
     """
     return read_compiled(_content(program))
+
+
+def _named_semantics(name: str) -> Semantics:
+    known = {each.value: each for each in Semantics}
+    if name not in known:
+        raise ValueError(f"unknown semantics '{name}' (known: {', '.join(known)})")
+    return known[name]
 
 
 def _content(source: Source) -> bytes:

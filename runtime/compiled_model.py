@@ -3,53 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from systola.arch.config import Config
 from systola.compiler.errors import ModelError
-from systola.compiler.network import CompiledNetwork, Network, compile_network
+from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend
 from systola.runtime.check_model import check_compiled
-from systola.runtime.execute import Totals, run_compiled
+from systola.runtime.execute import run_compiled
 from systola.runtime.make_backend import make_backend
+from systola.runtime.plain_data import DataError
 from systola.runtime.program_file import read_program, write_program
+from systola.runtime.report import Report, make_report
+from systola.runtime.rtl import RtlBackend
+from systola.runtime.run_result import RunResult, Totals
 from systola.runtime.samples import as_input, output_shapes, sample_count
+from systola.timing.memory_speed import MemorySpeed
 
 DEFAULT_BATCH = 64
 """Samples at a time where nobody says: enough that starting and ending a program is negligible."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """Outputs of a model, and what they took."""
-
-    outputs: tuple[NDArray[Any], ...]
-    """Outputs, with an axis for samples where the inputs had one."""
-    samples: int
-    macs: int
-    """Multiply-accumulates of one sample."""
-    instructions: int
-    """In all programs that were run."""
-    cycles: int | None
-    """Of all programs; None for a machine without a clock, as the next three."""
-    utilization: float | None
-    """Multiply-accumulates of the model in each cycle, of those that the array could do."""
-    counters: dict[str, int]
-    simulated_cycles_per_second: float | None
-
-    @property
-    def y(self) -> NDArray[Any]:
-        """The first output."""
-        return self.outputs[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +47,19 @@ class CompiledModel:
     inexact_channels: int
     """Channels whose scale has no multiplier that equals the reference for every sum."""
     compiled: CompiledNetwork
+    """For `batch` samples."""
+    single: CompiledNetwork | None
+    """For one sample, where a batch has more."""
+    rest_singly: int
+    """Samples that are too few for a batch, up to so many, take less time one by one."""
 
     def __post_init__(self) -> None:
         """Raises DataError where the parts do not belong together: they may come from a file."""
         check_compiled(self.config, self.inputs, self.outputs, self.compiled)
+        if self.single:
+            check_compiled(self.config, self.inputs, self.outputs, self.single)
+        if self.rest_singly and (not self.single or self.single.samples != 1):
+            raise DataError("its program for one sample is missing")
 
     @property
     def batch(self) -> int:
@@ -96,47 +85,58 @@ class CompiledModel:
         BackendError if the machine cannot be built or stops.
         """
         arrays = [np.asarray(each) for each in x]
-        shapes = [each.shape for each in arrays]
-        samples = sample_count(self.inputs, shapes)
-        results = output_shapes(self.inputs, self.outputs, shapes)
+        given = [each.shape for each in arrays]
+        samples = sample_count(self.inputs, given)
+        shapes = output_shapes(self.inputs, self.outputs, given)
         count = 1 if samples is None else samples
         inputs = [
             as_input(each, value).reshape(count, *value.shape)
             for each, value in zip(arrays, self.inputs, strict=True)
         ]
+        memory = None
         if isinstance(backend, str):
-            # A machine of one's own is made once for many runs.
+            memory = MemorySpeed(latency, stall)
             backend = make_backend(backend, self.config, latency=latency, stall=stall, seed=seed)
+        elif isinstance(backend, RtlBackend):
+            memory = backend.memory
         if backend.config != self.config:
             raise ModelError(
                 f"the model is compiled for '{self.config.name}', "
                 f"the machine is '{backend.config.name}'"
             )
         outputs = [np.empty((count, *value.shape), value.dtype) for value in self.outputs]
-        totals = Totals()
-        for start in range(0, count, self.batch):
-            # The last program may have too few samples: the last of them is repeated.
-            chosen = np.minimum(np.arange(start, start + self.batch), count - 1)
-            end = min(start + self.batch, count)
-            batch = run_compiled(backend, self.compiled, [each[chosen] for each in inputs], totals)
-            for output, result in zip(outputs, batch, strict=True):
+        totals: dict[CompiledNetwork, Totals] = {}
+        for compiled, start, end in self._portions(count):
+            total = totals.setdefault(compiled, Totals(compiled))
+            total.samples += end - start
+            # Where there are too few samples the last of them is repeated.
+            chosen = np.minimum(np.arange(start, start + compiled.samples), end - 1)
+            results = run_compiled(backend, compiled, [each[chosen] for each in inputs], total.add)
+            for output, result in zip(outputs, results, strict=True):
                 output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
             if progress:
                 progress(end)
         return RunResult(
-            outputs=tuple(y.reshape(shape) for y, shape in zip(outputs, results, strict=True)),
-            samples=count,
+            outputs=tuple(y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True)),
             macs=self.macs,
-            instructions=totals.instructions,
-            cycles=totals.cycles if totals.timed else None,
-            utilization=(
-                self.macs * count / (self.config.peak_macs * totals.cycles)
-                if totals.timed
-                else None
-            ),
-            counters=dict(totals.counters),
-            simulated_cycles_per_second=totals.cycles / totals.seconds if totals.seconds else None,
+            config=self.config,
+            memory=memory,
+            totals=tuple(totals.values()),
         )
+
+    def _portions(self, count: int) -> Iterator[tuple[CompiledNetwork, int, int]]:
+        """Which program runs which samples, first and behind the last, of `count` samples."""
+        rest = count % self.batch
+        whole = count - rest if self.single and rest <= self.rest_singly else count
+        for start in range(0, whole, self.batch):
+            yield self.compiled, start, min(start + self.batch, count)
+        for start in range(whole, count):
+            assert self.single
+            yield self.single, start, start + 1
+
+    def estimate(self, memory: MemorySpeed | None = None, mhz: float | None = None) -> Report:
+        """The layers with the cycles that they should take, in batches."""
+        return make_report(self.config, self.compiled, memory=memory, mhz=mhz)
 
     def to_bytes(self) -> bytes:
         """The content of a file that holds this."""
@@ -154,6 +154,11 @@ def compile_model(
 
     Raises CompileError where something does not fit the machine.
     """
+    compiled = compile_network(config, network, batch)
+    single, rest_singly = None, 0
+    if batch > 1:
+        single = compile_network(config, network, 1)
+        rest_singly = min(batch - 1, _cycles(config, compiled) // max(1, _cycles(config, single)))
     return CompiledModel(
         config=config,
         semantics=semantics,
@@ -161,8 +166,19 @@ def compile_model(
         outputs=network.outputs,
         macs=network.macs,
         inexact_channels=network.translation.inexact_channels,
-        compiled=compile_network(config, network, batch),
+        compiled=compiled,
+        single=single,
+        rest_singly=rest_singly,
     )
+
+
+def _cycles(config: Config, compiled: CompiledNetwork) -> int:
+    """Estimated cycles of all programs."""
+    # The estimate takes its constants from the hardware, and Amaranth takes a while to load.
+    from systola.timing.estimate import estimate
+
+    stages = (stage for stage in compiled.stages if isinstance(stage, DeviceStage))
+    return sum(estimate(config, stage.program.image).cycles for stage in stages)
 
 
 def read_compiled(content: bytes) -> CompiledModel:

@@ -10,6 +10,7 @@ from systola.arch.isa import Fault
 from systola.arch.registers import Interrupt
 from systola.golden.outcome import FaultReport
 from systola.runtime.backend import BackendError, Image, Result
+from systola.timing.memory_speed import MemorySpeed
 
 INTERVAL = 2_000
 """Cycles between two calls of `progress`, and until the simulation notices Control-C."""
@@ -30,6 +31,7 @@ class RtlBackend:
         from systola.sim.library import Simulator
         from systola.sim.verilator import BuildError
 
+        self._memory = MemorySpeed(latency, stall)
         try:
             self._simulator = Simulator(config, latency=latency, stall=stall, seed=seed)
         except BuildError as error:
@@ -39,6 +41,11 @@ class RtlBackend:
     def config(self) -> Config:
         """The configuration of the machine."""
         return self._simulator.config
+
+    @property
+    def memory(self) -> MemorySpeed:
+        """How fast its memories are."""
+        return self._memory
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Runs the program of `image`, see Backend.

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from systola.compiler.network import Network
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend
-from systola.runtime.compiled_model import DEFAULT_BATCH, RunResult, compile_model
+from systola.runtime.compiled_model import DEFAULT_BATCH, compile_model
+from systola.runtime.run_result import RunResult
 from systola.runtime.samples import sample_count
 
 

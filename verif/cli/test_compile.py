@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,10 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     model, samples = MODELS / f"{name}.tflite", MODELS / f"{name}.npz"
     status, out, err = run(f"compile {model} -o {program} --preset small --batch 5", capsys)
     assert (status, err) == (0, "")
-    assert "host: operator 8 (SOFTMAX)" in out or name != "cnn_residual_dw_pool"
+    for text in ("on the machine:", "lines of the buffer", "estimate", "up to 5 samples"):
+        assert text in out
+    assert "on the host: operator 8 (SOFTMAX)" in out or name != "cnn_residual_dw_pool"
+    assert "spilled" not in out
     expected = outputs(samples)["y_ref"]
     command = f"run {program} --input {samples} --output {y} --backend iss --json {figures}"
     # Full batches and a rest, one sample, and options that say the same again.
@@ -42,6 +47,34 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         found = json.loads(figures.read_text())
         assert (found["samples"], found["batch"], found["preset"]) == (count, 5, "small")
         assert found["semantics"] == "litert-2"
+        assert (found["cycles"], found["utilization"]) == (None, None)
+        assert found["estimated_cycles_per_sample"] > 0
+        assert [row["measured_cycles"] for row in found["layers"] if row["measured_cycles"]] == []
+
+
+def test_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the RTL, with slow memories, as text, JSON and picture."""
+    name = MODELS / "cnn_residual_dw_pool"
+    figures, picture = tmp_path / "f.json", tmp_path / "r.svg"
+    status, out, _ = run(
+        f"run {name}.tflite --input {name}.npz --output {tmp_path / 'y.npz'} --preset small "
+        f"--latency 9 --stall 0.1 --seed 3 --mhz 80 --json {figures} --roofline {picture}",
+        capsys,
+    )
+    assert status == 0
+    assert np.array_equal(outputs(tmp_path / "y.npz")["y"], outputs(Path(f"{name}.npz"))["y_ref"])
+    found = json.loads(figures.read_text())
+    assert (found["latency"], found["stall"], found["seed"]) == (9, 0.1, 3)
+    assert found["utilization"] == pytest.approx(found["macs"] / (64 * found["cycles"]))
+    assert found["inferences_per_second"] == pytest.approx(14 * 80e6 / found["cycles"])
+    layers = found["layers"]
+    assert [row["operator"] for row in layers][-1] == "operator 8 (SOFTMAX)"
+    assert sum(row["macs"] for row in layers) * 14 == found["macs"]
+    measured = sum(row["measured_cycles"] or 0 for row in layers)
+    assert measured == pytest.approx(found["cycles_per_sample"])
+    for text in ("0 CONV_2D", "on the host", "8 SOFTMAX", "inferences a second at 80 MHz"):
+        assert text in out
+    assert ET.parse(picture).getroot().tag.endswith("svg")
 
 
 def test_two_inputs_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +108,20 @@ def test_two_inputs_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[st
         status, _, err = run(f"{command} --key {keys}", capsys)
         assert status == 2
         assert says in err
+
+
+def test_spilling_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A map of 4096 lines and its sum with itself in a buffer of 1024."""
+    writer = ModelWriter()
+    a, b = (writer.tensor((1, 32, 32, 4), "int8", 0.1, zero) for zero in (0, 3))
+    c = writer.tensor((1, 32, 32, 4), "int8", 0.2, -3)
+    writer.operator("RELU", [a], [b])
+    writer.operator("ADD", [a, b], [c])
+    model, program = tmp_path / "m.tflite", tmp_path / "p"
+    model.write_bytes(writer.content([a], [c]))
+    status, out, err = run(f"compile {model} -o {program} --preset tiny", capsys)
+    assert (status, err) == (0, "")
+    assert re.search(r"spilled to host memory, .*: t\d \([\d,]+ bytes\)", out)
 
 
 def test_semantics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run of a compiled model gives, and what it took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES
+from systola.compiler.network import CompiledNetwork, DeviceStage
+from systola.runtime.backend import Result
+from systola.runtime.measurements import Measurements
+from systola.runtime.report import LayerRow, Report, make_report
+from systola.timing.memory_speed import MemorySpeed
+
+
+@dataclass
+class Totals:
+    """Sums over the runs of one of a model's programs."""
+
+    compiled: CompiledNetwork
+    samples: int = 0
+    """Those that somebody asked for: copies that only fill the program up do not count."""
+    instructions: int = 0
+    cycles: int = 0
+    timed: bool = False
+    """Whether the machine has a clock."""
+    seconds: float = 0.0
+    """That the simulation took."""
+    counters: Counter[str] = field(default_factory=Counter[str])
+    measured: Measurements = field(default_factory=Measurements)
+
+    def add(self, number: int, result: Result) -> None:
+        """Adds a run of stage `number`."""
+        stage = self.compiled.stages[number]
+        assert isinstance(stage, DeviceStage)
+        self.measured.add(number, result)
+        self.instructions += len(stage.program.image.program) // INSTRUCTION_BYTES
+        if result.cycles is not None:
+            self.timed = True
+            self.cycles += result.cycles
+            self.counters.update(result.counters)
+            if result.simulated_cycles_per_second:
+                self.seconds += result.cycles / result.simulated_cycles_per_second
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """Outputs of a model, and what they took."""
+
+    outputs: tuple[NDArray[Any], ...]
+    """With an axis for samples where the inputs had one."""
+    macs: int
+    """Multiply-accumulates of one sample."""
+    config: Config
+    memory: MemorySpeed | None
+    """That the estimate takes for granted."""
+    totals: tuple[Totals, ...]
+    """For each of the model's programs that was run."""
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """The first output."""
+        return self.outputs[0]
+
+    @property
+    def samples(self) -> int:
+        """Samples that were run."""
+        return sum(each.samples for each in self.totals)
+
+    @property
+    def instructions(self) -> int:
+        """In all programs that were run."""
+        return sum(each.instructions for each in self.totals)
+
+    @property
+    def cycles(self) -> int | None:
+        """Of all programs; None for a machine without a clock."""
+        timed = [each.cycles for each in self.totals if each.timed]
+        return sum(timed) if timed else None
+
+    @property
+    def utilization(self) -> float | None:
+        """Multiply-accumulates of the model in each cycle, of those that the array could do."""
+        if not self.cycles:
+            return None
+        return self.macs * self.samples / (self.config.peak_macs * self.cycles)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Cycles of each CycleClass by its name in lower case; empty without a clock."""
+        counters: Counter[str] = Counter()
+        for each in self.totals:
+            counters.update(each.counters)
+        return dict(counters)
+
+    @property
+    def simulated_cycles_per_second(self) -> float | None:
+        """Speed of the simulation; None without a clock."""
+        seconds = sum(each.seconds for each in self.totals)
+        return self.cycles / seconds if self.cycles and seconds else None
+
+    def inferences_per_second(self, mhz: float) -> float | None:
+        """Samples in a second at that clock; None for a machine without a clock."""
+        return self.samples * mhz * 1e6 / self.cycles if self.cycles else None
+
+    def report(self, mhz: float | None = None) -> Report:
+        """The layers, estimated and measured, of the program that ran most of the samples."""
+        main = max(self.totals, key=lambda each: each.samples)
+        return make_report(
+            self.config, main.compiled, measured=main.measured, memory=self.memory, mhz=mhz
+        )
+
+    @property
+    def layers(self) -> tuple[LayerRow, ...]:
+        """The rows of the report."""
+        return self.report().rows

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled models in Python: what they take, how they cut it into programs, what they count."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systola.arch.config import Config, ConfigError, preset
+from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.operations import Value
+from systola.runtime import compile, load
+from systola.runtime.backend import Image, Result
+from systola.runtime.compiled_model import CompiledModel
+from systola.runtime.iss import GoldenBackend
+from systola.runtime.plain_data import DataError
+from systola.runtime.program_file import ProgramFileError
+from systola.runtime.rtl import RtlBackend
+from systola.runtime.samples import as_input
+from systola.timing.memory_speed import MemorySpeed
+
+MODELS = Path(str(files("systola.models")))
+NAME = "mlp_odd_relu6_tanh_sigmoid"
+PATH = MODELS / f"{NAME}.tflite"
+
+
+@pytest.fixture(scope="module")
+def model() -> CompiledModel:
+    return compile(PATH, preset="tiny", batch=8)
+
+
+@pytest.fixture(scope="module")
+def x() -> np.ndarray:
+    return np.random.default_rng(1).integers(-128, 128, (19, 1, 61), dtype=np.int8)
+
+
+class Watched:
+    """A machine that keeps the images that it was given, and claims ten cycles for each."""
+
+    def __init__(self, config: Config) -> None:
+        self._machine = GoldenBackend(config)
+        self.images: list[Image] = []
+
+    @property
+    def config(self) -> Config:
+        return self._machine.config
+
+    def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
+        self.images.append(image)
+        return replace(self._machine.run(image), cycles=10, counters={"fetch": 10, "drain": 0})
+
+
+def test_sources(tmp_path: Path, model: CompiledModel) -> None:
+    for source in (str(PATH), PATH.read_bytes()):
+        assert compile(source, preset=preset("tiny"), batch=8).to_bytes() == model.to_bytes()
+    model.save(tmp_path / "p")
+    assert load(str(tmp_path / "p")).config == preset("tiny")
+    assert compile(PATH, semantics="litert-1.2").semantics.value == "litert-1.2"
+    assert (compile(PATH).config, compile(PATH).semantics.value) == (preset("base"), "litert-2")
+
+
+def test_wrong_arguments(x: np.ndarray, model: CompiledModel) -> None:
+    with pytest.raises(ConfigError, match="unknown preset 'big'"):
+        compile(PATH, preset="big")
+    with pytest.raises(ValueError, match=r"unknown semantics 'torch' \(known: litert-2,"):
+        compile(PATH, semantics="torch")
+    with pytest.raises(ModelError, match="has the semantics litert-2"):
+        compile(PATH, semantics="onnx")
+    with pytest.raises(CompileError, match="at least 1, not 0"):
+        compile(PATH, batch=0)
+    with pytest.raises(FileNotFoundError):
+        compile(MODELS / "missing.tflite")
+    with pytest.raises(ProgramFileError, match="not a compiled program"):
+        load(PATH)
+    with pytest.raises(ValueError, match=r"unknown back end 'gpu' \(known: rtl, iss\)"):
+        model.run(x, backend="gpu")
+    with pytest.raises(ModelError, match="compiled for 'tiny', the machine is 'base'"):
+        model.run(x, backend=GoldenBackend(preset("base")))
+    with pytest.raises(ModelError, match="takes 1 inputs, not 2"):
+        model.run(x, x, backend="iss")
+    with pytest.raises(DataError, match="its program for one sample is missing"):
+        replace(model, single=None, rest_singly=3)
+
+
+@pytest.mark.parametrize(("rest_singly", "programs"), [(0, 3), (2, 3), (3, 5), (7, 5)])
+def test_rests(rest_singly: int, programs: int, model: CompiledModel, x: np.ndarray) -> None:
+    """19 samples in batches of 8: the rest of 3 fills up a batch, or goes one by one."""
+    expected = model.run(x[:16], backend="iss").y
+    machine = Watched(model.config)
+    done: list[int] = []
+    run = replace(model, rest_singly=rest_singly).run(x, backend=machine, progress=done.append)
+    assert np.array_equal(run.y[:16], expected)
+    for number in (16, 17, 18):
+        assert np.array_equal(run.y[number], model.run(x[number], backend="iss").y)
+    assert len(machine.images) == programs
+    assert done == ([8, 16, 19] if programs == 3 else [8, 16, 17, 18, 19])
+    assert (run.samples, run.cycles) == (19, 10 * programs)
+    assert run.utilization == pytest.approx(19 * model.macs / (16 * 10 * programs))
+    assert run.inferences_per_second(100) == pytest.approx(19 * 1e8 / (10 * programs))
+    assert run.counters == {"fetch": 10 * programs, "drain": 0}
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16])
+def test_any_number_of_samples(count: int, model: CompiledModel, x: np.ndarray) -> None:
+    expected = model.run(x, backend="iss").y
+    run = model.run(x[:count], backend="iss")
+    assert np.array_equal(run.y, expected[:count])
+    assert (run.samples, run.cycles, run.utilization) == (count, None, None)
+    assert run.inferences_per_second(100) is None
+
+
+def test_weights_stay(model: CompiledModel, x: np.ndarray) -> None:
+    """From run to run nothing changes but the inputs, and the weights are not even copied."""
+    machine = Watched(model.config)
+    replace(model, rest_singly=0).run(x, backend=machine)
+    first, second, _ = machine.images
+    assert first.weights is second.weights
+    assert first.program is second.program
+    changed = np.flatnonzero(first.host != second.host)
+    (place,) = (stage.program for stage in model.compiled.stages if hasattr(stage, "program"))
+    matrix = place.inputs[0].matrix
+    assert changed.size > 0
+    assert matrix.offset <= changed.min() and changed.max() < matrix.offset + matrix.size
+
+
+def test_report(model: CompiledModel, x: np.ndarray) -> None:
+    run = model.run(x[:16], backend=RtlBackend(model.config, latency=7))
+    report = run.report(mhz=50)
+    assert report.rows == run.layers
+    assert report.measured_cycles == pytest.approx(run.cycles / 16)
+    assert report.inferences_per_second == pytest.approx(run.inferences_per_second(50))
+    # The estimate is one for the machine's own memories.
+    assert report.estimated_cycles == pytest.approx(run.cycles / 16, rel=0.1)
+    assert report.estimated_cycles > model.estimate().estimated_cycles
+    assert report.estimated_cycles == model.estimate(MemorySpeed(7)).estimated_cycles
+    again = model.run(x[:16], latency=7)
+    assert (again.cycles, again.layers) == (run.cycles, run.layers)
+
+
+def test_types_of_inputs() -> None:
+    floats, bytes_, indices = (Value("v", (1, 2), dtype) for dtype in ("float32", "int8", "int32"))
+    assert as_input(np.array([[0.1, 1e-60]]), floats).dtype == np.float32
+    assert as_input(np.array([[1, 2]], np.int64), indices).dtype == np.int32
+    assert as_input(np.array([[1, 2]], np.uint8), indices).dtype == np.int32
+    for array, value, says in (
+        (np.array([[0.1, 1e60]]), floats, "not finite in float32"),
+        (np.array([[np.nan]]), floats, "not finite in float32"),
+        (np.array([[1]]), floats, "is int64, the model takes float32"),
+        (np.array([[1]], np.uint8), bytes_, "is uint8, the model takes int8"),
+        (np.array([[1]], np.int64), bytes_, "is int64, the model takes int8"),
+        (np.array([[1.0]]), indices, "is float64, the model takes int32"),
+        (np.array([[1 << 31]]), indices, "has values that are no int32"),
+        (np.array([[{}]]), bytes_, "is object, the model takes int8"),
+        (np.array([["a"]]), floats, "the model takes float32"),
+    ):
+        with pytest.raises(ModelError, match=says):
+            as_input(array, value)
+
+
+def test_short_names_load_nothing_early() -> None:
+    script = (
+        "import sys; import systola.runtime.backend; "
+        "assert 'systola.runtime.api' not in sys.modules; "
+        "from systola.runtime import compile, load; import systola.runtime as runtime; "
+        "assert not hasattr(runtime, 'nonsense')"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
