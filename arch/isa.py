@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 INSTRUCTION_BYTES = 16
 OPCODE_BITS = 8
@@ -27,6 +27,8 @@ DEPTHWISE_TAPS = 64
 """Taps of the largest kernel of Depthwise."""
 TANH_INTEGER_BITS = 4
 """Most integer bits of the argument of function TANH."""
+TAGS_WAITING = 8
+"""Debug_Tag instructions that may wait at one time without holding up later instructions."""
 
 
 class Opcode(IntEnum):
@@ -91,6 +93,15 @@ class Operation(IntEnum):
     ADD = 1
     SUBTRACT = 2
     MULTIPLY = 3
+
+
+class Unit(IntFlag):
+    """Bits of the `wait` field of Debug_Tag: the units that it waits for."""
+
+    HOST_READER = 1
+    MATRIX_UNIT = 2
+    ACTIVATION_UNIT = 4
+    HOST_WRITER = 8
 
 
 class Fault(IntEnum):
@@ -347,12 +358,33 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.DEBUG_TAG,
-        fields=(Field(name="tag", width=16, doc="value for the trace", default=0),),
-        summary="Marks a point of the program in the trace.",
+        fields=(
+            Field(name="tag", width=16, doc="value for the trace", default=0),
+            Field(
+                name="wait",
+                width=len(Unit),
+                doc="units that it waits for, the sum of: "
+                + ", ".join(f"{int(unit)} {str(unit.name).lower()}" for unit in Unit),
+                default=0,
+            ),
+        ),
+        summary="Marks a point of the program in the trace, or the completion of work.",
         semantics=(
-            "When it is issued, `tag` and the number of cycles since START enter the trace of the "
-            "registers. Earlier instructions may still be under way: Synchronize before it where "
-            "the time of their end is wanted. No other effect."
+            "`tag` and the number of cycles since START enter the trace of the registers in the "
+            "first cycle in which all earlier instructions of the units in `wait` have completed, "
+            "and all earlier tags have entered: one a cycle, in program order. Bits of `wait`: 0, "
+            "host_reader: Read_Host_Memory and its alternate, Load_Parameters and Load_Table, once "
+            "the last line, entry or byte is on the chip; 1, matrix_unit: MatrixMultiply and "
+            "Convolve, once the last sum is in the accumulators; 2, activation_unit: Activate, "
+            "Depthwise, Pool and Vector, once the last line is in the buffer; 3, host_writer: "
+            "Write_Host_Memory and its alternate, once the last write is acknowledged. There is "
+            "none for Read_Weights: later instructions consume the tiles, and a MatrixMultiply "
+            "that has completed had its own. With `wait` = 0, and no tag waiting, the tag enters "
+            "when it is issued. Later instructions are not held up, but for Debug_Tag itself "
+            f"while {TAGS_WAITING} tags wait. The instruction completes when its tag enters: "
+            "Synchronize, the instructions that wait like it, and the end of a program by Halt or "
+            "by a fault found before issue wait for all tags. A bus error and SOFT_RESET drop "
+            "those that wait. No other effect."
         ),
     ),
     Instruction(

@@ -83,7 +83,7 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
     Register.BUFFER_LINES: RegisterText("RO", "lines of the unified buffer"),
     Register.ACCUMULATOR_ROWS: RegisterText("RO", "rows of the accumulators"),
     Register.FEATURES: RegisterText("RO", "what this configuration has: FEATURES below"),
-    Register.TAGS: RegisterText("RO", "Debug_Tag executed since START"),
+    Register.TAGS: RegisterText("RO", "tags of Debug_Tag that entered the trace since START"),
     Register.COUNTERS: RegisterText(
         "RO",
         "one pair of words (low, high; 48 bits) for each cycle class, in the order of the table "
@@ -91,7 +91,7 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
     ),
     Register.TRACE: RegisterText(
         "RO",
-        f"the last {TRACE_DEPTH} Debug_Tag as pairs of words: cycle since START (modulo 2^32; the "
+        f"the last {TRACE_DEPTH} tags as pairs of words: cycle since START (modulo 2^32; the "
         "counters sum to it in the cycle of the tag, the one after START being 1), tag. Number i "
         f"since START, from 0, is pair i modulo {TRACE_DEPTH}",
     ),
@@ -177,5 +177,5 @@ def counter_offset(which: CycleClass) -> int:
 
 
 def trace_offset(number: int) -> int:
-    """Byte offset of the cycle of Debug_Tag `number` since START, from 0; the tag is 4 further."""
+    """Byte offset of the cycle of tag `number` since START, from 0; the tag is 4 further."""
     return Register.TRACE + 8 * (number % TRACE_DEPTH)

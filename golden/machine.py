@@ -178,8 +178,8 @@ class Machine:
     def synchronize_host(self) -> None:
         """Does nothing: there is no host beside this model that could write RESUME."""
 
-    def debug_tag(self, *, tag: int) -> None:
-        """Notes the tag."""
+    def debug_tag(self, *, tag: int, wait: int) -> None:
+        """Notes the tag. It waits for nothing: all earlier instructions have completed."""
         self._tags.append(tag)
 
     def set_register(self, *, register: int, value: int, first: int, second: int) -> None:

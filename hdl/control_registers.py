@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import BY_OPCODE, Fault, Opcode
+from systola.arch.isa import Fault
 from systola.arch.registers import (
     COUNTER_BITS,
     IDENTITY,
@@ -26,9 +26,9 @@ from systola.arch.registers import (
 from systola.hdl.axi import LiteSignature
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
 from systola.hdl.sram import Sram
+from systola.hdl.tag_queue import TAG_BITS
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
-TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 
 
 class FaultReport(data.StructLayout):
@@ -45,8 +45,8 @@ class ControlRegisters(wiring.Component):
 
     `start`, `soft_reset` and `resume` are up in the cycle in which their write is accepted.
     `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
-    `begins`: this is cycle 0 of a program; `tagged`: it executes a Debug_Tag with `tag`. The trace
-    keeps its contents, only the count of tags starts anew.
+    `begins`: this is cycle 0 of a program; `tagged`: `tag` enters the trace, which keeps its
+    contents: only the count of tags starts anew.
     """
 
     def __init__(self, *, config: Config):

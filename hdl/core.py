@@ -22,6 +22,7 @@ from systola.hdl.matrix_unit import MatrixUnit
 from systola.hdl.scalar_unit import ScalarUnit
 from systola.hdl.scoreboard import Scoreboard
 from systola.hdl.sequencer import Sequencer
+from systola.hdl.tag_queue import TAG_BITS
 from systola.hdl.unified_buffer import UnifiedBuffer
 from systola.hdl.weight_fetch import WeightFetch
 
@@ -53,9 +54,9 @@ class Activity(data.StructLayout):
 class Core(wiring.Component):
     """Runs the program at `program` while `running`. `halted` or `rejected` (with `rejection`) when
     it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails; `idle` once all
-    that was issued is complete. `waiting`: Synchronize_Host waits for `resume`. `interrupt` and
-    `tagged` with `code`: an Interrupt_Host or Debug_Tag passes. `stop`: start no more bus
-    transfers; `quiet`: none is under way.
+    that was issued is complete. `waiting`: Synchronize_Host waits for `resume`. `interrupt` with
+    `code`: an Interrupt_Host passes. `tagged` with `tag`: that one enters the trace. `stop`: start
+    no more bus transfers, and no tag enters; `quiet`: no transfer is under way.
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
 
@@ -87,8 +88,9 @@ class Core(wiring.Component):
                 "interrupt": Out(1),
                 "resume": In(1),
                 "waiting": Out(1),
-                "tagged": Out(1),
                 "code": Out(16),
+                "tagged": Out(1),
+                "tag": Out(TAG_BITS),
                 "activity": Out(Activity()),
             }
         )
@@ -192,8 +194,10 @@ class Core(wiring.Component):
             self.interrupt.eq(sequencer.interrupt),
             sequencer.resume.eq(self.resume),
             self.waiting.eq(sequencer.waiting),
-            self.tagged.eq(sequencer.tagged),
             self.code.eq(sequencer.code),
+            board.hold_tags.eq(self.stop),
+            self.tagged.eq(board.tagged),
+            self.tag.eq(board.tag),
             self.activity.host_wait.eq(sequencer.waiting),
             self.idle.eq(board.idle),
             self.activity.issue_waits.eq(sequencer.waits),

@@ -18,6 +18,7 @@ from systola.arch.isa import (
     Opcode,
     Operation,
     Reduction,
+    Unit,
 )
 from systola.hdl.activate_decoder import ActivateDecoder
 from systola.hdl.commands import (
@@ -60,7 +61,8 @@ class Decoded(data.StructLayout):
     reads, Write_Host_Memory reads, or an instruction of the activation unit writes, `destination`
     what a read from host memory fills; `source` and `operand` are what the activation unit reads,
     empty where it does not. `table` is empty unless a table is used. `tiles`: weight tiles queued
-    or consumed.
+    or consumed. `code`: that of an Interrupt_Host, or the tag of a Debug_Tag, which waits for
+    `units`.
     """
 
     def __init__(self, *, config: Config):
@@ -85,6 +87,7 @@ class Decoded(data.StructLayout):
                 "matrix": MatrixCommand(),
                 "activate": ActivateCommand(),
                 "code": 16,
+                "units": len(Unit),
             }
         )
 
@@ -539,6 +542,7 @@ class Decoder(wiring.Component):
             out.weight_transfer.blocks.eq(1),
             out.tiles.eq(tiles),
             out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
+            out.units.eq(fields[Opcode.DEBUG_TAG].wait),
             out.matrix.eq(matrix_decoder.command),
             out.activate.eq(activate_decoder.command),
         ]

@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode
+from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
@@ -25,10 +25,18 @@ from systola.hdl.commands import (
 )
 from systola.hdl.decoder import Decoded
 from systola.hdl.in_flight import CommandQueue, InFlight, Region, overlaps
+from systola.hdl.tag_queue import TAG_BITS, TagQueue
 
 WATCHED = {"host_memory": "host_reading"}
 """Masks that do not carry the name of their list: a Write_Host_Memory waits for reads of the same
 buffer lines line by line, and for reads of the same host memory as a whole."""
+COMPLETES = {
+    Unit.HOST_READER: "host_reading",
+    Unit.MATRIX_UNIT: "matrix_summing",
+    Unit.ACTIVATION_UNIT: "activate_writing",
+    Unit.HOST_WRITER: "host_writing",
+}
+"""The list that an instruction of each unit leaves when it completes."""
 
 
 class QueueSignature(wiring.Signature):
@@ -83,8 +91,9 @@ class Scoreboard(wiring.Component):
     | `activate_writing` | all four, their lines, parameters, table | the last line is written |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
-    `idle`: all lists are empty. The oldest instruction in any list waits for nothing, so there is
-    no deadlock.
+    `idle`: all lists are empty, and so is the queue of tags behind this cycle. The oldest
+    instruction in any list waits for nothing, so there is no deadlock. `tagged`: `tag` enters the
+    trace; `hold_tags`: none does.
     """
 
     def __init__(self, *, config: Config):
@@ -138,6 +147,9 @@ class Scoreboard(wiring.Component):
                 "decoded": In(Decoded(config=config)),
                 "room": Out(1),
                 "idle": Out(1),
+                "hold_tags": In(1),
+                "tagged": Out(1),
+                "tag": Out(TAG_BITS),
                 **{
                     name: Out(QueueSignature(command=command, lists=lists))
                     for name, (command, lists) in self._queues.items()
@@ -197,6 +209,20 @@ class Scoreboard(wiring.Component):
             weights.pushed.transfer.eq(decoded.weight_transfer),
         ]
 
+        tags = m.submodules.tag_queue = TagQueue(depth=self._depth)
+        m.d.comb += [
+            tags.tag.eq(decoded.code),
+            tags.units.eq(decoded.units),
+            tags.hold.eq(self.hold_tags),
+            self.tagged.eq(tags.enters),
+            self.tag.eq(tags.entering),
+        ]
+        for number, unit in enumerate(Unit):
+            m.d.comb += [
+                tags.under_way[number].eq(lists[COMPLETES[unit]].valid),
+                tags.retire[number].eq(lists[COMPLETES[unit]].retire),
+            ]
+
         # Where each instruction goes.
         host_reads = ("host_reads", "host_reading")
         host_writes = ("host_writes", "host_writing")
@@ -216,8 +242,9 @@ class Scoreboard(wiring.Component):
             Opcode.DEPTHWISE: vector,
             Opcode.POOL: vector,
             Opcode.VECTOR: vector,
+            Opcode.DEBUG_TAG: ("tags",),
         }
-        rooms = {"weights": weights} | {
+        rooms = {"weights": weights, "tags": tags} | {
             name: place for places in (queues, lists) for name, place in places.items()
         }
         m.d.comb += self.room.eq(1)
@@ -227,7 +254,8 @@ class Scoreboard(wiring.Component):
                 with m.Case(opcode):
                     m.d.comb += self.room.eq(~Cat(place.full for place in places).any())
                     m.d.comb += [place.push.eq(self.issue) for place in places]
-        m.d.comb += self.idle.eq(~Cat(entry.valid for entry in lists.values()).any())
+        busy = Cat(entry.valid for entry in lists.values()).any()
+        m.d.comb += self.idle.eq(~busy & tags.one_at_most)
 
         self._fill(m, queues, lists)
         self._interlock(m, queues, lists)

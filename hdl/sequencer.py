@@ -21,11 +21,11 @@ class Sequencer(wiring.Component):
     """Passes one instruction a cycle to the scoreboard while `enable` and there is `room`.
 
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
-    one then for a `resume` (`waiting`), or takes the one that came before. `tagged`: a Debug_Tag
-    passes. `code` is that of an Interrupt_Host or the tag of a Debug_Tag. `halted` is up when Halt
-    is reached, `faulted` with `fault` when an instruction fails a check: neither it nor any later
-    one is issued, while all earlier ones have been. `exhausted` with
-    `fetch_address` and `pc`: the program has left the host window, and nothing is left to decode.
+    one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
+    Interrupt_Host with `code` passes. `halted` is up when Halt is reached, `faulted` with `fault`
+    when an instruction fails a check: neither it nor any later one is issued, while all earlier
+    ones have been. `exhausted` with `program` and `pc`: the program has left the host window, and
+    nothing is left to decode.
 
     `waits`: an instruction is there and cannot be issued.
     """
@@ -47,7 +47,6 @@ class Sequencer(wiring.Component):
                 "interrupt": Out(1),
                 "resume": In(1),
                 "waiting": Out(1),
-                "tagged": Out(1),
                 "code": Out(16),
                 "waits": Out(1),
             }
@@ -132,7 +131,6 @@ class Sequencer(wiring.Component):
             self.decoded.ready.eq(passes),
             self.waits.eq(self.enable & self.decoded.valid & ~passes),
             self.interrupt.eq(passes & (decoded.opcode == Opcode.INTERRUPT_HOST)),
-            self.tagged.eq(passes & (decoded.opcode == Opcode.DEBUG_TAG)),
             self.code.eq(decoded.code),
         ]
         with m.If(self.resume & self.enable):

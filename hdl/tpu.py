@@ -76,7 +76,7 @@ class TPU(wiring.Component):
             registers.status.eq(control.status),
             registers.begins.eq(control.begins),
             registers.tagged.eq(core.tagged),
-            registers.tag.eq(core.code),
+            registers.tag.eq(core.tag),
             registers.fault.eq(control.report),
             registers.finished.eq(control.finished),
             registers.faulted.eq(control.faulted),

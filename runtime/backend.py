@@ -45,8 +45,11 @@ class Result:
     """Cycles of each CycleClass by its name in lower case; they sum to `cycles`. Empty for a
     machine without a clock."""
     tags: tuple[tuple[int | None, int], ...]
-    """Cycle since START and tag of the Debug_Tag instructions, in order; of a machine with a clock
-    only the last TRACE_DEPTH, of one without a clock the cycle is None."""
+    """Cycle since START and tag of the Debug_Tag instructions, in order; of a machine without a
+    clock the cycle is None."""
+    missing_tags: int
+    """Tags that are not in `tags`, because others took their place in the trace of the machine
+    before they were read."""
     simulated_cycles_per_second: float | None
     """Speed of the simulation; None for a machine without a clock."""
 

@@ -32,5 +32,6 @@ class GoldenBackend:
             cycles=None,
             counters={},
             tags=tuple((None, tag) for tag in outcome.tags),
+            missing_tags=0,
             simulated_cycles_per_second=None,
         )

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from systola.arch.registers import TRACE_DEPTH
 from systola.runtime.backend import Result
 
 
@@ -41,6 +40,8 @@ class Measurements:
         program = self.programs.setdefault(stage, ProgramTimes())
         program.runs += 1
         program.cycles += result.cycles
+        if result.missing_tags:
+            return  # between two tags there may have been others
         for tag, cycles in _passes(result.tags):
             program.layers.setdefault(tag, []).append(cycles)
 
@@ -49,11 +50,11 @@ def _passes(tags: Sequence[tuple[int | None, int]]) -> list[tuple[int, int]]:
     """Each tag with the cycles since the one before.
 
     The first pass of a program is only taken where the same tag does not come again: it includes
-    what is done once. Where the trace is full the first one it holds has nothing before it.
+    what is done once.
     """
     times = [(cycle, tag) for cycle, tag in tags if cycle is not None]
     passes = [(tag, end - begin) for (begin, _), (end, tag) in pairwise(times)]
-    if times and len(times) < TRACE_DEPTH:
+    if times:
         end, first = times[0]
         if first not in {tag for tag, _ in passes}:
             passes.insert(0, (first, end))

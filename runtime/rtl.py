@@ -68,6 +68,7 @@ class RtlBackend:
             cycles=run.cycles,
             counters=run.counters,
             tags=run.tags,
+            missing_tags=run.missing_tags,
             simulated_cycles_per_second=run.cycles / run.seconds if run.seconds else None,
         )
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "Vtpu.h"
 #include "verilated.h"
@@ -33,6 +34,8 @@ constexpr unsigned REGISTER_TIMEOUT = 10000;
 
 constexpr unsigned CONTROL = 0x008, CONTROL_START = 1, CONTROL_SOFT_RESET = 2;
 constexpr unsigned STATUS = 0x00C, STATUS_WAITING = 8;
+constexpr unsigned TAGS = 0x060, TRACE = 0x200, TRACE_DEPTH = 64;
+constexpr unsigned READ_CYCLES = 2;     // of a register
 
 constexpr unsigned log2_exact(unsigned value) { return value <= 1 ? 0 : 1 + log2_exact(value / 2); }
 
@@ -376,6 +379,11 @@ void* bytes_of(PORT& port) {
     return &port;
 }
 
+// A pair of words in the trace.
+struct Tag {
+    uint32_t cycle, tag;
+};
+
 class Machine {
   public:
     explicit Machine(const char* waves)
@@ -446,8 +454,9 @@ class Machine {
         return response;
     }
 
-    // Looks at STATUS every `poll` cycles of the program. Returns 1 when the interrupt has risen, 2
-    // when the program waits for the host, -1 after a broken rule, 0 at the limit.
+    // Looks at STATUS every `poll` cycles of the program, and at the trace between two looks.
+    // Returns 1 when the interrupt has risen, 2 when the program waits for the host, -1 after a
+    // broken rule, 0 at the limit.
     int run(uint64_t limit, uint64_t poll) {
         bool waiting = false;
         for (const uint64_t end = now_ + limit;
@@ -456,13 +465,37 @@ class Machine {
                 cycle();
                 continue;
             }
+            const uint64_t looked = now_;
             uint32_t status = 0;
             if (read(STATUS, &status) != 0)
                 complaint_.raise(now_, "register port", "no OKAY for a read of STATUS");
             waiting = status & STATUS_WAITING;
+            if (!waiting) follow_trace(looked + poll);
         }
         return complaint_.any() ? -1 : !running_ ? 1 : waiting ? 2 : 0;
     }
+
+    // Reads what is new in the trace, in the cycles before `end`. A pair counts if no other has
+    // taken its place by the time it has been read.
+    void follow_trace(uint64_t end) {
+        uint32_t count = read_trace(TAGS);
+        while (count != followed_ && now_ + 3 * READ_CYCLES <= end) {
+            if (count - followed_ > TRACE_DEPTH) {
+                missed_ += count - followed_ - TRACE_DEPTH;
+                followed_ = count - TRACE_DEPTH;
+            }
+            const uint32_t offset = TRACE + 8 * (followed_ % TRACE_DEPTH);
+            const uint32_t at = read_trace(offset), tag = read_trace(offset + 4);
+            count = read_trace(TAGS);
+            if (count - followed_ > TRACE_DEPTH) continue;
+            tags_.push_back({at, tag});
+            ++followed_;
+        }
+    }
+
+    // Tags since the last START, as far as the trace has been followed, and how many were lost.
+    const std::vector<Tag>& tags() const { return tags_; }
+    uint64_t missed() const { return missed_; }
 
     void idle(uint64_t cycles) {
         while (cycles--) cycle();
@@ -473,6 +506,13 @@ class Machine {
     const char* complaint() const { return complaint_.text(); }
 
   private:
+    uint32_t read_trace(uint32_t offset) {
+        uint32_t value = 0;
+        if (read(offset, &value) != 0)
+            complaint_.raise(now_, "register port", "no OKAY for a read of the trace");
+        return value;
+    }
+
     static Vtpu* new_model(VerilatedContext* context, const char* waves) {
 #if VM_TRACE
         context->traceEverOn(true);
@@ -592,6 +632,8 @@ class Machine {
         if (seen_.start && !running_) {
             started_ = now_;
             running_ = true;
+            tags_.clear();
+            followed_ = missed_ = 0;
             restart();
         } else if (running_ && tpu_->irq) {
             finished_ = now_;
@@ -642,6 +684,9 @@ class Machine {
     bool starting_ = false;  // the write under way is the one that starts a program
     bool running_ = false;
     uint64_t now_ = 0, started_ = 0, finished_ = 0;
+    std::vector<Tag> tags_;
+    uint32_t followed_ = 0;  // tags of this program that have been read or lost, modulo 2^32
+    uint64_t missed_ = 0;
 };
 
 Machine* machine(void* handle) { return static_cast<Machine*>(handle); }
@@ -686,6 +731,15 @@ int tpu_run(void* handle, uint64_t limit, uint64_t poll) {
 void tpu_idle(void* handle, uint64_t cycles) { machine(handle)->idle(cycles); }
 
 uint64_t tpu_cycles(void* handle) { return machine(handle)->cycles(); }
+
+// The tags since START, complete once the program has ended; `missed` those that were lost.
+uint64_t tpu_tags(void* handle, const uint32_t** pairs, uint64_t* missed) {
+    Machine& all = *machine(handle);
+    all.follow_trace(UINT64_MAX);
+    *pairs = all.tags().empty() ? nullptr : &all.tags().front().cycle;
+    *missed = all.missed();
+    return all.tags().size();
+}
 
 uint64_t tpu_now(void* handle) { return machine(handle)->now(); }
 

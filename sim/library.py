@@ -18,14 +18,12 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     IDENTITY,
-    TRACE_DEPTH,
     Control,
     CycleClass,
     Interrupt,
     Register,
     Status,
     counter_offset,
-    trace_offset,
 )
 from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.memory import stall_threshold
@@ -37,7 +35,7 @@ WEIGHT_BASE = 0x2_0000_0000
 
 POLL_CYCLES = 16
 """The host looks at STATUS in the cycles of a program that are a multiple of this, to see it wait;
-not while it is busy with the registers."""
+not while it is busy with the registers. In between it reads what is new in the trace."""
 
 _CYCLES_A_CALL = 1 << 20
 """Cycles between two looks at Python: progress, and the user's Control-C."""
@@ -87,8 +85,11 @@ class RunResult:
     counters: dict[str, int]
     """Cycles of each class, by the name of the CycleClass in lower case."""
     tags: tuple[tuple[int, int], ...]
-    """The trace: cycle since START (0 accepts it) and tag of the last Debug_Tag instructions, at
-    most TRACE_DEPTH, in order."""
+    """The trace: cycle since START (0 accepts it) and tag of the Debug_Tag instructions, in
+    order."""
+    missing_tags: int
+    """Tags that the host did not read before others took their place in the trace: those are not
+    in `tags`."""
     seconds: float
     """Time that the simulation of those cycles took."""
 
@@ -229,8 +230,7 @@ class Simulator:
         if abandoned:
             self.soft_reset()
         seconds = time.perf_counter() - started
-        if complaint := self._library.tpu_complaint(self._handle):
-            raise SimulationError(complaint.decode())
+        self._check()
         if state == _ONGOING and not abandoned:
             raise SimulationError(f"the program has not ended after {spent} cycles")
         return self._result(host, seconds, abandoned)
@@ -260,6 +260,7 @@ class Simulator:
         for which in CycleClass:
             low = self.read(counter_offset(which))
             counters[which.name.lower()] = low | self.read(counter_offset(which) + 4) << 32
+        tags, missing_tags = self._trace()
         return RunResult(
             host=host,
             status=Status(self.read(Register.STATUS)),
@@ -270,14 +271,21 @@ class Simulator:
             irq_code=self.read(Register.IRQ_CODE),
             cycles=sum(counters.values()) if abandoned else self._library.tpu_cycles(self._handle),
             counters=counters,
-            tags=self._trace(),
+            tags=tags,
+            missing_tags=missing_tags,
             seconds=seconds,
         )
 
-    def _trace(self) -> tuple[tuple[int, int], ...]:
-        count = self.read(Register.TAGS)
-        offsets = (trace_offset(number) for number in range(max(0, count - TRACE_DEPTH), count))
-        return tuple((self.read(offset), self.read(offset + 4)) for offset in offsets)
+    def _check(self) -> None:
+        if complaint := self._library.tpu_complaint(self._handle):
+            raise SimulationError(complaint.decode())
+
+    def _trace(self) -> tuple[tuple[tuple[int, int], ...], int]:
+        pairs, missing = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_uint64()
+        count = self._library.tpu_tags(self._handle, ctypes.byref(pairs), ctypes.byref(missing))
+        self._check()
+        words = pairs[: 2 * count]
+        return tuple(zip(words[::2], words[1::2], strict=True)), missing.value
 
 
 def _answer(response: int) -> str:
@@ -302,6 +310,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ("read", ctypes.c_int, [handle, word, ctypes.POINTER(word)]),
         ("run", ctypes.c_int, [handle, long_, long_]),
         ("cycles", long_, [handle]),
+        ("tags", long_, [handle, ctypes.POINTER(ctypes.POINTER(word)), ctypes.POINTER(long_)]),
         ("now", long_, [handle]),
         ("complaint", ctypes.c_char_p, [handle]),
     ):

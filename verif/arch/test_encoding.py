@@ -35,6 +35,7 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
         0x06,
         {
             "tag": (23, 8),
+            "wait": (27, 24),
         },
     ),
     "set_register": (

@@ -117,7 +117,7 @@ class TB:
         await self.write(Register.CONTROL, Control.RESUME)
 
     async def trace(self) -> tuple[tuple[int, int], ...]:
-        """Cycle since START and tag of the last Debug_Tag instructions, in order."""
+        """Cycle since START and tag of the last tags, at most TRACE_DEPTH, in order."""
         count = await self.read(Register.TAGS)
         pairs: list[tuple[int, int]] = []
         for number in range(max(0, count - TRACE_DEPTH), count):
@@ -193,6 +193,7 @@ class TB:
         for which in CycleClass:
             low = await self.read(counter_offset(which))
             counters[which.name.lower()] = low | await self.read(counter_offset(which) + 4) << 32
+        tags = await self.trace()
         status = Status(await self.read(Register.STATUS))
         assert not status & Status.BUSY, "still busy after the interrupt"
         assert sum(counters.values()) == self._duration, (
@@ -208,7 +209,8 @@ class TB:
             irq_code=await self.read(Register.IRQ_CODE),
             cycles=self._duration,
             counters=counters,
-            tags=await self.trace(),
+            tags=tags,
+            missing_tags=await self.read(Register.TAGS) - len(tags),
             seconds=seconds,
         )
 

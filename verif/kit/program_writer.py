@@ -57,7 +57,7 @@ class ProgramWriter(ProgramState):
         self.emit(Opcode.SYNCHRONIZE_HOST)
 
     def debug_tag(self) -> None:
-        self.emit(Opcode.DEBUG_TAG, tag=self.rng.getrandbits(16))
+        self.emit(Opcode.DEBUG_TAG, tag=self.rng.getrandbits(16), wait=self.rng.getrandbits(4))
 
     def set_register(self, **operands: int) -> None:
         self.emit(Opcode.SET_REGISTER, **operands)

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 
 from systola.arch.config import preset
-from systola.arch.registers import TRACE_DEPTH
 from systola.compiler.batching import LARGEST_BATCH
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import compile_network
@@ -29,7 +28,7 @@ def compiled(name="cnn_residual_dw_pool", samples=SAMPLES):
     return compile_network(CONFIG, stored_model(name), samples)
 
 
-def result(cycles, tags):
+def result(cycles, tags, missing_tags=0):
     return Result(
         host=None,
         fault=None,
@@ -37,6 +36,7 @@ def result(cycles, tags):
         cycles=cycles,
         counters={},
         tags=tuple(tags),
+        missing_tags=missing_tags,
         simulated_cycles_per_second=None,
     )
 
@@ -125,13 +125,14 @@ def test_single_pass_counts_from_the_start():
     assert measured.programs[0].layer(2) is None
 
 
-def test_full_trace_begins_anywhere():
-    tags = [(10 * i + 1000, i % 2) for i in range(TRACE_DEPTH)]
+def test_passes_of_a_loop():
+    """All but the first; none where tags are missing."""
+    tags = [(10 * i + 1000, i % 2) for i in range(200)]
     measured = Measurements()
     measured.add(0, result(5000, tags))
-    assert sorted(measured.programs[0].layers) == [0, 1]
-    assert len(measured.programs[0].layers[0]) == TRACE_DEPTH // 2 - 1
-    assert measured.programs[0].layer(0) == measured.programs[0].layer(1) == 10
+    measured.add(0, result(5000, tags[:7], missing_tags=1))
+    assert measured.programs[0].layers == {0: [10] * 99, 1: [10] * 100}
+    assert (measured.programs[0].runs, measured.programs[0].cycles) == (2, 10000)
 
 
 def test_without_clock():

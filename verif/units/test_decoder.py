@@ -351,7 +351,7 @@ def check_operands(d, opcode, f, text):
     if opcode == Opcode.INTERRUPT_HOST:
         assert d.code == f["code"]
     if opcode == Opcode.DEBUG_TAG:
-        assert d.code == f["tag"]
+        assert (d.code, d.units) == (f["tag"], f["wait"])
 
 
 def changed(random, opcode, operands, step):

@@ -23,11 +23,12 @@ from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 CONFIG = small_config(queue_depth=3)
-DEPTH, WEIGHT_DEPTH = 3, 8
+DEPTH, WEIGHT_DEPTH, TAGS = 3, 8, 8
 READ, WRITE = Opcode.READ_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY
 PARAMETERS, TABLE, WEIGHTS = Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE, Opcode.READ_WEIGHTS
 MULTIPLY, CONVOLVE, ACTIVATE = Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.ACTIVATE
 DEPTHWISE, POOL, VECTOR = Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR
+TAG = Opcode.DEBUG_TAG
 READS = (READ, Opcode.READ_HOST_MEMORY_ALTERNATE)
 WRITES = (WRITE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 PRODUCTS = (MULTIPLY, CONVOLVE)
@@ -41,6 +42,7 @@ QUEUE = {
     WEIGHTS: "weights",
     **dict.fromkeys(PRODUCTS, "matrix"),
     **dict.fromkeys(RESULTS, "activate"),
+    TAG: "tags",
 }
 LISTS = {
     **dict.fromkeys(LOADS, ("host_reading",)),
@@ -49,7 +51,10 @@ LISTS = {
     **dict.fromkeys(PRODUCTS, ("matrix_reading", "matrix_summing")),
     ACTIVATE: ("activate_reading", "activate_writing"),
     **dict.fromkeys(LINE_READERS, ("activate_operands", "activate_writing")),
+    TAG: (),
 }
+COMPLETES = ("host_reading", "matrix_summing", "activate_writing", "host_writing")
+"""For each bit of a tag's units the list that an instruction leaves when it is complete."""
 USES = {
     **dict.fromkeys(READS, ("buffer", "host")),
     **dict.fromkeys(WRITES, ("buffer", "host")),
@@ -61,6 +66,7 @@ USES = {
     DEPTHWISE: ("buffer", "source", "operand", "parameters", "table"),
     POOL: ("buffer", "source", "parameters", "table"),
     VECTOR: ("buffer", "source", "operand", "parameters", "table"),
+    TAG: (),
 }
 """Regions of an instruction, besides its destination."""
 ADVANCING = {
@@ -142,7 +148,7 @@ def some(random, number):
         base = start + random.randint(0, size)
         return base, base + random.randint(1, 3)
 
-    opcode = random.choice((*QUEUE, ACTIVATE))
+    opcode = random.choice((*QUEUE, ACTIVATE, TAG, TAG))
     table = TABLE_SPACE + random.randint(0, 1)
     regions = {
         "buffer": region(12),
@@ -160,6 +166,8 @@ def some(random, number):
         used["destination"] = regions["parameters"]
     if opcode == TABLE:
         used["destination"] = table, table + 1
+    if opcode == TAG:
+        used = {"units": random.getrandbits(len(COMPLETES))}
     return instruction(opcode, number, **used)
 
 
@@ -170,10 +178,13 @@ class Model(Bench):
         super().__init__(dut, unit())
         self.lists = {name: [] for name in ADVANCING}
         self.queues = {name: [] for name in (*WAITS, "weights")}
+        self.tags = []
 
     def room(self, new):
         """Whether queue and lists take one more."""
         queue = QUEUE[new["opcode"]]
+        if queue == "tags":
+            return len(self.tags) < TAGS
         depth = WEIGHT_DEPTH if queue == "weights" else DEPTH
         places = [self.lists[name] for name in LISTS[new["opcode"]]]
         return len(self.queues[queue]) < depth and all(len(place) < DEPTH for place in places)
@@ -183,20 +194,22 @@ class Model(Bench):
 
         But operands that an instruction of the activation unit does not read are empty.
         """
-        value = {"opcode": int(new["opcode"]), "pc": new["pc"]}
+        value = {"opcode": int(new["opcode"]), "pc": new["pc"], "code": new["pc"] & 0xFFFF}
+        value["units"] = new.get("units", (1 << len(COMPLETES)) - 1)
         for name in REGIONS:
             no_operand = new["opcode"] in RESULTS and name in ("source", "operand")
             base, end = new.get(name, (0, 0) if no_operand else (0, 1 << 16))
             value[name] = {"base": base, "end": end}
         return value
 
-    async def step(self, new=None, pops=(), retires=(), advances=None):
+    async def step(self, new=None, pops=(), retires=(), advances=None, hold=False):
         """One cycle: checks all outputs, then makes the same changes to the model.
 
-        `advances` is the new base of the oldest entry of lists. Returns whether `new` was issued.
+        `advances` is the new base of the oldest entry of lists, `hold` holds tags back. Returns
+        whether `new` was issued.
         """
         issue = new is not None and self.room(new)
-        inputs = {"issue": issue}
+        inputs = {"issue": issue, "hold_tags": hold}
         if new is not None:
             inputs["decoded"] = self.decoded(new)
         inputs |= {f"{name}__pop": name in pops for name in self.queues}
@@ -208,6 +221,7 @@ class Model(Bench):
         if new is not None:
             assert self.get("room") == self.room(new)
         self.check()
+        self.check_tags(new if issue and new["opcode"] == TAG else None, hold)
 
         if issue:
             queue = QUEUE[new["opcode"]]
@@ -227,7 +241,7 @@ class Model(Bench):
             self.lists[name].pop(0)
         for name in pops:
             self.queues[name].pop(0)
-        if issue:
+        if issue and queue != "tags":
             self.queues[queue].append((new, waits))
             for name in LISTS[new["opcode"]]:
                 self.lists[name].append(self.entry(name, new))
@@ -243,7 +257,7 @@ class Model(Bench):
 
     def check(self):
         """All outputs are as the model says."""
-        assert self.get("idle") == (not any(self.lists.values()))
+        assert self.get("idle") == (not any(self.lists.values()) and len(self.tags) < 2)
         for name, entries in self.lists.items():
             shown = self.get(f"{name}__entries")
             for position, entry in enumerate(entries):
@@ -260,6 +274,18 @@ class Model(Bench):
                     still = {entry["pc"] for entry in entries}
                     assert bits == numbers & still, f"{name}.{mask} of {new}"
                     assert shown[mask] >> len(entries) == 0, f"{name}.{mask} names nobody"
+
+    def check_tags(self, new, hold):
+        """The oldest tag enters when nothing that it waits for is left in its list."""
+        if new is not None:
+            units = [name for bit, name in enumerate(COMPLETES) if new["units"] >> bit & 1]
+            awaited = {entry["pc"] for name in units for entry in self.lists[name]}
+            self.tags.append((new["pc"] & 0xFFFF, awaited))
+        left = {entry["pc"] for name in COMPLETES for entry in self.lists[name]}
+        enters = bool(self.tags) and not hold and not self.tags[0][1] & left
+        assert self.get("tagged") == enters
+        if enters:
+            assert self.get("tag") == self.tags.pop(0)[0]
 
 
 def pairs():
@@ -412,6 +438,7 @@ async def random_progress(dut, rate):
             pops=[n for n, queue in bench.queues.items() if queue and random.random() < 0.3],
             retires=[n for n, entries in bench.lists.items() if entries and random.random() < 0.25],
             advances=advances,
+            hold=random.random() < 0.1,
         )
         if issued:
             new = None

@@ -63,8 +63,7 @@ class Program(Bench):
         shown = self.gets("issue", "halted", "decoded__ready", "waits")
         assert shown == (issued, halted, issued, active and not issued), f"{opcode!r}"
         assert self.get("interrupt") == (issued and opcode == Opcode.INTERRUPT_HOST)
-        assert self.get("tagged") == (issued and opcode == Opcode.DEBUG_TAG)
-        if issued and opcode in (Opcode.INTERRUPT_HOST, Opcode.DEBUG_TAG):
+        if issued and opcode == Opcode.INTERRUPT_HOST:
             assert self.get("code") == code
         if not faulted:
             assert self.get("waiting") == (active and waiting)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tags that wait for units, on their way into the trace."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import BY_OPCODE, TAGS_WAITING, Opcode, Unit
+from systola.hdl.in_flight import InFlight
+
+TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
+
+
+class TagQueue(wiring.Component):
+    """Up to TAGS_WAITING tags, which enter the trace in order, at most one a cycle.
+
+    `push` (only while not `full`) takes `tag` with `units`, the mask of the units that it waits
+    for. `under_way` are for each unit as many ones, from bit 0, as it has instructions to complete;
+    with `retire` it completes the oldest. `enters`: in this cycle the tag `entering` enters. That
+    is the cycle of `push` where no tag waits and none of the units has an instruction under way;
+    else the first one behind the last `retire` in which no older tag is left. `hold`: none enters.
+    `one_at_most`: no more than one tag waits.
+
+    In each unit the last instruction that a tag waits for is marked. Of the tags that wait for the
+    same one only the first has the bit of the unit in its `awaits`, as the others stay behind it
+    anyway. So marks and bits pair up in order: a tag with the bit may enter when one more mark has
+    completed than tags with the bit have entered.
+    """
+
+    def __init__(self, *, depth: int):
+        self._depth = depth
+        super().__init__(
+            {
+                "push": In(1),
+                "tag": In(TAG_BITS),
+                "units": In(len(Unit)),
+                "full": Out(1),
+                "under_way": In(data.ArrayLayout(depth, len(Unit))),
+                "retire": In(len(Unit)),
+                "hold": In(1),
+                "enters": Out(1),
+                "entering": Out(TAG_BITS),
+                "one_at_most": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        entry = data.StructLayout({"tag": TAG_BITS, "awaits": len(Unit)})
+        m.submodules.waiting = waiting = InFlight(entry=entry, depth=TAGS_WAITING)
+        oldest = waiting.entries[0]
+        awaits = Signal(len(Unit))
+        blocks = Signal(len(Unit))
+        some_wait = waiting.valid[0]
+        m.d.comb += [
+            waiting.pushed.tag.eq(self.tag),
+            waiting.pushed.awaits.eq(awaits),
+            waiting.push.eq(self.push & (some_wait | awaits.any() | self.hold)),
+            waiting.retire.eq(some_wait & ~blocks.any() & ~self.hold),
+            self.full.eq(waiting.full),
+            self.one_at_most.eq(~waiting.valid[1]),
+            self.enters.eq(waiting.retire | (self.push & ~waiting.push)),
+            self.entering.eq(Mux(some_wait, oldest.tag, self.tag)),
+        ]
+        for unit in range(len(Unit)):
+            under_way = self.under_way[unit]
+            last = Signal(self._depth, name=f"last_{unit}")
+            marks = Signal(self._depth, name=f"marks_{unit}")
+            marked = Signal(self._depth, name=f"marked_{unit}")
+            completed = Signal(range(TAGS_WAITING + 1), name=f"completed_{unit}")
+            m.d.comb += [
+                last.eq(under_way & ~Cat(under_way[1:], 0)),
+                awaits[unit].eq(self.units[unit] & (last & ~marks).any()),
+                marked.eq(marks | Mux(self.push & self.units[unit], last, 0)),
+                blocks[unit].eq(oldest.awaits[unit] & (completed == 0)),
+            ]
+            m.d.sync += [
+                marks.eq(Mux(self.retire[unit], marked[1:], marked)),
+                completed.eq(
+                    completed
+                    + (self.retire[unit] & marked[0])
+                    - (waiting.retire & oldest.awaits[unit])
+                ),
+            ]
+        return m

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debug_Tag: it tells the cycle in which work was complete, and holds up nothing."""
+
+from itertools import pairwise
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.triggers import RisingEdge
+
+from systola.arch.config import preset
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, Operation, Unit, encode
+from systola.arch.registers import Register, Status
+from systola.cli.gemm import random_gemm
+from systola.compiler.schedule import compile_chain
+from systola.golden.machine import Machine
+from systola.runtime.rtl import RtlBackend
+from systola.sim.library import Simulator
+from systola.verif.kit.bench import TB
+from systola.verif.kit.images import make_image, random_memory, random_tiles
+from systola.verif.kit.launch import preset_name, run_machine, simulators
+from systola.verif.kit.programs import random_program
+from systola.verif.kit.seeds import random_seed
+from systola.verif.kit.signals import read_bit
+
+ROWS = 40
+INPUT, OUTPUT = 4096, 12288
+ALL = 15
+MOST = 8
+"""Tags that may wait without holding up what follows."""
+HALT = encode(Opcode.HALT)
+NOP = encode(Opcode.NOP)
+SYNCHRONIZE = encode(Opcode.SYNCHRONIZE)
+
+
+def tag(number, wait=0):
+    return encode(Opcode.DEBUG_TAG, tag=number, wait=wait)
+
+
+def image(config, *program):
+    rng = np.random.default_rng(random_seed())
+    tiles = random_tiles(rng, config, 1)
+    return make_image([*program, HALT], host=random_memory(rng, 8), weights=tiles)
+
+
+def read(config):
+    shape = {"rows": ROWS, "stride": config.input_pitch, "blocks": 1, "tail": config.rows}
+    return encode(Opcode.READ_HOST_MEMORY, host=INPUT, buffer=0, **shape)
+
+
+def write(config, buffer=0, rows=ROWS):
+    shape = {"rows": rows, "stride": config.output_pitch, "blocks": 1, "tail": config.cols}
+    return encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, buffer=buffer, **shape)
+
+
+def copy(rows):
+    """Vectors through the activation unit."""
+    lines = {"buffer": 0, "destination": rows}
+    return encode(Opcode.VECTOR, operation=Operation.COPY, rows=rows, parameter=0, **lines)
+
+
+def works(config):
+    """For each unit programs at whose end it alone has something to do, and that for a while."""
+    parameters = encode(Opcode.LOAD_PARAMETERS, host=INPUT, parameter=0, count=4)
+    table = encode(Opcode.LOAD_TABLE, host=INPUT, table=0)
+    weights = encode(Opcode.READ_WEIGHTS, tile=0, count=1)
+    size = {"rows": ROWS, "n_tiles": 1}
+    multiply = encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, k_tiles=1, **size)
+    activate = encode(Opcode.ACTIVATE, accumulator=0, buffer=ROWS, parameter=0, **size)
+    ready = [read(config), parameters, SYNCHRONIZE]
+    yield Unit.HOST_READER, [read(config)]
+    yield Unit.HOST_READER, [parameters]
+    yield Unit.HOST_READER, [table]
+    yield Unit.MATRIX_UNIT, [*ready, weights, multiply]
+    yield Unit.ACTIVATION_UNIT, [*ready, weights, multiply, SYNCHRONIZE, activate]
+    yield Unit.ACTIVATION_UNIT, [*ready, copy(ROWS)]
+    yield Unit.HOST_WRITER, [*ready, write(config)]
+
+
+async def cycle(tb, *program):
+    """The cycle of the only tag of a program."""
+    ((at, _),) = (await tb.run_program(image(tb.config, *program))).tags
+    return at
+
+
+@cocotb.test
+@cocotb.parametrize(latency=[0, 20])
+async def each_unit(dut, latency):
+    """A tag enters in the cycle in which Synchronize passes, or in that of its issue."""
+    tb = TB(dut, latency=latency)
+    await tb.start()
+    for unit, work in works(tb.config):
+        complete = await cycle(tb, *work, SYNCHRONIZE, tag(0)) - 1
+        issued = await cycle(tb, *work, tag(0))
+        assert issued + 5 < complete, "the unit has work for a while"
+        assert await cycle(tb, *work, tag(0, unit)) == complete, unit
+        assert await cycle(tb, *work, tag(0, ALL)) == complete, unit
+        assert await cycle(tb, *work, tag(0, ALL - unit)) == issued, unit
+
+
+@cocotb.test
+@cocotb.parametrize(latency=[0, 13])
+async def acknowledged(dut, latency):
+    """host_writer: two cycles behind the last acknowledgement on the bus."""
+    tb = TB(dut, latency=latency)
+    await tb.start()
+    cycles, answers, ends = 0, [], []
+
+    async def watch():
+        nonlocal cycles
+        while not ends:
+            await RisingEdge(dut.clk)
+            cycles += 1
+            if read_bit(dut.m_axi_host_bvalid) and read_bit(dut.m_axi_host_bready):
+                answers.append(cycles)
+            if read_bit(dut.irq):
+                ends.append(cycles)
+
+    task = cocotb.start_soon(watch())
+    program = [read(tb.config), write(tb.config), tag(0, Unit.HOST_WRITER)]
+    result = await tb.run_program(image(tb.config, *program))
+    await task
+    ((entered, _),) = result.tags
+    assert entered == result.cycles - (ends[0] - answers[-1]) + 2
+
+
+@cocotb.test
+async def a_fault_waits_for_tags(dut):
+    """Those before the instruction that fails."""
+    tb = TB(dut, latency=20)
+    await tb.start()
+    expected = await cycle(tb, read(tb.config), tag(5, Unit.HOST_READER))
+    program = [read(tb.config), *[tag(n, ALL) for n in (5, 6, 7)], bytes(16), tag(8)]
+    result = await tb.run_program(image(tb.config, *program))
+    assert result.fault_cause == Fault.ILLEGAL_OPCODE
+    assert result.tags == ((expected, 5), (expected + 1, 6), (expected + 2, 7))
+
+
+@cocotb.test
+async def an_error_drops_tags(dut):
+    """Those that wait for what fails or never comes; the next program begins without any."""
+    tb = TB(dut, latency=5)
+    await tb.start()
+    for unit, work, low in (
+        (Unit.HOST_READER, read(tb.config), INPUT),
+        (Unit.HOST_WRITER, write(tb.config), OUTPUT),
+        (Unit.HOST_WRITER, encode_one_beat(tb.config), OUTPUT),
+    ):
+        for before in ([], [tag(1)]):
+            program = [*before, work, *[tag(n, unit) for n in range(2, 6)]]
+            errors = low, low + tb.config.host_bus_bytes
+            result = await tb.run_program(image(tb.config, *program), host_errors=errors)
+            assert result.status == Status.FAULT
+            assert [number for _, number in result.tags] == [1] * len(before)
+        after = await tb.run_program(image(tb.config, read(tb.config), tag(9, ALL)))
+        assert [number for _, number in after.tags] == [9]
+
+
+def encode_one_beat(config):
+    """A write whose first error is its last answer."""
+    shape = {"rows": 1, "stride": config.output_pitch, "blocks": 1, "tail": 1}
+    return encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, buffer=0, **shape)
+
+
+@cocotb.test
+async def an_interrupt_finds_all_tags(dut):
+    """And the host that a program waits for."""
+    tb = TB(dut, latency=5)
+    await tb.start()
+    work = [read(tb.config), *[tag(n, ALL) for n in range(MOST)]]
+    seen = []
+    stop = encode(Opcode.SYNCHRONIZE_HOST)
+    await tb.prepare(image(tb.config, *work, encode(Opcode.INTERRUPT_HOST), stop))
+    result = await tb.finish(on_wait=lambda _: seen.append(1))
+    assert seen and len(result.tags) == MOST
+    assert [b - a for (a, _), (b, _) in pairwise(result.tags)] == [1] * (MOST - 1)
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_debug_tag(simulator):
+    run_machine("system.test_debug_tag", simulator)
+
+
+def library_config():
+    return preset(preset_name("tiny"))
+
+
+def test_eight_tags_hold_up_nothing():
+    """The ninth holds up the write behind it, which has nothing to do with the vectors before."""
+    config = library_config()
+
+    def cycles(machine, *between):
+        return machine.run(image(config, copy(150), *between, write(config, 400, 300))).cycles
+
+    with Simulator(config) as machine:
+        for count in range(1, 12):
+            free = cycles(machine, *[NOP] * count)
+            held = cycles(machine, *[tag(n, Unit.ACTIVATION_UNIT) for n in range(count)])
+            assert (held == free) == (count <= MOST), count
+
+
+def random_places(words, limit):
+    """Random places of NOPs in a program, in ascending order, that are executed at most `limit`
+    times altogether."""
+    rng = np.random.default_rng(random_seed())
+    nops = rng.permutation([place for place, word in enumerate(words) if word == NOP])
+    return sorted(int(place) for place in nops[: rng.integers(1, limit)])
+
+
+@pytest.mark.parametrize("memory", [(0, 0.0), (12, 0.2)])
+def test_prediction(memory):
+    """Tags in random programs, from runs with one tag each that waits for one unit.
+
+    Where nothing is held up, a tag enters when the last of its units has got so far, and behind the
+    tag before it. A program ends three cycles after its last tag at the earliest.
+    """
+    config = library_config()
+    latency, stall = memory
+    replaced = (Opcode.SYNCHRONIZE, Opcode.SYNCHRONIZE_HOST, Opcode.INTERRUPT_HOST)
+    rng = np.random.default_rng(random_seed())
+    compared = waited = 0
+    with Simulator(config, latency=latency, stall=stall, seed=random_seed()) as machine:
+        for index in range(40):
+            given = random_program(config, f"{random_seed()} tags {index}")
+            words = [
+                given.program[at : at + INSTRUCTION_BYTES]
+                for at in range(0, len(given.program), INSTRUCTION_BYTES)
+            ]
+            words = [NOP if w[0] in (*replaced, Opcode.DEBUG_TAG) else w for w in words]
+
+            def run(tags, words=words, given=given):
+                program = [tag(n, tags[n]) if n in tags else word for n, word in enumerate(words)]
+                offset = given.program_offset
+                changed = make_image(
+                    program, host=given.host, weights=given.weights, program_offset=offset
+                )
+                return machine.run(changed, limit=100_000)
+
+            places = random_places(words, 5)
+            alone = {
+                (place, wait): [at for at, _ in run({place: wait}).tags]
+                for place in places
+                for wait in (0, *Unit)
+            }
+            masks = {place: int(rng.integers(16)) for place in places}
+            result = run(masks)
+            if len(result.tags) > MOST:
+                continue
+            taken, last = dict.fromkeys(places, 0), 0
+            for entered, place in result.tags:
+                turn = taken[place]
+                taken[place] += 1
+                units = [0, *(unit for unit in Unit if masks[place] & unit)]
+                expected = max(last + 1, *(alone[place, unit][turn] for unit in units))
+                assert entered == expected, (index, place, turn, masks)
+                waited += entered > alone[place, 0][turn]
+                last = entered
+                compared += 1
+            assert result.cycles == max(run({}).cycles, last + 3)
+    assert compared > 60 and waited > 30
+
+
+def test_completion_on_paper():
+    """64x64x64 on `base` as docs/architecture.md has it, in cycles before DONE.
+
+    On paper the last sums are written 19 cycles before it (the RTL takes one more), the last beat
+    is on the bus 14 cycles after them, its answer a cycle later. A tag enters the cycle after the
+    sums or the line are written, and two after the answer.
+    """
+    config = preset("base")
+    a, layer = random_gemm(64, 64, 64, seed=0)
+    plain = compile_chain(config, [layer], 64).bind(a)
+
+    def longer(*more):
+        """The same program with instructions before Halt, in a page of its own."""
+        host = np.concatenate([plain.host, np.zeros(4096, np.uint8)])
+        words = [plain.program[: -len(HALT)], *more, HALT]
+        return make_image(words, host=host, weights=plain.weights, program_offset=plain.host.size)
+
+    units = (Unit.MATRIX_UNIT, Unit.ACTIVATION_UNIT, Unit.HOST_WRITER)
+    with Simulator(config) as machine:
+        free = machine.run(longer(*[NOP] * len(units)))
+        result = machine.run(longer(*[tag(n, unit) for n, unit in enumerate(units)]))
+    assert (result.cycles, result.counters) == (free.cycles, free.counters)
+    sums, line, answer = (at - result.cycles for at, _ in result.tags)
+    assert (sums, answer) == (-20 + 1, -20 + 14 + 1 + 2)
+    assert sums + 10 <= line <= sums + 11, "ten cycles on paper"
+
+
+def spaced(config, count, nops):
+    """A loop that makes `count` tags with so many instructions between."""
+    body = [tag(7), *[NOP] * nops, encode(Opcode.END_LOOP)]
+    return image(config, encode(Opcode.LOOP, count=count), *body)
+
+
+def test_all_tags_of_a_long_program():
+    """The runtime reads the trace while the program runs: far more than it holds."""
+    config = library_config()
+    backend = RtlBackend(config)
+    program = spaced(config, 500, 10)
+    result = backend.run(program)
+    outcome = Machine(config).run(program.host.copy(), program.weights, 0)
+    assert tuple(number for _, number in result.tags) == outcome.tags == (7,) * 500
+    assert result.missing_tags == 0
+    cycles = [at for at, _ in result.tags[1:]]
+    assert len({b - a for a, b in pairwise(cycles)}) == 1, "passes from the chip take the same time"
+
+
+def test_tags_too_fast_for_the_host():
+    """It knows how many it has missed, and the others are right."""
+    config = library_config()
+    with Simulator(config) as machine:
+        result = machine.run(spaced(config, 2000, 0))
+        first, second = result.tags[0][0], result.tags[1][0]
+        every = {first, *(second + 2 * n for n in range(2000 - 1))}
+        assert 0 < result.missing_tags == 2000 - len(result.tags)
+        assert {at for at, _ in result.tags} < every
+        assert result.tags == tuple(sorted(result.tags))
+        assert machine.read(Register.TAGS) == 2000
+        again = machine.run(image(config, tag(1)))
+        assert [number for _, number in again.tags] == [1] and again.missing_tags == 0
