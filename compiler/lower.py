@@ -21,8 +21,13 @@ from systola.compiler.host_view import (
     spill_view,
 )
 from systola.compiler.layout import tiles
-from systola.compiler.lower_convolution import convolution_step, may_pack, product_step
-from systola.compiler.lower_depthwise import depthwise_steps
+from systola.compiler.lower_convolution import (
+    ConvolutionStep,
+    convolution_step,
+    may_pack,
+    product_step,
+)
+from systola.compiler.lower_depthwise import depthwise_blocks, depthwise_steps
 from systola.compiler.lower_gather import gather_step
 from systola.compiler.lower_lstm import hidden_map, lstm_step
 from systola.compiler.lower_pooling import pooling_step
@@ -42,6 +47,7 @@ from systola.compiler.operations import (
     Unary,
     Value,
 )
+from systola.compiler.overlap import hidden_cycles, interleaved
 from systola.compiler.step import Step
 
 Home = FeatureMap | HostView
@@ -57,6 +63,8 @@ class Spill:
     """Values that are in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
     """For results of operations on such values, in how many bands of rows they are calculated."""
+    overlap: bool = True
+    """Operations may be interleaved, for which more values are there at one time."""
     constants: bool = False
     """Constants are loaded each time that they are used."""
 
@@ -92,7 +100,7 @@ class Lowering:
         self._outputs = operations.outputs
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
-        self._taps: dict[str, Lines] = {}
+        self._taps: dict[bytes, Lines] = {}
         self.host_end = 0
         """Bytes of host memory for inputs, outputs and what is spilled."""
         self.steps: list[Step] = []
@@ -122,12 +130,13 @@ class Lowering:
             value: self._input(value, operations) for value in operations.inputs if value in wanted
         }
         before = self.steps[first:]
-        layers: list[tuple[Node, list[Step]]] = []
+        begin = len(self.steps)
+        self._layers = layers = list[tuple[Node, list[Step]]]()
         for node in nodes:
-            first = len(self.steps)
             with located(node.operator, CompileError):
                 self._lower(node)
-            if steps := self.steps[first:]:
+            done = begin + sum(len(steps) for _, steps in layers)
+            if steps := self.steps[done:]:
                 layers.append((node, steps))
         if self._at_once < batch.size:
             layers[-1][1].extend(self._gather(layers[-1][0], batch))
@@ -265,7 +274,10 @@ class Lowering:
             self._check_whole(node.sources[0], homes[0])
         maps = [home for home in homes if isinstance(home, FeatureMap)]
         if isinstance(target, FeatureMap) and len(maps) == len(homes):
-            self.steps += self._steps(node, maps, target)
+            if isinstance(node, DepthwiseConvolution) and (before := self._maker(node.source)):
+                self._follow(before, node, maps[0], target)
+            else:
+                self.steps += self._steps(node, maps, target)
         elif isinstance(node, Windowed):
             self._windows(node, homes[0], target)
         elif isinstance(node, Unary | Binary):
@@ -312,6 +324,35 @@ class Lowering:
                 return [lstm_step(config, node, sources[0], target, samples)]
             case _:
                 raise CompileError("this kind of operation is not supported")
+
+    def _maker(self, value: Value) -> ConvolutionStep | None:
+        """What made `value` just now, if it can do so block by block."""
+        if not self._spill.overlap or not self._layers:
+            return None
+        node, steps = self._layers[-1]
+        if node.result is not value or len(steps) != 1:
+            return None
+        (step,) = steps
+        if not isinstance(step, ConvolutionStep) or step.target.channels.blocks == 1:
+            return None
+        return step if step.target.pixels <= self._config.accumulator_rows else None
+
+    def _follow(
+        self,
+        before: ConvolutionStep,
+        node: DepthwiseConvolution,
+        source: FeatureMap,
+        target: FeatureMap,
+    ) -> None:
+        """`node` behind the convolution before it, block by block."""
+        convolution, _ = self._layers.pop()
+        self.steps.pop()
+        blocks = depthwise_blocks(
+            self._config, node, source, target, self._taps, hidden_cycles(before)
+        )
+        first, rest = interleaved(before, blocks)
+        self._layers.append((convolution, first))
+        self.steps += (*first, *rest)
 
     def _concatenation(self, node: Concatenation, homes: list[Home], target: Home) -> None:
         channels = node.axis == len(node.result.shape) - 1

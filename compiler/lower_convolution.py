@@ -16,7 +16,7 @@ from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.compiler.channels import Channels
 from systola.compiler.emitter import Emitter
-from systola.compiler.entries import channel_entries, window_tiles
+from systola.compiler.entries import Entries, channel_entries, window_tiles
 from systola.compiler.errors import CompileError
 from systola.compiler.feature_map import FeatureMap
 from systola.compiler.layer import Layer
@@ -62,6 +62,22 @@ class ConvolutionStep(MapStep):
     @property
     def tables(self) -> tuple[bytes, ...]:
         return () if self.output.table is None else (self.output.table,)
+
+    def block(self, number: int) -> ConvolutionStep:
+        """The step for one block of channels of the result."""
+        channels = self.target.channels
+        inside = np.flatnonzero(channels.slots // channels.block == number)
+        start, size = int(inside[0]), len(inside)
+        entries = self.output_entries
+        length = len(entries.content) // entries.count
+        content = entries.content[number * length : (number + 1) * length]
+        weights = slice(number, number + 1)
+        return replace(
+            self,
+            target=self.target.cut(start, size),
+            passes=tuple(replace(one, weights=one.weights[weights]) for one in self.passes),
+            output_entries=Entries(content, 1),
+        )
 
     def emit(self, emitter: Emitter) -> None:
         height, width = self.target.height, self.target.width

@@ -65,59 +65,94 @@ class DepthwiseStep(MapStep):
             )
 
 
+@dataclass(frozen=True)
+class BlockSteps:
+    """What makes a block of channels of the result."""
+
+    lanes: tuple[Step, ...]
+    """Its upper rows."""
+    array: tuple[Step, ...]
+    """Its lower rows."""
+
+
 def depthwise_steps(
     config: Config,
     node: DepthwiseConvolution,
     source: FeatureMap,
     target: FeatureMap,
-    taps: dict[str, Lines],
+    taps: dict[bytes, Lines],
 ) -> list[Step]:
-    """The steps for `node`: the upper rows in the lanes, the lower ones on the array.
-
-    `taps` keeps the weights that were given lines already, by a name for what they are. Raises
-    CompileError where source and target do not lie alike.
-    """
-    if target.channels.slots.tolist() != source.channels.slots.tolist():
-        raise CompileError("its input and result do not lie alike in the buffer")
-    rows = _rows_in_lanes(config, node, target)
+    """The steps for `node`, see depthwise_blocks."""
+    rows = _rows_in_lanes(config, node, target, 0)
     if rows == target.height:
-        return [_lanes_step(config, node, source, target, taps, 0)]
-    lower = Band(rows, target.height - rows)
-    steps: list[Step] = []
-    for number, channels in enumerate(_blocks(source.channels)):
+        return [_lanes_step(config, node, source, target, taps)]
+    blocks = depthwise_blocks(config, node, source, target, taps, 0)
+    return [step for block in blocks for step in (*block.lanes, *block.array)]
+
+
+def depthwise_blocks(
+    config: Config,
+    node: DepthwiseConvolution,
+    source: FeatureMap,
+    target: FeatureMap,
+    taps: dict[bytes, Lines],
+    hidden: int,
+) -> list[BlockSteps]:
+    """The steps for each block of `node`: upper rows in the lanes, lower ones on the array.
+
+    `taps` keeps the weights that were given lines already, by their content. `hidden`:
+    cycles that the array is busy with something else meanwhile.
+    """
+    rows = _rows_in_lanes(config, node, target, hidden)
+    upper, lower = Band(0, rows), Band(rows, target.height - rows)
+    steps: list[BlockSteps] = []
+    for channels in _blocks(source.channels):
         start, count = channels.start, len(channels)
         part = _part(node, channels)
         from_map, to_map = source.cut(start, count), target.cut(start, count)
-        if rows:
-            window = window_of(node.window, Band(0, rows), 0)
-            upper = replace(part, window=window)
-            to_upper = to_map.band(0, rows)
-            steps.append(_lanes_step(config, upper, from_map, to_upper, taps, number))
-        steps.append(
-            convolution_step(
-                config,
-                node.operator,
-                from_map,
-                to_map.band(lower.first, lower.count),
-                _diagonal(part.weights),
-                window_of(node.window, lower, 0),
-                node.fill,
-                part.output,
+        lanes: list[Step] = []
+        array: list[Step] = []
+        if upper.count:
+            lanes.append(
+                _lanes_step(
+                    config,
+                    replace(part, window=window_of(node.window, upper, 0)),
+                    from_map,
+                    to_map.band(upper.first, upper.count),
+                    taps,
+                )
             )
-        )
+        if lower.count:
+            array.append(
+                convolution_step(
+                    config,
+                    node.operator,
+                    from_map,
+                    to_map.band(lower.first, lower.count),
+                    _diagonal(part.weights),
+                    window_of(node.window, lower, 0),
+                    node.fill,
+                    part.output,
+                )
+            )
+        steps.append(BlockSteps(tuple(lanes), tuple(array)))
     return steps
 
 
-def _rows_in_lanes(config: Config, node: DepthwiseConvolution, target: FeatureMap) -> int:
-    """Rows of the result that the lanes calculate.
+def _rows_in_lanes(
+    config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int
+) -> int:
+    """Rows of the result that the lanes calculate, so that both units need the same time.
 
     Both need a cycle for each tap of a vector, and the activation unit another one for each vector
-    from the array. The array gains only where its passes hide the loading of its weights.
+    from the array, which is busy `hidden` cycles with something else. The array gains only where
+    its passes hide the loading of its weights.
     """
     taps = node.weights.shape[0] * node.weights.shape[1]
     if not config.depthwise or taps > DEPTHWISE_TAPS:
         return 0
-    rows = target.height - target.height * taps // (2 * taps - 1)
+    vectors = max(taps * target.pixels - hidden, 0) // (2 * taps - 1)
+    rows = target.height - vectors // target.width
     if (target.height - rows) * target.width < config.rows:
         return target.height
     return rows
@@ -162,17 +197,17 @@ def _lanes_step(
     node: DepthwiseConvolution,
     source: FeatureMap,
     target: FeatureMap,
-    taps: dict[str, Lines],
-    block: int,
+    taps: dict[bytes, Lines],
 ) -> DepthwiseStep:
-    key = f"weights of {node.operator}, from block {block}"
-    if key not in taps:
-        taps[key] = _tap_lines(key, node.weights, source.channels)
+    if target.channels.slots.tolist() != source.channels.slots.tolist():
+        raise CompileError("its input and result do not lie alike in the buffer")
+    content = _tap_lines(node.weights, source.channels)
+    lines = Lines(f"weights of {node.operator}", len(content), content)
     return DepthwiseStep(
         operator=node.operator,
         source=source,
         target=target,
-        taps=taps[key],
+        taps=taps.setdefault(content.tobytes(), lines),
         window=node.window,
         fill=node.fill,
         output=node.output,
@@ -180,10 +215,10 @@ def _lanes_step(
     )
 
 
-def _tap_lines(name: str, weights: NDArray[np.int8], channels: Channels) -> Lines:
+def _tap_lines(weights: NDArray[np.int8], channels: Channels) -> NDArray[np.int8]:
+    """For each block of channels a line for each tap."""
     taps: NDArray[np.int8] = weights.reshape(-1, channels.count)
     content = np.zeros((len(taps), channels.blocks * channels.block), np.int8)
     content[:, channels.slots] = taps
     blocks = content.reshape(len(taps), channels.blocks, channels.block).transpose(1, 0, 2)
-    lines = blocks.reshape(-1, channels.block)
-    return Lines(name, len(lines), lines)
+    return blocks.reshape(-1, channels.block)

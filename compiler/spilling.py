@@ -23,9 +23,10 @@ def fitted(
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
     """The steps, the places of all lines, and what is not in the buffer: as little as possible.
 
-    Each time that something finds no place, the largest of what is there at the same time goes:
-    a value to host memory, or the operations on such values are cut into more bands. Raises
-    CompileError where nothing is left that could go, and without `spilling` at once.
+    Where something finds no place, first no operations are interleaved. Then, each time, the
+    largest of what is there at the same time goes: a value to host memory, or the operations on
+    such values are cut into more bands. Raises CompileError where nothing is left that could go,
+    and without `spilling` at once.
     """
     spill = Spill()
     while True:
@@ -34,6 +35,9 @@ def fitted(
         try:
             return lowering, place(lives, config.buffer_lines), spill
         except Misfit as misfit:
+            if spill.overlap:
+                spill = replace(spill, overlap=False)
+                continue
             if not spilling:
                 raise
             spill = _relieved(config, operations, lowering, spill, lives, misfit)
@@ -102,4 +106,4 @@ def _without(
     count = -(-lines.count * SHARE // config.buffer_lines)
     for each in touching:
         bands[each] = max(count, bands.get(each, 1))
-    return Spill(spill.values | {value}, bands, spill.constants)
+    return replace(spill, values=spill.values | {value}, bands=bands)
