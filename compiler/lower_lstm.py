@@ -71,6 +71,7 @@ class LstmStep(Step):
     hidden_entry: Entries
     cell_bits: int
     limit: int
+    has_tanh: bool
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -193,19 +194,22 @@ class LstmStep(Step):
             accumulate=1,
             **multiply,
         )
-        emitter.emit(
-            Opcode.VECTOR,
-            operation=Operation.COPY,
-            buffer=cell,
-            destination=new,
-            rows=self._rows,
-            parameter=emitter.parameters(self.copy_entry),
-            function=Function.TANH,
-            table=self.cell_bits,
-            rounding=Rounding.SINGLE,
-            wide_operands=1,
-            wide=1,
-        )
+        factor = into
+        if self.has_tanh:
+            factor = new
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.COPY,
+                buffer=cell,
+                destination=new,
+                rows=self._rows,
+                parameter=emitter.parameters(self.copy_entry),
+                function=Function.TANH,
+                table=self.cell_bits,
+                rounding=Rounding.SINGLE,
+                wide_operands=1,
+                wide=1,
+            )
         parameter = emitter.parameters(self.hidden_entry)
         for block in range(hidden.channels.blocks):
             cells = 2 * self.sequences * block
@@ -213,7 +217,7 @@ class LstmStep(Step):
                 Opcode.VECTOR,
                 operation=Operation.MULTIPLY,
                 buffer=out + cells,
-                operand=new + cells,
+                operand=factor + cells,
                 destination=emitter.line(hidden.lines, hidden.block(block)),
                 destination_register=time,
                 rows=self.sequences,
@@ -245,7 +249,7 @@ def lstm_step(
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
     rows = hidden.channels.blocks * sequences
     start = np.zeros((3 * sequences, hidden.channels.block), np.int8)
-    start[:sequences] = node.hidden.zero_point
+    start[:sequences] = node.start
     return LstmStep(
         operator=node.operator,
         source=source,
@@ -267,6 +271,7 @@ def lstm_step(
         hidden_entry=common_entry(config, node.hidden),
         cell_bits=node.cell_bits,
         limit=node.limit,
+        has_tanh=node.has_tanh,
     )
 
 

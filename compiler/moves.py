@@ -204,7 +204,8 @@ class _Mover:
         run = channels[0] >= 0 and bool((np.diff(channels) == 1).all())
         if not run and source.channels * count > MOST_WEIGHTS:
             return False
-        walk = None if same else _walk(source, self.result, pixels)
+        together = bool((pixels >= 0).all() and (np.diff(pixels) == 1).all())
+        walk = None if together else _walk(source, self.result, pixels)
         if run and count < source.channels:
             part = self._value((source.pixels, count))
             flat = self._flat(source)

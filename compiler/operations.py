@@ -302,7 +302,8 @@ class Gate:
 class Lstm(Node):
     """An LSTM over a sequence of pixels, with gates and cells of 16 bits.
 
-    At each step c = f * c + i * g, limited to `limit`, and h = o * tanh(c).
+    At each step c = f * c + i * g, limited to `limit`, and h = o * tanh(c). Without `has_tanh` it
+    is h = o * i: that is what LiteRT makes of cells with a scale that its tanh does not know.
     """
 
     source: Value
@@ -311,10 +312,13 @@ class Lstm(Node):
     cell_gate: Gate
     output_gate: Gate
     cell_bits: int
-    """Integer bits of the cells, sign not counted."""
+    """Integer bits of the cells, sign not counted; negative for cells that are all small."""
     limit: int
     """Bound of the cells; 0 for none."""
     hidden: Requantisation
+    start: int
+    """Hidden state before the first step."""
+    has_tanh: bool = True
 
     @property
     def cells(self) -> int:

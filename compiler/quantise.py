@@ -8,6 +8,7 @@ for FULLY_CONNECTED. Where LiteRT calculates in float32, so do these functions.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,16 +164,28 @@ def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x)
 
 
-def six(scale: float, zero_point: int) -> int:
-    """The code of 6.0: upper bound of RELU6."""
-    steps = round_half_away(np.full(1, 6, np.float32) / np.float32(scale))
-    return int(min(zero_point + float(steps[0]), 127))
+def _bound(value: float, scale: float, zero_point: int) -> int:
+    """The code of a bound."""
+    steps = round_half_away(np.full(1, value, np.float32) / np.float32(scale))
+    return int(min(max(zero_point + float(steps[0]), -128), 127))
+
+
+RELU_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
+    "RELU": (0, None),
+    "RELU6": (0, 6),
+    "RELU_N1_TO_1": (-1, 1),
+    "RELU_0_TO_1": (0, 1),
+}
+"""Least and greatest result of activations; None where there is no bound."""
 
 
 def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, int]:
-    """Lowest and highest code behind `activation`: NONE, RELU or RELU6."""
-    low = zero_point if activation in ("RELU", "RELU6") else -128
-    return low, six(scale, zero_point) if activation == "RELU6" else 127
+    """Lowest and highest code behind `activation`, NONE or one of RELU_BOUNDS."""
+    low, high = RELU_BOUNDS.get(activation, (None, None))
+    return (
+        -128 if low is None else _bound(low, scale, zero_point),
+        127 if high is None else _bound(high, scale, zero_point),
+    )
 
 
 def curve_table(
@@ -229,6 +242,59 @@ def requantise_table(
         raise ModelError(f"its effective scale {effective:.6g} is too large")
     code = double_rounded(INT8 - zero_point, q, shift) + out_zero_point
     return np.clip(code, *(limits or (-128, 127))).astype(np.int8)
+
+
+def absolute_table(
+    scale: float, zero_point: int, out_scale: float, out_zero_point: int
+) -> NDArray[np.int8]:
+    """ABS of all int8 codes, in the order of INT8."""
+    effective = to_single(scale / out_scale)
+    q, shift = quantise_multiplier(effective)
+    if shift > MAX_SHIFT:
+        raise ModelError(f"its effective scale {effective:.6g} is too large")
+    code = double_rounded(np.abs(INT8 - zero_point), q, shift) + out_zero_point
+    return np.clip(code, -128, 127).astype(np.int8)
+
+
+def hard_swish_table(
+    scale: float, zero_point: int, out_scale: float, out_zero_point: int
+) -> NDArray[np.int8]:
+    """HARD_SWISH of all int8 codes, in the order of INT8, in LiteRT's arithmetic of 16 bits.
+
+    Of two factors one is x in units of the result, the other max(0, min(1, x / 6 + 1/2)).
+    """
+    fine = to_single(scale / 128)
+    q_out, shift_out = quantise_multiplier(to_single(fine / out_scale))
+    q, shift = quantise_multiplier(to_single(fine / to_single(3 / 32768)))
+    if max(shift_out, shift - 20) > 0:
+        raise ModelError("its scales are too far apart")
+    x = (INT8 - zero_point) << 7
+    factor = _high_product_16(x, _short(q_out))
+    relu = _saturated_16(x << max(shift - 1, 0))
+    relu = _high_product_16(relu, _short(q))
+    relu = _saturated_16(relu << int(shift > 0))
+    relu = (rounded_shift(relu, max(-shift, 0)) + (1 << 15)) >> 1
+    product = relu * factor
+    # A division as in C.
+    product = _saturated_16(np.sign(product) * (np.abs(product) >> 15))
+    code = rounded_shift(product, -shift_out) + out_zero_point
+    return np.clip(code, -128, 127).astype(np.int8)
+
+
+def _short(q: int) -> int:
+    """A multiplier of 31 bits as one of 15."""
+    return min((q + (1 << 15)) >> 16, 0x7FFF)
+
+
+def _high_product_16(a: NDArray[np.int64], b: int) -> NDArray[np.int64]:
+    """gemmlowp's SaturatingRoundingDoublingHighMul of 16 bits, b not negative."""
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
+    return np.sign(nudged) * (np.abs(nudged) >> 15)
+
+
+def _saturated_16(x: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.clip(x, -(1 << 15), (1 << 15) - 1)
 
 
 def leaky_relu_table(

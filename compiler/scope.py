@@ -48,6 +48,8 @@ class Scope:
         self.items: list[Item] = []
         self.inexact_channels = 0
         self.padded: dict[Value, Padded] = {}
+        self.dequantised: dict[Value, tuple[Value, Tensor]] = {}
+        """For values of float32 that are nothing but int8: those, and what has their scale."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from systola.compiler.activations import without_rare_activations
 from systola.compiler.dilated import dilated_convolutions
 from systola.compiler.element_moves import ELEMENT_MOVES
 from systola.compiler.errors import ModelError, located
@@ -89,7 +90,7 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
         raise ModelError("the model has no inputs or no outputs")
     for number in graph.inputs:
         _check_input(graph.tensors[number])
-    graph = dilated_convolutions(fold_constants(graph))
+    graph = without_rare_activations(dilated_convolutions(fold_constants(graph)))
     operators = _needed(graph)
     repeat = _repeat(graph, operators)
     if repeat > 1:

@@ -30,13 +30,17 @@ from systola.compiler.operations import (
 from systola.compiler.quantise import (
     INT8,
     MAX_SHIFT,
+    absolute_table,
     curve_table,
     double_rounded,
+    hard_swish_table,
     leaky_relu_table,
     quantise_multiplier,
     relu_limits,
     requantise_table,
     table_bytes,
+    to_float,
+    to_int8,
     to_single,
 )
 from systola.compiler.scope import (
@@ -234,10 +238,28 @@ def _leaky_relu(operator: Operator, source: Tensor, result: Tensor) -> NDArray[n
     )
 
 
+def _hard_swish(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    return hard_swish_table(source.scale, source.zero_point, result.scale, result.zero_point)
+
+
+def _absolute(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    return absolute_table(source.scale, source.zero_point, result.scale, result.zero_point)
+
+
+def _relu(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    limits = relu_limits(operator.kind, result.scale, result.zero_point)
+    return requantise_table(
+        source.scale, source.zero_point, result.scale, result.zero_point, limits
+    )
+
+
 TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
     "LOGISTIC": _curve,
     "TANH": _curve,
     "LEAKY_RELU": _leaky_relu,
+    "HARD_SWISH": _hard_swish,
+    "ABS": _absolute,
+    **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
 }
 """Functions of operators and the tensors that they take and give, in the order of INT8."""
 
@@ -258,6 +280,9 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
         translate_rescale(scope, operator)
         return
     source, _ = scope.source(operator, dtype=source_tensor.dtype)
+    if types == ("float32", "int8") and source in scope.dequantised:
+        _quantise_again(scope, operator, source, result_tensor)
+        return
     if types == ("float32", "int8"):
         result, _ = scope.result(operator)
         function = Quantise(result_tensor.scale, result_tensor.zero_point)
@@ -268,6 +293,19 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"from {types[0]} to {types[1]} it is not supported")
     check_same_shape(source, result)
     scope.host(operator, function, result, source)
+
+
+def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
+    """QUANTIZE of what DEQUANTIZE gives: a table, or nothing."""
+    codes, before = scope.dequantised[source]
+    floats = to_float(INT8.astype(np.int8), before.scale, before.zero_point)
+    table = to_int8(floats, tensor.scale, tensor.zero_point)
+    result, _ = scope.result(operator)
+    check_same_shape(source, result)
+    if np.array_equal(table, INT8):
+        scope.add(Reshape(operator=str(operator), source=codes, result=result))
+    else:
+        _add_table(scope, operator, codes, result, table)
 
 
 def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:

@@ -38,6 +38,7 @@ def translate_dequantize(scope: Scope, operator: Operator) -> None:
     result, _ = scope.result(operator, dtype="float32")
     check_same_shape(source, result)
     scope.host(operator, Dequantise(tensor.scale, tensor.zero_point), result, source)
+    scope.dequantised[result] = source, tensor
 
 
 def translate_gather(scope: Scope, operator: Operator) -> None:

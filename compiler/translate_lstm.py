@@ -42,7 +42,7 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if options.get("DiagonalRecurrentTensors"):
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
-    result, result_tensor = scope.result(operator)
+    result, _ = scope.result(operator)
     hidden = scope.tensor(operator, _HIDDEN_STATE)
     cell = scope.tensor(operator, _CELL_STATE)
     need_type("hidden state", hidden, "int8")
@@ -54,15 +54,16 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if source.pixels > 1 and bool(options.get("TimeMajor")) != (source.shape[0] > 1):
         raise ModelError("its time is not along the axis of the sequence")
     bits = math.frexp(cell.scale)[1] - 1
-    if cell.scale != 2.0**bits or not -15 <= bits <= -11:
+    # LiteRT has a tanh of 0 to 6 integer bits; without one, its result is the input gate, which
+    # lies where the result should be.
+    has_tanh = 0 <= 15 + bits <= 6
+    if cell.scale != 2.0**bits or not -25 <= bits <= 0 or 15 + bits in (5, 6):
         raise ModelError(f"cells with the scale {cell.scale} are not supported")
-    # The four tensors before this one matter with normalisation only.
+    # Its scale is that of the results, which are copied into the state as they are. The four
+    # tensors before this one matter with normalisation only.
     inner = hidden
     if len(operator.intermediates) > _HIDDEN_SCALE:
         inner = scope.graph.tensors[operator.intermediates[_HIDDEN_SCALE]]
-    for tensor in (inner, result_tensor):
-        if tensor.scale != hidden.scale or tensor.zero_point != hidden.zero_point:
-            raise ModelError("its hidden state and its result must have the same scale")
     clip = float(options.get("CellClip", 0.0))
     limit = int(min(clip / cell.scale, 32767)) if clip > 0 else 0
     gates = [
@@ -70,7 +71,7 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         for number in range(4)
     ]
     # LiteRT calculates these scales in float32.
-    q, shift = multiplier(to_single(2.0**-30 / hidden.scale))
+    q, shift = multiplier(to_single(2.0**-30 / inner.scale))
     scope.add(
         Lstm(
             operator=str(operator),
@@ -82,7 +83,9 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
             output_gate=gates[3],
             cell_bits=15 + bits,
             limit=limit,
-            hidden=scalar_requantisation(q, shift, zero_point=hidden.zero_point),
+            hidden=scalar_requantisation(q, shift, zero_point=inner.zero_point),
+            start=hidden.zero_point,
+            has_tanh=has_tanh,
         )
     )
 

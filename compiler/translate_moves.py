@@ -38,6 +38,8 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
         scope.alias(operator, source)
         return
     add_view(scope, operator, source, result)
+    if source in scope.dequantised:
+        add_view(scope, operator, scope.dequantised[source][0], _twin(scope, source, result))
     padded = scope.padded.get(source)
     if padded:
         _reshape_padded(scope, padded, source, result)
@@ -93,9 +95,19 @@ def translate_move(scope: Scope, operator: Operator) -> None:
     for (result, _), origin in zip(results, origins, strict=True):
         one = _of_one_sample(scope, origin, tensor.size)
         scope.add(*moved(str(operator), source, result, one, fill))
+        if source in scope.dequantised:
+            codes = scope.dequantised[source][0]
+            scope.add(*moved(str(operator), codes, _twin(scope, source, result), one))
     if operator.kind in ("PAD", "PADV2"):
         pairs = read_padding(call, tensor.shape)
         scope.padded[results[0][0]] = Padded(source, tuple(before for before, _ in pairs), fill)
+
+
+def _twin(scope: Scope, source: Value, result: Value) -> Value:
+    """The int8 that stand for `result`, which is `source` in another order."""
+    twin = Value(f"{result.name} quantised", result.shape)
+    scope.dequantised[result] = twin, scope.dequantised[source][1]
+    return twin
 
 
 def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:

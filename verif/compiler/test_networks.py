@@ -226,7 +226,7 @@ def chain(*kinds: str, dtype: str = "int8") -> bytes:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (chain("FULLY_CONNECTED", "ABS"), r"operator 1 \(ABS\): .*not supported"),
+        (chain("FULLY_CONNECTED", "FLOOR"), r"operator 1 \(FLOOR\): .*not supported"),
         (chain("FULLY_CONNECTED", dtype="int16"), "is int16, supported"),
         (chain("DEQUANTIZE"), r"operator 0 \(DEQUANTIZE\): its result is int8"),
     ],
@@ -271,7 +271,7 @@ def two_layers(**changes: object) -> bytes:
         ({"source_scale": float("nan")}, "not positive"),
         ({"results": 5}, "should have 3 elements"),
         ({"weights_missing": True}, "weights are missing"),
-        ({"activation": 2}, "RELU_N1_TO_1 is not supported"),
+        ({"activation": 4}, "TANH is not supported"),
         ({"weights_format": 1}, "shuffled"),
     ],
 )
