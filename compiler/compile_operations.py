@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 
 from systola.arch.config import Config
-from systola.arch.isa import Opcode
+from systola.arch.isa import Opcode, Unit
 from systola.compiler.batching import Batch, batches_to_try, sample_order
 from systola.compiler.emitter import Emitter
 from systola.compiler.errors import CompileError, located
@@ -105,7 +105,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
         emitter.end_loop()
     layers = sum(len(part.layers) for part in front)
     _emit_part(emitter, last, layers, spill)
-    emitter.tag(layers + len(last.layers))
+    emitter.tag(layers + len(last.layers), Unit.HOST_WRITER)
     for register in (emitter.sample, missing):
         if register:
             emitter.emit(Opcode.SET_REGISTER, register=register)
@@ -128,7 +128,7 @@ def _emit_part(emitter: Emitter, part: Part, tag: int, spill: Spill) -> None:
         with located(node.operator, CompileError):
             for step in steps:
                 emit(step)
-        emitter.tag(number)
+        emitter.tag(number, Unit.ACTIVATION_UNIT)
     for step in part.behind:
         emit(step)
     for view in (*part.inputs.values(), *part.outputs.values()):

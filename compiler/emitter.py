@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import REGISTERS, TABLE_BYTES, EncodingError, Opcode, encode
+from systola.arch.isa import REGISTERS, TABLE_BYTES, EncodingError, Opcode, Unit, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.entries import Entries
 from systola.compiler.errors import CompileError
@@ -79,9 +79,9 @@ class Emitter:
         """Appends an instruction; raises CompileError for an operand out of range."""
         self._body.append(self._encoded(opcode, **operands))
 
-    def tag(self, number: int) -> None:
-        """Marks in the trace where a layer ends."""
-        self.emit(Opcode.DEBUG_TAG, tag=number)
+    def tag(self, number: int, unit: Unit) -> None:
+        """Marks in the trace when `unit` has completed all up to here: the end of a layer."""
+        self.emit(Opcode.DEBUG_TAG, tag=number, wait=unit)
 
     def line(self, lines: Lines, offset: int = 0) -> int:
         """Number of a line in the buffer."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import TABLE_BYTES, Opcode, encode
+from systola.arch.isa import TABLE_BYTES, Opcode, Unit, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.errors import CompileError
 from systola.compiler.layer import Layer
@@ -292,9 +292,9 @@ class _Compiler:
         self._emit(Opcode.HALT)
 
     def _emit_tags(self, layer: int) -> None:
-        self._emit(Opcode.DEBUG_TAG, tag=layer)
+        self._emit(Opcode.DEBUG_TAG, tag=layer, wait=Unit.ACTIVATION_UNIT)
         if layer == len(self.layers) - 1:
-            self._emit(Opcode.DEBUG_TAG, tag=layer + 1)
+            self._emit(Opcode.DEBUG_TAG, tag=layer + 1, wait=Unit.HOST_WRITER)
 
     def _hidden(self, layer: int) -> Area:
         return self.plan.hidden[layer % 2]
