@@ -20,6 +20,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch import isa
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
 from systola.runtime.backend import Image
@@ -69,7 +70,12 @@ WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
 """Instructions beyond which nobody looks ahead."""
-WAIT_BITS = {Unit.HOST_READ: 1, Unit.ARRAY: 2, Unit.ACTIVATION: 4, Unit.HOST_WRITE: 8}
+WAIT_FOR = {
+    isa.Unit.HOST_READER: Unit.HOST_READ,
+    isa.Unit.MATRIX_UNIT: Unit.ARRAY,
+    isa.Unit.ACTIVATION_UNIT: Unit.ACTIVATION,
+    isa.Unit.HOST_WRITER: Unit.HOST_WRITE,
+}
 
 
 def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) -> Estimate:
@@ -119,9 +125,10 @@ class _Walk:
         self._windows: dict[tuple[int, ...], WindowGrid] = {}
         self._window: WindowGrid | None = None
         self._issued = 0.0
-        self._tagged = 0.0
         depth = config.queue_depth
         self._ends = {unit: deque([0.0] * depth, depth) for unit in Unit}
+        self._tagged = deque([0.0] * isa.TAGS_WAITING, isa.TAGS_WAITING)
+        """When the last tags entered the trace."""
         self._record = Record()
 
     def run(self) -> Estimate:
@@ -209,12 +216,14 @@ class _Walk:
 
     def _idle(self) -> float:
         """When everything issued so far is complete."""
-        return max(self._tagged, *(max(ends) + SEEN for ends in self._ends.values()))
+        return max(self._tagged[-1], *(max(ends) + SEEN for ends in self._ends.values()))
 
     def _room(self, opcode: Opcode) -> float:
         """When the queues have room for an instruction, or all units have drained for it."""
         if opcode in WAITS:
             return self._idle()
+        if opcode == Opcode.DEBUG_TAG:
+            return self._tagged[0] + SEEN
         unit = UNIT_OF.get(opcode)
         return self._ends[unit][0] + SEEN if unit else 0.0
 
@@ -235,7 +244,7 @@ class _Walk:
             case Opcode.READ_WEIGHTS:
                 self._weights.read(self._issued, operands["count"])
             case Opcode.DEBUG_TAG:
-                self._tag(operands["tag"], operands.get("wait", 0))
+                self._tag(operands["tag"], operands["wait"])
             case _ if opcode in UNIT_OF:
                 span = self._span(opcode, operands)
                 unit = UNIT_OF[opcode]
@@ -300,10 +309,11 @@ class _Walk:
         return self._window
 
     def _tag(self, number: int, wait: int) -> None:
-        done = [max(self._ends[unit]) + SEEN for unit, bit in WAIT_BITS.items() if wait & bit]
-        self._tagged = max(self._issued, self._tagged, *done)
-        self._record.tag(number, self._tagged)
-        self._note(self._tagged)
+        done = [max(self._ends[unit]) + SEEN for bit, unit in WAIT_FOR.items() if wait & bit]
+        # They enter the trace one a cycle.
+        self._tagged.append(max(self._issued, self._tagged[-1] + 1, *done))
+        self._record.tag(number, self._tagged[-1])
+        self._note(self._tagged[-1])
 
     def _close(self, pc: int) -> int:
         """An End_Loop in front of `pc`: where the program goes on."""
@@ -370,7 +380,7 @@ class _Walk:
         ):
             part.shift(cycles)
         self._issued += cycles
-        self._tagged += cycles
+        self._tagged = deque((time + cycles for time in self._tagged), self._tagged.maxlen)
         self._ends = {
             unit: deque((time + cycles for time in ends), ends.maxlen)
             for unit, ends in self._ends.items()

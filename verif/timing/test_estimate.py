@@ -13,12 +13,20 @@ from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, preset
 from systola.arch.isa import Rounding
 from systola.compiler.gemm import compile_gemm
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import compile_network
 from systola.runtime.backend import Image
 from systola.timing import estimate as module
 from systola.timing.estimate import estimate
+from systola.timing.matrix_unit import MatrixUnit
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.record import Estimate, Unit
-from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT, stored_program
+from systola.verif.compiler.stored_networks import (
+    CONVOLUTIONAL,
+    RECURRENT,
+    stored_model,
+    stored_program,
+)
 
 CONFIG = preset("base")
 NETWORKS = (*CONVOLUTIONAL, *RECURRENT)
@@ -134,12 +142,37 @@ def test_program_without_end():
         estimate(CONFIG, replace(image, program=image.program[:-16]))
 
 
-def test_large_batch_takes_no_longer_to_estimate():
-    """A hundred thousand samples: what is skipped is skipped."""
-    image, _ = stored_program(CONVOLUTIONAL[0], CONFIG, 3)
-    few = estimate(CONFIG, image).cycles
-    words = [image.program[i : i + 16] for i in range(0, len(image.program), 16)]
-    (place,) = [i for i, word in enumerate(words) if word[0] == 0x09]
-    words[place] = bytes([0x09]) + (100_003).to_bytes(4, "little") + words[place][5:]
-    many = estimate(CONFIG, replace(image, program=b"".join(words))).cycles
-    assert (many - few) / 100_000 == pytest.approx(few / 3, rel=0.1)
+def test_large_batch_takes_no_longer_to_estimate(monkeypatch):
+    """What is skipped is skipped, and what it would have taken is not."""
+    calls = []
+    run = MatrixUnit.run
+    monkeypatch.setattr(MatrixUnit, "run", lambda *x: calls.append(1) or run(*x))
+    cycles = []
+    for samples in (40, 2000):
+        network = compile_network(CONFIG, stored_model(CONVOLUTIONAL[0]), samples)
+        calls.clear()
+        cycles.append(
+            sum(
+                estimate(CONFIG, stage.program.image).cycles
+                for stage in network.stages
+                if not isinstance(stage, HostStage)
+            )
+        )
+    assert cycles[1] / 2000 == pytest.approx(cycles[0] / 40, rel=0.05)
+    assert len(calls) < 400
+
+
+def test_tags_wait_for_their_units():
+    """A tag that waits for nobody is in time, one that waits is not, nor is one behind it."""
+    text = """
+        read_host_memory host=0, buffer=0, rows=100, stride=16, blocks=1, tail=16
+        debug_tag tag=0, wait=0
+        debug_tag tag=1, wait=1
+        debug_tag tag=2, wait=0
+        halt
+    """
+    before, waiting, behind = estimate(CONFIG, assembled(text)).tags
+    assert before.cycles < 10
+    assert waiting.cycles == pytest.approx(100, abs=10)
+    assert behind.cycles == 1
+    assert waiting.limit == Unit.HOST_READ
