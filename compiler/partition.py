@@ -8,6 +8,7 @@ source is, and leave the machine where only the host sees the result.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,13 +50,15 @@ def partition(translation: Translation) -> tuple[Stage, ...]:
 def _levels(translation: Translation) -> list[tuple[Item, int]]:
     """When each item is executed: even levels are the host's, odd ones the machine's."""
     levels = dict.fromkeys(translation.inputs, 0)
+    uses = Counter(source for item in translation.items for source in item.sources)
     items: list[tuple[Item, int]] = []
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # Other channels are another order of lines, which the host makes.
+            # The host makes another order of lines, and the only shape that the machine sees; in
+            # two shapes an input would have to be there twice.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
-            wanted = level % 2 == 1 or alike
+            wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:
             wanted = isinstance(item, Node)
         level += level % 2 != wanted
