@@ -49,6 +49,22 @@ class GateParts:
     recurrent_entries: Entries
 
 
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where everything is; lists have an item for each gate."""
+
+    cell: int
+    gates: list[int]
+    """Buffer lines, as `cell`."""
+    input_sums: list[int]
+    recurrent_sums: int
+    """Accumulator rows; the gates take turns."""
+    input_tiles: list[int]
+    recurrent_tiles: list[int]
+    time: int
+    """The index register with the line of the present step."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmStep(Step):
     """All steps in time of some sequences at once."""
@@ -98,17 +114,57 @@ class LstmStep(Step):
         return self.hidden.channels.blocks * self.sequences
 
     def emit(self, emitter: Emitter) -> None:
-        cell, first = (emitter.line(self.scratch, 2 * self._rows * number) for number in range(2))
+        rows, gates = self._rows, range(len(self.gates))
+        needed = (len(self.gates) + 1) * rows
+        if needed > emitter.config.accumulator_rows:
+            raise CompileError(f"sums of {needed} vectors do not fit the accumulators")
+        sums = emitter.accumulators(needed)
+        cell = emitter.line(self.scratch)
+        # In the order of use, so that one instruction reads all tiles of a step.
+        recurrent_tiles = [emitter.store_weights(gate.recurrent_tiles) for gate in self.gates]
+        input_tiles = [emitter.store_weights(gate.input_tiles) for gate in self.gates]
+        places = Places(
+            cell=cell,
+            gates=[cell + 2 * rows * (number + 1) for number in gates],
+            input_sums=[sums + rows * number for number in gates],
+            recurrent_sums=sums + rows * len(self.gates),
+            input_tiles=input_tiles,
+            recurrent_tiles=recurrent_tiles,
+            time=emitter.take_register(),
+        )
         self._emit_start(emitter, cell)
-        time = emitter.take_register()
-        emitter.emit(Opcode.SET_REGISTER, register=time)
-        emitter.loop(self.source.pixels // self.sequences)
+        emitter.emit(Opcode.SET_REGISTER, register=places.time)
+        self._emit_inputs(emitter, places, 0)
+        steps = self.source.pixels // self.sequences
+        if steps > 1:
+            time, sequences = places.time, self.sequences
+            emitter.loop(steps - 1)
+            self._emit_step(emitter, places, last=False)
+            emitter.emit(Opcode.SET_REGISTER, register=time, first=time, value=sequences)
+            emitter.end_loop()
+        self._emit_step(emitter, places, last=True)
+        emitter.free_register(places.time)
+
+    def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
+        """One step, and the products of x for the next one.
+
+        The array never waits for the functions: the cells are calculated while it works on the
+        output gate, and that and the hidden state while it works on the next x.
+        """
         for number, gate in enumerate(self.gates):
-            self._emit_gate(emitter, gate, first + 2 * self._rows * number, time)
-        self._emit_cell(emitter, cell, first, time)
-        emitter.emit(Opcode.SET_REGISTER, register=time, first=time, value=self.sequences)
-        emitter.end_loop()
-        emitter.free_register(time)
+            self._emit_sums(
+                emitter, places.input_sums[number], places.gates[number], gate.input_entries
+            )
+        *first, output = range(len(self.gates))
+        for number in first:
+            self._emit_recurrent(emitter, places, number)
+            self._emit_function(emitter, places, number)
+        self._emit_recurrent(emitter, places, output)
+        self._emit_cell(emitter, places)
+        if not last:
+            self._emit_inputs(emitter, places, self.sequences)
+        self._emit_function(emitter, places, output)
+        self._emit_hidden(emitter, places)
 
     def _emit_start(self, emitter: Emitter, cell: int) -> None:
         hidden, sequences = self.hidden, self.sequences
@@ -135,44 +191,85 @@ class LstmStep(Step):
                 **copy,
             )
 
-    def _emit_gate(self, emitter: Emitter, gate: GateParts, line: int, time: int) -> None:
-        blocks, sequences = self.hidden.channels.blocks, self.sequences
-        for source, back, packed, entries in (
-            (self.source, 0, gate.input_tiles, gate.input_entries),
-            (self.hidden, sequences, gate.recurrent_tiles, gate.recurrent_entries),
-        ):
-            if self._rows > emitter.config.accumulator_rows:
-                raise CompileError(f"{self._rows} vectors of cells do not fit the accumulators")
-            accumulator = emitter.accumulators(self._rows)
-            emitter.window(source.part(0, sequences), Window(kernel=(1, 1), out=(1, sequences)))
-            emitter.use_weights(emitter.store_weights(packed), packed.shape[0] * packed.shape[1])
-            emitter.emit(
-                Opcode.CONVOLVE,
-                buffer=emitter.line(source.lines, source.offset - back),
-                buffer_register=time,
-                accumulator=accumulator,
-                plane=source.plane,
-                k_tiles=source.channels.blocks,
-                n_tiles=blocks,
-            )
-            last = source is self.hidden
-            function = gate.function if last else Function.NONE
-            emitter.emit(
-                Opcode.ACTIVATE,
-                accumulator=accumulator,
-                buffer=line,
-                rows=sequences,
-                n_tiles=blocks,
-                parameter=emitter.parameters(entries),
-                function=function,
-                table=GATE_INTEGER_BITS if function == Function.TANH else 0,
-                wide=1,
-                accumulate=int(last),
+    def _emit_inputs(self, emitter: Emitter, places: Places, ahead: int) -> None:
+        """The products of x, `ahead` lines behind that of the present step, for all gates."""
+        for number, gate in enumerate(self.gates):
+            self._emit_product(
+                emitter,
+                self.source,
+                ahead,
+                places.input_tiles[number],
+                gate.input_tiles,
+                places.input_sums[number],
+                places.time,
             )
 
-    def _emit_cell(self, emitter: Emitter, cell: int, first: int, time: int) -> None:
-        hidden, output = self.hidden, self.hidden_output
-        into, forget, new, out = (first + 2 * self._rows * number for number in range(4))
+    def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
+        """The product of the hidden state before for one gate."""
+        self._emit_product(
+            emitter,
+            self.hidden,
+            -self.sequences,
+            places.recurrent_tiles[number],
+            self.gates[number].recurrent_tiles,
+            places.recurrent_sums,
+            places.time,
+        )
+
+    def _emit_product(
+        self,
+        emitter: Emitter,
+        source: FeatureMap,
+        ahead: int,
+        first: int,
+        packed: NDArray[np.uint8],
+        accumulator: int,
+        time: int,
+    ) -> None:
+        sequences = self.sequences
+        emitter.window(source.part(0, sequences), Window(kernel=(1, 1), out=(1, sequences)))
+        emitter.use_weights(first, packed.shape[0] * packed.shape[1])
+        emitter.emit(
+            Opcode.CONVOLVE,
+            buffer=emitter.line(source.lines, source.offset + ahead),
+            buffer_register=time,
+            accumulator=accumulator,
+            plane=source.plane,
+            k_tiles=source.channels.blocks,
+            n_tiles=self.hidden.channels.blocks,
+        )
+
+    def _emit_function(self, emitter: Emitter, places: Places, number: int) -> None:
+        """A gate, of the sums for x that its lines hold and those for the hidden state."""
+        gate = self.gates[number]
+        self._emit_sums(
+            emitter,
+            places.recurrent_sums,
+            places.gates[number],
+            gate.recurrent_entries,
+            function=gate.function,
+            table=GATE_INTEGER_BITS if gate.function == Function.TANH else 0,
+            accumulate=1,
+        )
+
+    def _emit_sums(
+        self, emitter: Emitter, accumulator: int, line: int, entries: Entries, **operands: int
+    ) -> None:
+        emitter.emit(
+            Opcode.ACTIVATE,
+            accumulator=accumulator,
+            buffer=line,
+            rows=self.sequences,
+            n_tiles=self.hidden.channels.blocks,
+            parameter=emitter.parameters(entries),
+            wide=1,
+            **operands,
+        )
+
+    def _emit_cell(self, emitter: Emitter, places: Places) -> None:
+        """The cells, and their tanh in the place of the cell gate."""
+        into, forget, new, _ = places.gates
+        cell = places.cell
         emitter.scale(limit=self.limit)
         multiply = {"operation": Operation.MULTIPLY, "rows": self._rows, "wide_operands": 1}
         emitter.emit(
@@ -194,9 +291,7 @@ class LstmStep(Step):
             accumulate=1,
             **multiply,
         )
-        factor = into
         if self.has_tanh:
-            factor = new
             emitter.emit(
                 Opcode.VECTOR,
                 operation=Operation.COPY,
@@ -210,6 +305,11 @@ class LstmStep(Step):
                 wide_operands=1,
                 wide=1,
             )
+
+    def _emit_hidden(self, emitter: Emitter, places: Places) -> None:
+        hidden, output = self.hidden, self.hidden_output
+        into, _, new, out = places.gates
+        factor = new if self.has_tanh else into
         parameter = emitter.parameters(self.hidden_entry)
         for block in range(hidden.channels.blocks):
             cells = 2 * self.sequences * block
@@ -219,7 +319,7 @@ class LstmStep(Step):
                 buffer=out + cells,
                 operand=factor + cells,
                 destination=emitter.line(hidden.lines, hidden.block(block)),
-                destination_register=time,
+                destination_register=places.time,
                 rows=self.sequences,
                 parameter=parameter,
                 rounding=output.rounding,
