@@ -19,14 +19,23 @@ from systola.timing.regions import Times
 
 
 @dataclass(frozen=True)
+class ComingReads:
+    """Those of an instruction, a vector a cycle as soon as its line is there."""
+
+    lines: NDArray[np.int64]
+    """Negative for a cycle without one."""
+    ready: Times
+    """When each can be read, as far as it is older instructions that write it."""
+
+
+@dataclass(frozen=True)
 class OtherReads:
     """The lines that the matrix unit reads meanwhile."""
 
     past: dict[float, int]
     """Lines of instructions that are older, by the cycle."""
-    coming: Iterator[NDArray[np.int64]]
-    """Lines of those that follow, instruction by instruction, a vector a cycle as soon as its line
-    is there; negative for a cycle without one."""
+    coming: Iterator[ComingReads]
+    """Those that follow."""
     start: float
     """First cycle that is left for them."""
 
@@ -60,6 +69,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     taken = {time: line % banks for time, line in other.past.items()}
     lines: list[int] = []
     producer: list[int] = []
+    ready: list[float] = []
     times = np.zeros(count)
     place, free = 0, other.start
     time: float = reader.start
@@ -70,10 +80,12 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                 chunk = next(other.coming, None)
                 if chunk is None:
                     break
-                producer += _producers(reader, chunk, producer[-1] if producer else -1)
-                lines += chunk.tolist()
+                producer += _producers(reader, chunk.lines, producer[-1] if producer else -1)
+                lines += chunk.lines.tolist()
+                ready += chunk.ready.tolist()
             if producer[place] >= vector:
                 break
+            free = max(free, ready[place])
             if producer[place] >= 0:
                 free = max(free, float(times[producer[place]]) + reader.latency + 1)
             if lines[place] >= 0:

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from systola.arch import isa
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
 from systola.runtime.backend import Image
 from systola.timing.activation_unit import ActivationUnit, result_lines
-from systola.timing.bank_conflicts import OtherReads
+from systola.timing.bank_conflicts import ComingReads, OtherReads
 from systola.timing.fetch import Fetch
 from systola.timing.host_read_port import HostReadPort
 from systola.timing.host_reader import HostReader
@@ -192,9 +191,9 @@ class _Walk:
             coming = chain([first], coming)
         return OtherReads(past, coming, max(self._matrix.free, self._issued + 1))
 
-    def _coming_reads(self, pc: int) -> Iterator[NDArray[np.int64]]:
-        """Of each MatrixMultiply or Convolve from `pc` on the lines that it reads, as long as they
-        do not wait for results of what stands before it."""
+    def _coming_reads(self, pc: int) -> Iterator[ComingReads]:
+        """What each MatrixMultiply or Convolve from `pc` on reads, up to the first line that waits
+        for an instruction of the activation unit in between."""
         window = self._window
         awaited: list[tuple[int, int]] = []
         while True:
@@ -204,10 +203,15 @@ class _Walk:
                 window = self._window_of(operands)
             elif unit == Unit.ARRAY:
                 passes = self._matrix.passes(entry.opcode, operands, window)
-                low, high = passes.buffer, passes.buffer + passes.count
-                if any(first < high and low < first + count for first, count in awaited):
+                lines = self._matrix.lines_in_order(passes)
+                waits = np.zeros(len(lines), bool)
+                for first, count in awaited:
+                    waits |= (lines >= first) & (lines < first + count)
+                end = int(waits.argmax()) if waits.any() else len(lines)
+                if end:
+                    yield self._matrix.coming_reads(lines[:end])
+                if end < len(lines):
                     return
-                yield self._matrix.lines_in_order(passes)
             elif unit == Unit.ACTIVATION:
                 awaited.append(result_lines(entry.opcode, operands, window))
             elif entry.opcode in BARRIERS:

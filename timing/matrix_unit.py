@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.hdl.matrix_unit import MatrixUnit as Hardware
+from systola.timing.bank_conflicts import ComingReads
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
@@ -95,7 +96,8 @@ class MatrixUnit:
         lines: list[NDArray[np.int64]] = []
         if channels:
             for ky in range(shape["kernel_height"]):
-                lines.append(buffer + window.packed_lines(ky, channels, self._rows))
+                places = window.packed_lines(ky, channels, self._rows)
+                lines.append(np.where(places < 0, -1, buffer + places))
             if shape["left"] >= 0:
                 # A row that begins inside the map needs the line before, too.
                 offsets += 1 + np.arange(window.pixels) // shape["out_width"]
@@ -122,6 +124,11 @@ class MatrixUnit:
         # A pass takes at least as long as its tile.
         idle = np.full(max(0, self._rows - len(passes.offsets)), -1)
         return np.tile(np.concatenate([np.append(k, idle) for k in passes.lines]), passes.n_tiles)
+
+    def coming_reads(self, lines: NDArray[np.int64]) -> ComingReads:
+        """Lines that an instruction will read, and when those are there that are on their way."""
+        written = self._regions.buffer.written
+        return ComingReads(lines, np.where(lines < 0, 0.0, written[lines] + 1))
 
     def reads_from(self, time: float) -> dict[float, int]:
         """The lines that were read in cycle `time` and later, by the cycle."""

@@ -43,9 +43,13 @@ class WindowGrid:
         return self.lines(o["kernel_height"] - 1, o["kernel_width"] - 1)[0]
 
     def packed_lines(self, ky: int, channels: int, rows: int) -> NDArray[np.int64]:
-        """For each window the last line of the map that its vector of packed channels needs."""
+        """For each window the last line that its vector of packed channels needs; negative where
+        that is there from the window before, or outside the map."""
         o = self.operands
         y, x = self.places(ky, 0)
-        row = y.clip(0, o["height"] - 1)
-        last = np.minimum((x * channels + rows - 1).clip(0), o["width"] * channels - 1) // rows
-        return (row[:, None] * o["pitch"] + last).reshape(-1)
+        row_bytes = o["width"] * channels
+        last = np.minimum((x * channels + rows - 1).clip(0), row_bytes - 1) // rows
+        is_new = np.append(True, last[1:] != last[:-1])
+        inside = (y >= 0) & (y < o["height"])
+        lines = y[:, None] * o["pitch"] + last
+        return np.where(inside[:, None] & is_new, lines, -1).reshape(-1)
