@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
@@ -94,7 +93,7 @@ class Softmax:
 class Embedding:
     """Rows of a table, chosen by whole numbers, as GATHER along the first axis.
 
-    Raises ModelError for a number that is no row.
+    Raises IndexError for a number that is no row.
     """
 
     table: NDArray[Any]
@@ -102,7 +101,7 @@ class Embedding:
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
         if x.size and not (int(x.min()) >= 0 and int(x.max()) < len(self.table)):
-            raise ModelError(f"an index is outside 0 to {len(self.table) - 1}")
+            raise IndexError(f"an index is outside 0 to {len(self.table) - 1}")
         return np.take(self.table, x, axis=0)
 
 

@@ -9,8 +9,9 @@ host.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from systola.compiler.operations import (
     Binary,
     Concatenation,
     Convolution,
+    Node,
     Pooling,
     Requantisation,
     Reshape,
@@ -93,7 +95,7 @@ def on_the_machine(
     positions = origin.reshape(result.pixels, result.channels)
     separate = _separate(positions, source.channels)
     done = mover.separate(*separate) if separate else mover.pieces(positions)
-    return mover.items if done else None
+    return mover.finished() if done else None
 
 
 def check_moves(source: int, result: int) -> None:
@@ -197,6 +199,19 @@ class _Mover:
         self.fill = fill
         self.items: list[Item] = []
 
+    def finished(self) -> list[Item]:
+        """The operations, without a view at the end that changes no shape."""
+        if len(self.items) > 1:
+            *others, producer, view = self.items
+            if (
+                isinstance(view, Reshape)
+                and isinstance(producer, Node)
+                and producer.result is view.source
+                and producer.result.shape == view.result.shape
+            ):
+                return [*others, replace(producer, result=view.result)]
+        return self.items
+
     def separate(self, pixels: Positions, channels: Positions) -> bool:
         """Moves whole pixels, and all their channels alike; whether it can."""
         source, count = self.source, len(channels)
@@ -207,10 +222,8 @@ class _Mover:
         together = bool((pixels >= 0).all() and (np.diff(pixels) == 1).all())
         walk = None if together else _walk(source, self.result, pixels)
         if run and count < source.channels:
-            part = self._value((source.pixels, count))
-            flat = self._flat(source)
-            self._slice(flat, part, 1, int(channels[0]))
-            source, channels = part, np.arange(count)
+            source = self._cut(source, len(source.shape) - 1, int(channels[0]), count)
+            channels = np.arange(count)
         if not run or (walk and bool((pixels < 0).any())):
             if same or walk:
                 window = walk or _Walk(1, source.pixels, _one_tap((1, source.pixels)))
@@ -224,9 +237,10 @@ class _Mover:
             return True
         if bool((pixels < 0).any()):
             return False
-        if bool((np.diff(pixels) == 1).all()):
-            # Where they lie already: nothing moves.
-            return self._runs(source, pixels)
+        if together:
+            # They lie so already: nothing moves.
+            self._view(self._cut_pixels(source, int(pixels[0]), len(pixels)), self.result)
+            return True
         if walk:
             self._pool(source, walk)
             return True
@@ -305,13 +319,24 @@ class _Mover:
         return result
 
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
-        """Part of a matrix."""
+        """Part of a value along an axis with nothing in front, or that of the channels."""
         if count == source.shape[axis]:
             return source
-        shape = (count, source.shape[1]) if axis == 0 else (source.shape[0], count)
-        part = self._value(shape)
-        self._slice(source, part, axis, start)
+        part = self._value((*source.shape[:axis], count, *source.shape[axis + 1 :]))
+        self.items.append(
+            Slice(operator=self.operator, source=source, result=part, axis=axis, start=start)
+        )
         return part
+
+    def _cut_pixels(self, source: Value, start: int, count: int) -> Value:
+        """Consecutive pixels, cut along a dimension where they are whole parts of it."""
+        for axis, size in enumerate(source.shape[:-1]):
+            inner = math.prod(source.shape[axis + 1 : -1])
+            if size > 1 and start % inner == count % inner == 0:
+                return self._cut(source, axis, start // inner, count // inner)
+            if size > 1:
+                break
+        return self._cut(self._flat(source), 0, start, count)
 
     def _joined(self, parts: list[Value], axis: int) -> Value:
         """Matrices one behind the other."""
@@ -324,11 +349,6 @@ class _Mover:
             Concatenation(operator=self.operator, result=result, parts=tuple(parts), axis=axis)
         )
         return result
-
-    def _slice(self, source: Value, result: Value, axis: int, start: int) -> None:
-        self.items.append(
-            Slice(operator=self.operator, source=source, result=result, axis=axis, start=start)
-        )
 
     def _flat(self, source: Value) -> Value:
         """`source` as a matrix of pixels and channels."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,17 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import bias_values, folded_bias, multiplier
 from systola.compiler.graph import Operator, Tensor, need_type
-from systola.compiler.operations import Gate, Lstm, Requantisation, scalar_requantisation
+from systola.compiler.moves import check_size, moved
+from systola.compiler.operations import (
+    Gate,
+    Lstm,
+    Requantisation,
+    Value,
+    scalar_requantisation,
+)
 from systola.compiler.quantise import to_single
 from systola.compiler.scope import Scope
+from systola.compiler.translate_moves import join
 
 # Positions of the inputs; those of the four gates are in the order input, forget, cell, output.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = 1, 5, 12
@@ -47,12 +56,11 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     cell = scope.tensor(operator, _CELL_STATE)
     need_type("hidden state", hidden, "int8")
     need_type("cell state", cell, "int16")
-    if source.pixels != math.prod(source.shape[:2]) or source.shape[0] * source.shape[1] == 0:
-        raise ModelError(f"a sequence of shape {source.shape} is not supported")
-    if min(source.shape[:2]) != 1 or source.shape[:-1] != result.shape[:-1]:
-        raise ModelError("more than one sequence in a sample is not supported")
-    if source.pixels > 1 and bool(options.get("TimeMajor")) != (source.shape[0] > 1):
-        raise ModelError("its time is not along the axis of the sequence")
+    if len(source.shape) != 3 or source.shape[:-1] != result.shape[:-1]:
+        raise ModelError(f"it makes shape {result.shape} of sequences of shape {source.shape}")
+    time_major = bool(options.get("TimeMajor"))
+    if time_major and scope.repeat > 1:
+        raise ModelError("its first dimension is time, which no sample has a part of")
     bits = math.frexp(cell.scale)[1] - 1
     # LiteRT has a tanh of 0 to 6 integer bits; without one, its result is the input gate, which
     # lies where the result should be.
@@ -72,11 +80,11 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     ]
     # LiteRT calculates these scales in float32.
     q, shift = multiplier(to_single(2.0**-30 / inner.scale))
-    scope.add(
-        Lstm(
+    for part, made in _sequences(scope, operator, source, result, 1 if time_major else 0):
+        node = Lstm(
             operator=str(operator),
-            result=result,
-            source=source,
+            result=made,
+            source=part,
             input_gate=gates[0],
             forget_gate=gates[1],
             cell_gate=gates[2],
@@ -87,7 +95,25 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
             start=hidden.zero_point,
             has_tanh=has_tanh,
         )
-    )
+        scope.add(node)
+
+
+def _sequences(
+    scope: Scope, operator: Operator, source: Value, result: Value, axis: int
+) -> Iterator[tuple[Value, Value]]:
+    """Each of the sequences, which `axis` counts, and its result; joins these in the end."""
+    if source.shape[axis] == 1:
+        yield source, result
+        return
+    check_size(source)
+    positions = np.arange(source.pixels * source.channels).reshape(source.shape)
+    parts: list[Value] = []
+    for number, origin in enumerate(np.split(positions, source.shape[axis], axis)):
+        part = Value(f"{source.name}, sequence {number}", origin.shape)
+        parts.append(Value(f"{result.name}, {number}", (*origin.shape[:-1], result.channels)))
+        scope.add(*moved(str(operator), source, part, origin))
+        yield part, parts[-1]
+    join(scope, operator, parts, result, axis)
 
 
 def _gate(

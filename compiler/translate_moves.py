@@ -147,7 +147,7 @@ def translate_concatenation(scope: Scope, operator: Operator) -> None:
         parts.append(part)
     if sum(part.shape[axis] for part in parts) != result.shape[axis]:
         raise ModelError("its result has not as many elements as its inputs")
-    _join(scope, operator, parts, result, axis)
+    join(scope, operator, parts, result, axis)
 
 
 def translate_pack(scope: Scope, operator: Operator) -> None:
@@ -164,7 +164,7 @@ def translate_pack(scope: Scope, operator: Operator) -> None:
         part = Value(f"input {position} of {operator}", shape, result.dtype)
         add_view(scope, operator, _part(scope, operator, position), part)
         parts.append(part)
-    _join(scope, operator, parts, result, axis)
+    join(scope, operator, parts, result, axis)
 
 
 def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
@@ -188,7 +188,7 @@ def _part(scope: Scope, operator: Operator, position: int) -> Value:
     return value
 
 
-def _join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
+def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
     """Values one behind the other, on the machine where that takes few moves."""
     outer = math.prod(result.shape[:axis])
     if result.dtype != "int8" or (outer * len(parts) > MOST_PARTS and axis < len(result.shape) - 1):

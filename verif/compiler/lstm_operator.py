@@ -19,6 +19,8 @@ def add_lstm(
     sizes: tuple[int, int, int],
     cell_bits: int = 11,
     clip: float = 10.0,
+    sequences: int = 1,
+    time_major: bool = False,
     **changes: object,
 ) -> int:
     """Adds an LSTM of steps, inputs and cells; its result, of any scale.
@@ -26,9 +28,12 @@ def add_lstm(
     Cells have `cell_bits` fractional bits. `changes` make it an unusual one.
     """
     steps, inputs, cells = sizes
-    hidden_scale = float(np.float32(rng.uniform(0.003, 0.02)))
-    hidden_zero_point = int(rng.integers(-20, 21))
-    result = writer.tensor((1, steps, cells), "int8", hidden_scale, hidden_zero_point)
+    (hidden_scale, hidden_zero_point), inner, outer = (
+        (float(np.float32(rng.uniform(0.003, 0.02))), int(rng.integers(-20, 21))) for _ in range(3)
+    )
+    shape = (steps, sequences, cells) if time_major else (sequences, steps, cells)
+    # Not always are the scales of the state, what goes into it and the result the same.
+    result = writer.tensor(shape, "int8", *outer)
 
     def weights(k: int, scale: float) -> int:
         # So that the arguments of gates spread over about -4 to 4.
@@ -45,16 +50,16 @@ def add_lstm(
     operands[1:5] = [weights(inputs, source_scale) for _ in range(GATES)]
     operands[5:9] = [weights(cells, hidden_scale) for _ in range(GATES)]
     operands[12:16] = [bias() for _ in range(GATES)]
-    operands[18] = writer.tensor((1, cells), "int8", hidden_scale, hidden_zero_point, variable=True)
-    operands[19] = writer.tensor((1, cells), "int16", 2.0**-cell_bits, variable=True)
+    state = (sequences, cells)
+    operands[18] = writer.tensor(state, "int8", hidden_scale, hidden_zero_point, variable=True)
+    operands[19] = writer.tensor(state, "int16", 2.0**-cell_bits, variable=True)
     if changes.get("peephole"):
         values = np.ones(cells, np.int16)
         operands[10] = writer.tensor((cells,), "int16", 2.0**-11, data=values)
     if changes.get("no_input_gate"):
         operands[1] = operands[5] = operands[12] = -1
     intermediates = [writer.tensor((0,), "float32") for _ in range(GATES)]
-    inner = float(str(changes.get("inner_scale", hidden_scale)))
-    intermediates.append(writer.tensor((0,), "int8", inner, hidden_zero_point))
+    intermediates.append(writer.tensor((0,), "int8", *inner))
     writer.operator(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         operands,
@@ -62,6 +67,6 @@ def add_lstm(
         intermediates,
         fusedActivationFunction=changes.get("activation", schema.ActivationFunctionType.TANH),
         cellClip=clip,
-        timeMajor=bool(changes.get("time_major")),
+        timeMajor=time_major,
     )
     return result

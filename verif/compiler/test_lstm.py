@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,17 +28,15 @@ def lstm_model(
     inputs: int,
     cells: int,
     *,
-    cell_bits: int = 11,
-    clip: float = 10.0,
-    **changes: object,
+    shape: tuple[int, int, int] | None = None,
+    **options: Any,
 ) -> bytes:
     """A model of one operator, with the options of add_lstm."""
     writer = ModelWriter()
     scale = float(np.float32(rng.uniform(0.003, 0.02)))
-    source = writer.tensor((1, steps, inputs), "int8", scale, int(rng.integers(-128, 128)))
-    result = add_lstm(
-        rng, writer, source, scale, (steps, inputs, cells), cell_bits, clip, **changes
-    )
+    zero_point = int(rng.integers(-128, 128))
+    source = writer.tensor(shape or (1, steps, inputs), "int8", scale, zero_point)
+    result = add_lstm(rng, writer, source, scale, (steps, inputs, cells), **options)
     return writer.content([source], [result])
 
 
@@ -45,18 +44,23 @@ def test_random_lstms() -> None:
     rng = np.random.default_rng(random_seed())
     for number in range(20):
         steps, inputs, cells = (int(size) for size in rng.integers(1, (9, 40, 30)))
+        sequences, time_major = int(rng.choice([1, 1, 2, 3])), bool(rng.integers(2))
+        shape = (steps, sequences, inputs) if time_major else (sequences, steps, inputs)
         content = lstm_model(
             rng,
             steps,
             inputs,
             cells,
+            shape=shape,
+            sequences=sequences,
+            time_major=time_major,
             cell_bits=int(rng.choice([7, 8, *range(11, 19)])),
             clip=float(rng.choice([0, 0.5, 10])),
         )
         config = preset(str(rng.choice(MACHINES)))
         if number % 3 == 0:
             config = dataclasses.replace(config, parameter_entries=max(4, -(-cells // 3)))
-        x = rng.integers(-128, 128, (3, 1, steps, inputs), dtype=np.int8)
+        x = rng.integers(-128, 128, (3, *shape), dtype=np.int8)
         run = run_network(GoldenBackend(config), network_of(content), x)
         assert np.array_equal(run.y, interpret(content, x)), (number, config)
 
@@ -67,14 +71,14 @@ def test_random_lstms() -> None:
         ({"peephole": True}, "peepholes in an LSTM"),
         ({"no_input_gate": True}, "input 1 is missing"),
         ({"activation": 0}, "other than TANH"),
-        ({"time_major": True}, "axis of the sequence"),
+        ({"shape": (2, 4, 3)}, "it makes shape"),
         ({"cell_bits": 10}, "cells with the scale"),
     ],
 )
-def test_unsupported_lstms(change: dict[str, object], message: str) -> None:
+def test_unsupported_lstms(change: dict[str, Any], message: str) -> None:
     rng = np.random.default_rng(1)
     with pytest.raises(ModelError, match=rf"operator 0 \(UNIDIR.*{message}"):
-        network_of(lstm_model(rng, 4, 3, 5, **change))  # pyright: ignore[reportArgumentType]
+        network_of(lstm_model(rng, 4, 3, 5, **change))
 
 
 def test_without_wide_modes() -> None:
