@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
+from systola.runtime.quantised_softmax import quantised_softmax
 from systola.runtime.softmax import softmax
 
 
@@ -87,6 +88,38 @@ class Softmax:
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
         return softmax(x, self.scale, self.beta)
+
+
+@dataclass(frozen=True)
+class QuantisedSoftmax:
+    """Along rows of `length` elements, as ONNX Runtime's QLinearSoftmax."""
+
+    length: int
+    scale: float
+    out_scale: float
+    zero_point: int
+    """Of the result, as the machine has it."""
+    unsigned: bool
+    """The model has uint8, 128 more than the machine's codes."""
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return quantised_softmax(
+            x.reshape(-1, self.length), self.scale, self.out_scale, self.zero_point, self.unsigned
+        )
+
+
+@dataclass(frozen=True)
+class RealSoftmax:
+    """Along rows of `length` elements of float32."""
+
+    length: int
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        rows = x.reshape(-1, self.length).astype(np.float64)
+        exponentials = np.exp(rows - rows.max(axis=1, keepdims=True))
+        return (exponentials / exponentials.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +237,8 @@ HostFunction = (
     | QuantiseEven
     | Dequantise
     | Softmax
+    | QuantisedSoftmax
+    | RealSoftmax
     | Embedding
     | FlipSign
     | Transpose

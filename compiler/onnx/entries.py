@@ -63,6 +63,8 @@ class Pending:
     finish: Callable[[Quantisation, Limits], Codes]
     limits: Limits = Limits()
     """By Relu or Clip behind the operator."""
+    numbers: Callable[[], HostArray] | None = None
+    """Calculates it in float32 on the host, where that can be."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
-from systola.compiler.host_stage import HostStage, Transpose, View
+from systola.compiler.host_stage import HostStage, Transpose
+from systola.compiler.moves import moved
 from systola.compiler.onnx.entries import (
     Codes,
     Dequantised,
@@ -23,7 +24,7 @@ from systola.compiler.onnx.entries import (
 from systola.compiler.onnx.layout import Layout, plain, stored
 from systola.compiler.onnx.model import Constant, OnnxNode
 from systola.compiler.onnx.numbers import Quantisation
-from systola.compiler.operations import Binary, Node, Reshape, Unary, Value
+from systola.compiler.operations import Node, Reshape, Unary, Value
 from systola.compiler.quantise import table_bytes
 
 MAX_ELEMENTS = 1 << 28
@@ -45,7 +46,8 @@ class Scope:
         self.items: list[Node | HostStage] = []
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
-        self._channels: dict[Value, int] = {}
+        self._from_host: set[Value] = set()
+        """Values that the host has before the machine does."""
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
 
@@ -56,6 +58,10 @@ class Scope:
             if math.prod(shape) > MAX_ELEMENTS or 0 in shape:
                 raise ModelError(f"a result of shape {shape} is not supported")
         self._entries[name] = entry
+
+    def add_input(self, value: Value) -> None:
+        """Says that the user gives a value."""
+        self._from_host.add(value)
 
     def result(self, node: OnnxNode, entry: Entry) -> None:
         """Says what the result of a node is; further ones are not known."""
@@ -144,11 +150,10 @@ class Scope:
     def add(self, item: Node | HostStage) -> None:
         """Appends an operation."""
         self.items.append(item)
-        if isinstance(item, (Unary, Binary, Reshape)) and item.sources:
-            if item.sources[0] in self._channels:
-                self._channels[item.result] = self._channels[item.sources[0]]
-        elif isinstance(item, Node):
-            self._channels[item.result] = item.result.channels
+        if isinstance(item, HostStage) or (
+            isinstance(item, Reshape) and item.source in self._from_host
+        ):
+            self._from_host.add(item.result)
 
     def look_up(
         self, node: OnnxNode, source: Codes, table: NDArray[np.int64], unsigned: bool
@@ -166,19 +171,19 @@ class Scope:
         axes: Sequence[int],
         shape: tuple[int, ...],
         *,
-        flat: bool = False,
+        to_host: bool = False,
     ) -> Value:
         """The elements stored with the tensor's dimensions in the order `axes`, in a new shape.
 
-        They are moved by the host where they lie otherwise. `user` is a name for what takes the
-        value; `flat`: it does not care which of the elements are channels.
+        They are moved where they lie otherwise. `user` is a name for what takes the value;
+        `to_host`: the host takes it.
         """
         layout = codes.layout.divided(codes.shape)
         if layout is None:
             codes = self.in_order_of_shape(user, codes)
             layout = codes.layout
         wanted = layout.ordered(codes.shape, axes)
-        return self._in_order(user, codes.value, layout, wanted, shape, flat=flat)
+        return self._in_order(user, codes.value, layout, wanted, shape, to_host=to_host)
 
     def in_order_of_shape(self, user: object, codes: Codes) -> Codes:
         """The tensor stored in the order of its shape."""
@@ -200,7 +205,7 @@ class Scope:
         wanted: Layout,
         shape: tuple[int, ...],
         *,
-        flat: bool = False,
+        to_host: bool = False,
     ) -> Value:
         source, target = layout.divided(wanted.factors), wanted.divided(layout.factors)
         if source is None or target is None:
@@ -208,23 +213,38 @@ class Scope:
             between = plain(layout.factors)
             value = self._in_order(user, value, layout, between, between.factors)
             whole = plain((math.prod(layout.factors),))
-            return self._in_order(user, value, whole, wanted, shape, flat=flat)
+            return self._in_order(user, value, whole, wanted, shape, to_host=to_host)
         if source.order == target.order:
-            return self.reshaped(user, value, shape, flat=flat)
+            return self.reshaped(user, value, shape)
         order = tuple(source.order.index(factor) for factor in target.order)
         key = (value, source.stored_factors, order)
         if key not in self._moved:
             result = Value(f"{value.name} for {user}", shape)
-            function = Transpose(source.stored_factors, order)
-            self.add(
-                HostStage(operator=str(user), sources=(value,), result=result, function=function)
-            )
+            if value in self._from_host or to_host:
+                function = Transpose(source.stored_factors, order)
+                stage = HostStage(
+                    operator=str(user), sources=(value,), result=result, function=function
+                )
+                self.add(stage)
+            else:
+                numbers = np.arange(math.prod(shape)).reshape(source.stored_factors)
+                self.move(user, value, result, numbers.transpose(order))
             self._moved[key] = result
-        return self.reshaped(user, self._moved[key], shape, flat=flat)
+        return self.reshaped(user, self._moved[key], shape)
 
-    def reshaped(
-        self, user: object, value: Value, shape: tuple[int, ...], *, flat: bool = False
-    ) -> Value:
+    def move(
+        self,
+        user: object,
+        source: Value,
+        result: Value,
+        origin: NDArray[np.int64],
+        fill: int = 0,
+    ) -> None:
+        """Gives each element of `result` the one of `source` that `origin` says, see moved."""
+        for item in moved(str(user), source, result, origin, fill):
+            self.add(item)
+
+    def reshaped(self, user: object, value: Value, shape: tuple[int, ...]) -> Value:
         """The same elements in the same order in another shape."""
         if value.shape == shape:
             return value
@@ -232,16 +252,26 @@ class Scope:
         key = (value, shape)
         if key not in self._reshaped:
             result = Value(f"{value.name} for {user}", shape, value.dtype)
-            channels = self._channels.get(value)
-            if channels is not None and (flat or channels == result.channels):
-                self.add(Reshape(operator=str(user), source=value, result=result))
-            else:
-                # The machine cannot make other channels of those that lie in its buffer.
-                self.add(
-                    HostStage(operator=str(user), sources=(value,), result=result, function=View())
-                )
+            self.add(Reshape(operator=str(user), source=value, result=result))
             self._reshaped[key] = result
         return self._reshaped[key]
+
+    def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
+        """An order of the dimensions in which the tensor is stored, or can be, and its value then.
+
+        The value has the shape that value_shape gives.
+        """
+        rank = len(codes.shape)
+        orders = [tuple(range(rank))]
+        if rank in (3, 4):
+            orders.insert(0, (0, *range(2, rank), 1))
+        layout = codes.layout.divided(codes.shape)
+        for order in orders:
+            if layout is not None and layout.ordered(codes.shape, order).order == layout.order:
+                break
+        else:
+            order = orders[-1]
+        return order, self.arranged(user, codes, order, value_shape(codes.shape, order))
 
     def feature_map(self, node: OnnxNode, codes: Codes) -> Value:
         """A tensor of samples x channels x rows x columns, or without rows, as 1 x H x W x C."""
@@ -273,6 +303,12 @@ def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quant
     if not -128 <= zero_point <= 127:
         raise ModelError("its zero point is no int8 or uint8")
     return Quantisation(np.float32(scale), zero_point, unsigned)
+
+
+def value_shape(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the value of a tensor stored in that order: a map where there are channels."""
+    sizes = tuple(shape[axis] for axis in order)
+    return (1, *sizes) if len(sizes) == 3 and sizes[0] == 1 else sizes
 
 
 def entry_shape(entry: Entry) -> tuple[int, ...]:

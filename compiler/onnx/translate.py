@@ -13,16 +13,20 @@ import numpy as np
 
 from systola.compiler.errors import ModelError, located
 from systola.compiler.host_stage import Dequantise, FlipSign, HostFunction, HostStage, LookUp
-from systola.compiler.onnx.entries import Codes, Dequantised, HostArray
+from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain
 from systola.compiler.onnx.model import OnnxInput, OnnxModel, OnnxNode
 from systola.compiler.onnx.reader import read_onnx
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.onnx.translate_arithmetic import ARITHMETIC
+from systola.compiler.onnx.translate_constants import CONSTANTS
 from systola.compiler.onnx.translate_curves import CURVES
 from systola.compiler.onnx.translate_linear import LINEAR
+from systola.compiler.onnx.translate_moves import MOVES
 from systola.compiler.onnx.translate_pooling import POOLING
 from systola.compiler.onnx.translate_quantisation import translate_dequantize, translate_quantize
+from systola.compiler.onnx.translate_reduce import REDUCTIONS
+from systola.compiler.onnx.translate_softmax import SOFTMAX
 from systola.compiler.onnx.translate_views import VIEWS
 from systola.compiler.operations import Value
 from systola.compiler.partition import Translation
@@ -34,7 +38,11 @@ TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
     **POOLING,
     **ARITHMETIC,
     **CURVES,
+    **REDUCTIONS,
+    **SOFTMAX,
+    **MOVES,
     **VIEWS,
+    **CONSTANTS,
 }
 
 
@@ -84,6 +92,7 @@ def _needed(model: OnnxModel) -> list[OnnxNode]:
 def _input(scope: Scope, given: OnnxInput) -> Value:
     shape = given.shape if scope.repeat == 1 else (1, *given.shape[1:])
     value = Value(given.name, shape, given.dtype)
+    scope.add_input(value)
     match given.dtype:
         case "int8":
             scope.define(given.name, Codes(value, shape, plain(shape), False))
@@ -103,13 +112,15 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
 def _output(scope: Scope, name: str) -> Value:
     """What the user gets, in the order of the tensor's shape."""
     entry = scope.named(name)
+    if isinstance(entry, Pending) and entry.numbers and entry.limits == Limits():
+        entry = entry.numbers()
     if isinstance(entry, HostArray):
         return entry.value
     codes = entry.codes if isinstance(entry, Dequantised) else entry
     if not isinstance(codes, Codes):
         raise ModelError(f"the output '{name}' is not quantised")
     value = scope.arranged(
-        f"output {name!r}", codes, range(len(codes.shape)), codes.shape, flat=True
+        f"output {name!r}", codes, range(len(codes.shape)), codes.shape, to_host=True
     )
     if isinstance(entry, Dequantised):
         quantisation = entry.quantisation

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +14,11 @@ from systola.compiler.errors import ModelError
 from systola.compiler.moves import check_moves, gathered
 from systola.compiler.onnx.binary_scales import BinaryScales, binary_scales, reference_codes
 from systola.compiler.onnx.entries import Codes, Dequantised, Entry, Limits, Pending, Weights
-from systola.compiler.onnx.layout import Layout
+from systola.compiler.onnx.layout import Layout, stored
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.multipliers import code_limits
 from systola.compiler.onnx.numbers import CODES, Quantisation
-from systola.compiler.onnx.scope import Scope, machine_quantisation
+from systola.compiler.onnx.scope import Scope, machine_quantisation, value_shape
 from systola.compiler.operations import Binary, Value
 
 OPERATIONS = {
@@ -196,11 +196,17 @@ def _emit(
 ) -> Codes:
     shape = np.broadcast_shapes(*(_operand_shape(operand) for operand in operands))
     main = next(each for each in operands if isinstance(each, Codes) and each.shape == shape)
-    layout = main.layout.divided(shape)
-    if layout is None:
-        main = scope.in_order_of_shape(node, main)
-        layout = main.layout
-    values = [_beside(scope, node, operand, main.value, layout, shape) for operand in operands]
+    found = None
+    for value, layout in _orders(scope, node, main, shape):
+        beside = [_beside(scope, node, each, value, layout, shape) for each in operands]
+        if all(each is not None for each in beside):
+            found = value, layout, [each for each in beside if each is not None]
+            break
+    if found is None:
+        shapes = " and ".join(str(_operand_shape(operand)) for operand in operands)
+        raise ModelError(f"inputs of the shapes {shapes} are not supported")
+    value, layout, values = found
+    main = replace(main, value=value)
     result = Value(node.outputs[0], main.value.shape)
     if scales.differing:
         scope.inexact_channels += result.channels
@@ -222,6 +228,20 @@ def _emit(
     return scope.look_up(node, codes, scales.table, quantisation.unsigned)
 
 
+def _orders(
+    scope: Scope, node: OnnxNode, main: Codes, shape: tuple[int, ...]
+) -> Iterator[tuple[Value, Layout]]:
+    """The largest operand as it is stored, and as it could be."""
+    layout = main.layout.divided(shape)
+    if layout is not None:
+        yield main.value, layout
+    rank = len(shape)
+    for order in ((0, *range(2, rank), 1), tuple(range(rank))):
+        if sorted(order) == list(range(rank)):
+            value = scope.arranged(node, main, order, value_shape(shape, order))
+            yield value, stored(shape, order)
+
+
 def _beside(
     scope: Scope,
     node: OnnxNode,
@@ -229,8 +249,12 @@ def _beside(
     value: Value,
     layout: Layout,
     shape: tuple[int, ...],
-) -> Value | NDArray[np.int8]:
-    """An operand stored like `value`, which has the layout `layout` of a tensor of `shape`."""
+) -> Value | NDArray[np.int8] | None:
+    """An operand stored like `value`, which has the layout `layout` of a tensor of `shape`.
+
+    None where it has one number for several elements of `value` that are not all its pixels or
+    all its channels.
+    """
     if isinstance(operand, np.ndarray):
         whole = np.broadcast_to(operand, shape).reshape(layout.factors)
         return whole.transpose(layout.order).reshape(value.shape).astype(np.int8)
@@ -262,7 +286,7 @@ def _beside(
         origin = np.zeros(value.channels, np.int64)
         scope.add(gathered(str(node), narrow, wide, origin, 0))
         return wide
-    raise ModelError(f"an input of shape {operand.shape} beside one of {shape} is not supported")
+    return None
 
 
 Translator = Callable[[Scope, OnnxNode], None]

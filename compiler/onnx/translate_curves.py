@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from systola.compiler.onnx.entries import Dequantised, Limits, Pending
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.scope import Scope
 
-Curve = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+Numbers = NDArray[np.float32]
+Curve = Callable[[OnnxNode, Numbers], Numbers]
 
 
 def translate_relu(scope: Scope, node: OnnxNode) -> None:
@@ -52,8 +54,86 @@ def _limit(scope: Scope, node: OnnxNode, limits: Limits) -> None:
         raise ModelError("its input must come from a DequantizeLinear or an operator")
 
 
+def translate_curve(scope: Scope, node: OnnxNode) -> None:
+    """A function of each element: its values for all codes."""
+    source = scope.entry(node, 0)
+    if not isinstance(source, Dequantised):
+        raise ModelError("its input must come from a DequantizeLinear")
+    scope.result(node, replace(source, curve=_values(node, node.kind, source.numbers)))
+
+
+def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
+    """QLinearLeakyRelu and QLinearSigmoid, operators of ONNX Runtime."""
+    source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
+    quantisation = scope.quantisation(node, 3, 4)
+    numbers = _values(node, node.kind.removeprefix("QLinear"), source.numbers)
+    table = quantisation.codes(numbers)
+    scope.result(node, scope.look_up(node, source.codes, table, quantisation.unsigned))
+
+
+def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
+    with np.errstate(all="ignore"):
+        values = _FUNCTIONS[kind](node, numbers).astype(np.float32)
+    if bool(np.isnan(values).any()):
+        raise ModelError("it has no value for some of the codes")
+    return values
+
+
+def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
+    return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
+
+
+def _tanh(_: OnnxNode, x: Numbers) -> Numbers:
+    return np.tanh(x.astype(np.float64)).astype(np.float32)
+
+
+def _leaky_relu(node: OnnxNode, x: Numbers) -> Numbers:
+    return np.where(x >= 0, x, np.float32(node.number("alpha", 0.01)) * x)
+
+
+def _hard_sigmoid(node: OnnxNode, x: Numbers) -> Numbers:
+    alpha, beta = np.float32(node.number("alpha", 0.2)), np.float32(node.number("beta", 0.5))
+    return np.clip(alpha * x + beta, np.float32(0), np.float32(1))
+
+
+def _hard_swish(_: OnnxNode, x: Numbers) -> Numbers:
+    share = np.clip(x / np.float32(6) + np.float32(0.5), 0, 1).astype(np.float32)
+    return x * share
+
+
+def _elu(node: OnnxNode, x: Numbers) -> Numbers:
+    bent = node.number("alpha", 1.0) * np.expm1(x.astype(np.float64))
+    return np.where(x >= 0, x, bent).astype(np.float32)
+
+
+def _erf(_: OnnxNode, x: Numbers) -> Numbers:
+    return np.array([math.erf(float(each)) for each in x], np.float32)
+
+
+def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Curve:
+    """A function that is calculated in float64, and rounded once."""
+    return lambda _, x: function(x.astype(np.float64)).astype(np.float32)
+
+
+_FUNCTIONS: dict[str, Curve] = {
+    "Abs": _exact(np.abs),
+    "Elu": _elu,
+    "Erf": _erf,
+    "Exp": _exact(np.exp),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "LeakyRelu": _leaky_relu,
+    "Neg": _exact(np.negative),
+    "Sigmoid": _sigmoid,
+    "Softplus": _exact(lambda x: np.logaddexp(0, x)),
+    "Sqrt": _exact(np.sqrt),
+    "Tanh": _tanh,
+}
+
 Translator = Callable[[Scope, OnnxNode], None]
 CURVES: dict[str, Translator] = {
     "Relu": translate_relu,
     "Clip": translate_clip,
+    **dict.fromkeys(_FUNCTIONS, translate_curve),
+    **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), translate_qlinear_curve),
 }

@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Rounding
 from systola.compiler.errors import ModelError
-from systola.compiler.fully_connected import folded_bias
 from systola.compiler.layer import Layer
 from systola.compiler.moves import check_moves, gathered
 from systola.compiler.onnx.entries import Codes, Dequantised, Entry, Limits, Pending, Weights
 from systola.compiler.onnx.layout import Layout, plain
+from systola.compiler.onnx.linear import Linear, LinearOutput, limited, linear_output
 from systola.compiler.onnx.model import OnnxNode
-from systola.compiler.onnx.multipliers import code_limits, runtime_multipliers
-from systola.compiler.onnx.numbers import CODES, Quantisation
+from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.onnx.windows import read_window
 from systola.compiler.operations import (
@@ -34,20 +31,6 @@ from systola.compiler.operations import (
 )
 
 MAX_WEIGHTS = 1 << 28
-
-
-@dataclass(frozen=True)
-class _Linear:
-    """An operator that multiplies by weights."""
-
-    source: Codes
-    quantisation: Quantisation
-    """That of the source."""
-    weights: NDArray[np.int64]
-    """Without their zero points; the last axis is that of the results."""
-    scales: NDArray[np.float32]
-    """Of source times weights: one for each result, or one."""
-    bias: NDArray[np.int64]
 
 
 def translate_conv(scope: Scope, node: OnnxNode) -> None:
@@ -110,7 +93,7 @@ def translate_qgemm(scope: Scope, node: OnnxNode) -> None:
     scope.result(node, _add_product(scope, node, linear, quantisation, Limits()))
 
 
-def _define_product(scope: Scope, node: OnnxNode, linear: _Linear) -> None:
+def _define_product(scope: Scope, node: OnnxNode, linear: Linear) -> None:
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
         return _add_product(scope, node, linear, quantisation, limits)
 
@@ -182,14 +165,14 @@ def _bias_codes(
 
 def _convolution(
     node: OnnxNode, source: Dequantised, weights: Weights, bias: Entry | None
-) -> _Linear:
+) -> Linear:
     codes = _centred(weights, 0) if weights.codes.ndim in (3, 4) else None
     if codes is None or codes.ndim != len(source.codes.shape):
         raise ModelError(f"weights of shape {weights.codes.shape} do not fit {source.codes.shape}")
     if codes.ndim == 3:
         codes = codes[:, :, np.newaxis, :]
     scales = source.quantisation.scale * weights.scales
-    return _Linear(
+    return Linear(
         source.codes,
         source.quantisation,
         codes.transpose(2, 3, 1, 0),
@@ -200,7 +183,7 @@ def _convolution(
 
 def _gemm(
     scope: Scope, node: OnnxNode, source: Dequantised, weights: Weights, bias: Entry | None
-) -> _Linear:
+) -> Linear:
     if node.integer("transA", 0):
         raise ModelError("transA is not supported")
     if len(source.codes.shape) != 2:
@@ -211,7 +194,7 @@ def _gemm(
 
 def _product(
     source: Dequantised, weights: Weights, alpha: float, bias: Entry | None, *, transposed: bool
-) -> _Linear:
+) -> Linear:
     shape = weights.codes.shape
     if len(shape) < 2 or math.prod(shape[:-2]) != 1:
         raise ModelError(f"weights of shape {shape} are not supported, only matrices")
@@ -223,58 +206,9 @@ def _product(
     if not 0 < alpha < np.inf:
         raise ModelError(f"an alpha of {alpha} is not supported")
     scales = np.float32(alpha) * source.quantisation.scale * weights.scales
-    return _Linear(
+    return Linear(
         source.codes, source.quantisation, codes, scales, _bias(bias, codes.shape[1], scales)
     )
-
-
-@dataclass(frozen=True)
-class _Output:
-    """How sums become codes."""
-
-    requantisation: Requantisation
-    table: NDArray[np.int64] | None
-    """What is to be done with the codes after that, where the machine cannot do it at once."""
-
-
-def _output(scope: Scope, linear: _Linear, quantisation: Quantisation, limits: Limits) -> _Output:
-    """The requantisation of sums over all but the last axis of the weights."""
-    weights = linear.weights.reshape(-1, linear.weights.shape[-1])
-    zero_point = linear.quantisation.zero_point
-    ends = weights * (-128 - zero_point), weights * (127 - zero_point)
-    low = linear.bias + np.minimum(*ends).sum(axis=0)
-    high = linear.bias + np.maximum(*ends).sum(axis=0)
-    if bool((low < -(2**31)).any() or (high >= 2**31).any()):
-        raise ModelError("its sums do not fit 32 bits")
-    floor, ceiling = code_limits(quantisation, limits)
-    with np.errstate(over="ignore"):
-        scale = np.broadcast_to(linear.scales / quantisation.scale, linear.bias.shape)
-    multiplier, shift, exact = runtime_multipliers(
-        scale, low, high, min(floor - quantisation.zero_point, 0),
-        max(ceiling - quantisation.zero_point, 0),
-    )  # fmt: skip
-    scope.inexact_channels += int(np.count_nonzero(~exact))
-    function, table = Function.NONE, None
-    if floor == quantisation.zero_point and (floor, ceiling) != (-128, 127):
-        function = Function.RELU if ceiling == 127 else Function.RELU6
-    elif (floor, ceiling) != (-128, 127):
-        table = np.clip(CODES, floor, ceiling)
-    requantisation = Requantisation(
-        bias=folded_bias(linear.bias, zero_point, weights.sum(axis=0)),
-        multiplier=multiplier,
-        shift=shift,
-        rounding=Rounding.SINGLE,
-        zero_point=quantisation.zero_point,
-        function=function,
-        ceiling=ceiling if function == Function.RELU6 else 127,
-    )
-    return _Output(requantisation, table)
-
-
-def _limited(scope: Scope, node: OnnxNode, result: Codes, output: _Output) -> Codes:
-    if output.table is None:
-        return result
-    return scope.look_up(node, result, output.table, result.unsigned)
 
 
 def _two_parts(weights: NDArray[np.int64], axis: int) -> NDArray[np.int8] | None:
@@ -294,15 +228,15 @@ def _twice(scope: Scope, node: OnnxNode, value: Value) -> Value:
 
 
 def _add_product(
-    scope: Scope, node: OnnxNode, linear: _Linear, quantisation: Quantisation, limits: Limits
+    scope: Scope, node: OnnxNode, linear: Linear, quantisation: Quantisation, limits: Limits
 ) -> Codes:
     k, n = linear.weights.shape
-    output = _output(scope, linear, quantisation, limits)
-    source, weights = _rows(scope, node, linear.source, linear.weights)
+    output = linear_output(scope, linear, quantisation, limits)
+    value, weights = _rows(scope, node, linear.source, linear.weights)
+    source = scope.reshaped(node, value, (math.prod(linear.source.shape) // k, k))
     whole = _two_parts(weights, 0)
     if whole is not None:
-        rows = math.prod(linear.source.shape) // k
-        source = _twice(scope, node, scope.reshaped(node, source, (rows, k)))
+        source = _twice(scope, node, source)
     requantisation = output.requantisation
     layer = Layer(
         weights=np.ascontiguousarray(weights.astype(np.int8) if whole is None else whole),
@@ -318,7 +252,7 @@ def _add_product(
     result = Value(node.outputs[0], shape)
     scope.add(Product(operator=str(node), source=source, result=result, layer=layer))
     codes = Codes(result, shape, plain(shape), quantisation.unsigned)
-    return _limited(scope, node, codes, output)
+    return limited(scope, node, codes, output)
 
 
 def _rows(
@@ -335,17 +269,17 @@ def _rows(
             order = tuple(part - rows for part in layout.order[rows:])
             return source.value, weights[Layout(factors, order).numbers]
     axes = range(len(source.shape))
-    return scope.arranged(node, source, axes, source.shape, flat=True), weights
+    return scope.arranged(node, source, axes, source.shape), weights
 
 
-def _convolution_shape(scope: Scope, node: OnnxNode, linear: _Linear) -> tuple[int, ...]:
+def _convolution_shape(scope: Scope, node: OnnxNode, linear: Linear) -> tuple[int, ...]:
     shape = linear.source.shape
     window = _window(scope, node, linear)
     out = window.out if len(shape) == 4 else window.out[1:]
     return (1, linear.weights.shape[-1], *out)
 
 
-def _window(scope: Scope, node: OnnxNode, linear: _Linear) -> Window:
+def _window(scope: Scope, node: OnnxNode, linear: Linear) -> Window:
     height, width = linear.weights.shape[:2]
     shape = linear.source.shape
     if shape[0] != 1:
@@ -354,7 +288,7 @@ def _window(scope: Scope, node: OnnxNode, linear: _Linear) -> Window:
 
 
 def _add_convolution(
-    scope: Scope, node: OnnxNode, linear: _Linear, quantisation: Quantisation, limits: Limits
+    scope: Scope, node: OnnxNode, linear: Linear, quantisation: Quantisation, limits: Limits
 ) -> Codes:
     groups = node.integer("group", 1)
     source = scope.feature_map(node, linear.source)
@@ -364,7 +298,7 @@ def _add_convolution(
             f"weights for {inputs} channels and {groups} groups do not fit {source.channels}"
         )
     window = _window(scope, node, linear)
-    output = _output(scope, linear, quantisation, limits)
+    output = linear_output(scope, linear, quantisation, limits)
     fill = linear.quantisation.zero_point
     result = scope.map_result(
         node.outputs[0], linear.source, (1, *window.out, outputs), quantisation.unsigned
@@ -385,7 +319,7 @@ def _add_convolution(
         )
     else:
         _add_groups(scope, node, source, result.value, linear.weights, window, fill, groups, output)
-    return _limited(scope, node, result, output)
+    return limited(scope, node, result, output)
 
 
 def _copies(scope: Scope, node: OnnxNode, source: Value, count: int, fill: int) -> Value:
@@ -407,7 +341,7 @@ def _add_groups(
     window: Window,
     fill: int,
     groups: int,
-    output: _Output,
+    output: LinearOutput,
 ) -> None:
     """A convolution for each group of channels."""
     inputs, outputs = weights.shape[2], weights.shape[3] // groups

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,9 @@ class RandomOnnx:
         while len(self.tensors) <= operators:
             last = rng.integers(3) > 0
             number = -1 if last else int(rng.integers(len(self.tensors)))
-            result = actions[str(rng.choice(kinds))](self.tensors[number])
+            source = self.tensors[number]
+            kind = str(rng.choice([each for each in kinds if len(source.shape) >= _RANK[each]]))
+            result = actions[kind](source)
             if np.prod(result.shape) <= MOST_ELEMENTS:
                 self.tensors.append(result)
         final = self.tensors[-1]
@@ -294,8 +297,217 @@ class RandomOnnx:
         name = self.writer.quantise(numbers, *result.quantisation, self.dtype)
         return Tensor(name, shape, *result.quantisation)
 
+    def binary(self, source: Tensor) -> Tensor:
+        """With constants, a tensor of the same shape, or one pixel or one channel of it."""
+        rng = self.rng
+        kind = str(rng.choice(["Add", "Mul", "Add", "Sub"]))
+        other = source
+        match int(rng.integers(5)):
+            case 0:
+                channels = source.shape[1] if len(source.shape) > 1 else 1
+                shapes = [source.shape, (1,), (channels, *(1 for _ in source.shape[2:]))]
+                shape = shapes[int(rng.integers(3))]
+                data = self._constant_codes(shape)
+                other = self._tensor(self.writer.constant(data), shape)
+            case 1 if len(source.shape) > 2:
+                shape = (*source.shape[:2], *(1 for _ in source.shape[2:]))
+                other = self._moved("MaxPool", source, shape, kernel_shape=source.shape[2:])
+            case 2 if len(source.shape) > 2:
+                shape = (1, 1, *source.shape[2:])
+                bounds = [self._whole_numbers([each]) for each in (0, 1, 1)]
+                other = self._moved("Slice", source, shape, *bounds)
+            case 3:
+                other = self.curve(source)
+            case _:
+                same = [each for each in self.tensors if each.shape == source.shape]
+                other = same[int(rng.integers(len(same)))] if same else source
+        pair = [source, other] if rng.integers(2) else [other, source]
+        spread = 127 * (source.scale + other.scale)
+        if kind == "Mul":
+            spread = 100 * 100 * source.scale * other.scale
+        scale = np.float32(spread / 127 * rng.uniform(0.4, 1.2))
+        if self.fused and kind != "Sub":
+            of_pair = [self.writer.scale(*each.quantisation, self.dtype) for each in pair]
+            result = self._tensor("", source.shape, scale)
+            of_result = self.writer.scale(*result.quantisation, self.dtype)
+            inputs = [pair[0].name, *of_pair[0], pair[1].name, *of_pair[1], *of_result]
+            name = self.writer.node(f"QLinear{kind}", *inputs)
+            return Tensor(name, source.shape, *result.quantisation)
+        numbers = self.writer.node(kind, *(self.numbers(each) for each in pair))
+        return self.codes(numbers, source.shape, scale)
 
+    def _constant_codes(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        limits = np.iinfo(self.dtype)
+        return self.rng.integers(limits.min, limits.max + 1, shape, dtype=limits.dtype)
+
+    def requantise(self, source: Tensor) -> Tensor:
+        """Other codes for the same numbers."""
+        return self.codes(self.numbers(source), source.shape)
+
+    def curve(self, source: Tensor) -> Tensor:
+        kind = str(self.rng.choice(CURVES))
+        attributes: dict[str, Any] = {"alpha": 0.15} if kind == "LeakyRelu" else {}
+        if self.fused and kind in ("LeakyRelu", "Sigmoid"):
+            result = self._tensor("", source.shape)
+            of_source = self.writer.scale(*source.quantisation, self.dtype)
+            of_result = self.writer.scale(*result.quantisation, self.dtype)
+            name = self.writer.node(
+                f"QLinear{kind}", source.name, *of_source, *of_result, **attributes
+            )
+            return Tensor(name, source.shape, *result.quantisation)
+        numbers = self.writer.node(kind, self.numbers(source), **attributes)
+        name = self.writer.quantise(numbers, *source.quantisation, self.dtype)
+        return Tensor(name, *(source.shape, *source.quantisation))
+
+    def reduce_mean(self, source: Tensor, axes: tuple[int, ...] | None = None) -> Tensor:
+        rank = len(source.shape)
+        if axes is None:
+            chosen = [axis for axis in range(1, rank) if self.rng.integers(2)]
+            axes = tuple(chosen or [rank - 1])
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
+        numbers = self.writer.node("ReduceMean", self.numbers(source), axes=list(axes))
+        return self.codes(numbers, shape, source.scale)
+
+    def _moved(
+        self, kind: str, source: Tensor, shape: tuple[int, ...], *inputs: str, **attributes: Any
+    ) -> Tensor:
+        """An operator that only moves, of codes or of numbers."""
+        if self.fused:
+            name = self.writer.node(kind, source.name, *inputs, **attributes)
+        else:
+            numbers = self.writer.node(kind, self.numbers(source), *inputs, **attributes)
+            name = self.writer.quantise(numbers, *source.quantisation, self.dtype)
+        return Tensor(name, shape, *source.quantisation)
+
+    def _whole_numbers(self, values: Any) -> str:
+        return self.writer.constant(np.array(values, np.int64))
+
+    def slice(self, source: Tensor) -> Tensor:
+        starts, ends, steps, shape = [], [], [], [1]
+        for size in source.shape[1:]:
+            step = int(self.rng.choice([1, 1, 1, 2, -1]))
+            low = int(self.rng.integers(0, size)) if self.rng.integers(2) else 0
+            high = int(self.rng.integers(low + 1, size + 1)) if self.rng.integers(2) else size
+            shape.append(len(range(low, high, abs(step))))
+            if step < 0:
+                starts.append(high - 1)
+                ends.append(low - 1 if low else -size - 1)
+            else:
+                starts.append(low)
+                ends.append(high)
+            steps.append(step)
+        axes = list(range(1, len(source.shape)))
+        inputs = [self._whole_numbers(each) for each in (starts, ends, axes, steps)]
+        return self._moved("Slice", source, tuple(shape), *inputs)
+
+    def split(self, source: Tensor) -> Tensor:
+        """Two parts of any axis; the last one goes on."""
+        axes = [axis for axis in range(1, len(source.shape)) if source.shape[axis] > 1]
+        if not axes:
+            return self.requantise(source)
+        axis = int(self.rng.choice(axes))
+        first = int(self.rng.integers(1, source.shape[axis]))
+        sizes = (first, source.shape[axis] - first)
+        names = self.writer.node(
+            "Split", source.name, self._whole_numbers(sizes), results=2, axis=axis
+        )
+        parts = [
+            Tensor(
+                name,
+                (*source.shape[:axis], size, *source.shape[axis + 1 :]),
+                *source.quantisation,
+            )
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        self.tensors.insert(0, parts[0])
+        return parts[1]
+
+    def pad(self, source: Tensor) -> Tensor:
+        rank = len(source.shape)
+        pads = self.rng.integers(0, 3, (2, rank))
+        pads[:, 0] = 0
+        if self.rng.integers(3):
+            pads[:, 1] = 0
+        shape = tuple((np.array(source.shape) + pads.sum(axis=0)).tolist())
+        amounts = self._whole_numbers(pads.reshape(-1))
+        if self.fused:
+            value = self.writer.constant(np.array(source.zero_point, self.dtype))
+            return self._moved("Pad", source, shape, amounts, value)
+        return self._moved("Pad", source, shape, amounts)
+
+    def transpose(self, source: Tensor) -> Tensor:
+        order = [0, *(1 + self.rng.permutation(len(source.shape) - 1)).tolist()]
+        shape = tuple(source.shape[axis] for axis in order)
+        return self._moved("Transpose", source, shape, perm=order)
+
+    def reshape(self, source: Tensor) -> Tensor:
+        """Two dimensions become one, or one two."""
+        sizes = list(source.shape)
+        axis = int(self.rng.integers(1, len(sizes)))
+        if len(sizes) > 2 and axis + 1 < len(sizes) and self.rng.integers(2):
+            sizes[axis : axis + 2] = [sizes[axis] * sizes[axis + 1]]
+        elif len(sizes) < 4:
+            factor = next(each for each in (3, 2, 5, 1) if sizes[axis] % each == 0)
+            sizes[axis : axis + 1] = [factor, sizes[axis] // factor]
+        return self._moved("Reshape", source, tuple(sizes), self._whole_numbers(sizes))
+
+    def gather(self, source: Tensor) -> Tensor:
+        axis = int(self.rng.integers(1, len(source.shape)))
+        indices = self.rng.integers(-source.shape[axis], source.shape[axis], 3)
+        shape = (*source.shape[:axis], 3, *source.shape[axis + 1 :])
+        return self._moved("Gather", source, shape, self._whole_numbers(indices), axis=axis)
+
+    def concatenation(self, source: Tensor) -> Tensor:
+        """Of tensors with different scales, and sometimes constants."""
+        axis = int(self.rng.integers(1, len(source.shape)))
+        parts = [source]
+        for each in (*self.tensors[-2:], source):
+            rest = [size for other, size in enumerate(each.shape) if other != axis]
+            if len(each.shape) == len(source.shape) and rest == [
+                size for other, size in enumerate(source.shape) if other != axis
+            ]:
+                parts.append(each)
+        if self.rng.integers(3) == 0:
+            shape = (*source.shape[:axis], 2, *source.shape[axis + 1 :])
+            parts.append(self._tensor(self.writer.constant(self._constant_codes(shape)), shape))
+        size = sum(part.shape[axis] for part in parts)
+        shape = (*source.shape[:axis], size, *source.shape[axis + 1 :])
+        if self.fused:
+            result = self._tensor("", shape)
+            inputs = [*self.writer.scale(*result.quantisation, self.dtype)]
+            for part in parts:
+                inputs += [part.name, *self.writer.scale(*part.quantisation, self.dtype)]
+            name = self.writer.node("QLinearConcat", *inputs, axis=axis)
+            return Tensor(name, shape, *result.quantisation)
+        numbers = [self.numbers(part) for part in parts]
+        return self.codes(self.writer.node("Concat", *numbers, axis=axis), shape)
+
+    def softmax(self, source: Tensor) -> Tensor:
+        axis = int(self.rng.integers(1, len(source.shape)))
+        limits = np.iinfo(self.dtype)
+        result = Tensor("", source.shape, np.float32(1 / 255), limits.min)
+        if self.fused:
+            of_source = self.writer.scale(*source.quantisation, self.dtype)
+            of_result = self.writer.scale(*result.quantisation, self.dtype)
+            name = self.writer.node(
+                "QLinearSoftmax", source.name, *of_source, *of_result, axis=axis, opset=17
+            )
+            return Tensor(name, source.shape, *result.quantisation)
+        numbers = self.writer.node("Softmax", self.numbers(source), axis=axis)
+        name = self.writer.quantise(numbers, *result.quantisation, self.dtype)
+        return Tensor(name, source.shape, *result.quantisation)
+
+
+CURVES = ("Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "HardSwish", "Elu", "Abs", "Erf")
 _QLINEAR = {"Conv": "QLinearConv", "MatMul": "QLinearMatMul", "Gemm": "QGemm"}
+
+_RANK = defaultdict(
+    lambda: 2,
+    dict.fromkeys(
+        ("convolution", "depthwise", "grouped", "max_pool", "average_pool", "global_average"), 3
+    ),
+)
+"""Least numbers of dimensions."""
 
 KINDS = (
     "convolution",
@@ -306,5 +518,17 @@ KINDS = (
     "max_pool",
     "average_pool",
     "global_average",
+    "binary",
+    "requantise",
+    "curve",
+    "reduce_mean",
+    "slice",
+    "split",
+    "pad",
+    "transpose",
+    "reshape",
+    "gather",
+    "concatenation",
+    "softmax",
 )
 """All operators that RandomOnnx can add."""

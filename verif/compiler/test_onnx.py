@@ -39,15 +39,23 @@ def test_stored_outputs(name: str, machine: str) -> None:
     assert np.array_equal(interpret(content, samples, optimised=False)[:, 0], unfused)
 
 
-def check_random(model: RandomOnnx, machine: str, share: float = 0.01) -> None:
-    """What is said to be exact must equal the referee; of anything else a `share` is off by one."""
+MEANS = ("average_pool", "global_average", "reduce_mean")
+"""Operators whose results are often in the middle of two codes."""
+
+
+def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int = 1) -> None:
+    """What is said to be exact must equal the referee.
+
+    Of the elements of anything else at most a `share` differs, by `most` at most.
+    """
     translation = translate_onnx(model.content)
     run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
     expected = interpret(model.content, model.samples)
-    if translation.inexact_channels == 0:
-        assert np.array_equal(run.y, expected)
+    if translation.inexact_channels == 0 and not np.array_equal(run.y, expected):
+        # Not everything becomes QLinear operators: Clip to bounds within the codes, for one.
+        assert np.array_equal(run.y, interpret(model.content, model.samples, optimised=False))
     difference = np.abs(run.y.astype(np.int64) - expected.astype(np.int64))
-    assert difference.max() <= 1
+    assert difference.max() <= most
     assert np.count_nonzero(difference) <= 1 + share * difference.size
 
 
@@ -55,7 +63,16 @@ def check_random(model: RandomOnnx, machine: str, share: float = 0.01) -> None:
 def test_single_operators(kind: str) -> None:
     rng = np.random.default_rng(random_seed())
     for _ in range(24):
-        # ONNX Runtime's average pools add in float32, so that a mean between two results goes
-        # either way; with windows of two elements that may be half of the means.
-        share = 1.0 if kind == "average_pool" else 0.01
-        check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)), share)
+        # In float32 a mean that lies between two codes goes either way; with windows of two
+        # elements that may be half of the means.
+        share, most = (1.0, 1) if kind in MEANS else (0.01, 1)
+        check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)), share, most)
+
+
+def test_random_networks() -> None:
+    rng = np.random.default_rng(random_seed())
+    # ONNX Runtime makes one scale of two that follow each other, which is not what the model says.
+    kinds = tuple(kind for kind in KINDS if kind not in (*MEANS, "softmax", "requantise"))
+    for _ in range(40):
+        model = RandomOnnx(rng, kinds, int(rng.integers(2, 7)))
+        check_random(model, str(rng.choice(MACHINES)), 0.02, 8)

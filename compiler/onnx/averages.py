@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means of windows, rounded as ONNX Runtime does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Operation, Reduction, Rounding
+from systola.compiler.errors import ModelError
+from systola.compiler.onnx.entries import Limits
+from systola.compiler.onnx.fitting import Fit, Wanted, fit_bias
+from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.multipliers import code_limits
+from systola.compiler.onnx.numbers import Quantisation
+from systola.compiler.onnx.scope import Scope
+from systola.compiler.operations import Binary, Pooling, Scale, Value, Window, scalar_requantisation
+from systola.compiler.quantise import MAX_STEPS
+
+MAX_COUNT = 1 << 22
+"""Elements whose sum stays within 32 bits, with a margin."""
+MAX_COUNTS = 1 << 12
+"""Elements in a window that reaches over the edge."""
+TOLERATED = 2
+"""Sums that one pool may round otherwise before two are taken, which is twice the work."""
+
+Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
+"""Codes of means, before they are clamped: of sums less zero points, the quantisations of source
+and result, and how many elements each sum has. It grows with the sums."""
+
+
+def global_mean(
+    sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
+) -> NDArray[np.int64]:
+    """QLinearGlobalAveragePool: sums of integers, and one scale."""
+    scale = source.scale / (result.scale * np.float32(count))
+    return np.rint(sums.astype(np.float32) * scale).astype(np.int64) + result.zero_point
+
+
+def pool_mean(
+    sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
+) -> NDArray[np.int64]:
+    """QLinearAveragePool: sums of float32, which are taken to be exact, and divided twice."""
+    offset = 128 if result.unsigned else 0
+    total = sums.astype(np.float32) * source.scale
+    steps = total / np.float32(count) / result.scale + np.float32(result.zero_point + offset)
+    return np.rint(steps).astype(np.int64) - offset
+
+
+def real_mean(
+    sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
+) -> NDArray[np.int64]:
+    """A mean of float32 and QuantizeLinear."""
+    total = sums.astype(np.float32) * source.scale
+    steps = np.rint(total / np.float32(count) / result.scale)
+    return steps.astype(np.int64) + result.zero_point
+
+
+@dataclass(frozen=True)
+class _Averages:
+    """What becomes of the sums of windows."""
+
+    fits: tuple[Fit, ...]
+    """By the number of elements in the sum: all from 1 on, or that of all windows."""
+    biases: tuple[int, ...]
+    """Zero points of as many elements."""
+    zero_point: int
+    floor: int
+    ceiling: int
+
+    @property
+    def differing(self) -> int:
+        """Sums with another result than ONNX Runtime's."""
+        return sum(fit.differing for fit in self.fits)
+
+
+def add_average(
+    scope: Scope,
+    node: OnnxNode,
+    value: Value,
+    result: Value,
+    window: Window,
+    source: Quantisation,
+    quantisation: Quantisation,
+    limits: Limits,
+    mean: Mean,
+) -> None:
+    """The mean of what of each window lies within the map.
+
+    ONNX Runtime rounds half to even. Where means often lie between two results, one pool cannot do
+    so, but two can: one counts the even results that a sum has reached, the other the odd ones, and
+    in each of them the steps are at equal distances.
+    """
+    taps = window.kernel[0] * window.kernel[1]
+    counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)
+    if taps > (MAX_COUNT if len(counts) == 1 else MAX_COUNTS):
+        raise ModelError(f"a mean of {taps} elements is not supported")
+    floor, ceiling = code_limits(quantisation, limits)
+
+    def averages(parity: int | None) -> _Averages:
+        """Of all results; with a parity, of half of them."""
+        fits = tuple(
+            _fit(source, quantisation, (floor, ceiling), count, mean, parity) for count in counts
+        )
+        biases = tuple(-source.zero_point * count for count in counts)
+        if parity is None:
+            return _Averages(fits, biases, quantisation.zero_point, floor, ceiling)
+        # Half of the zero point keeps what is in between within int8.
+        half = quantisation.zero_point // 2
+        low, high = (
+            max(-128, min((end - quantisation.zero_point + parity) // 2 + half, 127))
+            for end in (floor, ceiling)
+        )
+        return _Averages(fits, biases, half, low, high)
+
+    whole = averages(None)
+    parts = averages(0), averages(1)
+    differing = min(whole.differing, sum(part.differing for part in parts))
+    if whole.differing <= max(TOLERATED, differing):
+        differing = whole.differing
+        _add_averages(scope, node, value, result, window, whole)
+    else:
+        _add_two(scope, node, value, result, window, parts, quantisation.zero_point)
+    near = mean is not global_mean and any(
+        doubtful(source, quantisation, count) for count in counts
+    )
+    scope.inexact_channels += value.channels if differing or near else 0
+
+
+def doubtful(source: Quantisation, result: Quantisation, count: int) -> bool:
+    """Whether a mean may be so near to the middle of two results that the rounding of sums in
+    float32, which depends on all elements, makes one or the other of it."""
+    scale = float(source.scale) / (float(result.scale) * count)
+    middles = np.arange(-MAX_STEPS, MAX_STEPS) + 0.5
+    sums = np.rint(middles / scale)
+    noise = (count + 4) * 2.0**-24 * (np.abs(middles) + 128 + abs(result.zero_point))
+    reachable = np.abs(sums) <= (128 + abs(source.zero_point)) * count
+    return bool((reachable & (np.abs(sums * scale - middles) < noise)).any())
+
+
+def _fit(
+    source: Quantisation,
+    quantisation: Quantisation,
+    limits: tuple[int, int],
+    count: int,
+    mean: Mean,
+    parity: int | None,
+) -> Fit:
+    """For means of `count` elements; with a parity, the number of results of that parity."""
+    ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
+    low, high = (limit - quantisation.zero_point for limit in limits)
+    scale = float(source.scale) / (float(quantisation.scale) * count)
+
+    def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        codes = mean(sums, source, quantisation, count)
+        return np.clip(codes - quantisation.zero_point, low, high)
+
+    steps = _steps(results, ends, low, high)
+    sums = np.unique(np.concatenate([steps, steps - 1, ends]))
+    sums = sums[(sums >= ends[0]) & (sums <= ends[1])]
+    if parity is None:
+        return fit_bias(Wanted(sums, results(sums), low, high), scale)
+    # 2 k is k even ones and k odd ones, 2 k + 1 is one odd one more.
+    half = (results(sums) + parity) // 2
+    return fit_bias(Wanted(sums, half, (low + parity) // 2, (high + parity) // 2), scale / 2)
+
+
+def _steps(
+    results: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    ends: tuple[int, int],
+    low: int,
+    high: int,
+) -> NDArray[np.int64]:
+    """For each result above `low` the least sum within `ends` that has at least that result.
+
+    Those that no sum reaches have a step behind the last sum.
+    """
+    wanted = np.arange(low + 1, high + 1)
+    below = np.full(wanted.shape, ends[0] - 1)
+    above = np.full(wanted.shape, ends[1] + 1)
+    for _ in range((ends[1] - ends[0] + 2).bit_length() + 1):
+        middle = (below + above) // 2
+        inside = np.clip(middle, *ends)
+        reached = (results(inside) >= wanted) & (middle >= ends[0]) | (middle > ends[1])
+        above = np.where(reached, middle, above)
+        below = np.where(reached, below, middle)
+    return above
+
+
+def _add_two(
+    scope: Scope,
+    node: OnnxNode,
+    value: Value,
+    result: Value,
+    window: Window,
+    parts: tuple[_Averages, _Averages],
+    zero_point: int,
+) -> None:
+    values: list[Value] = []
+    for number, part in enumerate(parts):
+        values.append(Value(f"{result.name} part {number}", result.shape))
+        _add_averages(scope, node, value, values[-1], window, part)
+    # 2^20 * 2^29 / 2^31 = 2^18 for each, and back.
+    scope.add(
+        Binary(
+            operator=str(node),
+            result=result,
+            operation=Operation.ADD,
+            a=values[0],
+            b=values[1],
+            scale_a=Scale(parts[0].zero_point, 1 << 29),
+            scale_b=Scale(parts[1].zero_point, 1 << 29),
+            output=scalar_requantisation(
+                1 << 30, -17, rounding=Rounding.SINGLE, zero_point=zero_point
+            ),
+        )
+    )
+
+
+def _add_averages(
+    scope: Scope, node: OnnxNode, value: Value, result: Value, window: Window, averages: _Averages
+) -> None:
+    outputs = tuple(
+        scalar_requantisation(
+            fit.multiplier,
+            fit.shift,
+            bias=bias + fit.bias,
+            rounding=Rounding.SINGLE,
+            zero_point=averages.zero_point,
+        )
+        for fit, bias in zip(averages.fits, averages.biases, strict=True)
+    )
+    several = len(outputs) > 1
+    scope.add(
+        Pooling(
+            operator=str(node),
+            source=value,
+            result=result,
+            reduction=Reduction.AVERAGE if several else Reduction.SUM,
+            window=window,
+            output=outputs[0],
+            averages=outputs if several else (),
+            floor=averages.floor,
+            ceiling=averages.ceiling,
+        )
+    )

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that only move elements, on any array.
+
+On constants they give the results; on an array of positions they tell where each element of a
+calculated result comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+from systola.compiler.onnx.model import Constant, OnnxNode
+
+MOST_ELEMENTS = 1 << 24
+"""Of what is moved, and of what comes of it."""
+OUTSIDE = -1
+"""What padding puts where there is no element."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node with what it needs to know."""
+
+    node: OnnxNode
+    opset: int
+    whole_numbers: Callable[[int], list[int] | None]
+    """An input by its position, a constant list of whole numbers; None where it is left out."""
+    constant: Callable[[int], Constant | None]
+    """An input by its position, a constant; None where it is left out."""
+
+    def given(self, name: str, position: int) -> list[int] | None:
+        """What is an attribute in old versions of an operator, and an input in new ones."""
+        if name in self.node.attributes:
+            return list(self.node.integers(name))
+        return self.whole_numbers(position)
+
+
+def move_elements(call: Call, x: Constant) -> list[Constant]:
+    """The results for the array `x`; raises ModelError for what does not fit its shape."""
+    try:
+        results = ELEMENT_MOVES[call.node.kind](call, x)
+    except (ValueError, IndexError, OverflowError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"its parameters do not fit its input of shape {x.shape}") from None
+    if any(result.size == 0 for result in results):
+        raise ModelError("a result without elements is not supported")
+    return results
+
+
+def checked_axis(axis: int, rank: int) -> int:
+    """An axis counted from the front; raises ModelError where there is none."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"it has no axis {axis}")
+    return axis % rank
+
+
+def _check_size(shape: Sequence[int]) -> None:
+    """Raises ModelError for a result that would be too large, before it is made."""
+    size = 1
+    for each in shape:
+        size *= max(each, 0)
+    if size > MOST_ELEMENTS:
+        raise ModelError(f"a result of shape {tuple(shape)} is not supported")
+
+
+def _slice(call: Call, x: Constant) -> list[Constant]:
+    starts, ends = call.given("starts", 1), call.given("ends", 2)
+    if starts is None or ends is None:
+        raise ModelError("it has no starts or ends")
+    axes = call.given("axes", 3)
+    axes = list(range(len(starts))) if axes is None else axes
+    steps = call.whole_numbers(4) or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ModelError("its starts, ends, axes and steps do not fit one another")
+    index = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        place = checked_axis(axis, x.ndim)
+        size = x.shape[place]
+        # Backwards, an end in front of the first element is none to Python.
+        last = None if step < 0 and end < -size else end
+        index[place] = slice(start, last, step)
+    return [x[tuple(index)]]
+
+
+def _split(call: Call, x: Constant) -> list[Constant]:
+    axis = checked_axis(call.node.integer("axis", 0), x.ndim)
+    sizes = call.given("split", 1)
+    count = len(call.node.outputs)
+    if sizes is None:
+        whole = -(-x.shape[axis] // count)
+        sizes = [whole] * (count - 1)
+        sizes.append(x.shape[axis] - sum(sizes))
+    if len(sizes) != count or min(sizes) < 1 or sum(sizes) != x.shape[axis]:
+        raise ModelError(f"it cannot make parts of {sizes} of {x.shape[axis]} elements")
+    return np.split(x, np.cumsum(sizes)[:-1].tolist(), axis)
+
+
+def _gather(call: Call, x: Constant) -> list[Constant]:
+    axis = checked_axis(call.node.integer("axis", 0), x.ndim)
+    indices = call.constant(1)
+    if indices is None or indices.dtype.kind != "i":
+        raise ModelError("its indices must be constant whole numbers")
+    _check_size((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+    return [np.take(x, indices, axis)]
+
+
+def _pad(call: Call, x: Constant) -> list[Constant]:
+    pads = call.given("pads", 1)
+    axes = call.whole_numbers(3)
+    axes = list(range(x.ndim)) if axes is None else axes
+    if pads is None or len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
+        raise ModelError("its pads must be two for each axis, at least 0")
+    pairs = [(0, 0)] * x.ndim
+    for number, axis in enumerate(axes):
+        pairs[checked_axis(axis, x.ndim)] = pads[number], pads[number + len(axes)]
+    shape = [size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]
+    _check_size(shape)
+    mode = call.node.text("mode", "constant")
+    if mode == "constant":
+        return [np.pad(x, pairs, constant_values=OUTSIDE)]
+    if mode not in ("reflect", "edge", "wrap"):
+        raise ModelError(f"the mode {mode} is not supported")
+    if mode == "reflect" and any(
+        max(pair) >= size for size, pair in zip(x.shape, pairs, strict=True)
+    ):
+        raise ModelError("it reflects more than there is")
+    return [np.pad(x, pairs, mode=mode)]  # pyright: ignore[reportArgumentType]
+
+
+def _expand(call: Call, x: Constant) -> list[Constant]:
+    shape = call.whole_numbers(1)
+    if shape is None:
+        raise ModelError("it has no shape")
+    result = np.broadcast_shapes(x.shape, tuple(shape))
+    _check_size(result)
+    return [np.broadcast_to(x, result)]
+
+
+def _tile(call: Call, x: Constant) -> list[Constant]:
+    repeats = call.whole_numbers(1)
+    if repeats is None or len(repeats) != x.ndim or min(repeats, default=1) < 1:
+        raise ModelError("its repeats must be at least 1 for each axis")
+    _check_size([size * count for size, count in zip(x.shape, repeats, strict=True)])
+    return [np.tile(x, repeats)]
+
+
+def _depth_to_space(call: Call, x: Constant) -> list[Constant]:
+    block = call.node.integer("blocksize", 0)
+    n, depth, height, width = x.shape
+    if block < 1 or depth % block**2:
+        raise ModelError(f"blocks of {block} do not fit {depth} channels")
+    inner = depth // block**2
+    if call.node.text("mode", "DCR") == "DCR":
+        parts = x.reshape(n, block, block, inner, height, width).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        parts = x.reshape(n, inner, block, block, height, width).transpose(0, 1, 4, 2, 5, 3)
+    return [parts.reshape(n, inner, height * block, width * block)]
+
+
+def _space_to_depth(call: Call, x: Constant) -> list[Constant]:
+    block = call.node.integer("blocksize", 0)
+    n, depth, height, width = x.shape
+    if block < 1 or height % block or width % block:
+        raise ModelError(f"blocks of {block} do not fit {height} x {width}")
+    parts = x.reshape(n, depth, height // block, block, width // block, block)
+    return [
+        parts.transpose(0, 3, 5, 1, 2, 4).reshape(
+            n, depth * block**2, height // block, width // block
+        )
+    ]
+
+
+ELEMENT_MOVES: Mapping[str, Callable[[Call, Any], list[Any]]] = {
+    "DepthToSpace": _depth_to_space,
+    "Expand": _expand,
+    "Gather": _gather,
+    "Pad": _pad,
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Tile": _tile,
+}
+"""By the kind of node."""

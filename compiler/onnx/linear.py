@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What convolutions and products have in common: from sums with weights to codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Rounding
+from systola.compiler.errors import ModelError
+from systola.compiler.fully_connected import folded_bias
+from systola.compiler.onnx.entries import Codes, Limits
+from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.multipliers import code_limits, runtime_multipliers
+from systola.compiler.onnx.numbers import CODES, Quantisation
+from systola.compiler.onnx.scope import Scope
+from systola.compiler.operations import Requantisation
+
+
+@dataclass(frozen=True)
+class Linear:
+    """An operator that multiplies by weights."""
+
+    source: Codes
+    quantisation: Quantisation
+    """That of the source."""
+    weights: NDArray[np.int64]
+    """Without their zero points; the last axis is that of the results."""
+    scales: NDArray[np.float32]
+    """Of source times weights: one for each result, or one."""
+    bias: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LinearOutput:
+    """How sums become codes."""
+
+    requantisation: Requantisation
+    table: NDArray[np.int64] | None
+    """What is to be done with the codes after that, where the machine cannot do it at once."""
+
+
+def linear_output(
+    scope: Scope, linear: Linear, quantisation: Quantisation, limits: Limits
+) -> LinearOutput:
+    """The requantisation of sums over all but the last axis of the weights."""
+    weights = linear.weights.reshape(-1, linear.weights.shape[-1])
+    zero_point = linear.quantisation.zero_point
+    ends = weights * (-128 - zero_point), weights * (127 - zero_point)
+    low = linear.bias + np.minimum(*ends).sum(axis=0)
+    high = linear.bias + np.maximum(*ends).sum(axis=0)
+    if bool((low < -(2**31)).any() or (high >= 2**31).any()):
+        raise ModelError("its sums do not fit 32 bits")
+    floor, ceiling = code_limits(quantisation, limits)
+    with np.errstate(over="ignore"):
+        scale = np.broadcast_to(linear.scales / quantisation.scale, linear.bias.shape)
+    multiplier, shift, exact = runtime_multipliers(
+        scale, low, high, min(floor - quantisation.zero_point, 0),
+        max(ceiling - quantisation.zero_point, 0),
+    )  # fmt: skip
+    scope.inexact_channels += int(np.count_nonzero(~exact))
+    function, table = Function.NONE, None
+    if floor == quantisation.zero_point and (floor, ceiling) != (-128, 127):
+        function = Function.RELU if ceiling == 127 else Function.RELU6
+    elif (floor, ceiling) != (-128, 127):
+        table = np.clip(CODES, floor, ceiling)
+    requantisation = Requantisation(
+        bias=folded_bias(linear.bias, zero_point, weights.sum(axis=0)),
+        multiplier=multiplier,
+        shift=shift,
+        rounding=Rounding.SINGLE,
+        zero_point=quantisation.zero_point,
+        function=function,
+        ceiling=ceiling if function == Function.RELU6 else 127,
+    )
+    return LinearOutput(requantisation, table)
+
+
+def limited(scope: Scope, node: OnnxNode, result: Codes, output: LinearOutput) -> Codes:
+    if output.table is None:
+        return result
+    return scope.look_up(node, result, output.table, result.unsigned)

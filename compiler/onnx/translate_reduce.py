@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means along any axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+from systola.compiler.onnx.averages import MAX_COUNT, add_average, doubtful, real_mean
+from systola.compiler.onnx.element_moves import checked_axis
+from systola.compiler.onnx.entries import Codes, Dequantised, Limits, Pending
+from systola.compiler.onnx.layout import stored
+from systola.compiler.onnx.linear import Linear, limited, linear_output
+from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.numbers import Quantisation
+from systola.compiler.onnx.scope import Scope
+from systola.compiler.operations import Convolution, Value, Window
+
+
+def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
+    """ReduceMean between DequantizeLinear and QuantizeLinear."""
+    source = scope.dequantised(node, 0)
+    shape = source.codes.shape
+    if "axes" in node.attributes:
+        given = list(node.integers("axes"))
+    elif scope.optional(node, 1) is not None:
+        given = scope.integers(node, 1)
+    else:
+        given = []
+    if not given and node.integer("noop_with_empty_axes", 0):
+        scope.result(node, source)
+        return
+    axes = {checked_axis(axis, len(shape)) for axis in given} or set(range(len(shape)))
+    if 0 in axes and shape[0] > 1:
+        raise ModelError("a mean over samples is not supported")
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    if not node.integer("keepdims", 1):
+        kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+    def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        return _add_mean(scope, node, source, axes, kept, quantisation, limits)
+
+    scope.result(node, Pending(kept, finish))
+
+
+def _add_mean(
+    scope: Scope,
+    node: OnnxNode,
+    source: Dequantised,
+    axes: set[int],
+    kept: tuple[int, ...],
+    quantisation: Quantisation,
+    limits: Limits,
+) -> Codes:
+    """A pool, or where channels are added, a convolution with ones."""
+    shape = source.codes.shape
+    if len(shape) > 4:
+        raise ModelError(f"a mean over {shape} is not supported")
+    order, value = scope.natural(node, source.codes)
+    missing = 4 - len(order)
+    value = scope.reshaped(
+        node, value, (*(1 for _ in range(missing)), *(shape[axis] for axis in order))
+    )
+    places = {order.index(axis) + missing for axis in axes}
+    if value.shape[0] != 1:
+        raise ModelError(f"a mean over {shape} is not supported")
+    _, height, width, channels = value.shape
+    kernel = (height if 1 in places else 1, width if 2 in places else 1)
+    window = Window(kernel=kernel, out=(height // kernel[0], width // kernel[1]))
+    whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    layout = stored(whole, order)
+    count = math.prod(shape[axis] for axis in axes)
+    if count > MAX_COUNT:
+        raise ModelError(f"a mean of {count} elements is not supported")
+    result = Value(node.outputs[0], (1, *window.out, 1 if 3 in places else channels))
+    codes = Codes(result, kept, layout, quantisation.unsigned)
+    if 3 not in places:
+        of_source = source.quantisation
+        add_average(scope, node, value, result, window, of_source, quantisation, limits, real_mean)
+        return codes
+    weights = np.ones((*kernel, channels, 1), np.int64)
+    scales = np.full(1, source.quantisation.scale / np.float32(count), np.float32)
+    linear = Linear(source.codes, source.quantisation, weights, scales, np.zeros(1, np.int64))
+    inexact = scope.inexact_channels
+    output = linear_output(scope, linear, quantisation, limits)
+    if doubtful(source.quantisation, quantisation, count):
+        scope.inexact_channels = inexact + 1
+    scope.add(
+        Convolution(
+            operator=str(node),
+            source=value,
+            result=result,
+            weights=weights.astype(np.int8),
+            counts=False,
+            window=window,
+            fill=0,
+            output=output.requantisation,
+        )
+    )
+    return limited(scope, node, codes, output)
+
+
+Translator = Callable[[Scope, OnnxNode], None]
+REDUCTIONS: dict[str, Translator] = {"ReduceMean": translate_reduce_mean}
