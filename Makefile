@@ -61,6 +61,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/pyright
 	@$(BIN)/python -m systola.arch.reference --check docs
+	@$(BIN)/python -m systola.compiler.reference --check docs
 	@$(BIN)/python -m systola.synth.lint
 
 format: $(READY) ## Format the Python code
@@ -69,6 +70,7 @@ format: $(READY) ## Format the Python code
 
 docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.arch.reference --write docs
+	@$(BIN)/python -m systola.compiler.reference --write docs
 
 wheel: $(READY) ## Build the wheel in dist/
 	@rm -rf build/lib build/bdist.*

@@ -7,11 +7,9 @@ where one is missing or out of date.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum, IntFlag
-from pathlib import Path
 
 from systola.arch.isa import (
     FAULT_TEXT,
@@ -22,6 +20,7 @@ from systola.arch.isa import (
     Field,
     Instruction,
 )
+from systola.arch.pages import Pages, table, write_or_check
 from systola.arch.registers import (
     COUNTER_BITS,
     CYCLE_CLASS_TEXT,
@@ -91,7 +90,7 @@ halt
 
 def isa_page() -> str:
     """The text of docs/isa.md."""
-    overview = _table(
+    overview = table(
         ("Opcode", "Instruction", "Assembly", "What it does"),
         (
             (
@@ -103,7 +102,7 @@ def isa_page() -> str:
             for entry in INSTRUCTIONS
         ),
     )
-    faults = _table(
+    faults = table(
         ("FAULT_CAUSE", "Name", "Meaning", "FAULT_ADDRESS"),
         ((str(int(fault)), fault.name, *FAULT_TEXT[fault]) for fault in Fault),
     )
@@ -126,7 +125,7 @@ def isa_page() -> str:
 
 def registers_page() -> str:
     """The text of docs/registers.md."""
-    registers = _table(
+    registers = table(
         ("Offset", "Register", "Access", "Meaning"),
         (
             (
@@ -138,7 +137,7 @@ def registers_page() -> str:
             for register in Register
         ),
     )
-    counters = _table(
+    counters = table(
         ("Low word", "High word", "Class", "The cycle is one in which"),
         (
             (
@@ -177,33 +176,12 @@ def registers_page() -> str:
     )
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"isa.md": isa_page, "registers.md": registers_page}
-"""File name and generator of each page."""
+PAGES: Pages = {"isa.md": isa_page, "registers.md": registers_page}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes or checks the pages; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m systola.arch.reference", description=__doc__)
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", metavar="DIR", type=Path, help="write the pages into DIR")
-    action.add_argument("--check", metavar="DIR", type=Path, help="compare DIR with the pages")
-    options = parser.parse_args(arguments)
-    if options.write is not None:
-        for name, page in PAGES.items():
-            (options.write / name).write_text(page(), encoding="utf-8")
-        return 0
-    stale = [name for name, page in PAGES.items() if not _same(options.check / name, page())]
-    for name in stale:
-        print(
-            f"{options.check / name} is out of date: "
-            f"run python -m systola.arch.reference --write {options.check}",
-            file=sys.stderr,
-        )
-    return 1 if stale else 0
-
-
-def _same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+    return write_or_check(PAGES, "systola.arch.reference", arguments)
 
 
 def _instruction_section(entry: Instruction) -> str:
@@ -231,7 +209,7 @@ def _instruction_section(entry: Instruction) -> str:
             "",
             entry.summary,
             "",
-            _table(("Bits", "Field", "Width", "Values", "Default", "Meaning"), rows),
+            table(("Bits", "Field", "Width", "Values", "Default", "Meaning"), rows),
             entry.semantics,
             "",
             f"Checks, in order: {checks}.",
@@ -261,16 +239,7 @@ def _default(field: Field) -> str:
 
 def _bits(title: str, flags: type[IntFlag]) -> str:
     rows = ((str(flag.value.bit_length() - 1), str(flag.name)) for flag in flags)
-    return _table(("Bit", title), rows)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, with a blank line behind it."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
-
-    return line(header) + "|" + " --- |" * len(header) + "\n" + "".join(map(line, rows))
+    return table(("Bit", title), rows)
 
 
 if __name__ == "__main__":

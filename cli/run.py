@@ -52,7 +52,9 @@ HELP = "run a quantised network, or what 'tpu compile' has made of one, on sampl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
-    parser.add_argument("model", metavar="MODEL", help=".tflite model or compiled program")
+    parser.add_argument(
+        "model", metavar="MODEL", help=".tflite or .onnx model, or compiled program"
+    )
     parser.add_argument("--input", required=True, metavar="X.npz", help="file with the samples")
     parser.add_argument(
         "--key",
@@ -134,8 +136,9 @@ def execute(arguments: argparse.Namespace) -> int:
         print(summary(model, run, report))
     if model.inexact_channels:
         print(
-            f"tpu: note: {model.inexact_channels} channels have scales too small for a "
-            "multiplier that gives LiteRT's rounding for every sum",
+            f"tpu: note: {model.inexact_channels} channels have scales that no multiplier of the "
+            f"machine equals for every sum: single results may be off by one from "
+            f"{model.semantics.value}",
             file=sys.stderr,
         )
     return 0

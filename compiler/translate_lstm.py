@@ -37,7 +37,10 @@ GATE_FRACTION = 12
 
 
 def translate_lstm(scope: Scope, operator: Operator) -> None:
-    """Raises ModelError for the variants of an LSTM that are not supported."""
+    """A whole sequence, with gates and cells of 16 bits; no peepholes, projection, normalisation.
+
+    Raises ModelError for these.
+    """
     options = operator.options
     for what, positions in (
         ("peepholes", _PEEPHOLES),

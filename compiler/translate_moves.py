@@ -70,7 +70,7 @@ def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) 
 
 
 def translate_move(scope: Scope, operator: Operator) -> None:
-    """What ELEMENT_MOVES has, of values of any type."""
+    """Elements that only change their places, of values of any type."""
     position = source_position(operator)
     tensor = scope.tensor(operator, position)
     source, _ = scope.source(operator, position, tensor.dtype)

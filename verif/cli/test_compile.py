@@ -20,7 +20,7 @@ from systola.verif.cli.test_errors import run
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 
 MODELS = Path(str(files("systola.models")))
-NAMES = sorted(path.stem for path in MODELS.glob("*.tflite") if path.stem != "lstm_text_100")
+NAMES = sorted(path.stem for path in MODELS.glob("*.tflite"))
 
 
 def outputs(path: Path) -> dict[str, np.ndarray]:
@@ -135,6 +135,23 @@ def test_semantics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             command = f"run {source} --input {samples} --key x0 --output {tmp_path / 'y.npz'}"
             assert run(f"{command} --backend iss --semantics {name}", capsys)[0] == 0
             assert np.array_equal(outputs(tmp_path / "y.npz")["y"], stored[expected])
+
+
+def test_host_stage_without_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word that is not in the vocabulary."""
+    with np.load(MODELS / "lstm_text_100.npz") as stored:
+        x = stored["x"][:2].astype(np.int64)
+    x[1, 0, 3] = 1000
+    np.savez(tmp_path / "x.npz", x=x)
+    status, out, err = run(
+        f"run {MODELS / 'lstm_text_100.tflite'} --input {tmp_path / 'x.npz'} "
+        f"--output {tmp_path / 'y.npz'} --backend iss",
+        capsys,
+    )
+    assert (status, out) == (2, "")
+    assert err.endswith("operator 0 (GATHER): an index is outside 0 to 999\n")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "y.npz").exists()
 
 
 def fingerprints(hash_seed: int, folder: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from systola.runtime.program_file import ProgramFileError, is_program
 from systola.verif.kit.seeds import random_seed
 
 MODELS = Path(str(files("systola.models")))
-NAMES = sorted(path.stem for path in MODELS.glob("*.tflite") if path.stem != "lstm_text_100")
+NAMES = sorted(path.stem for path in MODELS.glob("*.tflite"))
 
 
 @cache
