@@ -77,10 +77,14 @@ class _Rewriter:
             options={**convolution.options, **options},
         )
         self._replaced[last.index] = [
-            Operator(first.index, "RESHAPE", (first.inputs[0],), (taken,), {}),
+            self._reshape(first, first.inputs[0], taken),
             one,
-            Operator(last.index, "RESHAPE", (made,), (last.outputs[0],), {}),
+            self._reshape(last, made, last.outputs[0]),
         ]
+
+    def _reshape(self, operator: Operator, source: int, result: int) -> Operator:
+        shape = self._tensors[result].shape
+        return Operator(operator.index, "RESHAPE", (source,), (result,), {"NewShape": shape})
 
     def _plan(
         self, first: Operator, convolution: Operator, last: Operator

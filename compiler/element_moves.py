@@ -7,7 +7,7 @@ On an array of positions they tell where each element of the result comes from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 from systola.compiler.graph import Operator
 
+VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+"""Those that change nothing but the shape."""
 OUTSIDE = -1
 """What padding puts where there is no element."""
 
@@ -34,6 +36,10 @@ class Call:
     def option(self, name: str) -> int:
         """An option of the operator, 0 where it is missing."""
         return int(self.operator.options.get(name, 0))
+
+    def options(self, name: str) -> tuple[int, ...]:
+        """An option of several numbers, none where it is missing."""
+        return self.operator.options.get(name, ())
 
 
 def source_position(operator: Operator) -> int:
@@ -64,8 +70,53 @@ def checked_axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def _reshape(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    return [x.reshape(call.shapes[0])]
+def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What RESHAPE, SQUEEZE or EXPAND_DIMS make of `shape`, whatever the model says they do."""
+    match call.operator.kind:
+        case "RESHAPE":
+            return _reshaped(call, shape)
+        case "SQUEEZE":
+            axes = {checked_axis(axis, len(shape)) for axis in call.options("SqueezeDims")}
+            if any(shape[axis] != 1 for axis in axes):
+                raise ModelError(f"its axes {sorted(axes)} of shape {shape} are not all 1")
+            axes = axes or {axis for axis, size in enumerate(shape) if size == 1}
+            return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        case _:
+            axis = checked_axis(_number(call, 1), len(shape) + 1)
+            return (*shape[:axis], 1, *shape[axis:])
+
+
+def _reshaped(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape is an input, or an option in older models; one size of it may be -1."""
+    wanted = call.options("NewShape")
+    if len(call.operator.inputs) > 1:
+        wanted = tuple(call.constant(1).reshape(-1).tolist())
+    elif wanted == (0,):
+        wanted = ()
+    known = -math.prod(wanted) if -1 in wanted else 0
+    if known > 0 and wanted.count(-1) == 1:
+        wanted = tuple(math.prod(shape) // known if size == -1 else size for size in wanted)
+    if math.prod(wanted) != math.prod(shape) or min(wanted, default=1) < 0:
+        raise ModelError(f"it cannot make shape {wanted} of shape {shape}")
+    return wanted
+
+
+def _view(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
+    return [x.reshape(view_shape(call, x.shape))]
+
+
+def _number(call: Call, position: int) -> int:
+    """An input that is a constant of one number."""
+    values = call.constant(position)
+    if values.size != 1:
+        raise ModelError(f"its input {position} of shape {values.shape} should be one number")
+    return int(values.reshape(()))
+
+
+def reduced_shape(shape: tuple[int, ...], axes: Set[int], *, keep: bool) -> tuple[int, ...]:
+    """What an operator makes of `shape` that has one result along `axes`."""
+    sizes = (1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(sizes) if keep or axis not in axes)
 
 
 def _transpose(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
@@ -73,12 +124,12 @@ def _transpose(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _split(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    axis = checked_axis(int(call.constant(0).reshape(-1)[0]), x.ndim)
+    axis = checked_axis(_number(call, 0), x.ndim)
     return np.split(x, len(call.shapes), axis)
 
 
 def _split_v(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    axis = checked_axis(int(call.constant(2).reshape(-1)[0]), x.ndim)
+    axis = checked_axis(_number(call, 2), x.ndim)
     sizes = call.constant(1).reshape(-1).tolist()
     known = sum(size for size in sizes if size >= 0)
     sizes = [size if size >= 0 else x.shape[axis] - known for size in sizes]
@@ -155,6 +206,8 @@ def _tile(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _broadcast(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
+    if tuple(call.constant(1).reshape(-1).tolist()) != call.shapes[0]:
+        raise ModelError(f"it makes shape {call.shapes[0]} of shape {x.shape}")
     return [np.broadcast_to(x, call.shapes[0])]
 
 
@@ -185,20 +238,24 @@ def _space_to_depth(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     size = call.option("BlockSize")
     n, height, width, channels = x.shape
     blocks = x.reshape(n, height // size, size, width // size, size, channels)
-    return [blocks.transpose(0, 1, 3, 2, 4, 5).reshape(call.shapes[0])]
+    shape = (n, height // size, width // size, size**2 * channels)
+    return [blocks.transpose(0, 1, 3, 2, 4, 5).reshape(shape)]
 
 
 def _depth_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     size = call.option("BlockSize")
     n, height, width, channels = x.shape
     blocks = x.reshape(n, height, width, size, size, channels // size**2)
-    return [blocks.transpose(0, 1, 3, 2, 4, 5).reshape(call.shapes[0])]
+    shape = (n, height * size, width * size, channels // size**2)
+    return [blocks.transpose(0, 1, 3, 2, 4, 5).reshape(shape)]
 
 
 def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     """RESIZE_NEAREST_NEIGHBOR; LiteRT calculates the places in float32."""
     if x.ndim != 4 or len(call.shapes[0]) != 4:
         raise ModelError(f"its input should be a feature map, not of shape {x.shape}")
+    if tuple(call.constant(1).reshape(-1).tolist()) != call.shapes[0][1:3]:
+        raise ModelError(f"it makes shape {call.shapes[0]} of shape {x.shape}")
     align, half = call.option("AlignCorners"), call.option("HalfPixelCenters")
     for axis in (1, 2):
         size, out = x.shape[axis], call.shapes[0][axis]
@@ -225,7 +282,9 @@ def _space_to_batch(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     x = x.reshape(*split, *x.shape[1 + count :])
     steps, places = range(2, 2 * count + 1, 2), range(1, 2 * count, 2)
     order = (*steps, 0, *places, *range(2 * count + 1, x.ndim))
-    return [x.transpose(order).reshape(call.shapes[0])]
+    sizes = (x.shape[place] for place in places)
+    shape = (math.prod(block) * split[0], *sizes, *x.shape[1 + 2 * count :])
+    return [x.transpose(order).reshape(shape)]
 
 
 def _batch_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
@@ -247,7 +306,7 @@ def _batch_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 ELEMENT_MOVES: Mapping[str, Callable[[Call, NDArray[Any]], list[NDArray[Any]]]] = {
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshape),
+    **dict.fromkeys(VIEWS, _view),
     "TRANSPOSE": _transpose,
     "SPLIT": _split,
     "SPLIT_V": _split_v,

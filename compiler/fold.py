@@ -16,6 +16,7 @@ from systola.compiler.element_moves import (
     Call,
     checked_axis,
     move_elements,
+    reduced_shape,
     source_position,
 )
 from systola.compiler.errors import ModelError
@@ -116,8 +117,10 @@ def _product(
     operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
 ) -> NDArray[Any]:
     """REDUCE_PROD of all elements."""
-    axes = constants[1].reshape(-1).tolist()
-    if {checked_axis(axis, constants[0].ndim) for axis in axes} != set(range(constants[0].ndim)):
+    rank = constants[0].ndim
+    axes = {checked_axis(axis, rank) for axis in constants[1].reshape(-1).tolist()}
+    keep = bool(operator.options.get("KeepDims"))
+    if axes != set(range(rank)) or shape != reduced_shape(constants[0].shape, axes, keep=keep):
         raise ModelError("not all axes are reduced")
     return np.array(math.prod(constants[0].reshape(-1).tolist())).reshape(shape)
 

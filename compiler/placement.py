@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from systola.compiler.errors import CompileError
 from systola.compiler.feature_map import Lines
+
+BUCKET = 32
+"""Steps in one of the buckets that lives are looked up by."""
 
 
 @dataclass
@@ -50,11 +54,11 @@ def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
 
 def _fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
     """Gives each the lowest place that is free all its life; the first that has none."""
-    done: list[Life] = []
+    done = _Done()
     for life in order:
         rivals = sorted(
             (places[other.lines], other.lines.count)
-            for other in done
+            for other in done.near(life)
             if other.first <= life.last and life.first <= other.last
         )
         at = 0
@@ -65,5 +69,32 @@ def _fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | 
         if at + life.lines.count > size:
             return life
         places[life.lines] = at
-        done.append(life)
+        done.add(life)
     return None
+
+
+class _Done:
+    """Lives that have a place. In long programs most of them never meet, so they are in buckets."""
+
+    def __init__(self) -> None:
+        self._all: list[Life] = []
+        self._long: list[Life] = []
+        self._short: dict[int, list[Life]] = {}
+        """Those that lie in one or two of the buckets, in the last of these."""
+
+    def add(self, life: Life) -> None:
+        """Adds a life."""
+        self._all.append(life)
+        first, last = life.first // BUCKET, life.last // BUCKET
+        if last - first > 1:
+            self._long.append(life)
+        else:
+            self._short.setdefault(last, []).append(life)
+
+    def near(self, life: Life) -> Iterable[Life]:
+        """All that may meet `life`, and some others."""
+        first, last = life.first // BUCKET, life.last // BUCKET
+        if last - first > 1:
+            return self._all
+        buckets = (self._short.get(number, ()) for number in range(first, last + 2))
+        return chain(self._long, *buckets)

@@ -237,9 +237,9 @@ def requantise_table(
     effective = scale / out_scale
     if limits is not None:
         effective = to_single(effective)
-    q, shift = quantise_multiplier(effective)
-    if shift > MAX_SHIFT:
+    if not effective < 2.0**MAX_SHIFT:
         raise ModelError(f"its effective scale {effective:.6g} is too large")
+    q, shift = quantise_multiplier(effective)
     code = double_rounded(INT8 - zero_point, q, shift) + out_zero_point
     return np.clip(code, *(limits or (-128, 127))).astype(np.int8)
 

@@ -23,6 +23,9 @@ from systola.compiler.partition import Item
 from systola.compiler.quantise import relu_limits
 from systola.compiler.semantics import Semantics
 
+MOST_ELEMENTS = 1 << 24
+"""Elements of a tensor that is calculated; with more, compiling would take long."""
+
 
 @dataclass(frozen=True)
 class Padded:
@@ -108,8 +111,11 @@ class Scope:
         if number not in self._values:
             tensor = self.graph.tensors[number]
             shape = tensor.shape
-            if tensor.size == 0:
-                raise ModelError(f"tensor '{tensor.name}' has the shape {shape}, which is empty")
+            if not 0 < tensor.size <= MOST_ELEMENTS:
+                raise ModelError(
+                    f"tensor '{tensor.name}' has the shape {shape}, supported are 1 to "
+                    f"{MOST_ELEMENTS} elements"
+                )
             if self.repeat > 1:
                 shape = (1, *shape[1:])
             self._values[number] = Value(tensor.name, shape, tensor.dtype)

@@ -169,7 +169,10 @@ def _printable(name: bytes | None) -> str:
 
 
 _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "FULLY_CONNECTED": ("FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")),
+    "FULLY_CONNECTED": (
+        "FullyConnectedOptions",
+        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
+    ),
     "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
     "CONV_2D": (
         "Conv2DOptions",
@@ -211,6 +214,9 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "SUB": ("SubOptions", ("FusedActivationFunction",)),
     "MUL": ("MulOptions", ("FusedActivationFunction",)),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
+    "RESHAPE": ("ReshapeOptions", ("NewShape",)),
+    "SQUEEZE": ("SqueezeOptions", ("SqueezeDims",)),
+    **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_PROD"), ("ReducerOptions", ("KeepDims",))),
     "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
     "PACK": ("PackOptions", ("Axis",)),
@@ -250,9 +256,11 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
     if kind not in _OPTIONS or union is None:
         return {}
     name, fields = _OPTIONS[kind]
+    if operator.BuiltinOptionsType() != getattr(_schema.BuiltinOptions, name):
+        return {}
     options: Any = getattr(_schema, name)()
     options.Init(union.Bytes, union.Pos)
-    values = {field: getattr(options, field)() for field in fields}
+    values = {field: _option(options, field) for field in fields}
     for field, enumeration in (
         ("FusedActivationFunction", _schema.ActivationFunctionType),
         ("Padding", _schema.Padding),
@@ -261,6 +269,16 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
             number = values[field]
             values[field] = _names(enumeration).get(number, f"{field} {number}")
     return values
+
+
+def _option(options: Any, field: str) -> Any:
+    """A number, or a tuple of numbers, as many as a shape may have."""
+    length = getattr(options, f"{field}Length", None)
+    if length is None:
+        return getattr(options, field)()
+    if length() > _MAX_DIMENSIONS:
+        raise ModelError(f"an operator has a shape of {length()} dimensions")
+    return tuple(int(getattr(options, field)(number)) for number in range(length()))
 
 
 def _names(enumeration: type) -> dict[int, str]:

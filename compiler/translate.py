@@ -90,6 +90,7 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
         raise ModelError("the model has no inputs or no outputs")
     for number in graph.inputs:
         _check_input(graph.tensors[number])
+    _check_order(graph)
     graph = without_rare_activations(dilated_convolutions(fold_constants(graph)))
     operators = _needed(graph)
     repeat = _repeat(graph, operators)
@@ -136,6 +137,27 @@ def _check_input(tensor: Tensor) -> None:
         )
     if tensor.size == 0:
         raise ModelError(f"the input has the shape {tensor.shape}, which is empty")
+
+
+def _check_order(graph: Graph) -> None:
+    """Raises ModelError unless each tensor has one origin, before all that takes it."""
+    origins = [*graph.inputs, *(each for operator in graph.operators for each in operator.outputs)]
+    constants = {number for number, each in enumerate(graph.tensors) if each.data is not None}
+    later = set(origins) - set(graph.inputs)
+    there = {*graph.inputs, *constants}
+    if len({*graph.inputs} - constants) != len(graph.inputs):
+        raise ModelError("an input of the model is a constant, or is there twice")
+    for operator in graph.operators:
+        with located(operator, ModelError):
+            for number in operator.inputs:
+                if number in later:
+                    name = graph.tensors[number].name
+                    raise ModelError(f"it takes tensor '{name}' before it is calculated")
+            for number in operator.outputs:
+                if number in there:
+                    raise ModelError(f"its result '{graph.tensors[number].name}' is there already")
+                there.add(number)
+                later.remove(number)
 
 
 def _repeat(graph: Graph, operators: list[Operator]) -> int:

@@ -50,7 +50,11 @@ from systola.compiler.scope import (
     same_quantisation,
 )
 from systola.compiler.tables import binary_table
-from systola.compiler.translate_host import check_same_shape, translate_whole_numbers
+from systola.compiler.translate_host import (
+    broadcast_shape,
+    check_same_shape,
+    translate_whole_numbers,
+)
 from systola.compiler.whole_numbers import WHOLE_TYPES
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -71,6 +75,7 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
     a, tensor_a = scope.operand(operator, 0)
     b, tensor_b = scope.operand(operator, 1)
     result, result_tensor = scope.result(operator)
+    check_broadcast(result, a, b)
     operation = OPERATIONS[operator.kind]
     if operation == Operation.MULTIPLY:
         scale_a, scale_b = Scale(tensor_a.zero_point), Scale(tensor_b.zero_point)
@@ -91,6 +96,13 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
         output=activated_requantisation(operator, scale, result_tensor),
     )
     scope.add(with_one_constant(node) or node)
+
+
+def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
+    """Raises ModelError unless the result has the shape that operands are spread to."""
+    shapes = [operand.shape for operand in operands]
+    if broadcast_shape(shapes) != result.shape:
+        raise ModelError(f"its inputs of shapes {shapes} do not make shape {result.shape}")
 
 
 def with_one_constant(node: Binary) -> Unary | None:
@@ -161,6 +173,7 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
     result, result_tensor = scope.result(operator)
     for tensor in (tensor_a, tensor_b):
         same_quantisation(tensor, result_tensor)
+    check_broadcast(result, a, b)
     largest = operator.kind == "MAXIMUM"
     values: list[Value] = []
     for operand in (a, b):

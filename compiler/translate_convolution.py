@@ -12,7 +12,7 @@ from systola.compiler.dilated import EXPLICIT
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import fully_connected
 from systola.compiler.graph import Operator, Tensor, need_type
-from systola.compiler.moves import MAX_LEFT, moved
+from systola.compiler.moves import MAX_LEFT, check_size, moved
 from systola.compiler.operations import (
     Convolution,
     DepthwiseConvolution,
@@ -85,6 +85,7 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
     source, window = _without_padding(scope, source, source_tensor, window)
     if channels != source.channels:
         copies = Value(f"{source.name} for {operator}", (*source.shape[:-1], channels))
+        check_size(copies)
         origin = np.arange(source.channels * source.pixels).reshape(source.shape)
         origin = np.repeat(origin, channels // source.channels, axis=3)
         scope.add(*moved(str(operator), source, copies, origin))
@@ -171,6 +172,12 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
         scope.graph, operator, source_tensor, result_tensor, scope.semantics
     )
     scope.inexact_channels += inexact
+    keep = bool(operator.options.get("KeepNumDims"))
+    shape = (
+        (*source_tensor.shape[:-1], layer.n) if keep else (source_tensor.size // layer.k, layer.n)
+    )
+    if result_tensor.shape != shape:
+        raise ModelError(f"it makes shape {shape}, not {result_tensor.shape}")
     rows = source.pixels * source.channels // layer.k
     if layer.k % source.channels:
         # Its rows are not whole pixels.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -114,13 +115,19 @@ def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
     if scope.repeat > 1 and any(len(each.shape) != len(result.shape) for each in sources):
         raise ModelError("operands of different dimensions are not supported for several samples")
     rank = len(result.shape)
-    try:
-        shape = np.broadcast_shapes(*shapes)
-    except ValueError:
-        shape = None
-    if shape != result.shape or (operator.kind == "SELECT" and len({*shapes} - {()}) > 1):
+    if broadcast_shape(shapes) != result.shape or (
+        operator.kind == "SELECT" and len({*shapes} - {()}) > 1
+    ):
         raise ModelError(f"its inputs of shapes {shapes} do not make shape {result.shape}")
     scope.host(operator, Calculate(operator.kind, tuple(operands), rank), result, *sources)
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape that operands are spread to; None where there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
 
 
 def check_same_shape(source: Value, result: Value) -> None:

@@ -13,6 +13,7 @@ from systola.compiler.element_moves import (
     move_elements,
     read_padding,
     source_position,
+    view_shape,
 )
 from systola.compiler.errors import ModelError
 from systola.compiler.graph import Operator
@@ -33,7 +34,11 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     source, _ = scope.source(operator, dtype=dtype)
-    result, _ = scope.result(operator, dtype=dtype)
+    result, tensor = scope.result(operator, dtype=dtype)
+    call = Call(operator, lambda number: scope.whole_numbers(operator, number), [tensor.shape])
+    shape = view_shape(call, scope.tensor(operator, 0).shape)
+    if shape != tensor.shape:
+        raise ModelError(f"it makes shape {shape}, not {tensor.shape}")
     if source.shape == result.shape and operator.outputs[0] not in scope.graph.outputs:
         scope.alias(operator, source)
         return
@@ -161,8 +166,11 @@ def translate_pack(scope: Scope, operator: Operator) -> None:
     shape = (*result.shape[:axis], 1, *result.shape[axis + 1 :])
     parts: list[Value] = []
     for position in range(len(operator.inputs)):
+        given = _part(scope, operator, position)
+        if given.shape != (*shape[:axis], *shape[axis + 1 :]):
+            raise ModelError(f"its input of shape {given.shape} does not fit {result.shape}")
         part = Value(f"input {position} of {operator}", shape, result.dtype)
-        add_view(scope, operator, _part(scope, operator, position), part)
+        add_view(scope, operator, given, part)
         parts.append(part)
     join(scope, operator, parts, result, axis)
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from systola.arch.isa import Reduction
-from systola.compiler.element_moves import checked_axis
+from systola.compiler.element_moves import checked_axis, reduced_shape
 from systola.compiler.errors import ModelError
 from systola.compiler.fully_connected import fused_activation, multiplier
 from systola.compiler.graph import Operator, Tensor
@@ -135,10 +135,10 @@ def _reduction(
     axes = {
         checked_axis(axis, rank) for axis in scope.whole_numbers(operator, 1).reshape(-1).tolist()
     }
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
     if (
         not axes
-        or math.prod(kept) != math.prod(result.shape)
+        or result_tensor.shape
+        != reduced_shape(source_tensor.shape, axes, keep=bool(operator.options.get("KeepDims")))
         or (0 in axes and max(source.shape[0], scope.repeat) > 1)
     ):
         raise ModelError(

@@ -213,6 +213,9 @@ class _Walk:
                 if end < len(lines):
                     return
             elif unit == Unit.ACTIVATION:
+                if len(awaited) > self._config.queue_depth:
+                    # The queue is full: what comes behind is not issued yet.
+                    return
                 awaited.append(result_lines(entry.opcode, operands, window))
             elif entry.opcode in BARRIERS:
                 return

@@ -33,6 +33,7 @@ OPTIONS = {
     "SHAPE": "ShapeOptions",
     "SOFTMAX": "SoftmaxOptions",
     "SPACE_TO_DEPTH": "SpaceToDepthOptions",
+    "SQUEEZE": "SqueezeOptions",
     "SPLIT": "SplitOptions",
     "SPLIT_V": "SplitVOptions",
     "STRIDED_SLICE": "StridedSliceOptions",

@@ -139,3 +139,106 @@ def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None
     with pytest.raises(ModelError, match=rf"operator 0 \(.*({message})") as error:
         network_of(model())
     assert "\n" not in str(error.value)
+
+
+def flow(
+    operators: list[tuple[int, int]], inputs: list[int], outputs: list[int], kind: str = "RELU"
+) -> bytes:
+    """A model of RELUs, each from one tensor to another; tensor 4 is a constant."""
+    writer = ModelWriter()
+    for _ in range(4):
+        writer.tensor((1, 8), "int8", 0.1)
+    writer.tensor((1, 8), "int8", 0.1, data=np.ones((1, 8), np.int8))
+    for source, target in operators:
+        writer.operator(kind, [source], [target])
+    return writer.content(inputs, outputs)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            flow([(0, 1), (0, 1)], [0], [1]),
+            r"operator 1 \(RELU\): its result 't1' is there already",
+        ),
+        (flow([(0, 1)], [0, 1], [1]), r"operator 0 \(RELU\): its result 't1' is there already"),
+        (flow([(0, 4)], [0], [4]), r"operator 0 \(RELU\): its result 't4' is there already"),
+        (flow([(0, 1), (1, 2)], [0, 0], [2]), "an input of the model .* is there twice"),
+        (flow([(4, 1)], [4], [1]), "an input of the model is a constant"),
+        (flow([(1, 2), (0, 1)], [0], [2]), r"operator 0 .* takes tensor 't1' before"),
+        (flow([(0, 1), (2, 2)], [0], [2]), r"operator 1 .* takes tensor 't2' before"),
+        (flow([(0, 1)], [0], [2]), "an output is not what an operator calculates"),
+        (flow([(0, 1)], [], [1]), "the model has no inputs"),
+    ],
+)
+def test_order_of_tensors(model: bytes, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        network_of(model)
+
+
+def with_constants(
+    kind: str,
+    shape: tuple[int, ...],
+    result: tuple[int, ...],
+    *constants: list[int],
+    **options: Any,
+) -> bytes:
+    """A model of one operator that takes whole numbers beside its input."""
+    writer = ModelWriter()
+    source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
+    numbers = [
+        writer.tensor((len(each),), "int32", data=np.array(each, np.int32)) for each in constants
+    ]
+    writer.operator(kind, [source, *numbers], [target], **options)
+    return writer.content([source], [target])
+
+
+def product(shape: tuple[int, ...], result: tuple[int, ...], *, keep: bool) -> bytes:
+    """A FULLY_CONNECTED from 4 to 3."""
+    writer = ModelWriter()
+    source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
+    weights = writer.tensor((3, 4), "int8", 0.1, data=np.ones((3, 4), np.int8))
+    writer.operator("FULLY_CONNECTED", [source, weights], [target], keepNumDims=keep)
+    return writer.content([source], [target])
+
+
+def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> bytes:
+    """An ADD."""
+    writer = ModelWriter()
+    tensors = [writer.tensor(shape, "int8", 0.1) for shape in (a, b, result)]
+    writer.operator("ADD", tensors[:2], tensors[2:])
+    return writer.content(tensors[:2], tensors[2:])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        with_constants("MEAN", (1, 7, 7, 2), (1, 7, 7, 1), [3]),
+        with_constants("MEAN", (1, 7, 7, 2), (1, 7, 7), [3], keepDims=True),
+        with_constants("RESHAPE", (1, 12), (1, 4, 3), [1, 3, 4]),
+        with_constants("RESHAPE", (1, 12), (1, 4, 3), [-1, -4, -3]),
+        with_constants("EXPAND_DIMS", (2, 12), (2, 12, 1), [1]),
+        one_operator("SQUEEZE", (1, 1, 12), (1, 12), squeezeDims=[0, 1]),
+        product((1, 2, 4), (1, 2, 3), keep=False),
+        product((1, 2, 4), (2, 3), keep=True),
+        total((1, 3, 4), (1, 1, 4), (3, 4)),
+        total((1, 1, 4), (1, 1, 4), (1, 3, 4)),
+    ],
+)
+def test_shapes_that_operators_do_not_make(model: bytes) -> None:
+    """The interpreter calculates shapes, whatever the file says: results would have another."""
+    with pytest.raises(ModelError, match=r"operator 0 \(.*shape"):
+        network_of(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (one_operator("RELU", (2**31 - 1, 2**31 - 1), (1, 1)), "supported are 1 to"),
+        (one_operator("RELU", (1 << 30, 1 << 30, 1 << 30), (1, 1)), "supported are 1 to"),
+        (one_operator("RELU", (1, 0), (1, 0)), "which is empty"),
+    ],
+)
+def test_sizes(model: bytes, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        network_of(model)

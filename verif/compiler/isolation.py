@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls in processes of their own, which may crash, hang or eat memory without harm to the tests.
+
+`Isolation` starts a process that forks once for each call, so that a call costs some milliseconds
+and never finds what another one has left. The fork is not of the tests' own process: that may have
+threads.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import TracebackType
+from typing import Any, BinaryIO
+
+SECONDS = 60
+"""A call that takes longer is ended."""
+_LENGTH = struct.Struct("<q")
+
+Steps = Callable[..., Iterator[Any]]
+"""What is called: a function of a module that yields what it has found so far."""
+
+
+class Isolation:
+    """A context manager: processes end with it."""
+
+    def __init__(self, function: Steps) -> None:
+        self._function = f"{function.__module__}:{function.__name__}"
+
+    def __enter__(self) -> Isolation:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, self._function],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        # Its streams are closed, so it ends.
+        with self._process:
+            pass
+
+    def call(self, *arguments: Any) -> tuple[list[Any], int]:
+        """What the function has yielded, and how its process has ended: its wait status."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        _send(self._process.stdin, arguments)
+        return _received(self._process.stdout)
+
+
+def _send(stream: BinaryIO, item: Any) -> None:
+    data = pickle.dumps(item)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def _received(stream: BinaryIO) -> Any:
+    """The next item that _send has sent; EOFError where there is none."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def _serve(function: Steps) -> None:
+    """Answers calls from standard input on standard output, each from a fork."""
+    # What libraries write to the two streams must not get between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    while True:
+        try:
+            arguments = _received(sys.stdin.buffer)
+        except EOFError:
+            return
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with os.fdopen(write_end, "wb") as found:
+                signal.alarm(SECONDS)
+                for item in function(*arguments):
+                    _send(found, item)
+            os._exit(0)
+        os.close(write_end)
+        items: list[Any] = []
+        with os.fdopen(read_end, "rb") as found:
+            while True:
+                try:
+                    items.append(_received(found))
+                except EOFError:
+                    break
+        _, status = os.waitpid(child, 0)
+        _send(answers, (items, status))
+
+
+if __name__ == "__main__":
+    module, _, name = sys.argv[1].partition(":")
+    _serve(getattr(import_module(module), name))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the compiler does right by a model file that may be damaged.
+
+It refuses it with one line, soon and without taking much memory; or it accepts it, and then the
+compiled model's results are those of the official interpreter, wherever that accepts it, too.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from numpy.typing import NDArray
+
+from systola.compiler.errors import CompileError, ModelError
+from systola.runtime import api
+from systola.runtime.compiled_model import CompiledModel
+from systola.runtime.execute import HostError
+
+# What compiling loads only then takes longer than most compilations: each fork finds it here.
+import_module("systola.timing.estimate")
+
+CPU_SECONDS = 5
+"""For compiling."""
+MEMORY = 1 << 30
+"""Bytes of memory for compiling, beyond what the process has before."""
+MOST_WORK = 40_000_000
+"""Multiply-accumulates and elements of inputs and outputs of what is run."""
+SAMPLES = 2
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What has been found."""
+
+    kind: str
+    """'refused', 'equal', 'unconfirmed' where the interpreter refuses what is accepted here or
+    crashes, 'too large' to be run, or 'wrong'."""
+    text: str = ""
+    """For 'wrong' what is wrong, for 'refused' the message, for others the interpreter's."""
+
+
+class _TooLong(BaseException):
+    pass
+
+
+def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
+    """The last one counts: the interpreter may end the process behind the first."""
+    warnings.simplefilter("error")
+    try:
+        with _Limits():
+            model = api.compile(content, preset=preset, batch=SAMPLES)
+            stored = model.to_bytes()
+    except (ModelError, CompileError) as error:
+        yield _refusal(str(error))
+        return
+    except BaseException:
+        yield Verdict("wrong", traceback.format_exc())
+        return
+    if SAMPLES * _work(model) > MOST_WORK:
+        yield Verdict("too large")
+        return
+    rng = np.random.default_rng(seed)
+    x = [_samples(rng, value.dtype, (SAMPLES, *value.shape)) for value in model.inputs]
+    try:
+        # What comes back from a file must be the same as what goes into it.
+        model = api.load(stored) if rng.integers(4) == 0 else model
+        y = model.run(*x, backend="iss").outputs
+    except HostError as error:
+        yield Verdict("unconfirmed", f"no result: {error}")
+        return
+    except BaseException:
+        yield Verdict("wrong", traceback.format_exc())
+        return
+    yield Verdict("unconfirmed", "the interpreter crashes, or does not end")
+    try:
+        expected = _interpreted(content, x)
+    except Exception as error:
+        yield Verdict("unconfirmed", " ".join(str(error).split()))
+        return
+    yield _comparison(y, expected)
+
+
+class _Limits:
+    """Limits to time and memory."""
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGPROF, _stop)
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        with open("/proc/self/statm") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+
+
+def _stop(_: int, __: FrameType | None) -> None:
+    raise _TooLong
+
+
+def _refusal(message: str) -> Verdict:
+    if not message or not message.isprintable() or len(message) > 1000:
+        return Verdict("wrong", f"not a message of one line: {message!r}")
+    return Verdict("refused", message)
+
+
+def _work(model: CompiledModel) -> int:
+    values = (*model.inputs, *model.outputs)
+    return model.macs + sum(int(np.prod(value.shape, dtype=float)) for value in values)
+
+
+def _samples(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Random values, with some of the ends of the range among them."""
+    if dtype == "float32":
+        return rng.normal(0, 10 ** rng.uniform(-2, 1.5), shape).astype(dtype)
+    if dtype == "int8":
+        values = rng.integers(-128, 128, shape)
+        ends = rng.choice([-128, 127], shape)
+        return np.where(rng.random(shape) < 0.1, ends, values).astype(dtype)
+    # Numbers of rows in a table.
+    return rng.integers(0, 4, shape).astype(dtype)
+
+
+def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Outputs of LiteRT, samples x shape; raises what the interpreter raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        interpreter = Interpreter(
+            model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+        )
+    interpreter.allocate_tensors()
+    outputs: list[list[NDArray[Any]]] = []
+    for sample in zip(*x, strict=True):
+        # The state of an LSTM would go on from sample to sample.
+        interpreter.reset_all_variables()
+        for details, value in zip(interpreter.get_input_details(), sample, strict=True):
+            interpreter.set_tensor(details["index"], value)
+        interpreter.invoke()
+        outputs.append(
+            [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+        )
+    return [np.array(each) for each in zip(*outputs, strict=True)]
+
+
+def _comparison(y: tuple[NDArray[Any], ...], expected: list[NDArray[Any]]) -> Verdict:
+    if len(y) != len(expected):
+        return Verdict("wrong", f"{len(y)} outputs, not {len(expected)}")
+    for number, (a, b) in enumerate(zip(y, expected, strict=True)):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return Verdict(
+                "wrong", f"output {number} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
+            )
+        differing = int((a.view(np.uint8) != b.view(np.uint8)).sum()) if a.size else 0
+        if differing:
+            return Verdict("wrong", f"{differing} bytes of {a.nbytes} of output {number} differ")
+    return Verdict("equal")

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged files made of the stored models, each repeatable from a seed and a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from random import Random
+
+from systola.verif.compiler.mutations import mutated_bytes
+from systola.verif.compiler.tflite_mutations import mutated_tflite
+
+FORMATS = (".tflite",)
+LARGE = 100_000
+"""Bytes from which on a model is large: it takes long."""
+STRUCTURED = 0.7
+"""Share of the mutants that are well-formed files."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A damaged file."""
+
+    name: str
+    """The model it is made of, and what has been done."""
+    content: bytes
+
+
+@cache
+def model_files(*, large: bool) -> tuple[str, ...]:
+    """Names of the stored models, all or those that are not large, of all formats."""
+    folder = files("systola.models")
+    names = sorted(each.name for each in folder.iterdir() if each.name.endswith(FORMATS))
+    return tuple(name for name in names if large or len(model_file(name)) < LARGE)
+
+
+@cache
+def model_file(name: str) -> bytes:
+    """The content of a stored model."""
+    return (files("systola.models") / name).read_bytes()
+
+
+def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
+    """One of the damaged files that can be made of the models `names`."""
+    rng = Random(f"{seed} {number}")
+    name, other = rng.choice(names), rng.choice(names)
+    if rng.random() < STRUCTURED:
+        content, done = mutated_tflite(rng, model_file(name))
+    else:
+        content, done = mutated_bytes(rng, model_file(name), model_file(other))
+    return Mutant(f"SEED={seed} mutant {number} of {name}: {done}", content)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damage to the bytes of a file, whatever is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+EDGE = 2500
+"""Most of a model is weights; its structure is mostly this near to the beginning and the end."""
+WORDS = (0, 1, 2, 4, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 1 << 20, (1 << 31) - 1, 1 << 31)
+"""Interesting numbers of 32 bits; their complements are, too."""
+MOST_CHANGES = 4
+
+
+def mutated_bytes(rng: Random, content: bytes, other: bytes) -> tuple[bytes, str]:
+    """`content` with a few changes, some of them pieces of `other`; and what was done."""
+    mutant = bytearray(content)
+    done: list[str] = []
+    for _ in range(rng.randint(1, MOST_CHANGES)):
+        change = rng.choice(_CHANGES)
+        at = _place(rng, mutant)
+        change(rng, mutant, at, other)
+        done.append(f"{change.__name__[1:]} at {at}")
+    if rng.random() < 0.1:
+        at = _place(rng, mutant)
+        del mutant[at:]
+        done.append(f"cut at {at}")
+    return bytes(mutant), ", ".join(done)
+
+
+def _place(rng: Random, content: bytearray) -> int:
+    """Somewhere in `content`, mostly near to one of its ends."""
+    size = len(content)
+    if size == 0 or rng.random() < 0.2:
+        return rng.randrange(size + 1)
+    edge = rng.randrange(min(EDGE, size))
+    return rng.choice((edge, size - 1 - edge))
+
+
+def _flip(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    if at < len(content):
+        content[at] ^= 1 << rng.randrange(8)
+
+
+def _byte(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    content[at : at + 1] = rng.randbytes(1)
+
+
+def _word(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    number = rng.choice(WORDS) ^ rng.choice((0, (1 << 32) - 1))
+    at -= at % 4
+    content[at : at + 4] = number.to_bytes(4, "little")
+
+
+def _insertion(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    content[at:at] = rng.randbytes(rng.choice((1, 4, 16, 100)))
+
+
+def _deletion(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    del content[at : at + rng.choice((1, 4, 16, 100))]
+
+
+def _copy(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    """A block of the file over another one."""
+    size = rng.choice((4, 16, 100))
+    source = _place(rng, content)
+    content[at : at + size] = content[source : source + size]
+
+
+def _splice(rng: Random, content: bytearray, at: int, other: bytes) -> None:
+    """The rest, or a block, of another file, from the same place or another."""
+    source = rng.choice((at, _place(rng, bytearray(other))))
+    size = rng.choice((4, 16, 100, len(content)))
+    content[at : at + size] = other[source : source + size]
+
+
+_CHANGES: tuple[Callable[[Random, bytearray, int, bytes], None], ...] = (
+    _flip,
+    _byte,
+    _word,
+    _insertion,
+    _deletion,
+    _copy,
+    _splice,
+)

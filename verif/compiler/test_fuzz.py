@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model files damaged at random: a clear error, or the results of the official interpreter."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from systola.runtime import api
+from systola.verif.compiler.isolation import Isolation
+from systola.verif.compiler.judge import Verdict, verdicts
+from systola.verif.compiler.mutants import make_mutant, model_file, model_files
+from systola.verif.kit.seeds import random_seed
+
+PRESETS = ("small", "tiny", "base", "8x5")
+MUTANTS = 500
+ALL_MUTANTS = 12_000
+"""With --exhaustive, of all models; about half an hour."""
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Isolation]:
+    with Isolation(verdicts) as isolation:
+        yield isolation
+
+
+def verdict_of(judge: Isolation, content: bytes, preset: str, seed: int) -> Verdict:
+    """The verdict on a file; the process that gives it may have ended in any way."""
+    found, status = judge.call(content, preset, seed)
+    return found[-1] if found else Verdict("wrong", f"the process has ended with status {status}")
+
+
+def check_mutants(judge: Isolation, names: Sequence[str], count: int) -> Counter[str]:
+    """How many mutants got which verdict; fails where one is 'wrong'."""
+    seed = random_seed()
+    kinds: Counter[str] = Counter()
+    wrong: list[str] = []
+    for number in range(count):
+        mutant = make_mutant(names, seed, number)
+        preset = PRESETS[number % len(PRESETS)]
+        verdict = verdict_of(judge, mutant.content, preset, number)
+        kinds[verdict.kind] += 1
+        if verdict.kind == "wrong":
+            wrong.append(f"{mutant.name}; preset {preset}\n{verdict.text}")
+    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:10])
+    print(f"{count} mutants: {dict(kinds)}")
+    return kinds
+
+
+@pytest.mark.parametrize("name", model_files(large=True))
+def test_whole_files(judge: Isolation, name: str) -> None:
+    assert verdict_of(judge, model_file(name), "base", random_seed()).kind == "equal"
+
+
+def test_some_mutants(judge: Isolation) -> None:
+    kinds = check_mutants(judge, model_files(large=False), MUTANTS)
+    assert kinds["refused"] > MUTANTS // 4
+    assert kinds["equal"] > MUTANTS // 20
+
+
+@pytest.mark.exhaustive
+def test_many_mutants(judge: Isolation) -> None:
+    kinds = check_mutants(judge, model_files(large=True), ALL_MUTANTS)
+    assert kinds["refused"] > ALL_MUTANTS // 4
+    assert kinds["equal"] > ALL_MUTANTS // 20
+
+
+def test_compiling_is_deterministic() -> None:
+    """Whatever order sets and dictionaries have."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-m", __name__],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2)
+    ]
+    assert found[0].count("\n") == len(model_files(large=True))
+    assert found[0] == found[1]
+
+
+def print_programs() -> None:
+    """Prints a checksum of the program of each stored model."""
+    for name in model_files(large=True):
+        program = api.compile(model_file(name), batch=3).to_bytes()
+        print(name, hashlib.sha256(program).hexdigest())
+
+
+if __name__ == "__main__":
+    print_programs()
