@@ -8,13 +8,14 @@ wait at the end of the network until a batch of samples has got there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.compiler.channels import Channels, channel_layouts
 from systola.compiler.operations import (
     Binary,
     Concatenation,
@@ -30,6 +31,9 @@ from systola.compiler.operations import (
 
 LARGEST_BATCH = 64
 """Samples: four times what fills the array of `base`, so that starting each layer counts little."""
+
+LINE_CYCLES, LOOP_CYCLES = 10, 50
+"""What each line on its way into a batch takes, and the loop around a batch, as measured."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,14 @@ def batched_nodes(config: Config, operations: Operations) -> tuple[Node, ...]:
         if not early:
             break
         alone.update(early)
-    if not any(_pays(config, node) for node in together):
-        return ()
-    return together
+    layouts = channel_layouts(operations, min(config.rows, config.cols))
+    saved = sum(_saved(config, node, layouts) for node in together)
+    if len(together) == len(operations.nodes):
+        return together if saved else ()
+    needed = {source for node in together for source in node.sources}
+    left = {node.result for node in operations.nodes} - {node.result for node in together}
+    lines = sum(_lines(value, layouts[value]) for value in needed & left)
+    return together if saved > LOOP_CYCLES + LINE_CYCLES * lines else ()
 
 
 def batch_sizes(samples: int) -> list[int]:
@@ -112,6 +121,26 @@ def _pays(config: Config, node: Node) -> bool:
             return node.source.channels * node.source.pixels < config.rows * node.layer.k
         case _:
             return False
+
+
+def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int:
+    """Cycles that loading weights takes longer for one sample than using them."""
+    match node:
+        case Lstm():
+            inputs, cells = layouts[node.source].blocks, layouts[node.result].blocks
+            tiles, rows = 4 * node.source.pixels * (inputs + cells) * cells, 1
+        case Product():
+            source, result = layouts[node.source], layouts[node.result]
+            tiles = node.layer.k // source.count * source.blocks * result.blocks
+            rows = node.source.channels * node.source.pixels // node.layer.k
+        case _:
+            return 0
+    return tiles * max(config.rows - rows, 0)
+
+
+def _lines(value: Value, layout: Channels) -> int:
+    """Buffer lines of a value."""
+    return value.channels * value.pixels // layout.count * layout.blocks
 
 
 def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:

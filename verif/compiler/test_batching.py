@@ -61,8 +61,9 @@ def test_what_is_batched() -> None:
         assert len(batched_nodes(preset("base"), operations_of(network))) == len(
             operations_of(network).nodes
         )
-    for name in CONVOLUTIONAL:
-        assert kinds_together(stored_model(name)) == ["Product"]
+    assert kinds_together(stored_model("cnn_s2_valid5_same3_1x1")) == ["Product"]
+    # Two tiles of weights, which are not worth the moves.
+    assert kinds_together(stored_model("cnn_residual_dw_pool")) == []
     # The first curve takes no longer for each sample alone, and its map less room.
     content = flat_model(np.random.default_rng(1), 3, 4, 5)
     assert kinds_together(network_of(content)) == ["Product", "Unary"]

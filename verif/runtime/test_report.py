@@ -91,7 +91,7 @@ def test_measured():
     """Layers for each of four samples, and the last one and the outputs for all: the first pass of
     all comes with what is done once, so the other three count; what is left over is set-up and
     end."""
-    network = compiled()
+    network = compiled("cnn_s2_valid5_same3_1x1")
     number, program = device_stage(network)
     count = len(program.layers)
     alone = count - 2
