@@ -189,16 +189,25 @@ class _Walk:
             return None
         if first is not None:
             coming = chain([first], coming)
-        return OtherReads(past, coming, max(self._matrix.free, self._issued + 1))
+        return OtherReads(past, coming, self._matrix.free)
 
     def _coming_reads(self, pc: int) -> Iterator[ComingReads]:
-        """What each MatrixMultiply or Convolve from `pc` on reads, up to the first line that waits
-        for an instruction of the activation unit in between."""
+        """What each MatrixMultiply or Convolve from `pc` on reads, as far as it is known when it is
+        issued, up to the first line that waits for the activation unit."""
         window = self._window
         awaited: list[tuple[int, int]] = []
+        issued = self._issued
+        ahead = dict.fromkeys(Unit, 0)
+        ahead[Unit.ACTIVATION] = 1
         while True:
             entry, operands = self._effective(pc)
             unit = UNIT_OF.get(entry.opcode)
+            issued += 1
+            if unit is not None:
+                if ahead[unit] == len(self._ends[unit]):
+                    return
+                issued = max(issued, self._ends[unit][ahead[unit]] + SEEN)
+                ahead[unit] += 1
             if entry.opcode == Opcode.SET_CONFIG_WINDOW:
                 window = self._window_of(operands)
             elif unit == Unit.ARRAY:
@@ -209,7 +218,7 @@ class _Walk:
                     waits |= (lines >= first) & (lines < first + count)
                 end = int(waits.argmax()) if waits.any() else len(lines)
                 if end:
-                    yield self._matrix.coming_reads(lines[:end])
+                    yield self._matrix.coming_reads(lines[:end], issued)
                 if end < len(lines):
                     return
             elif unit == Unit.ACTIVATION:

@@ -125,10 +125,10 @@ class MatrixUnit:
         idle = np.full(max(0, self._rows - len(passes.offsets)), -1)
         return np.tile(np.concatenate([np.append(k, idle) for k in passes.lines]), passes.n_tiles)
 
-    def coming_reads(self, lines: NDArray[np.int64]) -> ComingReads:
-        """Lines that an instruction will read, and when those are there that are on their way."""
+    def coming_reads(self, lines: NDArray[np.int64], issued: float) -> ComingReads:
+        """Lines that an instruction will read, once it is issued and they are there."""
         written = self._regions.buffer.written
-        return ComingReads(lines, np.where(lines < 0, 0.0, written[lines] + 1))
+        return ComingReads(lines, np.maximum(np.where(lines < 0, 0, written[lines]), issued) + 1)
 
     def reads_from(self, time: float) -> dict[float, int]:
         """The lines that were read in cycle `time` and later, by the cycle."""
