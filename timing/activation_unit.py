@@ -55,6 +55,8 @@ class ActivationUnit:
         self._regions = regions
         self.free = 0.0
         """The first cycle in which it has time for another instruction."""
+        self.written: tuple[Times, int] = np.zeros(1), 0
+        """When the last instruction writes its lines, and the first of them."""
         self.other: OtherReads | None = None
         """What is read during the instruction that comes next."""
 
@@ -240,6 +242,7 @@ class ActivationUnit:
         written = np.repeat(times + work.latency, work.lines)
         written[work.lines - 1 :: work.lines] += work.lines - 1
         space.written[target] = written
+        self.written = written, work.destination
         end = float(written[-1])
         space.used[target] = np.maximum(space.used[target], end)
         busy = work.vectors * step + work.blocks * work.before_block + work.drain

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.isa import DEPTHWISE_TAPS
 from systola.timing.regions import Times
+
+HORIZON = 2 * DEPTHWISE_TAPS
+"""Cycles that one vector takes at most, being held up now and then."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     time: float = reader.start
     for vector in range(count):
         time = max(time + before[vector], needed[vector])
-        while free <= time + 2 * reads:
+        while free <= time + HORIZON:
             if place == len(lines):
                 chunk = next(other.coming, None)
                 if chunk is None:
@@ -107,3 +112,17 @@ def _producers(reader: Reader, lines: NDArray[np.int64], last: int) -> list[int]
     made[(made < 0) | (made >= len(reader.lines))] = -1
     made[0] = max(made[0], last)
     return np.maximum.accumulate(made).tolist()
+
+
+def yielding_writes(times: Times, line: int, taken: dict[float, int], banks: int) -> Times:
+    """When the host reader writes lines from `line` on that it could write at `times`; `taken` are
+    the lines that the activation unit writes, by the cycle."""
+    result = np.zeros(len(times))
+    late = 0.0
+    for number, time in enumerate(times.tolist()):
+        while (other := taken.get(ceil(time + late))) is not None:
+            if (other - line - number) % banks:
+                break
+            late += 1
+        result[number] = time + late
+    return result

@@ -268,8 +268,17 @@ class _Walk:
                 self._note(span.last)
                 self._note(span.end)
                 self._record.work(unit, span.begin, span.last, span.busy)
+                if unit == Unit.ACTIVATION:
+                    self._hold_up_reads()
             case _:
                 pass
+
+    def _hold_up_reads(self) -> None:
+        """What the activation unit writes goes before what comes from host memory."""
+        ends = self._reader.yield_to(*self._activation.written)
+        if ends is not None:
+            known = self._ends[Unit.HOST_READ]
+            self._ends[Unit.HOST_READ] = deque([*list(known)[: -len(ends)], *ends], known.maxlen)
 
     def _span(self, opcode: Opcode, operands: dict[str, int]) -> Span:
         match opcode:

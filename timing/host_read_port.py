@@ -60,6 +60,11 @@ class HostReadPort:
         self._free = end + beat + 1  # a cycle is lost between instructions
         return transfer
 
+    def hold_up(self, cycles: float) -> None:
+        """The last transfer ends so much later."""
+        self._transfers[-1].end += cycles
+        self._free += cycles
+
     def fetch(self, ready: float, urgent: float, beats: int) -> tuple[float, float]:
         """First and last beat of a fetch that is wanted from cycle `ready` on, and from cycle
         `urgent` on before all else."""

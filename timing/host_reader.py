@@ -3,19 +3,34 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
+from systola.timing.bank_conflicts import yielding_writes
 from systola.timing.copies import Copy, copy_of
 from systola.timing.host_read_port import HostReadPort
-from systola.timing.regions import Regions, Space, last_overlap
+from systola.timing.regions import Regions, Space, Times, last_overlap
 from systola.timing.span import Span
 
 WRITTEN = 1
 """Cycles from a line's last beat to its write."""
+
+
+@dataclass
+class _Fetched:
+    """An instruction that was worked out."""
+
+    space: Space
+    place: slice
+    times: Times
+    """When each of its addresses is written."""
+    distance: float
+    """Cycles at least from the end of the one before to its first write."""
 
 
 class HostReader:
@@ -26,6 +41,7 @@ class HostReader:
         self._regions = regions
         self._port = port
         self._free = 0.0
+        self._recent: deque[_Fetched] = deque(maxlen=config.queue_depth)
 
     def read(self, operands: Mapping[str, int], issued: float, alternate: bool) -> Span:
         """A Read_Host_Memory or its alternate."""
@@ -60,15 +76,42 @@ class HostReader:
         begin = max(issued, float(space.used[place].max()), written, self._free) + 1
         transfer = self._port.data(begin, copy.beats, copy.bursts, pace)
         self._free = transfer.asked
-        ends = np.arange(1, copy.lines + 1) * beats - 1
-        space.written[place] = transfer.first + ends * transfer.beat + pace - 1 + WRITTEN
-        end = transfer.end + pace - 1 + WRITTEN
+        steps = transfer.beat * (beats * np.arange(1, copy.lines + 1, dtype=np.float64) - 1)
+        times = transfer.first + steps + pace - 1 + WRITTEN
+        end = float(times[-1])
+        space.written[place] = times
+        self._recent.append(_Fetched(space, place, times, float(steps[0]) + pace))
         self._regions.host_reads[:] = [
             *self._regions.host_reads[-self._config.queue_depth + 1 :],
             (copy.first, copy.end, end),
         ]
         return Span(transfer.first, transfer.end, end, copy.beats * transfer.beat, copy.beats)
 
+    def yield_to(self, writes: Times, line: int) -> list[float] | None:
+        """Gives way to the activation unit, which writes lines from `line` on at `writes`.
+
+        Each bank takes one write in a cycle, and what waits holds up all that comes behind it.
+        Returns the new ends of the last instructions, None where nothing changes.
+        """
+        if not self._recent or self._recent[-1].times[-1] < writes[0]:
+            return None
+        taken = dict(zip(writes.tolist(), range(line, line + len(writes)), strict=True))
+        late = before = 0.0
+        for fetched in self._recent:
+            times = fetched.times + max(0.0, before + fetched.distance - fetched.times[0])
+            if fetched.space is self._regions.buffer:
+                banks = self._config.buffer_banks
+                times = yielding_writes(times, fetched.place.start, taken, banks)
+            late = float(times[-1] - fetched.times[-1])
+            before = float(times[-1])
+            if late:
+                fetched.space.written[fetched.place] = times
+                fetched.times = times
+        self._port.hold_up(late)
+        return [float(fetched.times[-1]) for fetched in self._recent]
+
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
         self._free += cycles
+        for fetched in self._recent:
+            fetched.times = fetched.times + cycles

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams that meet in the banks of the unified buffer."""
+
+import numpy as np
+
+from systola.timing.bank_conflicts import (
+    ComingReads,
+    OtherReads,
+    Reader,
+    yielding_times,
+    yielding_writes,
+)
+
+BANKS = 4
+
+
+def reader(lines, start=100, target=1000, latency=14):
+    lines = np.array(lines)
+    return Reader(
+        lines=lines,
+        before=np.zeros(len(lines)),
+        needed=np.zeros(len(lines)),
+        start=start,
+        target=target,
+        target_lines=1,
+        latency=latency,
+    )
+
+
+def other(lines=(), past=None, start=0.0, ready=0.0):
+    lines = np.array(lines, int)
+    coming = [ComingReads(lines, np.full(len(lines), float(ready)))] if len(lines) else []
+    return OtherReads(past or {}, iter(coming), start)
+
+
+def test_alone():
+    times = yielding_times(reader([[0, 1], [2, 3], [4, 5]]), other(), BANKS)
+    assert times.tolist() == [101, 103, 105]
+
+
+def test_equal_pace_meets_once():
+    """Sequential streams that meet in a bank stay out of each other's way afterwards."""
+    lines = [[line] for line in range(20)]
+    past = {100.0 + line: 8 + line for line in range(40)}
+    times = yielding_times(reader(lines), other(past=past), BANKS)
+    assert times.tolist() == [101 + line for line in range(20)]
+
+
+def test_another_bank_is_free():
+    lines = [[line] for line in range(20)]
+    past = {100.0 + line: 9 + line for line in range(40)}
+    times = yielding_times(reader(lines), other(past=past), BANKS)
+    assert times.tolist() == [100 + line for line in range(20)]
+
+
+def test_coming_reads_start_when_they_are_ready():
+    lines = [[0]] * 8
+    slow = yielding_times(reader(lines), other([4] * 100, start=100, ready=103), BANKS)
+    assert slow.tolist() == [100, 101, 102, *range(203, 208)]
+
+
+def test_follower_waits_for_its_lines():
+    """Line 1000 is written 14 cycles after its vector, and read in the next cycle."""
+    lines = [[-1, -1, -1, -1, 0]] * 8
+    times = yielding_times(reader(lines), other([1000 + n for n in range(8)], start=0), BANKS)
+    issue = 104
+    expected = []
+    for vector in range(8):
+        # The follower reads line 1000 + n in cycle issue[n] + 15; bank 0 is that of 1000, 1004.
+        while any(issue == expected[n] + 15 for n in range(0, vector, 4)):
+            issue += 1
+        expected.append(issue)
+        issue += 5
+    assert times.tolist() == expected
+
+
+def test_line_outside_the_map_is_not_read():
+    past = {100.0: 0, 101.0: 0}
+    assert yielding_times(reader([[-1, -1]]), other(past=past), BANKS).tolist() == [101]
+
+
+def test_writes_give_way():
+    """A stream of one line in two cycles, once met, is met by each of its lines: the one that
+    yields takes two cycles a line, too."""
+    times = 10.0 + np.arange(8)
+    taken = {10.0 + 2 * n: n for n in range(100)}
+    assert yielding_writes(times, 0, taken, BANKS).tolist() == [11 + 2 * n for n in range(8)]
+    assert yielding_writes(times, 1, taken, BANKS).tolist() != times.tolist()
+    assert yielding_writes(times, 0, {}, BANKS).tolist() == times.tolist()
