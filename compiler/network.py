@@ -13,6 +13,7 @@ from systola.compiler.errors import CompileError
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.graph import Graph
 from systola.compiler.host_stage import HostStage
+from systola.compiler.long_sequences import with_short_windows
 from systola.compiler.operations import Operations, Value
 from systola.compiler.partition import Stage, Translation, partition
 from systola.compiler.program import LayerWork, Program, output_work
@@ -70,7 +71,7 @@ def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Ne
 
 def make_network(translation: Translation) -> Network:
     """The stages of a network that a front end has translated."""
-    translation = with_whole_maps(translation)
+    translation = with_whole_maps(with_short_windows(translation))
     return Network(
         _seen(translation.inputs, translation.repeat),
         _seen(translation.outputs, translation.repeat),

@@ -18,6 +18,7 @@ from systola.compiler.fully_connected import (
 )
 from systola.compiler.graph import Graph, Operator, Tensor, need_type
 from systola.compiler.host_stage import HostFunction, HostStage
+from systola.compiler.moves import Positions
 from systola.compiler.operations import Requantisation, Value, scalar_requantisation
 from systola.compiler.partition import Item
 from systola.compiler.quantise import relu_limits
@@ -37,6 +38,18 @@ class Padded:
     fill: int
 
 
+@dataclass(frozen=True)
+class Moved:
+    """How a value of int8 comes from another one by moves alone."""
+
+    source: Value
+    origin: Positions
+    """As in `moves`, flat."""
+    fill: int
+    by_host: bool
+    """Whether one of the moves stays on the host."""
+
+
 class Scope:
     """The graph and the operations so far.
 
@@ -51,6 +64,7 @@ class Scope:
         self.items: list[Item] = []
         self.inexact_channels = 0
         self.padded: dict[Value, Padded] = {}
+        self.moved: dict[Value, Moved] = {}
         self.dequantised: dict[Value, tuple[Value, Tensor]] = {}
         """For values of float32 that are nothing but int8: those, and what has their scale."""
         self._values: dict[int, Value] = {}

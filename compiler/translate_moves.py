@@ -17,7 +17,7 @@ from systola.compiler.element_moves import (
 )
 from systola.compiler.errors import ModelError
 from systola.compiler.graph import Operator
-from systola.compiler.host_stage import Concatenate, View
+from systola.compiler.host_stage import Concatenate, HostStage, View
 from systola.compiler.moves import (
     MOST_ELEMENTS,
     MOST_PARTS,
@@ -26,7 +26,8 @@ from systola.compiler.moves import (
     moved,
 )
 from systola.compiler.operations import Concatenation, Reshape, Slice, Value
-from systola.compiler.scope import Padded, Scope, one_result, same_quantisation
+from systola.compiler.partition import Item
+from systola.compiler.scope import Moved, Padded, Scope, one_result, same_quantisation
 
 
 def translate_reshape(scope: Scope, operator: Operator) -> None:
@@ -42,7 +43,12 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
     if source.shape == result.shape and operator.outputs[0] not in scope.graph.outputs:
         scope.alias(operator, source)
         return
-    add_view(scope, operator, source, result)
+    if dtype == "int8" and source.pixels * source.channels <= MOST_ELEMENTS:
+        before = scope.moved.get(source)
+        order = np.arange(source.pixels * source.channels)
+        add_move(scope, operator, source, result, order, before.fill if before else 0)
+    else:
+        add_view(scope, operator, source, result)
     if source in scope.dequantised:
         add_view(scope, operator, scope.dequantised[source][0], _twin(scope, source, result))
     padded = scope.padded.get(source)
@@ -99,13 +105,38 @@ def translate_move(scope: Scope, operator: Operator) -> None:
     origins = move_elements(call, np.arange(tensor.size).reshape(tensor.shape))
     for (result, _), origin in zip(results, origins, strict=True):
         one = _of_one_sample(scope, origin, tensor.size)
-        scope.add(*moved(str(operator), source, result, one, fill))
+        add_move(scope, operator, source, result, one, fill)
         if source in scope.dequantised:
             codes = scope.dequantised[source][0]
             scope.add(*moved(str(operator), codes, _twin(scope, source, result), one))
     if operator.kind in ("PAD", "PADV2"):
         pairs = read_padding(call, tensor.shape)
         scope.padded[results[0][0]] = Padded(source, tuple(before for before, _ in pairs), fill)
+
+
+def add_move(
+    scope: Scope, operator: Operator, source: Value, result: Value, origin: Positions, fill: int
+) -> None:
+    """A move, or one that makes up for moves before it, where the host would be in between."""
+    items = moved(str(operator), source, result, origin, fill)
+    if result.dtype == "int8":
+        origin = origin.reshape(-1)
+        by_host = _by_host(items)
+        before = scope.moved.get(source)
+        if before and (before.fill == fill or not bool((origin < 0).any())):
+            origin = np.where(origin < 0, -1, before.origin[origin])
+            source, fill = before.source, before.fill
+            by_host = by_host or before.by_host
+            if by_host:
+                together = moved(str(operator), source, result, origin, fill)
+                if not _by_host(together):
+                    items, by_host = together, False
+        scope.moved[result] = Moved(source, origin, fill, by_host)
+    scope.add(*items)
+
+
+def _by_host(items: list[Item]) -> bool:
+    return any(isinstance(item, HostStage) for item in items)
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:

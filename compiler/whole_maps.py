@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from systola.compiler.host_stage import HostStage
+from systola.compiler.host_stage import Concatenate, HostStage
 from systola.compiler.moves import repacked
 from systola.compiler.operations import (
     Binary,
@@ -55,11 +55,28 @@ class _Packer:
                 item = _with_sources(item, {item.source: self._packed(item, item.source)})
         elif isinstance(item, Binary) and len(item.sources) == 1 and _alike(item):
             self._note(item.result, self._found(item.sources[0]))
+        elif isinstance(item, Concatenation) and not all(
+            self._packs_on_machine(source) for source in item.sources
+        ):
+            item = HostStage(
+                operator=item.operator,
+                sources=item.sources,
+                result=item.result,
+                function=Concatenate(item.axis),
+            )
+            self._host.add(item.result)
         else:
             changed = {source: self._packed(item, source) for source in item.sources}
             if any(source is not value for source, value in changed.items()):
                 item = _with_sources(item, changed)
         self.items.append(item)
+
+    def _packs_on_machine(self, value: Value) -> bool:
+        if value not in self._channels:
+            return True
+        channels = self._channels[value]
+        base = Value(value.name, (value.pixels * value.channels // channels, channels))
+        return not any(isinstance(item, HostStage) for item in repacked("", base, value))
 
     def _note(self, value: Value, channels: int) -> None:
         if channels != value.channels:
