@@ -38,7 +38,8 @@ class LayerRow:
     """The same, as far as the machine has a clock and its trace holds the layer."""
     utilization: float | None = None
     """Multiply-accumulates of all that the array could do in the measured, else the estimated
-    cycles. None without any."""
+    cycles. None without any; at most 1, also where some were done before the layer before had
+    ended."""
     limit: str | None = None
     """The unit that is busy most of the time, or that units wait for each other, see
     systola.timing.record."""
@@ -168,7 +169,7 @@ def _program_rows(
             weights=tag.traffic.weights / samples,
         )
         if row.macs and row.cycles:
-            row = replace(row, utilization=row.macs / (config.peak_macs * row.cycles))
+            row = replace(row, utilization=min(1.0, row.macs / (config.peak_macs * row.cycles)))
         rows.append(row)
     rest = None
     if times:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from xml.sax.saxutils import escape
 
 from systola.arch.config import Config
@@ -18,18 +18,22 @@ LEFT, TOP, BOTTOM = 62, 40, 52
 LEGEND, LEGEND_LINE = 250, 14
 """Width of a column of the legend, and height of a line in it."""
 ALL = "all layers"
+CHARACTER = 6
+"""Width of one, more or less."""
 TOUCHING = 11
 """Dots nearer than that have one label."""
 
 STYLE = """
 svg { color-scheme: light dark; font: 11px sans-serif; }
 .paper { fill: #ffffff; } .ink { fill: #24292f; } .faint { fill: #57606a; }
-.grid { stroke: #d8dee4; } .array { stroke: #24292f; } .dot { stroke: #ffffff; }
+.grid { stroke: #d8dee4; } .array, .total { stroke: #24292f; } .dot { stroke: #ffffff; }
+.open { fill: #ffffff; stroke-width: 2; }
 .weights { stroke: #c44536; } .host { stroke: #2a6fb0; }
 .dot-weights { fill: #c44536; } .dot-host { fill: #2a6fb0; } .dot-total { fill: #24292f; }
 @media (prefers-color-scheme: dark) {
 .paper { fill: #0d1117; } .ink { fill: #e6edf3; } .faint { fill: #9198a1; }
-.grid { stroke: #30363d; } .array { stroke: #e6edf3; } .dot { stroke: #0d1117; }
+.grid { stroke: #30363d; } .array, .total { stroke: #e6edf3; } .dot { stroke: #0d1117; }
+.open { fill: #0d1117; }
 .weights { stroke: #ff8577; } .host { stroke: #6cb6ff; }
 .dot-weights { fill: #ff8577; } .dot-host { fill: #6cb6ff; } .dot-total { fill: #e6edf3; }
 }
@@ -44,9 +48,11 @@ class _Dot:
     port: str
     """`host` or `weights`: the port that has most to do."""
     x: float
-    """Multiply-accumulates for each byte through that port."""
+    """Multiply-accumulates for each byte through that port; infinite where it moves none."""
     y: float
-    """Multiply-accumulates in each cycle."""
+    """Multiply-accumulates in each cycle, no more than the roof allows."""
+    is_open: bool
+    """Whether it would lie above the roof."""
     is_total: bool
 
 
@@ -54,15 +60,16 @@ def roofline(config: Config, report: Report, title: str) -> str:
     """An SVG with a dot for each layer that has multiply-accumulates, and one for the network.
 
     A dot stands at the bytes of the port that has most to do for it: host reads and host writes go
-    side by side, and so do weights. It lies below the slope of that port, unless its weights came
-    while the layer before was computed, and below the height of the array.
+    side by side, and so do weights. The slope of that port and the height of the array are bounds.
+    Cycles count from the end of the layer before, and layers overlap: one that would lie above the
+    roof, as it was begun or had its weights by then, is an open dot on it.
     """
     bandwidth = {
         "host": float(config.host_bus_bytes),
         "weights": config.weight_bus_bytes * config.weight_throttle[0] / config.weight_throttle[1],
     }
     layers = [row for row in report.rows if row.place == MACHINE and row.macs and row.cycles]
-    dots = [_dot(row, bandwidth) for row in layers]
+    dots = [_dot(row, bandwidth, config.peak_macs) for row in layers]
     total = LayerRow(
         operator=ALL,
         place=MACHINE,
@@ -74,23 +81,26 @@ def roofline(config: Config, report: Report, title: str) -> str:
         weights=sum(row.weights for row in report.rows),
     )
     if total.macs:
-        dots.append(_dot(total, bandwidth))
+        dots.append(_dot(total, bandwidth, config.peak_macs))
     return _Picture(config.peak_macs, bandwidth, dots).svg(title)
 
 
-def _dot(row: LayerRow, bandwidth: dict[str, float]) -> _Dot:
+def _dot(row: LayerRow, bandwidth: dict[str, float], peak: int) -> _Dot:
     moved = {"host": max(row.host_in, row.host_out), "weights": row.weights}
     port = max(moved, key=lambda each: moved[each] / bandwidth[each])
     assert row.cycles
     label, _, name = short_name(row.operator).partition(" ")
-    name = f"{name} {shape_text(row.shape)}"
+    x = row.macs / moved[port] if moved[port] else inf
+    y = row.macs / row.cycles
+    roof = min(peak, x * bandwidth[port])
     return _Dot(
-        label,
-        name,
-        port,
-        row.macs / max(moved[port], 1.0),
-        row.macs / row.cycles,
-        row.operator == ALL,
+        label=label,
+        name=f"{name} {shape_text(row.shape)}",
+        port=port,
+        x=x,
+        y=min(y, roof),
+        is_open=y > roof,
+        is_total=row.operator == ALL,
     )
 
 
@@ -98,7 +108,7 @@ class _Picture:
     def __init__(self, peak: int, bandwidth: dict[str, float], dots: Sequence[_Dot]) -> None:
         self._peak, self._bandwidth, self._dots = peak, bandwidth, dots
         ridges = [peak / bytes_a_cycle for bytes_a_cycle in bandwidth.values()]
-        xs = [*(dot.x for dot in dots), *ridges]
+        xs = [*(dot.x for dot in dots if dot.x < inf), *ridges]
         ys = [*(dot.y for dot in dots), peak]
         self._x = floor(log10(min(xs)) - 0.1), ceil(log10(max(xs)) + 0.1)
         self._y = floor(log10(min(ys)) - 0.1), log10(max(ys)) + 0.3
@@ -170,7 +180,7 @@ class _Picture:
             f'<path class="array" stroke-width="2" fill="none" d="M{left:.1f} {top:.1f}H{right}"/>'
         )
         parts.append(
-            f'<text class="ink" x="{right - 4:.1f}" y="{top - 6:.1f}" text-anchor="end">'
+            f'<text class="ink" x="{right - 4:.1f}" y="{top - 20:.1f}" text-anchor="end">'
             f"array: {self._peak:,} MACs a cycle</text>"
         )
         slopes = sorted(self._bandwidth.items(), key=lambda item: -item[1])
@@ -190,18 +200,28 @@ class _Picture:
                 f'<text class="ink" x="{LEFT + 22}" y="{TOP + 17 + 16 * number}">'
                 f"{label}: {bandwidth:g} bytes a cycle</text>"
             )
+        if any(dot.is_open for dot in self._dots):
+            y = TOP + 13 + 16 * len(slopes)
+            parts.append(
+                f'<circle class="open total" cx="{LEFT + 12}" cy="{y}" r="4"/>'
+                f'<text class="ink" x="{LEFT + 22}" y="{y + 4}">'
+                "open: begun, or loaded, before the layer before had ended</text>"
+            )
         return parts
 
     def _points(self) -> list[str]:
         parts: list[str] = []
         labels: list[tuple[float, float, list[str]]] = []
         for dot in self._dots:
-            x, y = self._at(dot.x, dot.y)
+            # What moves nothing is at the right border.
+            x, y = self._at(min(dot.x, 10.0 ** self._x[1]), dot.y)
             kind, radius = ("total", 6) if dot.is_total else (dot.port, 4.5)
+            look = f"open {kind}" if dot.is_open else f"dot-{kind}"
+            moved = f"{compact(dot.x)} a byte" if dot.x < inf else "nothing moved"
             parts.append(
-                f'<circle class="dot dot-{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
-                f"<title>{escape(dot.name)}: {compact(dot.y)} MACs a cycle, "
-                f"{compact(dot.x)} a byte</title></circle>"
+                f'<circle class="dot {look}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
+                f"<title>{escape(dot.name)}: {compact(dot.y)} MACs a cycle, {moved}</title>"
+                "</circle>"
             )
             for near_x, near_y, names in labels:
                 if abs(near_x - x) < TOUCHING and abs(near_y - y) < TOUCHING:
@@ -209,10 +229,7 @@ class _Picture:
                     break
             else:
                 labels.append((x, y, [dot.label]))
-        for x, y, names in labels:
-            text = ", ".join(names) if len(names) < 5 else f"{', '.join(names[:4])}, ..."
-            parts.append(f'<text class="ink" x="{x + 7:.1f}" y="{y + 13:.1f}">{text}</text>')
-        return parts
+        return [*parts, *_labels(labels)]
 
     def _legend(self, lines: int) -> list[str]:
         parts: list[str] = []
@@ -224,6 +241,29 @@ class _Picture:
                 f'<text class="ink" x="{x + 24}" y="{y}">{escape(dot.name)}</text>'
             )
         return parts
+
+
+def _labels(labels: Sequence[tuple[float, float, list[str]]]) -> list[str]:
+    """The names beside their dots, at a place that no other label has, where there is one."""
+    parts: list[str] = []
+    boxes = [(x - 5, x + 5, y - 5, y + 5) for x, y, _ in labels]
+    for x, y, names in labels:
+        text = ", ".join(names) if len(names) < 5 else f"{', '.join(names[:4])}, ..."
+        size = CHARACTER * len(text)
+        places = [(x + dx, y + dy) for dy in (13, -6, 26, -19) for dx in (7, -7 - size)]
+        left, base = next((place for place in places if _is_free(boxes, *place, size)), places[0])
+        boxes.append((left, left + size, base - 9, base + 2))
+        parts.append(f'<text class="ink" x="{left:.1f}" y="{base:.1f}">{text}</text>')
+    return parts
+
+
+def _is_free(
+    boxes: Sequence[tuple[float, float, float, float]], left: float, base: float, size: float
+) -> bool:
+    return not any(
+        low < left + size and left < high and top < base + 2 and base - 9 < bottom
+        for low, high, top, bottom in boxes
+    )
 
 
 def _tick(power: int) -> str:

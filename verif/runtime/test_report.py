@@ -114,7 +114,8 @@ def test_measured():
     assert sum(row.share for row in report.rows if row.share is not None) == pytest.approx(1)
     for row in machine:
         if row.macs:
-            assert row.utilization == row.macs / (CONFIG.peak_macs * row.measured_cycles)
+            done = row.macs / (CONFIG.peak_macs * row.measured_cycles)
+            assert row.utilization == min(1, done)
 
 
 def test_single_pass_counts_from_the_start():
@@ -223,6 +224,40 @@ def test_roofline():
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert "a < b & c" in texts
     assert "1, 2" in texts
+
+
+def test_roofline_of_layers_that_overlap():
+    """What was done before the layer before had ended does not lift a dot above the roof; what
+    moves nothing is at the right border."""
+    rows = (
+        layer(0, 25_600, 50, weights=1600),
+        layer(1, 1_000, 5, weights=10_000),
+        layer(2, 1_000, 100),
+    )
+    report = Report(
+        rows=rows,
+        macs=sum(row.macs for row in rows),
+        estimated_cycles=1000,
+        measured_cycles=None,
+        utilization=0,
+        mhz=None,
+        inferences_per_second=None,
+    )
+    root = ElementTree.fromstring(roofline(CONFIG, report, ""))
+    dots = [c for c in root.iter(f"{SVG}circle") if c.get("class").startswith("dot ")]
+    assert [c.get("class") for c in dots[:3]] == [
+        "dot open weights",
+        "dot open weights",
+        "dot dot-host",
+    ]
+    paths = {p.get("class"): p.get("d") for p in root.iter(f"{SVG}path")}
+    left, roof, right = map(float, re.findall(r"[\d.]+", paths["array"]))
+    x1, y1, x2, y2 = map(float, re.findall(r"[\d.]+", paths["weights"]))
+    places = [(float(c.get("cx")), float(c.get("cy"))) for c in dots]
+    assert places[0] == (left, roof)
+    x, y = places[1]
+    assert y1 + (y2 - y1) * (x - x1) / (x2 - x1) == pytest.approx(y, abs=0.2)
+    assert places[2][0] == right
 
 
 def test_roofline_of_a_network():
