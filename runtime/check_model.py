@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import CompiledNetwork, DeviceStage
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
-from systola.runtime.plain_data import DataError
+from systola.runtime.plain_data import DTYPES, DataError
 
 MAX_ELEMENTS = 1 << 40
-_TYPES = ("int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "bool")
+MAX_MACS = 1 << 62
 
 
 def check_compiled(
@@ -62,6 +62,7 @@ def _repeats(outer: Sequence[Value], inner: Sequence[Value]) -> set[int]:
 def _check_stage(config: Config, stage: DeviceStage, samples: int) -> None:
     program = stage.program
     _check_image(config, program)
+    _check_layers(program)
     for maps, values in ((program.inputs, stage.sources), (program.outputs, stage.results)):
         if len(maps) != len(values):
             raise DataError("a program has not as many inputs or outputs as its stage")
@@ -89,6 +90,18 @@ def _check_image(config: Config, program: Program) -> None:
         raise DataError("its memories or its program have a wrong size or place")
 
 
+def _check_layers(program: Program) -> None:
+    """What reports divide by, and where the tags in the program lead."""
+    for layer in program.layers:
+        if not 0 <= layer.macs <= MAX_MACS or min(layer.shape, default=1) < 1:
+            raise DataError("a layer has no size")
+    words = np.frombuffer(program.image.program, np.uint8).reshape(-1, INSTRUCTION_BYTES)
+    for word in words[words[:, 0] == Opcode.DEBUG_TAG]:
+        decoded = decode(word.tobytes())
+        if decoded is None or decoded[1]["tag"] >= len(program.layers):
+            raise DataError("its program marks a layer that is not there")
+
+
 def _check_map(place: HostMap, size: int, samples: int, host: int) -> None:
     matrix = place.matrix
     if min(place.rows, matrix.rows, matrix.columns, matrix.block, matrix.pitch) < 1:
@@ -114,6 +127,6 @@ def _are_places(numbers: NDArray[np.int64], size: int) -> bool:
 def _size(value: Value) -> int:
     """Elements of a value; raises DataError where it is none."""
     size = math.prod(value.shape)
-    if value.dtype not in _TYPES or min(value.shape, default=1) < 1 or size > MAX_ELEMENTS:
+    if value.dtype not in DTYPES or min(value.shape, default=1) < 1 or size > MAX_ELEMENTS:
         raise DataError(f"'{value.name}' is {value.dtype} of shape {value.shape}")
     return size

@@ -17,7 +17,7 @@ from systola.compiler.network import CompiledNetwork, DeviceStage, Network, comp
 from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend
-from systola.runtime.check_model import check_compiled
+from systola.runtime.check_model import MAX_MACS, check_compiled
 from systola.runtime.execute import run_compiled
 from systola.runtime.make_backend import make_backend
 from systola.runtime.plain_data import DataError
@@ -58,6 +58,8 @@ class CompiledModel:
         check_compiled(self.config, self.inputs, self.outputs, self.compiled)
         if self.single:
             check_compiled(self.config, self.inputs, self.outputs, self.single)
+        if not 0 <= self.macs <= MAX_MACS:
+            raise DataError("its number of multiply-accumulates is wrong")
         if self.rest_singly and (not self.single or self.single.samples != 1):
             raise DataError("its program for one sample is missing")
 

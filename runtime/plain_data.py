@@ -20,6 +20,12 @@ from numpy.typing import NDArray
 
 from systola.compiler.operations import Value
 
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+"""Types of arrays."""
+
 T = TypeVar("T")
 _SHARED = Value
 """The class whose objects are told apart by identity: they are stored once, in a list."""

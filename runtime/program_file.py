@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.runtime.plain_data import DataError, Packer, Unpacker
+from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
 FORMAT = "systola program"
 VERSION = 1
@@ -27,7 +27,6 @@ VERSION = 1
 _MAGIC = b"PK\x03\x04"
 _DESCRIPTION = "program.json"
 _TIME = (1980, 1, 1, 0, 0, 0)
-_TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64")
 _DAMAGED = (
     EOFError,
     KeyError,
@@ -128,7 +127,7 @@ def _unpacked(kind: type[T], description: dict[str, Any], members: Mapping[str, 
 
 def _array(description: dict[str, Any], content: bytes) -> NDArray[Any]:
     dtype, shape = description["dtype"], description["shape"]
-    if dtype not in _TYPES or any(type(size) is not int or size < 0 for size in shape):
+    if dtype not in DTYPES or any(type(size) is not int or size < 0 for size in shape):
         raise DataError("an array is of no known type or shape")
     return np.frombuffer(content, np.dtype(dtype).newbyteorder("<")).reshape(shape)
 

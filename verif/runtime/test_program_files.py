@@ -27,6 +27,7 @@ from systola.runtime.program_file import ProgramFileError, is_program
 from systola.verif.kit.seeds import random_seed
 
 MODELS = Path(str(files("systola.models")))
+NAME = "mlp_odd_relu6_tanh_sigmoid"
 NAMES = sorted(path.stem for path in MODELS.glob("*.tflite"))
 
 
@@ -66,19 +67,23 @@ def members_of(content: bytes) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def archive_of(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    """An archive whose checksum is right, whatever is in it."""
+def archive_of(
+    members: dict[str, bytes],
+    compression: int = zipfile.ZIP_STORED,
+    comment: bytes | None = None,
+) -> bytes:
+    """An archive whose checksum is right, whatever is in it, unless there is another `comment`."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", compression) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-        archive.comment = program_file._checksum(members)
+        archive.comment = program_file._checksum(members) if comment is None else comment
     return content.getvalue()
 
 
 def test_mutated_bytes() -> None:
     """Bytes changed, cut out, doubled and put in, anywhere."""
-    content = compiled("mlp_odd_relu6_tanh_sigmoid").to_bytes()
+    content = compiled(NAME).to_bytes()
     rng = random.Random(random_seed())
     for _ in range(3000):
         mutant = bytearray(content)
@@ -91,6 +96,110 @@ def test_mutated_bytes() -> None:
         # What the archive says of itself may change where nothing in it does.
         back = loaded(bytes(mutant))
         assert back is None or back.to_bytes() == content
+
+
+def test_members_of_another_file() -> None:
+    """Each is as it should be, together they are not."""
+    first, second = (compile_file(MODELS / f"{NAME}.tflite", batch=n).to_bytes() for n in (4, 5))
+    members, other = members_of(first), members_of(second)
+    different = [name for name in members if members[name] != other.get(name)]
+    assert len(different) > 2
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        comment = archive.comment
+    assert load(archive_of(members, comment=comment)).to_bytes() == first
+    for name in different:
+        if name in other:
+            with pytest.raises(ProgramFileError, match="damaged or cut short"):
+                load(archive_of({**members, name: other[name]}, comment=comment))
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({}, "not a compiled program"),
+        ({"program.json": b"{"}, "not a compiled program, or damaged"),
+        ({"program.json": b"[" * 100_000}, "not a compiled program, or damaged"),
+        ({"program.json": b"[1]"}, "its description is no object"),
+        ({"program.json": b"{}"}, "not a compiled program"),
+        ({"program.json": b'{"format": "systola program", "version": 9}'}, "has version 9"),
+        (
+            {"program.json": b'{"format": "systola program", "version": 1}'},
+            "has other parts than it should",
+        ),
+    ],
+)
+def test_other_archives(members: dict[str, bytes], says: str) -> None:
+    with pytest.raises(ProgramFileError, match=says):
+        load(archive_of(members))
+
+
+def test_nothing_is_compressed() -> None:
+    """So that a small file cannot fill the memory."""
+    members = members_of(compiled(NAME).to_bytes())
+    with pytest.raises(ProgramFileError, match="it is compressed"):
+        load(archive_of(members, zipfile.ZIP_DEFLATED))
+
+
+def first_of(node: Any, name: str) -> dict[str, Any] | None:
+    """The first object of a class in a description."""
+    if isinstance(node, dict) and node.get("class") == name:
+        return node
+    children = list(node.values()) if isinstance(node, dict) else node
+    if not isinstance(children, list):
+        return None
+    return next((hit for child in children if (hit := first_of(child, name))), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "says"),
+    [
+        ("CompiledModel", "macs", -1, "multiply-accumulates is wrong"),
+        ("CompiledModel", "macs", 1.5, "macs is no int"),
+        ("CompiledModel", "rest_singly", True, "rest_singly is no int"),
+        ("CompiledModel", "single", None, "its program for one sample is missing"),
+        ("CompiledModel", "semantics", "torch", "semantics is no Semantics"),
+        ("CompiledModel", "inputs", [], "more or fewer inputs"),
+        ("CompiledModel", "inputs", [99], "inputs is not there"),
+        ("CompiledModel", "extra", 1, "has not the fields of CompiledModel"),
+        ("Config", "rows", 1, "rows must be 2 to 256, not 1"),
+        ("Config", "rows", 17, "wrong size or place"),
+        ("Config", "weight_throttle", [1], "weight_throttle has 1 items, not 2"),
+        ("CompiledNetwork", "samples", 0, "compiled for no samples"),
+        ("CompiledNetwork", "samples", 5, "no place in host memory"),
+        ("CompiledNetwork", "stages", [], "its outputs are not calculated"),
+        ("CompiledNetwork", "results", [0], "do not fit each other"),
+        ("DeviceStage", "sources", [], "not as many inputs or outputs"),
+        ("DeviceStage", "sources", [1], "its stages are not in order"),
+        ("DeviceStage", "results", [0], "its stages are not in order"),
+        ("Image", "program_offset", 64, "wrong size or place"),
+        ("Image", "program_offset", 1 << 40, "wrong size or place"),
+        ("Image", "weights", 0, "wrong size or place"),
+        ("HostMap", "rows", 0, "an input or output has no size"),
+        ("HostMap", "columns", 0, "columns is uint8, not int64"),
+        ("HostMatrix", "offset", 1 << 20, "no place in host memory"),
+        ("HostMatrix", "offset", -4096, "no place in host memory"),
+        ("HostMatrix", "columns", 3, "no place in host memory"),
+        ("HostMatrix", "rows", 3, "no place in host memory"),
+        ("HostMatrix", "pitch", 1, "no place in host memory"),
+        ("LayerWork", "macs", -1, "a layer has no size"),
+        ("LayerWork", "shape", [0], "a layer has no size"),
+        ("Program", "layers", [], "marks a layer that is not there"),
+        ("Program", "spilled", [], "spilled is no list of names"),
+        ("Value", "dtype", "object", "is object of shape"),
+        ("Value", "shape", [1, -61], "of shape"),
+        ("Value", "name", 5, "name is no str"),
+    ],
+)
+def test_wrong_fields(name: str, field: str, value: object, says: str) -> None:
+    members = members_of(compiled(NAME).to_bytes())
+    description = json.loads(members["program.json"])
+    found = first_of([description["program"], *description["values"]], name)
+    assert found is not None
+    found[field] = value
+    members["program.json"] = json.dumps(description).encode()
+    with pytest.raises(ProgramFileError, match=says) as refusal:
+        load(archive_of(members))
+    assert "\n" not in str(refusal.value)
 
 
 JUNK: tuple[object, ...] = (None, True, -1, 0, 1, 2**70, 0.5, "", "View", [], [1], {}, {"class": 1})
@@ -114,18 +223,19 @@ def mutate(rng: random.Random, node: Any) -> Any:
     return copy
 
 
-def test_hostile_descriptions() -> None:
+@pytest.mark.parametrize("name", ["mlp_floatio", "cnn_residual_dw_pool"])
+def test_hostile_descriptions(name: str) -> None:
     """Descriptions with right checksums are refused, or run without harm."""
-    members = members_of(compiled("mlp_floatio").to_bytes())
+    members = members_of(compiled(name).to_bytes())
     rng = random.Random(random_seed())
-    x = np.zeros((2, 1, 64), np.float32)
+    x = np.zeros((2, *compiled(name).inputs[0].shape), compiled(name).inputs[0].dtype)
     description = json.loads(members["program.json"])
     ran = 0
-    for _ in range(2000):
+    for _ in range(1500):
         mutant = json.dumps(mutate(rng, description)).encode()
         model = loaded(archive_of({**members, "program.json": mutant}))
         if model is not None:
             ran += 1
             with suppress(ModelError, HostError, BackendError):
-                model.run(x, backend="iss")
+                model.run(x, backend="iss").report(mhz=1)
     assert 0 < ran < 1000
