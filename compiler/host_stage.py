@@ -122,6 +122,37 @@ class RealSoftmax:
         return (exponentials / exponentials.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
+@dataclass(frozen=True)
+class RealAveragePool:
+    """Means of windows over maps of float32, 1 x H x W x C; pairs are (y, x)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    first: tuple[int, int]
+    """Row and column of the first window; negative for padding."""
+    out: tuple[int, int]
+    padding_counts: bool
+    """Zeros around the map are elements, too."""
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        height, width = x.shape[2:4]
+        total = np.zeros((len(x), 1, *self.out, x.shape[4]), np.float32)
+        count = np.zeros((*self.out, 1), np.float32)
+        for i in range(self.kernel[0]):
+            y = self.first[0] + i * self.dilation[0] + self.stride[0] * np.arange(self.out[0])
+            rows = (y >= 0) & (y < height)
+            for j in range(self.kernel[1]):
+                z = self.first[1] + j * self.dilation[1] + self.stride[1] * np.arange(self.out[1])
+                columns = (z >= 0) & (z < width)
+                there = (rows[:, np.newaxis] & columns)[..., np.newaxis]
+                taps = x[:, :, y % height][:, :, :, z % width]
+                total += np.where(there, taps, np.float32(0))
+                count += there | self.padding_counts
+        return total / count
+
+
 @dataclass(frozen=True, eq=False)
 class Embedding:
     """Rows of a table, chosen by whole numbers, as GATHER along the first axis.
@@ -239,6 +270,7 @@ HostFunction = (
     | Softmax
     | QuantisedSoftmax
     | RealSoftmax
+    | RealAveragePool
     | Embedding
     | FlipSign
     | Transpose

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from systola.arch.isa import Operation, Reduction, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.onnx.entries import Limits
-from systola.compiler.onnx.fitting import Fit, Wanted, fit_bias
+from systola.compiler.onnx.fitting import Fit, Wanted, fit_bias, nearest_multiplier
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.multipliers import code_limits
 from systola.compiler.onnx.numbers import Quantisation
@@ -153,6 +153,7 @@ def _fit(
     ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
     low, high = (limit - quantisation.zero_point for limit in limits)
     scale = float(source.scale) / (float(quantisation.scale) * count)
+    nearest_multiplier(scale)  # refuses what has no meaning
 
     def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
         codes = mean(sums, source, quantisation, count)

@@ -43,7 +43,8 @@ class Call:
 def move_elements(call: Call, x: Constant) -> list[Constant]:
     """The results for the array `x`; raises ModelError for what does not fit its shape."""
     try:
-        results = ELEMENT_MOVES[call.node.kind](call, x)
+        # numpy makes plain numbers of arrays without dimensions.
+        results = [np.asarray(each) for each in ELEMENT_MOVES[call.node.kind](call, x)]
     except (ValueError, IndexError, OverflowError) as error:
         if isinstance(error, ModelError):
             raise

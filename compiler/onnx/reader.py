@@ -68,18 +68,23 @@ def read_onnx(content: bytes) -> OnnxModel:
             raise ModelError(f"tensor '{_printable(tensor.name)}' lies outside the file")
     try:
         onnx.checker.check_model(model)
+    except UnicodeDecodeError:
+        # Its complaint quotes a name that is no text.
+        raise ModelError(_DAMAGED) from None
     except onnx.checker.ValidationError as error:
         reason = _printable(str(error).strip().split("\n")[0])
         raise ModelError(f"the model is not valid: {reason}") from None
-    opsets = {entry.domain: int(entry.version) for entry in model.opset_import}
+    opsets = {_text(entry.domain): int(entry.version) for entry in model.opset_import}
     opset = opsets.get("", opsets.get("ai.onnx", 0))
     if opset < LEAST_OPSET:
         raise ModelError(f"version {opset} of the operators is not supported")
     reader = _Reader(onnx)
-    constants = {tensor.name: reader.constant(tensor) for tensor in graph.initializer}
-    inputs = tuple(reader.input(each) for each in graph.input if each.name not in constants)
+    constants = {_text(tensor.name): reader.constant(tensor) for tensor in graph.initializer}
+    inputs = tuple(reader.input(each) for each in graph.input if _text(each.name) not in constants)
     nodes = tuple(reader.node(index, node) for index, node in enumerate(graph.node))
-    return OnnxModel(opset, inputs, tuple(each.name for each in graph.output), constants, nodes)
+    return OnnxModel(
+        opset, inputs, tuple(_text(each.name) for each in graph.output), constants, nodes
+    )
 
 
 def _all_tensors(graph: Any) -> Iterable[Any]:
@@ -139,7 +144,7 @@ class _Reader:
             if not 1 <= size < _MAX_SIZE:
                 raise ModelError(f"the size of dimension {axis} of the input '{name}' is not known")
             shape.append(size)
-        return OnnxInput(value.name, _DTYPES[kind], tuple(shape))
+        return OnnxInput(_text(value.name), _DTYPES[kind], tuple(shape))
 
     def node(self, index: int, node: Any) -> OnnxNode:
         """A node with those of its attributes that any supported operator has."""
@@ -148,17 +153,17 @@ class _Reader:
             index,
             _printable(node.op_type),
             _printable(node.name),
-            tuple(node.input),
-            tuple(node.output),
+            tuple(_text(name) for name in node.input),
+            tuple(_text(name) for name in node.output),
             attributes,
         )
         with located(result, ModelError):
-            if node.domain not in DOMAINS:
+            if _text(node.domain) not in DOMAINS:
                 raise ModelError(f"the domain {_printable(node.domain)} is not supported")
             for each in node.attribute:
                 value = self._attribute(each)
                 if value is not None:
-                    attributes[each.name] = value
+                    attributes[_text(each.name)] = value
         return result
 
     def _attribute(self, attribute: Any) -> Attribute | None:
@@ -168,7 +173,7 @@ class _Reader:
             case "FLOAT":
                 return float(attribute.f)
             case "STRING":
-                return _printable(attribute.s.decode(errors="replace"))
+                return _printable(attribute.s)
             case "INTS":
                 return tuple(int(value) for value in attribute.ints)
             case "FLOATS":
@@ -179,6 +184,11 @@ class _Reader:
                 return None
 
 
-def _printable(text: str) -> str:
-    """Text of a file as it can stand in an error message, whatever is in it."""
-    return "".join(each if each.isprintable() else "?" for each in text[:_NAME_LENGTH])
+def _text(name: str | bytes) -> str:
+    """A name of the file; the package gives what is no text as bytes."""
+    return name.decode(errors="replace") if isinstance(name, bytes) else name
+
+
+def _printable(name: str | bytes) -> str:
+    """A name of the file as it can stand in an error message, whatever is in it."""
+    return "".join(each if each.isprintable() else "?" for each in _text(name)[:_NAME_LENGTH])

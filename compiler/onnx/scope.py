@@ -27,10 +27,10 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.operations import Node, Reshape, Unary, Value
 from systola.compiler.quantise import table_bytes
 
-MAX_ELEMENTS = 1 << 28
-"""Of a value that is calculated: far more than any machine can take."""
-SMALLEST_SCALE = 1e-30
-"""Scales below have no meaning; their reciprocals would overflow."""
+MAX_ELEMENTS = 1 << 24
+"""Of a value that is calculated."""
+SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
+"""Scales beyond have no meaning; what is calculated with them would overflow."""
 
 
 class Scope:
@@ -134,8 +134,10 @@ class Scope:
         if scales.dtype != np.float32 or scales.ndim > 1:
             raise ModelError(f"its scale must be of float32, not {scales.dtype}")
         scales = scales.reshape(-1).astype(np.float32)
-        if not bool((np.isfinite(scales) & (scales > SMALLEST_SCALE)).all()):
-            raise ModelError("it has a scale that is not positive")
+        if not bool(((scales > SMALLEST_SCALE) & (scales < LARGEST_SCALE)).all()):
+            raise ModelError(
+                f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}"
+            )
         zero_points = np.zeros(scales.size, np.int64)
         if self.optional(node, zero_point) is not None:
             given = self.constant(node, zero_point)

@@ -10,11 +10,13 @@ import numpy as np
 
 from systola.arch.isa import Reduction
 from systola.compiler.errors import ModelError
-from systola.compiler.moves import gathered
+from systola.compiler.host_stage import HostStage, LookUp, QuantiseEven, RealAveragePool
+from systola.compiler.moves import check_size
 from systola.compiler.onnx.averages import Mean, add_average, global_mean, pool_mean
 from systola.compiler.onnx.entries import Codes, Dequantised, Limits, Pending
 from systola.compiler.onnx.model import OnnxNode
-from systola.compiler.onnx.numbers import Quantisation
+from systola.compiler.onnx.multipliers import code_limits
+from systola.compiler.onnx.numbers import CODES, Quantisation
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.onnx.windows import read_window
 from systola.compiler.operations import (
@@ -27,7 +29,8 @@ from systola.compiler.operations import (
 def translate_max_pool(scope: Scope, node: OnnxNode) -> None:
     """MaxPool, of codes or of what they stand for."""
     source = scope.entry(node, 0)
-    if isinstance(source, Dequantised) and source.curve is None:
+    if isinstance(source, Dequantised) and bool((np.diff(source.numbers) >= 0).all()):
+        # Numbers that grow with the codes have their maximum where the codes have it.
         codes = _max_pool(scope, node, source.codes)
         scope.result(node, replace(source, codes=codes))
     elif isinstance(source, Codes):
@@ -56,14 +59,61 @@ def _max_pool(scope: Scope, node: OnnxNode, source: Codes) -> Codes:
 
 def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
     """AveragePool between DequantizeLinear and QuantizeLinear."""
-    source = scope.dequantised(node, 0)
+    source = _numbers(scope, node)
     window = read_window(node, _sizes(source.codes.shape))
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        if source.curve is not None:
+            return _average_on_host(scope, node, source, quantisation, limits, window)
         return _average_pool(scope, node, source, quantisation, limits)
 
     out = window.out if len(source.codes.shape) == 4 else window.out[1:]
     scope.result(node, Pending((*source.codes.shape[:2], *out), finish))
+
+
+def _numbers(scope: Scope, node: OnnxNode) -> Dequantised:
+    """An input that is a function of codes."""
+    source = scope.entry(node, 0)
+    if not isinstance(source, Dequantised):
+        raise ModelError("its input must come from a DequantizeLinear")
+    return source
+
+
+def _average_on_host(
+    scope: Scope,
+    node: OnnxNode,
+    source: Dequantised,
+    quantisation: Quantisation,
+    limits: Limits,
+    window: Window,
+) -> Codes:
+    """The mean of numbers that are no multiples of a scale, in float32 as ONNX Runtime has it."""
+    value = scope.feature_map(node, source.codes)
+    shape = (1, *window.out, value.channels)
+    real = Value(f"{value.name} in float32", value.shape, "float32")
+    mean = Value(f"{node.outputs[0]} in float32", shape, "float32")
+    result = scope.map_result(node.outputs[0], source.codes, shape, quantisation.unsigned)
+    pool = RealAveragePool(
+        window.kernel,
+        window.stride,
+        window.dilation,
+        window.first,
+        window.out,
+        node.integer("count_include_pad", 0) != 0,
+    )
+    rounding = QuantiseEven(float(quantisation.scale), quantisation.zero_point)
+    for before, behind, function in (
+        (value, real, LookUp(source.numbers)),
+        (real, mean, pool),
+        (mean, result.value, rounding),
+    ):
+        scope.add(
+            HostStage(operator=str(node), sources=(before,), result=behind, function=function)
+        )
+    low, high = code_limits(quantisation, limits)
+    if (low, high) == (-128, 127):
+        return result
+    return scope.look_up(node, result, np.clip(CODES, low, high), quantisation.unsigned)
 
 
 def translate_qlinear_average_pool(scope: Scope, node: OnnxNode) -> None:
@@ -74,10 +124,14 @@ def translate_qlinear_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 def translate_global_average_pool(scope: Scope, node: OnnxNode) -> None:
     """GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
-    source = scope.dequantised(node, 0)
+    source = _numbers(scope, node)
     sizes = _sizes(source.codes.shape)
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        if source.curve is not None:
+            kernel = (*(1 for _ in range(2 - len(sizes))), *sizes)
+            window = Window(kernel=(kernel[0], kernel[1]), out=(1, 1))
+            return _average_on_host(scope, node, source, quantisation, limits, window)
         return _global_average(scope, node, source, quantisation, limits)
 
     shape = (*source.codes.shape[:2], *(1 for _ in sizes))
@@ -122,10 +176,14 @@ def _padded(
         )
     )
     result = Value(f"{value.name} padded", (1, height, width, value.channels))
-    move = Window(kernel=(1, 1), first=window.first, out=(height, width))
-    fill = source.quantisation.zero_point
-    channels = np.arange(value.channels, dtype=np.int64)
-    scope.add(gathered(str(node), value, result, channels, fill, move))
+    check_size(value, result)
+    origin = np.full(result.shape, -1, np.int64)
+    inside = np.arange(value.pixels * value.channels).reshape(value.shape)
+    top, left = -window.first[0], -window.first[1]
+    # Windows need not reach to the end of the map.
+    inside = inside[:, : height - top, : width - left]
+    origin[:, top : top + inside.shape[1], left : left + inside.shape[2]] = inside
+    scope.move(node, value, result, origin, source.quantisation.zero_point)
     return result, replace(window, first=(0, 0))
 
 

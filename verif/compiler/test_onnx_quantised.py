@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that ONNX Runtime's quantiser has made, in all its forms, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.compiler.network import make_network
+from systola.compiler.onnx.translate import translate_onnx
+from systola.runtime.iss import GoldenBackend
+from systola.runtime.run import run_network
+from systola.verif.compiler.float_onnx import FORMS, NETWORKS, quantised
+from systola.verif.compiler.onnx_writer import interpret
+from systola.verif.kit.seeds import random_seed
+
+# The quantiser says in the log that a float32 model could be prepared for it.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_quantised_network(network: str, form: str) -> None:
+    rng = np.random.default_rng(random_seed())
+    content, x = quantised(rng, network, form, 6)
+    expected = interpret(content, x)
+    run = run_network(
+        GoldenBackend(preset(str(rng.choice(["base", "small", "14x14"])))),
+        make_network(translate_onnx(content)),
+        x,
+    )
+    y = run.y.reshape(expected.shape)
+    steps = np.diff(np.unique(expected))
+    step = steps.min() if steps.size else 1.0
+    # A sum in the middle of two codes, somewhere on the way, moves a few results by a code.
+    assert np.abs(y - expected).max() <= 3.01 * step
+    assert np.count_nonzero(y != expected) <= 2 + 0.02 * y.size
