@@ -335,7 +335,8 @@ class Lowering:
         (step,) = steps
         if not isinstance(step, ConvolutionStep) or step.target.channels.blocks == 1:
             return None
-        return step if step.target.pixels <= self._config.accumulator_rows else None
+        fits = step.target.pixels <= self._config.accumulator_rows
+        return step if fits and hidden_cycles(step) else None
 
     def _follow(
         self,
