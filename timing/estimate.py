@@ -13,7 +13,7 @@ the time of each single stall.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -134,7 +134,7 @@ class _Walk:
         """Walks through the program."""
         pc = 0
         while True:
-            entry, operands = self._effective(pc)
+            entry, operands = self._effective(pc, self._registers)
             opcode = entry.opcode
             ready = self._fetch.next(pc, opcode == Opcode.SET_CONFIG_WINDOW)
             self._issued = max(ready, self._issued + 1, self._room(opcode))
@@ -163,7 +163,7 @@ class _Walk:
         # The last fetch must have come, too.
         return self._record.result(round(max(idle, self._fetch.end(pc)) + HALT))
 
-    def _effective(self, pc: int) -> tuple[Instruction, dict[str, int]]:
+    def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
         """An instruction, index registers added to its operands."""
         if pc not in self._decoded:
             decoded = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
@@ -175,7 +175,7 @@ class _Walk:
         for each in entry.fields:
             name = each.indexes
             if name is not None and operands[each.name]:
-                total = operands[name] + self._registers[operands[each.name]]
+                total = operands[name] + registers[operands[each.name]]
                 operands[name] = total % (1 << entry.field(name).width)
         return entry, operands
 
@@ -194,13 +194,13 @@ class _Walk:
     def _coming_reads(self, pc: int) -> Iterator[ComingReads]:
         """What each MatrixMultiply or Convolve from `pc` on reads, as far as it is known when it is
         issued, up to the first line that waits for the activation unit."""
-        window = self._window
+        window, registers = self._window, list(self._registers)
         awaited: list[tuple[int, int]] = []
         issued = self._issued
         ahead = dict.fromkeys(Unit, 0)
         ahead[Unit.ACTIVATION] = 1
         while True:
-            entry, operands = self._effective(pc)
+            entry, operands = self._effective(pc, registers)
             unit = UNIT_OF.get(entry.opcode)
             issued += 1
             if unit is not None:
@@ -208,7 +208,9 @@ class _Walk:
                     return
                 issued = max(issued, self._ends[unit][ahead[unit]] + SEEN)
                 ahead[unit] += 1
-            if entry.opcode == Opcode.SET_CONFIG_WINDOW:
+            if entry.opcode == Opcode.SET_REGISTER:
+                _set_register(registers, operands)
+            elif entry.opcode == Opcode.SET_CONFIG_WINDOW:
                 window = self._window_of(operands)
             elif unit == Unit.ARRAY:
                 passes = self._matrix.passes(entry.opcode, operands, window)
@@ -251,10 +253,7 @@ class _Walk:
     def _execute(self, opcode: Opcode, operands: dict[str, int]) -> None:
         match opcode:
             case Opcode.SET_REGISTER:
-                total = operands["value"] + sum(
-                    self._registers[operands[name]] for name in ("first", "second")
-                )
-                self._registers[operands["register"]] = total % (1 << 32)
+                _set_register(self._registers, operands)
             case Opcode.SET_CONFIG_WINDOW:
                 self._window = self._window_of(operands)
             case Opcode.READ_WEIGHTS:
@@ -410,3 +409,8 @@ class _Walk:
             unit: deque((time + cycles for time in ends), ends.maxlen)
             for unit, ends in self._ends.items()
         }
+
+
+def _set_register(registers: list[int], operands: dict[str, int]) -> None:
+    total = operands["value"] + registers[operands["first"]] + registers[operands["second"]]
+    registers[operands["register"]] = total % (1 << 32)

@@ -10,11 +10,14 @@ from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, preset
 from systola.runtime import compile
 from systola.runtime.backend import Image
+from systola.runtime.iss import GoldenBackend
 from systola.runtime.report import MACHINE, Report
 from systola.runtime.rtl import RtlBackend
 from systola.timing.estimate import estimate
 from systola.timing.memory_speed import MemorySpeed
 from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT, stored_samples
+from systola.verif.kit.programs import random_program
+from systola.verif.kit.seeds import random_seed
 
 PRESET = "base"
 SMALL = (
@@ -31,6 +34,9 @@ NEAR = 0.03
 NEAR_LAYER = 0.06
 """Largest errors of a network and of a layer. Decisions need 10 %: these are what the model is
 known to reach, so that a change of the hardware that it does not follow shows."""
+PROGRAMS = 40
+FAR = 1.5
+"""Largest error of a random program: they are short, and units wait for each other all the time."""
 LONG = 200
 """Cycles from which on a layer is looked at."""
 
@@ -122,3 +128,18 @@ def test_small_program(text, near, latency):
         assert number == tag.tag
         assert tag.cycles == pytest.approx(cycle - begin, abs=near)
         begin = cycle
+
+
+def test_random_programs():
+    """Any instruction with any operands, hazards everywhere: nearly right, and never far off."""
+    config = preset(PRESET)
+    golden, backend = GoldenBackend(config), RtlBackend(config, latency=30)
+    ratios = []
+    for number in range(PROGRAMS):
+        image = random_program(config, f"{random_seed()} estimate {number}")
+        if golden.run(image).fault is None:
+            cycles = backend.run(image).cycles
+            ratios.append(estimate(config, image, MemorySpeed(30)).cycles / cycles)
+    assert len(ratios) > PROGRAMS // 2
+    assert float(np.median(ratios)) == pytest.approx(1, abs=NEAR)
+    assert min(ratios) > 1 / FAR and max(ratios) < FAR
