@@ -41,9 +41,9 @@ def fold_constants(graph: Graph) -> Graph:
         outputs = [tensors[number] for number in operator.outputs]
         fixed = not variable & set(operator.inputs)
         results = _calculated(operator, inputs, outputs) if fixed else None
-        if results is None and operator.kind == "SHAPE" and inputs and inputs[0] is not None:
+        if operator.kind == "SHAPE" and inputs and inputs[0] and _are_numbers(outputs):
             results = [np.array(inputs[0].shape)]
-        if results is None:
+        if results is None or [each.shape for each in results] != [each.shape for each in outputs]:
             variable.update(operator.outputs)
             operators.append(operator)
             continue
@@ -60,16 +60,17 @@ def _calculated(
     arrays = [tensor.data if tensor else None for tensor in inputs]
     if any(array is None for array in arrays) or not outputs:
         return None
-    if any(tensor.size > MOST_ELEMENTS or tensor.dtype not in NUMPY_TYPES for tensor in outputs):
+    if not _are_numbers(outputs) or any(tensor.size > MOST_ELEMENTS for tensor in outputs):
         return None
     constants = [array for array in arrays if array is not None]
     try:
-        results = _results(operator, constants, outputs)
+        return _results(operator, constants, outputs)
     except (ModelError, ValueError, IndexError, TypeError):
         return None
-    if results is None or [each.shape for each in results] != [each.shape for each in outputs]:
-        return None
-    return results
+
+
+def _are_numbers(tensors: Sequence[Tensor]) -> bool:
+    return all(tensor.dtype in NUMPY_TYPES for tensor in tensors)
 
 
 def _results(
