@@ -267,6 +267,21 @@ class RandomMoves(RandomMaps):
         )
         return result
 
+    def scalar(self, source: Map) -> Map:
+        """ADD, SUB or MUL with one number on either side, all scales of the same size."""
+        rng = self.rng
+        data = rng.integers(-128, 128, (), dtype=np.int8)
+        other = self.writer.tensor((), "int8", self._scale(), int(rng.integers(-128, 128)), data)
+        pair = [source.tensor, other]
+        result = self._map(source.shape)
+        self.writer.operator(
+            str(rng.choice(["ADD", "SUB", "MUL"])),
+            pair if rng.integers(2) else pair[::-1],
+            [result.tensor],
+            fusedActivationFunction=self._activation(),
+        )
+        return result
+
     def extreme(self, source: Map) -> Map:
         """MAXIMUM or MINIMUM with a constant or another map."""
         rng = self.rng
@@ -407,6 +422,7 @@ MOVES = (
     "padded_convolution",
     "groups",
     "spread",
+    "scalar",
     "extreme",
     "largest",
     "sequence_mean",

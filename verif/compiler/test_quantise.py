@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.operations import Operations, Unary
 from systola.compiler.quantise import (
     INT8,
     curve_table,
@@ -17,7 +18,9 @@ from systola.compiler.quantise import (
     to_float,
     to_int8,
 )
+from systola.compiler.tables import unary_table
 from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.test_networks import network_of
 from systola.verif.kit.seeds import random_seed
 
 ALL_CODES = INT8.astype(np.int8).reshape(1, 256)
@@ -137,3 +140,26 @@ def test_tables_and_conversions() -> None:
         assert np.array_equal(theirs[0], to_int8(halves, scale, zero_point))
         theirs = one_operator("DEQUANTIZE", ALL_CODES, source, ("float32", None, 0))
         assert np.array_equal(theirs[0], to_float(ALL_CODES[0], scale, zero_point))
+
+
+@pytest.mark.parametrize(
+    "kind", ["HARD_SWISH", "ABS", "LEAKY_RELU", "RELU_N1_TO_1", "RELU_0_TO_1", "RELU6", "QUANTIZE"]
+)
+def test_all_codes(kind: str) -> None:
+    rng = np.random.default_rng(random_seed())
+    for _ in range(60):
+        scales = 10 ** rng.uniform(-2, -0.5, 2)
+        zero_points = rng.integers(-128, 128, 2)
+        writer = ModelWriter()
+        tensors = [
+            writer.tensor((1, 256), "int8", np.float32(scale), int(zero_point))
+            for scale, zero_point in zip(scales, zero_points, strict=True)
+        ]
+        writer.operator(kind, tensors[:1], tensors[1:])
+        content = writer.content(tensors[:1], tensors[1:])
+        (stage,) = network_of(content).stages
+        assert isinstance(stage, Operations)
+        (node,) = stage.nodes
+        assert isinstance(node, Unary)
+        expected = interpret(content, ALL_CODES[np.newaxis])
+        assert np.array_equal(unary_table(node), expected.reshape(-1)), (scales, zero_points)
