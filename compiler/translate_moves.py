@@ -101,7 +101,8 @@ def translate_move(scope: Scope, operator: Operator) -> None:
             raise ModelError(f"its input is {tensor.dtype}, supported is int8")
         if math.prod(results[0][1].shape) > MOST_ELEMENTS:
             raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
-        fill = _fill(scope, operator, results[0][1].zero_point)
+        same_quantisation(tensor, results[0][1])
+        fill = _fill(scope, operator, tensor.zero_point)
     origins = move_elements(call, np.arange(tensor.size).reshape(tensor.shape))
     for (result, _), origin in zip(results, origins, strict=True):
         one = _of_one_sample(scope, origin, tensor.size)

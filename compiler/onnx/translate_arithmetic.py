@@ -85,7 +85,8 @@ def _operand(entry: Entry) -> tuple[Operand, Quantisation]:
 def _machine_codes(codes: NDArray[np.generic]) -> NDArray[np.int64]:
     if str(codes.dtype) not in ("int8", "uint8"):
         raise ModelError(f"constants of {codes.dtype} are not supported")
-    return codes.astype(np.int64) - (128 if codes.dtype == np.uint8 else 0)
+    # Of arrays without dimensions numpy makes numbers.
+    return np.asarray(codes.astype(np.int64) - (128 if codes.dtype == np.uint8 else 0))
 
 
 def _operand_shape(operand: Operand) -> tuple[int, ...]:

@@ -137,6 +137,8 @@ def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArra
         case None:
             return np.zeros(count, np.int64)
         case Weights() if bias.codes.dtype == np.int32:
+            if bias.zero_points.any() or not _alike(bias.scales, scales):
+                raise ModelError("its bias has another scale than its sums, or a zero point")
             values = bias.codes.astype(np.int64)
         case Weights():
             values = _bias_codes(bias.numbers, count, scales)
@@ -149,6 +151,13 @@ def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArra
     if values.size not in (1, count) or (values.ndim > 0 and values.shape[-1] != values.size):
         raise ModelError(f"its bias should have {count} values, not shape {values.shape}")
     return np.broadcast_to(values.reshape(-1), (count,))
+
+
+def _alike(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
+    """Whether two scales, or lists of scales, are the same but for their rounding."""
+    if 1 not in (a.size, b.size) and a.size != b.size:
+        return False
+    return bool(np.allclose(a, b, rtol=1e-5, atol=0))
 
 
 def _bias_codes(

@@ -10,9 +10,10 @@ from importlib.resources import files
 from random import Random
 
 from systola.verif.compiler.mutations import mutated_bytes
+from systola.verif.compiler.onnx_mutations import mutated_onnx
 from systola.verif.compiler.tflite_mutations import mutated_tflite
 
-FORMATS = (".tflite",)
+FORMATS = (".onnx", ".tflite")
 LARGE = 100_000
 """Bytes from which on a model is large: it takes long."""
 STRUCTURED = 0.7
@@ -47,7 +48,8 @@ def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
     rng = Random(f"{seed} {number}")
     name, other = rng.choice(names), rng.choice(names)
     if rng.random() < STRUCTURED:
-        content, done = mutated_tflite(rng, model_file(name))
+        mutated = mutated_onnx if name.endswith(".onnx") else mutated_tflite
+        content, done = mutated(rng, model_file(name))
     else:
         content, done = mutated_bytes(rng, model_file(name), model_file(other))
     return Mutant(f"SEED={seed} mutant {number} of {name}: {done}", content)

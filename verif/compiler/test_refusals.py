@@ -84,8 +84,8 @@ def pool(shape: tuple[int, ...], kernel: int, kind: str = "AVERAGE_POOL_2D") -> 
         ),
         (
             preset("base"),
-            pool((1, 1, 4097, 1), 1, "MAX_POOL_2D"),
-            r"operator 0 \(MAX_POOL_2D\): too large for one instruction: .*width=4097",
+            pool((1, 2, 4097, 1), 2, "MAX_POOL_2D"),
+            r"operator 0 \(MAX_POOL_2D\): .* finds no place in the 16384 lines",
         ),
     ],
 )
@@ -229,6 +229,16 @@ def test_shapes_that_operators_do_not_make(model: bytes) -> None:
     """The interpreter calculates shapes, whatever the file says: results would have another."""
     with pytest.raises(ModelError, match=r"operator 0 \(.*shape"):
         network_of(model)
+
+
+def test_padding_without_quantisation() -> None:
+    """The interpreter pads with the code 0 then, whatever the result's zero point."""
+    writer = ModelWriter()
+    source, target = writer.tensor((1, 4)), writer.tensor((1, 6), "int8", 0.1, 5)
+    padding = writer.tensor((2, 2), "int32", data=np.array([[0, 0], [1, 1]], np.int32))
+    writer.operator("PAD", [source, padding], [target])
+    with pytest.raises(ModelError, match="tensor 't0' needs one scale"):
+        network_of(writer.content([source], [target]))
 
 
 @pytest.mark.parametrize(

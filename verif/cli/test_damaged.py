@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged files on the command line: one line on stderr and exit status 2, or a result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from systola.cli import main
+from systola.runtime import api
+from systola.verif.compiler.mutants import make_mutant, model_file, model_files
+from systola.verif.compiler.mutations import mutated_bytes
+from systola.verif.kit.seeds import random_seed
+
+MODEL = "mlp_floatio.tflite"
+MODELS = 120
+PROGRAMS = 60
+
+Check = Callable[[str, str], int]
+
+
+@pytest.fixture
+def check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Check:
+    """A function that runs a command, which reads `m` and writes `out`, and gives its exit status.
+
+    What else it takes tells what `m` is.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str, what: str) -> int:
+        before = sorted(tmp_path.iterdir())
+        try:
+            status = main.main(command.split())
+        except SystemExit as exit_:
+            status = int(str(exit_.code))
+        captured = capsys.readouterr()
+        assert status in (0, 2), what
+        if status == 2:
+            assert captured.out == "", what
+            assert re.fullmatch(r"tpu: error: [^\n]+\n", captured.err), (what, captured.err)
+            assert sorted(tmp_path.iterdir()) == before, what
+        Path("out").unlink(missing_ok=True)
+        return status
+
+    return run
+
+
+def test_models(check: Check) -> None:
+    statuses: list[int] = []
+    for number in range(MODELS):
+        mutant = make_mutant(model_files(large=False), random_seed(), number)
+        Path("m").write_bytes(mutant.content)
+        statuses.append(check("compile m -o out --preset small --batch 2", mutant.name))
+    assert 0 < statuses.count(0) < MODELS // 2
+
+
+def test_running_models(check: Check) -> None:
+    """Models that are compiled only to be run."""
+    np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))
+    statuses: list[int] = []
+    for number in range(PROGRAMS):
+        mutant = make_mutant((MODEL,), random_seed(), number)
+        Path("m").write_bytes(mutant.content)
+        command = "run m --preset small --backend iss --input x.npz --output out"
+        statuses.append(check(command, mutant.name))
+    assert 0 < statuses.count(0) < PROGRAMS
+
+
+def test_programs(check: Check) -> None:
+    np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))
+    program = api.compile(model_file(MODEL), preset="small", batch=2).to_bytes()
+    rng = Random(random_seed())
+    for _ in range(PROGRAMS):
+        content, done = mutated_bytes(rng, program, model_file(MODEL))
+        Path("m").write_bytes(content)
+        check("run m --backend iss --input x.npz --output out", done)
