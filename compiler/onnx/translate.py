@@ -98,19 +98,21 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
             scope.define(given.name, Codes(value, shape, plain(shape), False))
         case "uint8":
             codes = Value(f"{given.name} as int8", shape)
-            _on_host(scope, given.name, value, codes, FlipSign("int8"))
+            _on_host(scope, f"input {given.name!r}", value, codes, FlipSign("int8"))
             scope.define(given.name, Codes(codes, shape, plain(shape), True))
         case "float32" | "int32" | "int64":
             scope.define(given.name, HostArray(value))
         case _:
             raise ModelError(
-                f"the input '{given.name}' is {given.dtype}, supported are float32, int8 and uint8"
+                f"the input {given.name!r} is {given.dtype}, supported are float32, int8, uint8, "
+                "int32 and int64"
             )
     return value
 
 
 def _output(scope: Scope, name: str) -> Value:
     """What the user gets, in the order of the tensor's shape."""
+    user = f"output {name!r}"
     entry = scope.named(name)
     if isinstance(entry, Pending) and entry.numbers and entry.limits == Limits():
         entry = entry.numbers()
@@ -118,18 +120,16 @@ def _output(scope: Scope, name: str) -> Value:
         return entry.value
     codes = entry.codes if isinstance(entry, Dequantised) else entry
     if not isinstance(codes, Codes):
-        raise ModelError(f"the output '{name}' is not quantised")
-    value = scope.arranged(
-        f"output {name!r}", codes, range(len(codes.shape)), codes.shape, to_host=True
-    )
+        raise ModelError(f"the output {name!r} is not quantised")
+    value = scope.arranged(user, codes, range(len(codes.shape)), codes.shape, to_host=True)
     if isinstance(entry, Dequantised):
         quantisation = entry.quantisation
         function: HostFunction = Dequantise(float(quantisation.scale), quantisation.zero_point)
         if entry.curve is not None:
             function = LookUp(entry.curve.astype(np.float32))
-        return _on_host(scope, name, value, Value(name, codes.shape, "float32"), function)
+        return _on_host(scope, user, value, Value(name, codes.shape, "float32"), function)
     if codes.unsigned:
-        return _on_host(scope, name, value, Value(name, codes.shape, "uint8"), FlipSign("uint8"))
+        return _on_host(scope, user, value, Value(name, codes.shape, "uint8"), FlipSign("uint8"))
     return value
 
 
