@@ -120,12 +120,15 @@ class _Reader:
         data = getattr(tensor, _FIELDS[kind])
         if len(data) != size:
             raise ModelError(f"tensor '{name}' should have {size} elements, it has {len(data)}")
-        values = np.array(data, np.float64 if dtype.kind == "f" else np.int64)
+        # Some not-a-numbers do not like to be converted.
+        with np.errstate(invalid="ignore"):
+            values = np.array(data, np.float64 if dtype.kind == "f" else np.int64)
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
             if bool(((values < limits.min) | (values > limits.max)).any()):
                 raise ModelError(f"tensor '{name}' has values that are no {dtype}")
-        return values.astype(dtype).reshape(shape)
+        with np.errstate(invalid="ignore"):
+            return values.astype(dtype).reshape(shape)
 
     def input(self, value: Any) -> OnnxInput:
         """An input of the model."""
