@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from systola.arch.config import Config
 from systola.compiler.chain import Chain, as_chain
-from systola.compiler.compile_operations import compile_operations
 from systola.compiler.errors import CompileError
 from systola.compiler.fuse import fuse_tables
-from systola.compiler.graph import Graph
 from systola.compiler.host_stage import HostStage
 from systola.compiler.long_sequences import with_short_windows
+from systola.compiler.lower.compile_operations import compile_operations
 from systola.compiler.operations import Operations, Value
 from systola.compiler.partition import Stage, Translation, partition
 from systola.compiler.program import LayerWork, Program, output_work
 from systola.compiler.schedule import compile_chain
 from systola.compiler.semantics import Semantics
-from systola.compiler.translate import translate
+from systola.compiler.tflite.graph import Graph
+from systola.compiler.tflite.translate import translate
 from systola.compiler.whole_maps import with_whole_maps
 
 

@@ -330,3 +330,10 @@ def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np
 def to_float(x: NDArray[np.int8], scale: float, zero_point: int) -> NDArray[np.float32]:
     """DEQUANTIZE to float32."""
     return (np.float64(scale) * (x.astype(np.int64) - zero_point)).astype(np.float32)
+
+
+def folded_bias(
+    bias: NDArray[np.int64], zero_point: int, weight_sums: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """The bias with the input's zero point folded in; sums are modulo 2^32."""
+    return ((bias - zero_point * weight_sums) & 0xFFFF_FFFF).astype(np.uint32).view(np.int32)

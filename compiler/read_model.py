@@ -7,7 +7,7 @@ from systola.compiler.errors import ModelError
 from systola.compiler.network import Network, build_network, make_network
 from systola.compiler.onnx.translate import translate_onnx
 from systola.compiler.semantics import Semantics
-from systola.compiler.tflite import IDENTIFIER, read_tflite
+from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
 
 _ONNX_START = b"\x08"
 """The tag of the first field of an ONNX model, the version of the format."""

@@ -14,8 +14,8 @@ from inspect import getdoc
 from typing import Any
 
 from systola.arch.pages import Pages, table, write_or_check
-from systola.compiler import translate
 from systola.compiler.onnx import translate as onnx_translate
+from systola.compiler.tflite import translate
 
 _NOTICE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Made by `python -m systola.compiler.reference --write docs` from the docstrings of the

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Rounding
 from systola.compiler.errors import ModelError
-from systola.compiler.fully_connected import folded_bias
 from systola.compiler.onnx.entries import Codes, Limits
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.multipliers import code_limits, runtime_multipliers
 from systola.compiler.onnx.numbers import CODES, Quantisation
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.operations import Requantisation
+from systola.compiler.quantise import folded_bias
 
 
 @dataclass(frozen=True)

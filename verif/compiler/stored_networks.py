@@ -13,7 +13,7 @@ from systola.arch.config import Config
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import DeviceStage, Network, build_network, compile_network
 from systola.compiler.semantics import Semantics
-from systola.compiler.tflite import read_tflite
+from systola.compiler.tflite.reader import read_tflite
 from systola.runtime.backend import Image
 
 CONVOLUTIONAL = ("cnn_s2_valid5_same3_1x1", "cnn_residual_dw_pool")

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
-from systola.compiler import batching
-from systola.compiler.batching import batch_sizes, batched_nodes, sample_order
-from systola.compiler.compile_operations import compile_operations
 from systola.compiler.errors import CompileError
+from systola.compiler.lower import batching
+from systola.compiler.lower.batching import batch_sizes, batched_nodes, sample_order
+from systola.compiler.lower.compile_operations import compile_operations
 from systola.compiler.network import Network, compile_network
 from systola.compiler.operations import Operations, Reshape
 from systola.runtime.iss import GoldenBackend

@@ -10,11 +10,11 @@ import pytest
 
 from systola.arch.config import preset
 from systola.arch.isa import INSTRUCTION_BYTES, WEIGHT_READS_IN_FLIGHT, Opcode, decode
-from systola.compiler.channels import Channels
-from systola.compiler.emitter import Emitter
-from systola.compiler.entries import channel_entries, common_entry, division_entry
 from systola.compiler.errors import CompileError
-from systola.compiler.feature_map import new_map
+from systola.compiler.lower.channels import Channels
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.entries import channel_entries, common_entry, division_entry
+from systola.compiler.lower.feature_map import new_map
 from systola.compiler.operations import Requantisation, Window, scalar_requantisation
 from systola.runtime.backend import Image
 from systola.verif.kit.images import parameter_entry

@@ -15,7 +15,7 @@ from systola.compiler.fuse import fuse_tables
 from systola.compiler.network import DeviceStage, Network, build_network, compile_network
 from systola.compiler.operations import Operations
 from systola.compiler.semantics import Semantics
-from systola.compiler.tflite import read_tflite
+from systola.compiler.tflite.reader import read_tflite
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from systola.compiler.channels import Channels, channel_layouts
 from systola.compiler.errors import CompileError
-from systola.compiler.feature_map import Lines
+from systola.compiler.lower.channels import Channels, channel_layouts
+from systola.compiler.lower.feature_map import Lines
+from systola.compiler.lower.placement import Life, place
 from systola.compiler.operations import Operations, Slice, Unary, Value
-from systola.compiler.placement import Life, place
 from systola.verif.kit.seeds import random_seed
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from systola.arch.isa import Rounding
-from systola.compiler.lower_pooling import reciprocal
+from systola.compiler.lower.pooling import reciprocal
 from systola.compiler.operations import Window
 from systola.verif.kit.seeds import random_seed
 

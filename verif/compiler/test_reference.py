@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from systola.compiler import translate
 from systola.compiler.onnx import translate as onnx_translate
 from systola.compiler.reference import PAGES, main, operators_page
+from systola.compiler.tflite import translate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from systola.arch.config import Config, preset
-from systola.compiler.bands import Band, cut, needed, window_of
 from systola.compiler.errors import CompileError
+from systola.compiler.lower.bands import Band, cut, needed, window_of
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Window
 from systola.runtime.iss import GoldenBackend

@@ -9,7 +9,7 @@ import pytest
 from systola.arch.config import preset
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import build_network, compile_network
-from systola.compiler.tflite import read_tflite
+from systola.compiler.tflite.reader import read_tflite
 from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT
 from systola.verif.compiler.test_networks import MODELS, model_file
 from systola.verif.kit.seeds import random_seed

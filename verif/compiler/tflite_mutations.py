@@ -13,7 +13,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from systola.compiler.translate import TRANSLATORS
+from systola.compiler.tflite.translate import TRANSLATORS
 
 SIZES = (0, 1, 2, 3, 5, 8, 17, 64, 255, 4096, 65537, 1 << 20, (1 << 31) - 1, -1, -(1 << 31))
 NUMBERS = (-(1 << 31), -2, -1, 0, 1, 2, 3, 4, 7, 127, 128, 1000, 65536, (1 << 31) - 1)

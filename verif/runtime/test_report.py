@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from systola.arch.config import preset
-from systola.compiler.batching import LARGEST_BATCH
 from systola.compiler.host_stage import HostStage
+from systola.compiler.lower.batching import LARGEST_BATCH
 from systola.compiler.network import compile_network
 from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements

@@ -4,7 +4,7 @@
 import pytest
 
 from systola.arch.config import preset
-from systola.compiler import batching
+from systola.compiler.lower import batching
 from systola.runtime.rtl import RtlBackend
 from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT, stored_program
 from systola.verif.kit.seeds import random_seed

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Neutral operations to a program: loops over batches and samples, and all that fits in the buffer.
+
+Where some of the operations run for many samples at a time, the program is a loop over the batches,
+and in it one over the samples of a batch, for the operations in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.arch.isa import Opcode, Unit
+from systola.compiler.errors import CompileError, located
+from systola.compiler.layout import tiles
+from systola.compiler.lower.batching import Batch, batches_to_try, sample_order
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.host_view import HostView
+from systola.compiler.lower.lowering import Part, Spill
+from systola.compiler.lower.spilling import fitted
+from systola.compiler.lower.step import Step
+from systola.compiler.operations import Operations, Value, node_macs
+from systola.compiler.program import HostMap, LayerWork, Program, output_work
+from systola.compiler.schedule import MAX_HOST_BYTES
+
+
+def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
+    """Compiles `operations` for a number of samples of the network.
+
+    Raises CompileError, with number and kind of the operator, for what does not fit the machine.
+    """
+    if samples < 1:
+        raise CompileError(f"number of samples must be at least 1, not {samples}")
+    for batch, spilling in batches_to_try(config, operations, samples):
+        with suppress(CompileError):
+            return _compile(config, operations, samples, batch, spilling)
+    return _compile(config, operations, samples, Batch(), spilling=True)
+
+
+def _compile(
+    config: Config, operations: Operations, samples: int, batch: Batch, spilling: bool
+) -> Program:
+    lowering, places, spill = fitted(config, operations, samples, batch, spilling=spilling)
+    if lowering.host_end >= MAX_HOST_BYTES:
+        raise CompileError(
+            f"{samples} samples need {lowering.host_end} bytes of host memory, over 4 GiB"
+        )
+    entries = {each for step in lowering.steps for each in step.entries}
+    tables = {each for step in lowering.steps for each in step.tables}
+    emitter = Emitter(config, places, lowering.host_end, entries, tables)
+    if not spill.constants:
+        for lines in places:
+            if lines.content is not None:
+                emitter.constants(lines, once=True)
+    _emit_loops(emitter, lowering.parts, samples, spill)
+    inputs: dict[Value, HostMap] = {}
+    outputs: dict[Value, HostMap] = {}
+    for part in lowering.parts:
+        for hosts, views in ((inputs, part.inputs), (outputs, part.outputs)):
+            for value, view in views.items():
+                hosts[value] = _host_map(view, part.samples, samples)
+    works = [
+        LayerWork(node.operator, node.result.shape, samples * node_macs(node))
+        for part in lowering.parts
+        for node, _ in part.layers
+    ]
+    works.append(output_work(operations.outputs))
+    return Program(
+        emitter.image(),
+        tuple(inputs[value] for value in operations.inputs),
+        tuple(outputs[value] for value in operations.outputs),
+        tuple(works),
+        {value.name: size for value, size in lowering.spilled.items()},
+        max(first + lines.count for lines, first in places.items()),
+    )
+
+
+def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Spill) -> None:
+    """The parts in their loops: the last one for each batch, one in front for each sample of it.
+
+    All batches have the same size; the first begins with places that no sample takes, if need be.
+    """
+    *front, last = parts
+    for part in parts:
+        for view in (*part.inputs.values(), *part.outputs.values()):
+            emitter.count_samples(view.matrix)
+    batches = tiles(samples, last.samples)
+    empty = batches * last.samples - samples
+    missing = 0
+    if front:
+        emitter.sample = emitter.take_register()
+        emitter.emit(Opcode.SET_REGISTER, register=emitter.sample, value=empty)
+        if empty:
+            missing = emitter.take_register()
+            emitter.emit(Opcode.SET_REGISTER, register=missing, value=-empty)
+    emitter.loop(batches)
+    for part in front:
+        emitter.loop(last.samples, missing)
+        _emit_part(emitter, part, 0, spill)
+        sample = emitter.sample
+        emitter.emit(Opcode.SET_REGISTER, register=sample, first=sample, value=1)
+        emitter.end_loop()
+    layers = sum(len(part.layers) for part in front)
+    _emit_part(emitter, last, layers, spill)
+    emitter.tag(layers + len(last.layers), Unit.HOST_WRITER)
+    for register in (emitter.sample, missing):
+        if register:
+            emitter.emit(Opcode.SET_REGISTER, register=register)
+    emitter.end_loop()
+
+
+def _emit_part(emitter: Emitter, part: Part, tag: int, spill: Spill) -> None:
+    """One execution; its layers are tagged from `tag` on."""
+
+    def emit(step: Step) -> None:
+        if spill.constants:
+            for lines in step.reads:
+                if lines.content is not None:
+                    emitter.constants(lines, once=False)
+        step.emit(emitter)
+
+    for step in part.before:
+        emit(step)
+    for number, (node, steps) in enumerate(part.layers, tag):
+        with located(node.operator, CompileError):
+            for step in steps:
+                emit(step)
+        emitter.tag(number, Unit.ACTIVATION_UNIT)
+    for step in part.behind:
+        emit(step)
+    for view in (*part.inputs.values(), *part.outputs.values()):
+        register = emitter.sample_register(view.matrix)
+        size = view.rows * view.matrix.stride
+        emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=size)
+
+
+def _host_map(view: HostView, batch: int, samples: int) -> HostMap:
+    channels, block = view.channels, view.matrix.block
+    if view.packed:
+        columns = np.arange(view.width * channels.count)
+    else:
+        columns = channels.slots // channels.block * block + channels.slots % channels.block
+    rows = view.rows // batch
+    return HostMap(view.matrix, rows, columns, sample_order(rows, batch, samples))

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions and products on the array: Convolve, then Activate.
+
+Where the sums are too many for the accumulators, the blocks of channels of the result are cut into
+groups, or its rows into bands, or each row into parts; all weights are read again for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Opcode
+from systola.compiler.errors import CompileError
+from systola.compiler.layer import Layer
+from systola.compiler.lower.channels import Channels
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.entries import Entries, channel_entries, window_tiles
+from systola.compiler.lower.feature_map import FeatureMap
+from systola.compiler.lower.step import MapStep
+from systola.compiler.operations import Requantisation, Window
+
+MAX_KERNEL = 255
+"""Rows of a kernel that Set_Config_Window takes."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one Convolve covers of the kernel: all, but with packed channels or too many rows."""
+
+    weights: NDArray[np.uint8]
+    """(blocks of the result, tiles of each, bytes of a tile)."""
+    window: Window
+
+
+@dataclass(frozen=True)
+class Area:
+    """The results of one Convolve: some rows, or a part of a row."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+    @property
+    def pixels(self) -> int:
+        """Results of each channel."""
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConvolutionStep(MapStep):
+    """All windows of a map times weights."""
+
+    passes: tuple[Pass, ...]
+    fill: int
+    output: Requantisation
+
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        return () if self.output.table is None else (self.output.table,)
+
+    def block(self, number: int) -> ConvolutionStep:
+        """The step for one block of channels of the result."""
+        channels = self.target.channels
+        inside = np.flatnonzero(channels.slots // channels.block == number)
+        start, size = int(inside[0]), len(inside)
+        entries = self.output_entries
+        length = len(entries.content) // entries.count
+        content = entries.content[number * length : (number + 1) * length]
+        weights = slice(number, number + 1)
+        return replace(
+            self,
+            target=self.target.cut(start, size),
+            passes=tuple(replace(one, weights=one.weights[weights]) for one in self.passes),
+            output_entries=Entries(content, 1),
+        )
+
+    def emit(self, emitter: Emitter) -> None:
+        height, width = self.target.height, self.target.width
+        blocks = self.target.channels.blocks
+        rows, columns, group = self._sizes(emitter.config)
+        groups = [range(n, min(n + group, blocks)) for n in range(0, blocks, group)]
+        places = [
+            [emitter.store_weights(one.weights[n.start : n.stop]) for one in self.passes]
+            for n in groups
+        ]
+        for row in range(0, height, rows):
+            for column in range(0, width, columns):
+                area = Area(row, min(rows, height - row), column, min(columns, width - column))
+                for n, firsts in zip(groups, places, strict=True):
+                    accumulator = emitter.accumulators(area.pixels * len(n))
+                    for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
+                        self._convolve(emitter, one, first, n, area, accumulator, number > 0)
+                    self._activate(emitter, n, area, accumulator)
+
+    def _sizes(self, config: Config) -> tuple[int, int, int]:
+        """Rows and columns of an area, blocks of a group: the largest that fit, in equal parts."""
+        height, width = self.target.height, self.target.width
+        blocks = self.target.channels.blocks
+        limit = config.accumulator_rows
+        if width > limit:
+            if self.source.packed:
+                raise CompileError(
+                    f"a row of {width} results does not fit the {limit} rows of the accumulators"
+                )
+            return 1, -(-width // -(-width // limit)), 1
+        bands = -(-height // (limit // width))
+        if bands > 1 or self.target.plane != self.target.pixels:
+            # Bands take more than half of the accumulators; Activate puts blocks one behind the
+            # other, which is not where all targets have them.
+            return -(-height // bands), width, 1
+        group = min(limit // (height * width), config.parameter_entries, blocks)
+        groups = -(-blocks // group)
+        return height, width, -(-blocks // groups)
+
+    def _convolve(
+        self,
+        emitter: Emitter,
+        one: Pass,
+        first: int,
+        blocks: range,
+        area: Area,
+        accumulator: int,
+        accumulate: bool,
+    ) -> None:
+        source, window = self.source, one.window
+        top = window.first[0] + area.row * window.stride[0]
+        left = window.first[1] + area.column * window.stride[1]
+        channels, k_tiles, pitch = 0, source.channels.blocks, source.width
+        if source.packed:
+            channels, k_tiles = source.channels.count, 1
+            pitch = source.lines.count // source.height
+        emitter.window(
+            source,
+            replace(window, first=(top, left), out=(area.rows, area.columns)),
+            pitch=pitch,
+        )
+        emitter.use_weights(first, len(blocks) * one.weights.shape[1])
+        emitter.emit(
+            Opcode.CONVOLVE,
+            buffer=emitter.line(source.lines, source.offset),
+            accumulator=accumulator,
+            plane=source.plane,
+            k_tiles=k_tiles,
+            n_tiles=len(blocks),
+            accumulate=int(accumulate),
+            channels=channels,
+            fill=self.fill,
+        )
+
+    def _activate(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
+        target, output = self.target, self.output
+        assert area.pixels == target.plane or len(blocks) == 1
+        assert area.columns == target.width or area.rows == 1
+        line = target.block(blocks.start) + area.row * target.width + area.column
+        table = 0 if output.table is None else emitter.table(output.table)
+        emitter.emit(
+            Opcode.ACTIVATE,
+            accumulator=accumulator,
+            buffer=emitter.line(target.lines, line),
+            rows=area.pixels,
+            n_tiles=len(blocks),
+            parameter=emitter.parameters(self.output_entries, blocks.start, len(blocks)),
+            function=output.function,
+            rounding=output.rounding,
+            zero_point=output.zero_point,
+            ceiling=output.ceiling,
+            table=table,
+        )
+
+
+def convolution_step(
+    config: Config,
+    operator: str,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    window: Window,
+    fill: int,
+    output: Requantisation,
+) -> ConvolutionStep:
+    """The step for weights of kernel height x kernel width x channels x channels."""
+    if source.packed:
+        passes = _packed_passes(config, source, target, weights, window)
+    else:
+        passes = _high_passes(config, source, target, weights, window)
+    return ConvolutionStep(
+        operator=operator,
+        source=source,
+        target=target,
+        passes=passes,
+        fill=fill,
+        output=output,
+        output_entries=channel_entries(config, output, target.channels),
+    )
+
+
+def product_step(
+    config: Config,
+    operator: str,
+    source: FeatureMap,
+    target: FeatureMap,
+    layer: Layer,
+    samples: int,
+) -> ConvolutionStep:
+    """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it.
+
+    All pixels are there for each of `samples` samples; then a row's lie one above the other.
+    """
+    channels = source.channels.count
+    pixels, rest = divmod(layer.k, channels)
+    if rest or pixels == 0 or source.pixels % (pixels * samples):
+        raise CompileError(
+            f"rows of {layer.k} elements are not whole pixels of {channels} channels"
+        )
+    rows = source.pixels // (pixels * samples)
+    if samples > 1:
+        stride = (pixels, 1) if rows > 1 else (1, 1)
+        window = Window(kernel=(pixels, 1), stride=stride, out=(rows, samples))
+    elif rows == 1:
+        window = Window(kernel=(source.height, source.width), out=(1, 1))
+    else:
+        source = source.grid(rows, pixels)
+        window = Window(kernel=(1, pixels), out=(rows, 1))
+    return convolution_step(
+        config,
+        operator,
+        source,
+        target.grid(*window.out),
+        layer.weights.reshape(*window.kernel, channels, layer.n),
+        window,
+        0,
+        Requantisation(
+            bias=layer.bias,
+            multiplier=layer.multiplier,
+            shift=layer.shift,
+            rounding=layer.rounding,
+            zero_point=layer.zero_point,
+            function=layer.function,
+            ceiling=layer.ceiling,
+            table=layer.table,
+        ),
+    )
+
+
+def may_pack(config: Config, channels: int, window: Window) -> bool:
+    """Whether packed channels make a convolution need fewer tiles, and Convolve can take them."""
+    taps = config.rows // channels
+    left = window.first[1]
+    return (
+        taps > 1
+        and window.kernel[1] > 1
+        and window.dilation[1] == 1
+        and window.stride[1] <= taps
+        # The last pass begins further to the right by less than a kernel.
+        and -config.rows <= left * channels
+        and (left + window.kernel[1] - 1) * channels < config.rows
+    )
+
+
+def _high_passes(
+    config: Config,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    window: Window,
+) -> tuple[Pass, ...]:
+    """One pass, or several for a kernel of more rows than Set_Config_Window takes."""
+    passes: list[Pass] = []
+    for start in range(0, len(weights), MAX_KERNEL):
+        rows = weights[start : start + MAX_KERNEL]
+        packed = window_tiles(config, rows, source.channels, target.channels)
+        part = replace(
+            window,
+            kernel=(len(rows), window.kernel[1]),
+            first=(window.first[0] + start * window.dilation[0], window.first[1]),
+        )
+        passes.append(Pass(packed, part))
+    return tuple(passes)
+
+
+def _packed_passes(
+    config: Config,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    window: Window,
+) -> tuple[Pass, ...]:
+    height, width, channels, results = weights.shape
+    taps = config.rows // channels
+    passes: list[Pass] = []
+    for start in range(0, width, taps):
+        columns = weights[:, start : start + taps]
+        count = columns.shape[1]
+        rows = Channels((count * channels,), config.rows)
+        packed = window_tiles(
+            config, columns.reshape(height, 1, count * channels, results), rows, target.channels
+        )
+        part = replace(
+            window,
+            kernel=(height, count),
+            first=(window.first[0], window.first[1] + start),
+        )
+        passes.append(Pass(packed, part))
+    return tuple(passes)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds a program, with the weights, parameters, tables and constants that it reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import REGISTERS, TABLE_BYTES, EncodingError, Opcode, Unit, encode
+from systola.arch.registers import PROGRAM_ALIGNMENT
+from systola.compiler.errors import CompileError
+from systola.compiler.layout import HostMatrix, entry_bytes, tiles
+from systola.compiler.lower.entries import Entries
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.operations import Window
+from systola.compiler.ring import Ring
+from systola.compiler.schedule import MAX_HOST_BYTES, MAX_WEIGHT_TILES
+from systola.runtime.backend import Image
+
+AHEAD = 4
+"""Read_Weights that are issued ahead of the one whose tiles are used."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Stands before an instruction that takes tiles from the weight queue."""
+
+    first: int
+    count: int
+
+
+class Emitter:
+    """A program in the making.
+
+    Instructions go to the body. What is loaded once goes in front of it: constants, and, as far as
+    `entries` and `tables` say that all of them fit, parameter entries and tables; where they do
+    not fit, they are loaded each time before they are used. Read_Weights are put in at the end.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        places: Mapping[Lines, int],
+        host_offset: int,
+        entries: set[Entries],
+        tables: set[bytes],
+    ) -> None:
+        """`host_offset`: first byte of the host window for data and program."""
+        self.config = config
+        self._places = places
+        self._host_offset = tiles(host_offset, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+        self._data = bytearray()
+        self._stored: dict[bytes, int] = {}
+        self._front: list[bytes] = []
+        self._body: list[bytes | _Use] = []
+        self._weights: list[NDArray[np.uint8]] = []
+        self._tiles = 0
+        self._tile_places: dict[bytes, int] = {}
+        self._accumulators = Ring(0, config.accumulator_rows)
+        self._entries_stay = sum(each.count for each in entries) <= config.parameter_entries
+        self._tables_stay = len(tables) <= config.tables
+        self._entry_ring = Ring(0, config.parameter_entries)
+        self._table_ring = Ring(0, config.tables)
+        self._entry_places: dict[bytes, int] = {}
+        self._table_places: dict[bytes, int] = {}
+        self._window: dict[str, int] | None = None
+        self._scale: dict[str, int] | None = None
+        self._registers = list(range(REGISTERS - 1, 0, -1))
+        self._sample_registers: dict[HostMatrix, int] = {}
+        self.sample = 0
+        """The index register with the place of a sample in its batch; 0 where there is none."""
+
+    def emit(self, opcode: Opcode, **operands: int) -> None:
+        """Appends an instruction; raises CompileError for an operand out of range."""
+        self._body.append(self._encoded(opcode, **operands))
+
+    def tag(self, number: int, unit: Unit) -> None:
+        """Marks in the trace when `unit` has completed all up to here: the end of a layer."""
+        self.emit(Opcode.DEBUG_TAG, tag=number, wait=unit)
+
+    def line(self, lines: Lines, offset: int = 0) -> int:
+        """Number of a line in the buffer."""
+        return self._places[lines] + offset
+
+    def take_register(self) -> int:
+        """An index register that is not in use."""
+        if not self._registers:
+            raise CompileError(f"more than {REGISTERS - 1} index registers are needed")
+        return self._registers.pop()
+
+    def count_samples(self, matrix: HostMatrix) -> int:
+        """An index register for the matrix, which has a part for each sample, from now on."""
+        self._sample_registers[matrix] = self.take_register()
+        return self._sample_registers[matrix]
+
+    def sample_register(self, matrix: HostMatrix) -> int:
+        """The index register for a matrix; 0, which is no register, where it has one part."""
+        return self._sample_registers.get(matrix, 0)
+
+    def free_register(self, register: int) -> None:
+        """Gives an index register back."""
+        self._registers.append(register)
+
+    def loop(self, count: int, register: int = 0) -> None:
+        """Opens a loop; an index register is added to `count`."""
+        self.emit(Opcode.LOOP, count=count, count_register=register)
+        self._forget()
+
+    def end_loop(self) -> None:
+        """Closes the innermost loop."""
+        self.emit(Opcode.END_LOOP)
+        self._forget()
+
+    def _forget(self) -> None:
+        """What comes now may follow other instructions than those just emitted."""
+        self._window = self._scale = None
+
+    def window(
+        self,
+        source: FeatureMap,
+        window: Window,
+        *,
+        pitch: int | None = None,
+    ) -> None:
+        """Sets the window over `source`, whose rows are `pitch` lines apart, else its width."""
+        operands = {
+            "height": source.height,
+            "width": source.width,
+            "pitch": source.width if pitch is None else pitch,
+            "kernel_height": window.kernel[0],
+            "kernel_width": window.kernel[1],
+            "stride_y": window.stride[0],
+            "stride_x": window.stride[1],
+            "dilation_y": window.dilation[0],
+            "dilation_x": window.dilation[1],
+            "top": window.first[0],
+            "left": window.first[1],
+            "out_height": window.out[0],
+            "out_width": window.out[1],
+        }
+        if operands != self._window:
+            self.emit(Opcode.SET_CONFIG_WINDOW, **operands)
+            self._window = operands
+
+    def scale(self, **operands: int) -> None:
+        """Sets the scales of Vector; what is left out has its default."""
+        if operands != self._scale:
+            self.emit(Opcode.SET_CONFIG_SCALE, **operands)
+            self._scale = operands
+
+    def store_weights(self, packed: NDArray[np.uint8]) -> int:
+        """Puts tiles, ... x bytes of a tile, into weight memory; the number of the first one.
+
+        The same tiles are stored only once.
+        """
+        key = hashlib.sha256(packed.tobytes()).digest()
+        first = self._tile_places.setdefault(key, self._tiles)
+        if first < self._tiles:
+            return first
+        self._weights.append(packed.reshape(-1))
+        self._tiles += packed.size // self.config.tile_bytes
+        if self._tiles >= MAX_WEIGHT_TILES:
+            raise CompileError(f"the weights take over {MAX_WEIGHT_TILES - 1} tiles")
+        return first
+
+    def use_weights(self, first: int, count: int) -> None:
+        """The next instruction takes these tiles."""
+        self._body.append(_Use(first, count))
+
+    def accumulators(self, rows: int) -> int:
+        """First of that many accumulator rows; the last ones given stay as long as possible."""
+        return self._accumulators.take(rows)
+
+    def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
+        """Where entries `first` to `first` + `count` - 1 are, as operand `parameter`."""
+        count = entries.count - first if count is None else count
+        source = self._store(entries.content) + first * entry_bytes(self.config)
+        if not self._entries_stay:
+            if count > self.config.parameter_entries:
+                raise CompileError(
+                    f"{count} parameter entries are needed at one time, the machine has "
+                    f"{self.config.parameter_entries}"
+                )
+            place = self._entry_ring.take(count)
+            self.emit(Opcode.LOAD_PARAMETERS, host=source, parameter=place, count=count)
+            return place
+        if entries.content not in self._entry_places:
+            place = self._entry_ring.take(entries.count)
+            self._entry_places[entries.content] = place
+            host = self._store(entries.content)
+            self._load(Opcode.LOAD_PARAMETERS, host=host, parameter=place, count=entries.count)
+        return self._entry_places[entries.content] + first
+
+    def table(self, content: bytes) -> int:
+        """Number of a table."""
+        if self.config.tables == 0:
+            raise CompileError(f"the machine '{self.config.name}' has no tables")
+        source = self._store(content)
+        if not self._tables_stay:
+            place = self._table_ring.take(1)
+            self.emit(Opcode.LOAD_TABLE, host=source, table=place)
+            return place
+        if content not in self._table_places:
+            place = self._table_ring.take(1)
+            self._table_places[content] = place
+            self._load(Opcode.LOAD_TABLE, host=source, table=place)
+        return self._table_places[content]
+
+    def constants(self, lines: Lines, *, once: bool) -> None:
+        """Loads the content of constant lines, once or each time that the program comes here."""
+        assert lines.content is not None
+        pitch = self.config.input_pitch
+        padded = np.zeros((lines.count, pitch), np.int8)
+        padded[:, : lines.content.shape[1]] = lines.content
+        (self._load if once else self.emit)(
+            Opcode.READ_HOST_MEMORY,
+            host=self._store(padded.tobytes()),
+            buffer=self.line(lines),
+            rows=lines.count,
+            stride=pitch,
+            blocks=1,
+            tail=self.config.rows,
+        )
+
+    def _load(self, opcode: Opcode, **operands: int) -> None:
+        self._front.append(self._encoded(opcode, **operands))
+
+    def _encoded(self, opcode: Opcode, **operands: int) -> bytes:
+        try:
+            return encode(opcode, **operands)
+        except EncodingError as error:
+            raise CompileError(f"too large for one instruction: {error}") from None
+
+    def _store(self, content: bytes) -> int:
+        """Offset in the host window of `content`, stored only once."""
+        if content not in self._stored:
+            unit = max(TABLE_BYTES, self.config.host_bus_bytes)
+            self._data.extend(bytes(-len(self._data) % unit))
+            self._stored[content] = self._host_offset + len(self._data)
+            self._data.extend(content)
+        return self._stored[content]
+
+    def image(self) -> Image:
+        """The finished program, ended with Halt, in a host window that holds it."""
+        self.emit(Opcode.HALT)
+        program = b"".join((*self._front, *self._with_weight_reads()))
+        data_end = self._host_offset + len(self._data)
+        start = tiles(data_end, PROGRAM_ALIGNMENT) * PROGRAM_ALIGNMENT
+        size = tiles(start + len(program), HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+        if size > MAX_HOST_BYTES:
+            raise CompileError(f"{size} bytes of host memory are needed, over 4 GiB")
+        host = np.zeros(size, np.uint8)
+        host[self._host_offset : data_end] = np.frombuffer(bytes(self._data), np.uint8)
+        host[start : start + len(program)] = np.frombuffer(program, np.uint8)
+        weights = np.concatenate(self._weights) if self._weights else np.empty(0, np.uint8)
+        return Image(program, host, start, weights)
+
+    def _with_weight_reads(self) -> list[bytes]:
+        """The body with Read_Weights in front of the instructions that need them."""
+        result: list[bytes] = []
+        straight: list[bytes | _Use] = []
+        for item in self._body:
+            straight.append(item)
+            if isinstance(item, bytes) and item[0] in (Opcode.LOOP, Opcode.END_LOOP):
+                result += self._straight_with_reads(straight)
+                straight = []
+        return result + self._straight_with_reads(straight)
+
+    def _straight_with_reads(self, items: list[bytes | _Use]) -> list[bytes]:
+        """Instructions without a loop: tiles that follow one another in memory come in one go.
+
+        They are read before earlier ones are used, as then the weight port never waits.
+        """
+        reads: list[_Use] = []
+        starts: set[int] = set()
+        for position, item in enumerate(items):
+            if not isinstance(item, _Use):
+                continue
+            last = reads[-1] if reads else None
+            if last is not None and last.first + last.count == item.first:
+                reads[-1] = _Use(last.first, last.count + item.count)
+            else:
+                reads.append(item)
+                starts.add(position)
+        result: list[bytes] = []
+        issued = used = 0
+        for position, item in enumerate(items):
+            used += position in starts
+            while issued < min(len(reads), used + AHEAD):
+                read = reads[issued]
+                result.append(encode(Opcode.READ_WEIGHTS, tile=read.first, count=read.count))
+                issued += 1
+            if isinstance(item, bytes):
+                result.append(item)
+        return result

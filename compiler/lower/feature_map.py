@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feature maps in the unified buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.channels import Channels
+
+
+@dataclass(eq=False)
+class Lines:
+    """Consecutive lines of the buffer, which get their place later; each object is another one."""
+
+    name: str
+    count: int
+    content: NDArray[np.int8] | None = None
+    """Constants, count x bytes of a line: loaded once, and never changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureMap:
+    """A map or a part of one: block b of pixel p is line `offset` + b * `plane` + p of `lines`."""
+
+    lines: Lines
+    offset: int = 0
+    height: int
+    width: int
+    plane: int
+    """Lines from one block of channels to the next."""
+    channels: Channels
+    packed: bool = False
+    """The pixels of a row lie side by side, in whole lines to a row, as Convolve takes them."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the map."""
+        return self.height * self.width
+
+    def grid(self, height: int, width: int) -> FeatureMap:
+        """The same pixels in another order of rows."""
+        assert height * width == self.pixels and not self.packed
+        return replace(self, height=height, width=width)
+
+    def part(self, start: int, pixels: int) -> FeatureMap:
+        """A row of `pixels` pixels from pixel `start` on."""
+        assert start + pixels <= self.pixels and not self.packed
+        return replace(self, offset=self.offset + start, height=1, width=pixels)
+
+    def band(self, first: int, count: int) -> FeatureMap:
+        """`count` rows of pixels from row `first` on."""
+        assert first + count <= self.height and not self.packed
+        return replace(self, offset=self.offset + first * self.width, height=count)
+
+    def cut(self, start: int, count: int) -> FeatureMap:
+        """Some of the channels; raises CompileError where they are not whole blocks."""
+        block, channels = self.channels.cut(start, count)
+        return replace(self, offset=self.offset + block * self.plane, channels=channels)
+
+    def block(self, number: int) -> int:
+        """Offset of a block of channels in the lines."""
+        return self.offset + number * self.plane
+
+
+def new_map(name: str, height: int, width: int, channels: Channels) -> FeatureMap:
+    """A map with lines of its own."""
+    pixels = height * width
+    return FeatureMap(
+        lines=Lines(name, pixels * channels.blocks),
+        height=height,
+        width=width,
+        plane=pixels,
+        channels=channels,
+    )
+
+
+def runs(*maps: FeatureMap) -> list[tuple[tuple[int, ...], int, int]]:
+    """Consecutive lines that cover maps of equal pixels and blocks, all alike.
+
+    For each run the offsets in the lines of each map, its number of blocks, and its lines. Blocks
+    that do not follow one another make a run each.
+    """
+    first = maps[0]
+    blocks = first.channels.blocks
+    if any(
+        each.pixels != first.pixels or each.channels.slots.tolist() != first.channels.slots.tolist()
+        for each in maps
+    ):
+        raise CompileError("its inputs and result do not lie alike in the buffer")
+    if blocks == 1 or all(each.plane == each.pixels for each in maps):
+        return [(tuple(each.offset for each in maps), blocks, blocks * first.pixels)]
+    return [
+        (tuple(each.block(number) for each in maps), 1, first.pixels) for number in range(blocks)
+    ]

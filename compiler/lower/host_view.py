@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feature maps in host memory, and the steps that bring them into the buffer and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from systola.arch.config import Config
+from systola.arch.isa import Opcode
+from systola.compiler.errors import CompileError
+from systola.compiler.layout import HostMatrix
+from systola.compiler.lower.channels import Channels
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.feature_map import FeatureMap, Lines, runs
+from systola.compiler.lower.step import Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostView:
+    """A map or a part of one: block b of pixel p is block `block` + b of row `row` + p."""
+
+    matrix: HostMatrix
+    """A row for each pixel; of packed channels, for each row of pixels."""
+    row: int = 0
+    block: int = 0
+    height: int
+    width: int
+    channels: Channels
+    packed: bool = False
+    """As FeatureMap has it."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the map."""
+        return self.height * self.width
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix that it takes."""
+        return self.height if self.packed else self.pixels
+
+    def grid(self, height: int, width: int) -> HostView:
+        """The same pixels in another order of rows."""
+        if self.packed:
+            raise CompileError("packed channels cannot be reshaped")
+        return replace(self, height=height, width=width)
+
+    def part(self, start: int, pixels: int) -> HostView:
+        """A row of `pixels` pixels from pixel `start` on."""
+        return replace(self, row=self.row + start, height=1, width=pixels)
+
+    def cut(self, start: int, count: int) -> HostView:
+        """Some of the channels; raises CompileError where they are not whole blocks."""
+        block, channels = self.channels.cut(start, count)
+        return replace(self, block=self.block + block, channels=channels)
+
+    def band(self, first: int, count: int) -> HostView:
+        """`count` rows of pixels from row `first` on."""
+        start = first if self.packed else first * self.width
+        return replace(self, row=self.row + start, height=count)
+
+    def whole_map(self, name: str) -> FeatureMap:
+        """A map in the buffer, with lines of its own, for what is here."""
+        if self.packed:
+            pitch = -(-self.width * self.channels.count // self.channels.block)
+            lines, plane = Lines(name, self.height * pitch), 0
+        else:
+            lines, plane = Lines(name, self.pixels * self.channels.blocks), self.pixels
+        return FeatureMap(
+            lines=lines,
+            height=self.height,
+            width=self.width,
+            plane=plane,
+            channels=self.channels,
+            packed=self.packed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadStep(Step):
+    """A map from host memory into the buffer."""
+
+    source: HostView
+    target: FeatureMap
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return ()
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.target.lines,)
+
+    def emit(self, emitter: Emitter) -> None:
+        source, target = self.source, self.target
+        matrix = source.matrix
+        blocks = matrix.blocks if source.packed else source.channels.blocks
+        for first, count in _block_groups(blocks, matrix.pitch == emitter.config.input_pitch):
+            emitter.emit(
+                Opcode.READ_HOST_MEMORY_ALTERNATE if source.packed else Opcode.READ_HOST_MEMORY,
+                host=matrix.at(source.row, source.block + first),
+                host_register=emitter.sample_register(matrix),
+                buffer=emitter.line(target.lines, target.offset + first * target.plane),
+                rows=source.rows,
+                stride=matrix.stride,
+                blocks=count,
+                tail=min(matrix.tail(source.block + first, count), emitter.config.rows),
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoreStep(Step):
+    """A map from the buffer into host memory."""
+
+    source: FeatureMap
+    target: HostView
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines,)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return ()
+
+    def emit(self, emitter: Emitter) -> None:
+        source, target = self.source, self.target
+        matrix = target.matrix
+        first = target.block
+        for (offset,), blocks, _ in runs(source):
+            groups = _block_groups(blocks, matrix.pitch == emitter.config.output_pitch)
+            for at, count in groups:
+                emitter.emit(
+                    Opcode.WRITE_HOST_MEMORY,
+                    host=matrix.at(target.row, first + at),
+                    host_register=emitter.sample_register(matrix),
+                    buffer=emitter.line(source.lines, offset + at * source.plane),
+                    rows=source.pixels,
+                    stride=matrix.stride,
+                    blocks=count,
+                    tail=emitter.config.cols,
+                )
+            first += blocks
+
+
+def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
+    """First block and blocks of each instruction: all in one where they lie as it wants them."""
+    return [(0, blocks)] if together else [(block, 1) for block in range(blocks)]
+
+
+def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
+    """Where the host puts an input for the map `source`, so many times."""
+    if source.packed:
+        rows, columns = source.height, source.width * source.channels.count
+    else:
+        rows, columns = source.pixels, source.channels.blocks * config.rows
+    matrix = HostMatrix(
+        offset=offset,
+        rows=times * rows,
+        columns=columns,
+        block=config.rows,
+        pitch=config.input_pitch,
+    )
+    return _view(matrix, source)
+
+
+def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
+    """Where an output of the layout of `source` goes, so many times."""
+    matrix = HostMatrix(
+        offset=offset,
+        rows=times * source.pixels,
+        columns=source.channels.blocks * config.cols,
+        block=config.cols,
+        pitch=config.output_pitch,
+    )
+    return _view(matrix, source)
+
+
+def spill_view(config: Config, source: FeatureMap, offset: int) -> HostView:
+    """A place for one map of the layout of `source` that is written and read again."""
+    pitch = max(config.input_pitch, config.output_pitch)
+    matrix = HostMatrix(
+        offset=offset,
+        rows=source.pixels,
+        columns=source.channels.blocks * config.rows,
+        block=config.rows,
+        pitch=pitch,
+    )
+    return _view(matrix, source)
+
+
+def _view(matrix: HostMatrix, source: FeatureMap) -> HostView:
+    return HostView(
+        matrix=matrix,
+        height=source.height,
+        width=source.width,
+        channels=source.channels,
+        packed=source.packed,
+    )

@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LSTM: a loop over the steps in time.
+
+The hidden states of all steps lie in a map with one pixel in front for the state at the start; x
+and h of a step are addressed with an index register.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Opcode, Operation, Rounding
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.channels import Channels
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.entries import (
+    Entries,
+    channel_entries,
+    common_entry,
+    division_entry,
+    window_tiles,
+)
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.step import Step
+from systola.compiler.operations import (
+    Gate,
+    Lstm,
+    Requantisation,
+    Window,
+    identity,
+)
+
+GATE_INTEGER_BITS = 3
+"""Integer bits of the argument of a gate."""
+
+
+@dataclass(frozen=True)
+class GateParts:
+    """One gate: tiles and entries for x and for h."""
+
+    function: Function
+    input_tiles: NDArray[np.uint8]
+    input_entries: Entries
+    recurrent_tiles: NDArray[np.uint8]
+    recurrent_entries: Entries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where everything is; lists have an item for each gate."""
+
+    cell: int
+    gates: list[int]
+    """Buffer lines, as `cell`."""
+    input_sums: list[int]
+    recurrent_sums: int
+    """Accumulator rows; the gates take turns."""
+    input_tiles: list[int]
+    recurrent_tiles: list[int]
+    time: int
+    """The index register with the line of the present step."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LstmStep(Step):
+    """All steps in time of some sequences at once."""
+
+    source: FeatureMap
+    """The pixels of a step, one of each sequence, lie together."""
+    hidden: FeatureMap
+    """As many pixels as the source, behind those for the state at the start."""
+    sequences: int
+    start: Lines
+    """Constants for each sequence: a line of hidden state, and behind all these two of a cell."""
+    gates: tuple[GateParts, GateParts, GateParts, GateParts]
+    """Input, forget, cell and output gate."""
+    scratch: Lines
+    """For the cells, and then the gates; two lines for each block of each sequence."""
+    copy_entry: Entries
+    forget_entry: Entries
+    update_entry: Entries
+    hidden_output: Requantisation
+    hidden_entry: Entries
+    cell_bits: int
+    limit: int
+    has_tanh: bool
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines, self.start)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.hidden.lines, self.scratch)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (
+            self.copy_entry,
+            self.forget_entry,
+            self.update_entry,
+            self.hidden_entry,
+            *(gate.input_entries for gate in self.gates),
+            *(gate.recurrent_entries for gate in self.gates),
+        )
+
+    @property
+    def _rows(self) -> int:
+        """Vectors of a gate."""
+        return self.hidden.channels.blocks * self.sequences
+
+    def emit(self, emitter: Emitter) -> None:
+        rows, gates = self._rows, range(len(self.gates))
+        needed = (len(self.gates) + 1) * rows
+        if needed > emitter.config.accumulator_rows:
+            raise CompileError(f"sums of {needed} vectors do not fit the accumulators")
+        sums = emitter.accumulators(needed)
+        cell = emitter.line(self.scratch)
+        # In the order of use, so that one instruction reads all tiles of a step.
+        recurrent_tiles = [emitter.store_weights(gate.recurrent_tiles) for gate in self.gates]
+        input_tiles = [emitter.store_weights(gate.input_tiles) for gate in self.gates]
+        places = Places(
+            cell=cell,
+            gates=[cell + 2 * rows * (number + 1) for number in gates],
+            input_sums=[sums + rows * number for number in gates],
+            recurrent_sums=sums + rows * len(self.gates),
+            input_tiles=input_tiles,
+            recurrent_tiles=recurrent_tiles,
+            time=emitter.take_register(),
+        )
+        self._emit_start(emitter, cell)
+        emitter.emit(Opcode.SET_REGISTER, register=places.time)
+        self._emit_inputs(emitter, places, 0)
+        steps = self.source.pixels // self.sequences
+        if steps > 1:
+            time, sequences = places.time, self.sequences
+            emitter.loop(steps - 1)
+            self._emit_step(emitter, places, last=False)
+            emitter.emit(Opcode.SET_REGISTER, register=time, first=time, value=sequences)
+            emitter.end_loop()
+        self._emit_step(emitter, places, last=True)
+        emitter.free_register(places.time)
+
+    def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
+        """One step, and the products of x for the next one.
+
+        The array never waits for the functions: the cells are calculated while it works on the
+        output gate, and that and the hidden state while it works on the next x.
+        """
+        for number, gate in enumerate(self.gates):
+            self._emit_sums(
+                emitter, places.input_sums[number], places.gates[number], gate.input_entries
+            )
+        *first, output = range(len(self.gates))
+        for number in first:
+            self._emit_recurrent(emitter, places, number)
+            self._emit_function(emitter, places, number)
+        self._emit_recurrent(emitter, places, output)
+        self._emit_cell(emitter, places)
+        if not last:
+            self._emit_inputs(emitter, places, self.sequences)
+        self._emit_function(emitter, places, output)
+        self._emit_hidden(emitter, places)
+
+    def _emit_start(self, emitter: Emitter, cell: int) -> None:
+        hidden, sequences = self.hidden, self.sequences
+        emitter.scale()
+        copy = {
+            "operation": Operation.COPY,
+            "rows": sequences,
+            "rounding": Rounding.SINGLE,
+            "parameter": emitter.parameters(self.copy_entry),
+        }
+        for block in range(hidden.channels.blocks):
+            emitter.emit(
+                Opcode.VECTOR,
+                buffer=emitter.line(self.start),
+                destination=emitter.line(hidden.lines, hidden.block(block) - sequences),
+                **copy,
+            )
+            emitter.emit(
+                Opcode.VECTOR,
+                buffer=emitter.line(self.start, sequences),
+                destination=cell + 2 * sequences * block,
+                wide_operands=1,
+                wide=1,
+                **copy,
+            )
+
+    def _emit_inputs(self, emitter: Emitter, places: Places, ahead: int) -> None:
+        """The products of x, `ahead` lines behind that of the present step, for all gates."""
+        for number, gate in enumerate(self.gates):
+            self._emit_product(
+                emitter,
+                self.source,
+                ahead,
+                places.input_tiles[number],
+                gate.input_tiles,
+                places.input_sums[number],
+                places.time,
+            )
+
+    def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
+        """The product of the hidden state before for one gate."""
+        self._emit_product(
+            emitter,
+            self.hidden,
+            -self.sequences,
+            places.recurrent_tiles[number],
+            self.gates[number].recurrent_tiles,
+            places.recurrent_sums,
+            places.time,
+        )
+
+    def _emit_product(
+        self,
+        emitter: Emitter,
+        source: FeatureMap,
+        ahead: int,
+        first: int,
+        packed: NDArray[np.uint8],
+        accumulator: int,
+        time: int,
+    ) -> None:
+        sequences = self.sequences
+        emitter.window(source.part(0, sequences), Window(kernel=(1, 1), out=(1, sequences)))
+        emitter.use_weights(first, packed.shape[0] * packed.shape[1])
+        emitter.emit(
+            Opcode.CONVOLVE,
+            buffer=emitter.line(source.lines, source.offset + ahead),
+            buffer_register=time,
+            accumulator=accumulator,
+            plane=source.plane,
+            k_tiles=source.channels.blocks,
+            n_tiles=self.hidden.channels.blocks,
+        )
+
+    def _emit_function(self, emitter: Emitter, places: Places, number: int) -> None:
+        """A gate, of the sums for x that its lines hold and those for the hidden state."""
+        gate = self.gates[number]
+        self._emit_sums(
+            emitter,
+            places.recurrent_sums,
+            places.gates[number],
+            gate.recurrent_entries,
+            function=gate.function,
+            table=GATE_INTEGER_BITS if gate.function == Function.TANH else 0,
+            accumulate=1,
+        )
+
+    def _emit_sums(
+        self, emitter: Emitter, accumulator: int, line: int, entries: Entries, **operands: int
+    ) -> None:
+        emitter.emit(
+            Opcode.ACTIVATE,
+            accumulator=accumulator,
+            buffer=line,
+            rows=self.sequences,
+            n_tiles=self.hidden.channels.blocks,
+            parameter=emitter.parameters(entries),
+            wide=1,
+            **operands,
+        )
+
+    def _emit_cell(self, emitter: Emitter, places: Places) -> None:
+        """The cells, and their tanh in the place of the cell gate."""
+        into, forget, new, _ = places.gates
+        cell = places.cell
+        emitter.scale(limit=self.limit)
+        multiply = {"operation": Operation.MULTIPLY, "rows": self._rows, "wide_operands": 1}
+        emitter.emit(
+            Opcode.VECTOR,
+            buffer=forget,
+            operand=cell,
+            destination=cell,
+            parameter=emitter.parameters(self.forget_entry),
+            wide=1,
+            **multiply,
+        )
+        emitter.emit(
+            Opcode.VECTOR,
+            buffer=into,
+            operand=new,
+            destination=cell,
+            parameter=emitter.parameters(self.update_entry),
+            wide=1,
+            accumulate=1,
+            **multiply,
+        )
+        if self.has_tanh:
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.COPY,
+                buffer=cell,
+                destination=new,
+                rows=self._rows,
+                parameter=emitter.parameters(self.copy_entry),
+                function=Function.TANH,
+                table=self.cell_bits,
+                rounding=Rounding.SINGLE,
+                wide_operands=1,
+                wide=1,
+            )
+
+    def _emit_hidden(self, emitter: Emitter, places: Places) -> None:
+        hidden, output = self.hidden, self.hidden_output
+        into, _, new, out = places.gates
+        factor = new if self.has_tanh else into
+        parameter = emitter.parameters(self.hidden_entry)
+        for block in range(hidden.channels.blocks):
+            cells = 2 * self.sequences * block
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.MULTIPLY,
+                buffer=out + cells,
+                operand=factor + cells,
+                destination=emitter.line(hidden.lines, hidden.block(block)),
+                destination_register=places.time,
+                rows=self.sequences,
+                parameter=parameter,
+                rounding=output.rounding,
+                zero_point=output.zero_point,
+                wide_operands=1,
+            )
+
+
+def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> FeatureMap:
+    """A map for the hidden states: in each block one pixel more of each sequence in front."""
+    plane = (steps + 1) * sequences
+    return FeatureMap(
+        lines=Lines(name, plane * channels.blocks),
+        offset=sequences,
+        height=steps,
+        width=sequences,
+        plane=plane,
+        channels=channels,
+    )
+
+
+def lstm_step(
+    config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
+) -> LstmStep:
+    """The step for `node`; raises CompileError where the machine has no 16-bit modes."""
+    if not config.wide:
+        raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
+    rows = hidden.channels.blocks * sequences
+    start = np.zeros((3 * sequences, hidden.channels.block), np.int8)
+    start[:sequences] = node.start
+    return LstmStep(
+        operator=node.operator,
+        source=source,
+        hidden=hidden,
+        sequences=sequences,
+        start=Lines(f"start of {node.operator}", len(start), start),
+        gates=(
+            _parts(config, node.input_gate, Function.SIGMOID, source, hidden),
+            _parts(config, node.forget_gate, Function.SIGMOID, source, hidden),
+            _parts(config, node.cell_gate, Function.TANH, source, hidden),
+            _parts(config, node.output_gate, Function.SIGMOID, source, hidden),
+        ),
+        scratch=Lines(f"gates of {node.operator}", 5 * 2 * rows),
+        copy_entry=common_entry(config, identity()),
+        # Gates have 15 fractional bits, cells 15 less their integer bits.
+        forget_entry=division_entry(config, 15),
+        update_entry=division_entry(config, 15 + node.cell_bits),
+        hidden_output=node.hidden,
+        hidden_entry=common_entry(config, node.hidden),
+        cell_bits=node.cell_bits,
+        limit=node.limit,
+        has_tanh=node.has_tanh,
+    )
+
+
+def _parts(
+    config: Config, gate: Gate, function: Function, source: FeatureMap, hidden: FeatureMap
+) -> GateParts:
+    layout = hidden.channels
+    return GateParts(
+        function,
+        window_tiles(config, gate.input_weights[np.newaxis, np.newaxis], source.channels, layout),
+        channel_entries(config, gate.input_sums, layout),
+        window_tiles(config, gate.recurrent_weights[np.newaxis, np.newaxis], layout, layout),
+        channel_entries(config, gate.recurrent_sums, layout),
+    )

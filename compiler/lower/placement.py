@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places in the unified buffer, shared by lines that are never in use at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.feature_map import Lines
+
+BUCKET = 32
+"""Steps in one of the buckets that lives are looked up by."""
+
+
+@dataclass
+class Life:
+    """The steps, first and last, between which lines hold something."""
+
+    lines: Lines
+    first: int
+    last: int
+    what: str
+    """What they are, for messages."""
+
+
+class Misfit(CompileError):
+    """What finds no place beside what is needed at the same time."""
+
+    def __init__(self, life: Life, size: int) -> None:
+        super().__init__(
+            f"{life.what} of {life.lines.count} lines finds no place in the {size} lines of the "
+            "unified buffer, beside what is needed at the same time"
+        )
+        self.life = life
+
+
+def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
+    """First line of each in a buffer of `size` lines; raises Misfit where they do not fit."""
+    orders = (
+        sorted(lives, key=lambda life: (-life.lines.count, life.first)),
+        sorted(lives, key=lambda life: life.first),
+    )
+    failure: Life | None = None
+    for order in orders:
+        places: dict[Lines, int] = {}
+        failure = _fill(order, size, places)
+        if failure is None:
+            return places
+    assert failure is not None
+    raise Misfit(failure, size)
+
+
+def _fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
+    """Gives each the lowest place that is free all its life; the first that has none."""
+    done = _Done()
+    for life in order:
+        rivals = sorted(
+            (places[other.lines], other.lines.count)
+            for other in done.near(life)
+            if other.first <= life.last and life.first <= other.last
+        )
+        at = 0
+        for start, count in rivals:
+            if at + life.lines.count <= start:
+                break
+            at = max(at, start + count)
+        if at + life.lines.count > size:
+            return life
+        places[life.lines] = at
+        done.add(life)
+    return None
+
+
+class _Done:
+    """Lives that have a place. In long programs most of them never meet, so they are in buckets."""
+
+    def __init__(self) -> None:
+        self._all: list[Life] = []
+        self._long: list[Life] = []
+        self._short: dict[int, list[Life]] = {}
+        """Those that lie in one or two of the buckets, in the last of these."""
+
+    def add(self, life: Life) -> None:
+        """Adds a life."""
+        self._all.append(life)
+        first, last = life.first // BUCKET, life.last // BUCKET
+        if last - first > 1:
+            self._long.append(life)
+        else:
+            self._short.setdefault(last, []).append(life)
+
+    def near(self, life: Life) -> Iterable[Life]:
+        """All that may meet `life`, and some others."""
+        first, last = life.first // BUCKET, life.last // BUCKET
+        if last - first > 1:
+            return self._all
+        buckets = (self._short.get(number, ()) for number in range(first, last + 2))
+        return chain(self._long, *buckets)

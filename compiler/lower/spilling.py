@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes to host memory where the unified buffer is too small for all of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from systola.arch.config import Config
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.batching import Batch
+from systola.compiler.lower.feature_map import Lines
+from systola.compiler.lower.lowering import Lowering, Spill
+from systola.compiler.lower.placement import Life, Misfit, place
+from systola.compiler.operations import Operations, Value
+
+SHARE = 8
+"""Bands are cut so that each takes at most that part of the buffer, as far as rows go."""
+
+
+def fitted(
+    config: Config, operations: Operations, samples: int, batch: Batch, *, spilling: bool
+) -> tuple[Lowering, dict[Lines, int], Spill]:
+    """The steps, the places of all lines, and what is not in the buffer: as little as possible.
+
+    Where something finds no place, first no operations are interleaved. Then, each time, the
+    largest of what is there at the same time goes: a value to host memory, or the operations on
+    such values are cut into more bands. Raises CompileError where nothing is left that could go,
+    and without `spilling` at once.
+    """
+    spill = Spill()
+    while True:
+        lowering = Lowering(config, operations, samples, batch, spill)
+        lives = _lives(lowering, spill)
+        try:
+            return lowering, place(lives, config.buffer_lines), spill
+        except Misfit as misfit:
+            if spill.overlap:
+                spill = replace(spill, overlap=False)
+                continue
+            if not spilling:
+                raise
+            spill = _relieved(config, operations, lowering, spill, lives, misfit)
+
+
+def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
+    """From when to when each lines hold something; constants hold it all the time, if they can."""
+    steps = lowering.steps
+    lives: dict[Lines, Life] = {}
+    for number, step in enumerate(steps):
+        for lines in (*step.writes, *step.reads):
+            if lines.content is not None and not spill.constants:
+                lives[lines] = Life(lines, -1, len(steps), f"{step.operator}: its constant")
+            what = f"{step.operator}: {lines.name}"
+            life = lives.setdefault(lines, Life(lines, number, number, what))
+            life.last = max(life.last, number)
+    for life in lives.values():
+        # What a batch takes of one sample stays while the others are calculated.
+        if life.first < lowering.batch_begins <= life.last:
+            life.first = -1
+    return list(lives.values())
+
+
+def _relieved(
+    config: Config,
+    operations: Operations,
+    lowering: Lowering,
+    spill: Spill,
+    lives: Sequence[Life],
+    misfit: Misfit,
+) -> Spill:
+    rivals = [
+        life.lines
+        for life in lives
+        if life.first <= misfit.life.last and misfit.life.first <= life.last
+    ]
+    options: list[tuple[int, Spill]] = []
+    if not spill.constants:
+        constants = sum(lines.count for lines in rivals if lines.content is not None)
+        options.append((constants, replace(spill, constants=True)))
+    for lines in rivals:
+        if lines in lowering.values:
+            options.append((lines.count, _without(config, operations, spill, lines, lowering)))
+        elif lines in lowering.bands:
+            value, rows = lowering.bands[lines]
+            bands = spill.bands.get(value, 1)
+            if bands < rows:
+                finer = {**spill.bands, value: min(2 * bands, rows)}
+                options.append((lines.count, replace(spill, bands=finer)))
+    size, best = max(options, key=lambda option: option[0], default=(0, spill))
+    if size == 0:
+        raise CompileError(str(misfit)) from None
+    return best
+
+
+def _without(
+    config: Config, operations: Operations, spill: Spill, lines: Lines, lowering: Lowering
+) -> Spill:
+    """`spill` with one more value in host memory, and what touches it in bands."""
+    value = lowering.values[lines]
+    bands = dict(spill.bands)
+    touching: list[Value] = [
+        value,
+        *(node.result for node in operations.nodes if value in node.sources),
+    ]
+    count = -(-lines.count * SHARE // config.buffer_lines)
+    for each in touching:
+        bands[each] = max(count, bands.get(each, 1))
+    return replace(spill, values=spill.values | {value}, bands=bands)

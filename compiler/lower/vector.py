@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations on the elements of one or two maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Opcode, Operation
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.entries import Entries, common_entry
+from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map, runs
+from systola.compiler.lower.step import MapStep, Step
+from systola.compiler.operations import Binary, Requantisation, Unary, identity
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VectorStep(Step):
+    """One map, or two, to one of the same size."""
+
+    operation: Operation
+    a: FeatureMap
+    b: FeatureMap | None
+    target: FeatureMap
+    output: Requantisation
+    output_entries: Entries
+    scale: dict[str, int] = field(default_factory=dict[str, int])
+    """Operands of Set_Config_Scale."""
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return tuple(each.lines for each in (self.a, self.b) if each)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.target.lines,)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (self.output_entries,)
+
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        return () if self.output.table is None else (self.output.table,)
+
+    def emit(self, emitter: Emitter) -> None:
+        second = self.b or self.a
+        output = self.output
+        parameter = emitter.parameters(self.output_entries)
+        table = 0 if output.table is None else emitter.table(output.table)
+        emitter.scale(**self.scale, ceiling=output.ceiling)
+        for (a, b, target), _, rows in runs(self.a, second, self.target):
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=self.operation,
+                buffer=emitter.line(self.a.lines, a),
+                operand=emitter.line(second.lines, b) if self.b else 0,
+                destination=emitter.line(self.target.lines, target),
+                rows=rows,
+                parameter=parameter,
+                function=output.function,
+                rounding=output.rounding,
+                zero_point=output.zero_point,
+                table=table,
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RepeatStep(MapStep):
+    """A map copied to as many of another one's pixels as it has, and that doubled to the end."""
+
+    def emit(self, emitter: Emitter) -> None:
+        source, target = self.source, self.target
+        parameter = emitter.parameters(self.output_entries)
+        emitter.scale()
+        for block in range(source.channels.blocks):
+            first = emitter.line(target.lines, target.block(block))
+            origin, done = emitter.line(source.lines, source.block(block)), 0
+            while done < target.pixels:
+                rows = min(max(done, source.pixels), target.pixels - done)
+                emitter.emit(
+                    Opcode.VECTOR,
+                    operation=Operation.COPY,
+                    buffer=origin,
+                    destination=first + done,
+                    rows=rows,
+                    parameter=parameter,
+                    rounding=identity().rounding,
+                )
+                origin, done = first, done + rows
+
+
+def copy_step(config: Config, operator: str, source: FeatureMap, target: FeatureMap) -> VectorStep:
+    """`target` becomes equal to `source`."""
+    unit = identity()
+    return VectorStep(
+        operator=operator,
+        operation=Operation.COPY,
+        a=source,
+        b=None,
+        target=target,
+        output=unit,
+        output_entries=common_entry(config, unit),
+    )
+
+
+def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
+    """The step for `node`; raises CompileError where it needs a table and there is none."""
+    output = node.output
+    if node.table is not None:
+        if config.tables == 0:
+            raise CompileError(f"the machine '{config.name}' has no tables")
+        output = replace(output, function=Function.TABLE, table=node.table)
+    return VectorStep(
+        operator=node.operator,
+        operation=Operation.COPY,
+        a=source,
+        b=None,
+        target=target,
+        output=output,
+        output_entries=common_entry(config, output),
+        scale={"zero_a": node.zero_point},
+    )
+
+
+def binary_steps(
+    config: Config,
+    node: Binary,
+    operands: tuple[FeatureMap, FeatureMap],
+    target: FeatureMap,
+    samples: int,
+) -> list[Step]:
+    """The steps for `node`; operands of one pixel are copied to as many as the target has.
+
+    All pixels are there for each of `samples` samples.
+    """
+    steps: list[Step] = []
+    maps: list[FeatureMap] = []
+    for operand in operands:
+        wide = operand
+        if operand.pixels == samples < target.pixels:
+            name = f"{operand.lines.name} for {node.operator}"
+            wide = new_map(name, target.height, target.width, target.channels)
+            steps.append(
+                RepeatStep(
+                    operator=node.operator,
+                    source=operand,
+                    target=wide,
+                    output_entries=common_entry(config, identity()),
+                )
+            )
+        maps.append(wide)
+    a, b = node.scale_a, node.scale_b
+    steps.append(
+        VectorStep(
+            operator=node.operator,
+            operation=node.operation,
+            a=maps[0],
+            b=maps[1],
+            target=target,
+            output=node.output,
+            output_entries=common_entry(config, node.output),
+            scale={
+                "multiplier_a": a.multiplier,
+                "shift_a": a.shift,
+                "zero_a": a.zero_point,
+                "multiplier_b": b.multiplier,
+                "shift_b": b.shift,
+                "zero_b": b.zero_point,
+            },
+        )
+    )
+    return steps
+
+
+def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:
+    """A map of constants, one for each element of the map `like`, whose samples share them."""
+    channels = like.channels
+    result = new_map(name, like.height, like.width, channels)
+    content = np.zeros((result.pixels, channels.blocks * channels.block), np.int8)
+    pixels = values.reshape(result.pixels // samples, channels.count)
+    content[:, channels.slots] = pixels.repeat(samples, axis=0)
+    blocks = content.reshape(result.pixels, channels.blocks, channels.block).transpose(1, 0, 2)
+    result.lines.content = blocks.reshape(-1, channels.block)
+    return result

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fused activations that no operation has, as operators of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from systola.compiler.tflite.graph import Graph, Operator
+
+_OPTION = "FusedActivationFunction"
+_ALONE = ("RELU_N1_TO_1",)
+"""Activations of which there is an operator by the same name."""
+
+
+def without_rare_activations(graph: Graph) -> Graph:
+    """`graph` with an operator behind each one that has such an activation."""
+    tensors = list(graph.tensors)
+    operators: list[Operator] = []
+    for operator in graph.operators:
+        activation = operator.options.get(_OPTION)
+        if activation not in _ALONE or len(operator.outputs) != 1:
+            operators.append(operator)
+            continue
+        (result,) = operator.outputs
+        tensors.append(tensors[result])
+        inner = len(tensors) - 1
+        options = {**operator.options, _OPTION: "NONE"}
+        operators.append(replace(operator, outputs=(inner,), options=options))
+        operators.append(Operator(operator.index, activation, (inner,), (result,), {}))
+    return replace(graph, tensors=tuple(tensors), operators=tuple(operators))

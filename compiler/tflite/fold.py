@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants that a model calculates from other constants and from shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.tflite.element_moves import (
+    ELEMENT_MOVES,
+    Call,
+    checked_axis,
+    move_elements,
+    reduced_shape,
+    source_position,
+)
+from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
+from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
+
+MOST_ELEMENTS = 1 << 24
+_PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
+"""Moves that need more than elements."""
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """`graph` with what needs no input calculated, and its operators left out.
+
+    What cannot be calculated here stays an operator, for the translation to judge.
+    """
+    tensors = list(graph.tensors)
+    variable = set(graph.inputs)
+    operators: list[Operator] = []
+    for operator in graph.operators:
+        inputs = [tensors[number] if number >= 0 else None for number in operator.inputs]
+        outputs = [tensors[number] for number in operator.outputs]
+        fixed = not variable & set(operator.inputs)
+        results = _calculated(operator, inputs, outputs) if fixed else None
+        if operator.kind == "SHAPE" and inputs and inputs[0] and _are_numbers(outputs):
+            results = [np.array(inputs[0].shape)]
+        if results is None or [each.shape for each in results] != [each.shape for each in outputs]:
+            variable.update(operator.outputs)
+            operators.append(operator)
+            continue
+        for number, result in zip(operator.outputs, results, strict=True):
+            tensor = tensors[number]
+            tensors[number] = replace(tensor, data=result.astype(tensor.dtype))
+    return replace(graph, tensors=tuple(tensors), operators=tuple(operators))
+
+
+def _calculated(
+    operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
+) -> list[NDArray[Any]] | None:
+    """The results of an operator of which all inputs are constants; None where it has others."""
+    arrays = [tensor.data if tensor else None for tensor in inputs]
+    if any(array is None for array in arrays) or not outputs:
+        return None
+    if not _are_numbers(outputs) or any(tensor.size > MOST_ELEMENTS for tensor in outputs):
+        return None
+    constants = [array for array in arrays if array is not None]
+    try:
+        return _results(operator, constants, outputs)
+    except (ModelError, ValueError, IndexError, TypeError):
+        return None
+
+
+def _are_numbers(tensors: Sequence[Tensor]) -> bool:
+    return all(tensor.dtype in NUMPY_TYPES for tensor in tensors)
+
+
+def _results(
+    operator: Operator, constants: list[NDArray[Any]], outputs: Sequence[Tensor]
+) -> list[NDArray[Any]] | None:
+    kind = operator.kind
+    if kind in ELEMENT_MOVES and kind not in _PADDING:
+
+        def constant(position: int) -> NDArray[np.int64]:
+            return constants[position].astype(np.int64)
+
+        call = Call(operator, constant, [tensor.shape for tensor in outputs])
+        return move_elements(call, constants[source_position(operator)])
+    if kind in FOLDED:
+        return [FOLDED[kind](operator, constants, outputs[0].shape)]
+    if kind in WHOLE_NUMBERS and all(
+        str(array.dtype) in WHOLE_TYPES for array in (*constants, np.empty(0, outputs[0].dtype))
+    ):
+        return [WHOLE_NUMBERS[kind](*constants)]
+    return None
+
+
+def _pack(
+    operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    return np.stack(constants, checked_axis(int(operator.options.get("Axis", 0)), len(shape)))
+
+
+def _concatenation(
+    operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    axis = checked_axis(int(operator.options.get("Axis", 0)), len(shape))
+    return np.concatenate(constants, axis)
+
+
+def _fill(
+    operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    if tuple(constants[0].reshape(-1).tolist()) != shape:
+        raise ModelError("its shape is not that of its result")
+    return np.broadcast_to(constants[1].reshape(()), shape)
+
+
+def _product(
+    operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """REDUCE_PROD of all elements."""
+    rank = constants[0].ndim
+    axes = {checked_axis(axis, rank) for axis in constants[1].reshape(-1).tolist()}
+    keep = bool(operator.options.get("KeepDims"))
+    if axes != set(range(rank)) or shape != reduced_shape(constants[0].shape, axes, keep=keep):
+        raise ModelError("not all axes are reduced")
+    return np.array(math.prod(constants[0].reshape(-1).tolist())).reshape(shape)
+
+
+def _cast(
+    operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    if str(constants[0].dtype) not in WHOLE_TYPES:
+        raise ModelError("only whole numbers are converted")
+    return constants[0]
+
+
+FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], NDArray[Any]]] = {
+    "PACK": _pack,
+    "CONCATENATION": _concatenation,
+    "FILL": _fill,
+    "REDUCE_PROD": _product,
+    "CAST": _cast,
+}
+"""Functions of constants, of any type."""

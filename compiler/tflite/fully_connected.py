@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FULLY_CONNECTED as a layer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Rounding
+from systola.compiler.errors import ModelError
+from systola.compiler.layer import MAX_LEFT, Layer
+from systola.compiler.quantise import (
+    exact_multipliers,
+    folded_bias,
+    quantise_multiplier,
+    relu_limits,
+    to_single,
+)
+from systola.compiler.semantics import Semantics
+from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
+
+FUSED = {"NONE": Function.NONE, "RELU": Function.RELU, "RELU6": Function.RELU6}
+
+
+def fused_activation(operator: Operator) -> str:
+    """The activation fused into an operator; raises ModelError where it is not one of FUSED."""
+    activation = str(operator.options.get("FusedActivationFunction", "NONE"))
+    if activation not in FUSED:
+        raise ModelError(f"the fused activation {activation} is not supported")
+    return activation
+
+
+def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
+    """The `n` values of a bias, zeros where there is none; raises ModelError for another."""
+    if bias is None:
+        return np.zeros(n, np.int64)
+    need_type("bias", bias, "int32")
+    if bias.data is None or bias.size != n:
+        raise ModelError(f"its bias should have {n} values, not shape {bias.shape}")
+    return bias.data.reshape(n).astype(np.int64)
+
+
+def multiplier(scale: float) -> tuple[int, int]:
+    """LiteRT's multiplier and shift; raises ModelError where the machine has no such shift."""
+    if scale < 2.0**MAX_LEFT:
+        q, shift = quantise_multiplier(scale)
+        if shift <= MAX_LEFT:
+            return q, shift
+    raise ModelError(f"its effective scale {scale:.6g} is too large")
+
+
+def fully_connected(
+    graph: Graph, operator: Operator, source: Tensor, result: Tensor, semantics: Semantics
+) -> tuple[Layer, int]:
+    """The layer that `operator` is, and how many of its channels are inexact.
+
+    Inexact are those that LiteRT's scale has no equal multiplier for, see exact_multipliers.
+    Raises ModelError for what is not supported.
+    """
+    inputs = [graph.tensors[n] if n >= 0 else None for n in operator.inputs]
+    weights = inputs[1] if len(inputs) > 1 else None
+    bias = inputs[2] if len(inputs) > 2 else None
+    need_type("input", source, "int8")
+    need_type("result", result, "int8")
+    if weights is None or weights.data is None:
+        raise ModelError("its weights are missing, or of a type that is not supported")
+    need_type("weights", weights, "int8")
+    if len(weights.shape) != 2 or weights.size == 0:
+        raise ModelError(f"its weights have the shape {weights.shape}")
+    if operator.options.get("WeightsFormat"):
+        raise ModelError("shuffled weights are not supported")
+    if bool(weights.zero_points.any()):
+        raise ModelError("its weights have a zero point other than 0, which is not supported")
+    n, k = weights.shape
+    if source.size % k:
+        raise ModelError(f"weights of {k} inputs do not fit a tensor of shape {source.shape}")
+    rows = source.size // k
+    if result.size != rows * n:
+        raise ModelError(f"its result should have {rows * n} elements, not {result.size}")
+    if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != 0):
+        raise ModelError("its weights need one scale, or one for each output")
+    values: NDArray[np.int8] = np.ascontiguousarray(weights.data.T, np.int8)
+    biases = bias_values(bias, n)
+    rounding, inexact = Rounding.DOUBLE, 0
+    if semantics == Semantics.LITERT_1_2:
+        multipliers, shift = _double_multipliers(source, result, weights, n)
+    else:
+        rounding = Rounding.SINGLE
+        multipliers, shift, exact = _single_multipliers(source, result, weights, values, biases)
+        inexact = int(np.count_nonzero(~exact))
+    activation = fused_activation(operator)
+    layer = Layer(
+        weights=values,
+        bias=folded_bias(biases, source.zero_point, values.sum(axis=0, dtype=np.int64)),
+        multiplier=multipliers,
+        shift=shift,
+        rounding=rounding,
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )
+    return layer, inexact
+
+
+def _double_multipliers(
+    source: Tensor, result: Tensor, weights: Tensor, n: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Multipliers and shifts for DOUBLE rounding."""
+    if len(weights.scales) == 1:
+        # LiteRT multiplies a single scale in float32.
+        scales = np.full(n, to_single(source.scale * weights.scale) / result.scale)
+    else:
+        scales = source.scale * weights.channel_scales / result.scale
+    pairs = [multiplier(float(scale)) for scale in scales]
+    return np.array([q for q, _ in pairs], np.int32), np.array([e for _, e in pairs], np.int32)
+
+
+def _single_multipliers(
+    source: Tensor,
+    result: Tensor,
+    weights: Tensor,
+    values: NDArray[np.int8],
+    bias: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    """Multipliers and shifts for SINGLE rounding, and which channels are exact."""
+    wide = values.astype(np.int64)
+    zero_point = source.zero_point
+    # The least and the greatest sum that any input gives.
+    low_end, high_end = wide * (-128 - zero_point), wide * (127 - zero_point)
+    limits = (
+        bias + np.minimum(low_end, high_end).sum(axis=0),
+        bias + np.maximum(low_end, high_end).sum(axis=0),
+    )
+    low, high = (np.clip(limit, -(2**31), 2**31 - 1) for limit in limits)
+    scale = np.float64(source.scale) * weights.channel_scales / np.float64(result.scale)
+    return exact_multipliers(np.broadcast_to(scale, bias.shape), low, high)

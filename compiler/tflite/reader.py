@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads TensorFlow Lite models.
+
+The schema classes are those that the FlatBuffers compiler makes, from the package `tflite`. They
+check nothing, so whatever goes wrong in them means that the file is damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
+
+IDENTIFIER = b"TFL3"
+_MAX_DIMENSIONS = 8
+_NAME_LENGTH = 200
+_DAMAGED = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What the schema classes raise when they follow an offset to nowhere."""
+
+# The package comes without type information: from here on its objects are Any.
+_schema: Any = import_module("tflite")
+
+
+def read_tflite(content: bytes) -> Graph:
+    """The network in the content of a .tflite file.
+
+    Raises ModelError for a file that is no such model, is damaged, or has more than one subgraph.
+    """
+    if content[4:8] != IDENTIFIER:
+        raise ModelError("not a TensorFlow Lite model")
+    try:
+        return _Reader(content).graph()
+    except ModelError:
+        raise
+    except _DAMAGED:
+        raise ModelError("the model is damaged or cut short") from None
+
+
+class _Reader:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._model: Any = _schema.Model.GetRootAs(content, 0)
+        self._kinds = _names(_schema.BuiltinOperator)
+        self._types = _names(_schema.TensorType)
+
+    def graph(self) -> Graph:
+        model = self._model
+        # What nobody needs is read all the same: it shows whether the end of the file is there.
+        for number in self._numbers(model.BuffersLength()):
+            model.Buffers(number).DataAsNumpy()
+        for number in self._numbers(model.MetadataLength()):
+            model.Metadata(number).Name()
+        model.Description()
+        if model.SubgraphsLength() != 1:
+            raise ModelError(f"the model has {model.SubgraphsLength()} subgraphs, not one")
+        subgraph = model.Subgraphs(0)
+        subgraph.Name()
+        tensors = tuple(
+            self._tensor(subgraph.Tensors(number))
+            for number in self._numbers(subgraph.TensorsLength())
+        )
+        operators = tuple(
+            self._operator(number, subgraph.Operators(number), len(tensors))
+            for number in self._numbers(subgraph.OperatorsLength())
+        )
+        return Graph(
+            tensors,
+            operators,
+            self._references(subgraph.InputsLength(), subgraph.Inputs, len(tensors)),
+            self._references(subgraph.OutputsLength(), subgraph.Outputs, len(tensors)),
+        )
+
+    def _numbers(self, length: int) -> range:
+        """range(length), where each item takes at least four bytes of the file."""
+        if length * 4 > len(self._content):
+            raise ModelError("the model is damaged or cut short")
+        return range(length)
+
+    def _references(
+        self, length: int, item: Callable[[int], int], tensors: int, *, optional: bool = False
+    ) -> tuple[int, ...]:
+        result = tuple(int(item(number)) for number in self._numbers(length))
+        for reference in result:
+            if not (-1 if optional else 0) <= reference < tensors:
+                raise ModelError(f"the model is damaged: there is no tensor {reference}")
+        return result
+
+    def _tensor(self, tensor: Any) -> Tensor:
+        name = _printable(tensor.Name())
+        rank = tensor.ShapeLength()
+        if rank > _MAX_DIMENSIONS:
+            raise ModelError(f"tensor '{name}' has {rank} dimensions")
+        shape = tuple(int(tensor.Shape(axis)) for axis in range(rank))
+        if any(size < 0 for size in shape):
+            raise ModelError(f"tensor '{name}' has the shape {shape}")
+        dtype = self._types.get(tensor.Type(), f"type {tensor.Type()}").lower()
+        if tensor.Sparsity() is not None:
+            raise ModelError(f"tensor '{name}' is sparse, which is not supported")
+        scales, zero_points, axis = np.empty(0, np.float32), np.empty(0, np.int64), 0
+        quantization = tensor.Quantization()
+        if quantization is not None and quantization.ScaleLength():
+            scales = np.array(quantization.ScaleAsNumpy(), np.float32)
+            zero_points = np.zeros(len(scales), np.int64)
+            if quantization.ZeroPointLength():
+                zero_points = np.array(quantization.ZeroPointAsNumpy(), np.int64)
+            axis = int(quantization.QuantizedDimension())
+            if len(zero_points) != len(scales):
+                raise ModelError(f"tensor '{name}' has not as many zero points as scales")
+        data = self._data(name, tensor.Buffer(), dtype, shape)
+        return Tensor(name, shape, dtype, scales, zero_points, axis, data)
+
+    def _data(
+        self, name: str, number: int, dtype: str, shape: tuple[int, ...]
+    ) -> NDArray[Any] | None:
+        """Content of buffer `number`, None where it is empty or of a type that numpy lacks."""
+        if number >= self._model.BuffersLength():
+            raise ModelError(f"the model is damaged: there is no buffer {number}")
+        buffer = self._model.Buffers(number)
+        if dtype not in NUMPY_TYPES:
+            return None
+        if not buffer.DataLength():
+            if buffer.Offset() or buffer.Size():
+                raise ModelError(f"tensor '{name}' lies outside the model, as in models over 2 GB")
+            return None
+        content = np.array(buffer.DataAsNumpy(), np.uint8)
+        item = np.dtype(dtype).newbyteorder("<")
+        size = int(np.prod(shape, dtype=np.float64)) * item.itemsize
+        if content.size != size:
+            raise ModelError(f"tensor '{name}' should have {size} bytes, it has {content.size}")
+        return content.view(item).reshape(shape)
+
+    def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
+        code = self._model.OperatorCodes(operator.OpcodeIndex())
+        # The older of the two fields holds codes up to 127 only.
+        number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
+        kind = self._kinds.get(number, f"builtin {number}")
+        if kind == "CUSTOM":
+            kind = f"CUSTOM {_printable(code.CustomCode())}"
+        return Operator(
+            index,
+            kind,
+            self._references(operator.InputsLength(), operator.Inputs, tensors, optional=True),
+            self._references(operator.OutputsLength(), operator.Outputs, tensors),
+            _options(kind, operator),
+            self._references(operator.IntermediatesLength(), operator.Intermediates, tensors),
+        )
+
+
+def _printable(name: bytes | None) -> str:
+    """A name as it can stand in an error message, whatever is in it."""
+    text = (name or b"").decode(errors="replace")[:_NAME_LENGTH]
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+_OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "FULLY_CONNECTED": (
+        "FullyConnectedOptions",
+        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
+    ),
+    "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
+    "CONV_2D": (
+        "Conv2DOptions",
+        (
+            "FusedActivationFunction",
+            "Padding",
+            "StrideH",
+            "StrideW",
+            "DilationHFactor",
+            "DilationWFactor",
+        ),
+    ),
+    "DEPTHWISE_CONV_2D": (
+        "DepthwiseConv2DOptions",
+        (
+            "FusedActivationFunction",
+            "Padding",
+            "StrideH",
+            "StrideW",
+            "DilationHFactor",
+            "DilationWFactor",
+        ),
+    ),
+    **dict.fromkeys(
+        ("AVERAGE_POOL_2D", "MAX_POOL_2D"),
+        (
+            "Pool2DOptions",
+            (
+                "FusedActivationFunction",
+                "Padding",
+                "StrideH",
+                "StrideW",
+                "FilterHeight",
+                "FilterWidth",
+            ),
+        ),
+    ),
+    "ADD": ("AddOptions", ("FusedActivationFunction",)),
+    "SUB": ("SubOptions", ("FusedActivationFunction",)),
+    "MUL": ("MulOptions", ("FusedActivationFunction",)),
+    "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
+    "RESHAPE": ("ReshapeOptions", ("NewShape",)),
+    "SQUEEZE": ("SqueezeOptions", ("SqueezeDims",)),
+    **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_PROD"), ("ReducerOptions", ("KeepDims",))),
+    "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
+    "UNPACK": ("UnpackOptions", ("Axis",)),
+    "PACK": ("PackOptions", ("Axis",)),
+    "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
+    "MIRROR_PAD": ("MirrorPadOptions", ("Mode",)),
+    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", ("BlockSize",)),
+    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", ("BlockSize",)),
+    "RESIZE_NEAREST_NEIGHBOR": (
+        "ResizeNearestNeighborOptions",
+        ("AlignCorners", "HalfPixelCenters"),
+    ),
+    "GELU": ("GeluOptions", ("Approximate",)),
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
+    ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        (
+            "FusedActivationFunction",
+            "CellClip",
+            "ProjClip",
+            "TimeMajor",
+            "DiagonalRecurrentTensors",
+        ),
+    ),
+}
+"""For the kinds of operators whose options matter: their class and their options."""
+
+
+def _options(kind: str, operator: Any) -> Mapping[str, Any]:
+    """Options of an operator by the names of the schema; empty where the file has none.
+
+    Activations and kinds of padding by their names.
+    """
+    union = operator.BuiltinOptions()
+    if kind not in _OPTIONS or union is None:
+        return {}
+    name, fields = _OPTIONS[kind]
+    if operator.BuiltinOptionsType() != getattr(_schema.BuiltinOptions, name):
+        return {}
+    options: Any = getattr(_schema, name)()
+    options.Init(union.Bytes, union.Pos)
+    values = {field: _option(options, field) for field in fields}
+    for field, enumeration in (
+        ("FusedActivationFunction", _schema.ActivationFunctionType),
+        ("Padding", _schema.Padding),
+    ):
+        if field in values:
+            number = values[field]
+            values[field] = _names(enumeration).get(number, f"{field} {number}")
+    return values
+
+
+def _option(options: Any, field: str) -> Any:
+    """A number, or a tuple of numbers, as many as a shape may have."""
+    length = getattr(options, f"{field}Length", None)
+    if length is None:
+        return getattr(options, field)()
+    if length() > _MAX_DIMENSIONS:
+        raise ModelError(f"an operator has a shape of {length()} dimensions")
+    return tuple(int(getattr(options, field)(number)) for number in range(length()))
+
+
+def _names(enumeration: type) -> dict[int, str]:
+    """Names of the constants of a schema class, by value."""
+    return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}

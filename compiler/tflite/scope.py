@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the translation of one operator may look at and add to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import HostFunction, HostStage
+from systola.compiler.moves import Positions
+from systola.compiler.operations import Requantisation, Value, scalar_requantisation
+from systola.compiler.partition import Item
+from systola.compiler.quantise import folded_bias, relu_limits
+from systola.compiler.semantics import Semantics
+from systola.compiler.tflite.fully_connected import (
+    FUSED,
+    bias_values,
+    fused_activation,
+    multiplier,
+)
+from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
+
+MOST_ELEMENTS = 1 << 24
+"""Elements of a tensor that is calculated; with more, compiling would take long."""
+
+
+@dataclass(frozen=True)
+class Padded:
+    """What PAD makes of a value, which a convolution may take instead."""
+
+    source: Value
+    before: tuple[int, ...]
+    """Elements before those of the source along each axis."""
+    fill: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How a value of int8 comes from another one by moves alone."""
+
+    source: Value
+    origin: Positions
+    """As in `moves`, flat."""
+    fill: int
+    by_host: bool
+    """Whether one of the moves stays on the host."""
+
+
+class Scope:
+    """The graph and the operations so far.
+
+    All methods raise ModelError for what is not supported.
+    """
+
+    def __init__(self, graph: Graph, repeat: int, semantics: Semantics) -> None:
+        """`repeat`: first dimension of all that is calculated; its parts become samples."""
+        self.graph = graph
+        self.semantics = semantics
+        self.repeat = repeat
+        self.items: list[Item] = []
+        self.inexact_channels = 0
+        self.padded: dict[Value, Padded] = {}
+        self.moved: dict[Value, Moved] = {}
+        self.dequantised: dict[Value, tuple[Value, Tensor]] = {}
+        """For values of float32 that are nothing but int8: those, and what has their scale."""
+        self._values: dict[int, Value] = {}
+
+    def tensor(self, operator: Operator, position: int) -> Tensor:
+        """Input tensor `position` of an operator, constant or not."""
+        number = operator.inputs[position] if position < len(operator.inputs) else -1
+        if number < 0:
+            raise ModelError(f"its input {position} is missing")
+        return self.graph.tensors[number]
+
+    def optional(self, operator: Operator, position: int) -> Tensor | None:
+        """Input tensor `position`, None where it is missing."""
+        number = operator.inputs[position] if position < len(operator.inputs) else -1
+        return None if number < 0 else self.graph.tensors[number]
+
+    def whole_numbers(self, operator: Operator, position: int) -> NDArray[np.int64]:
+        """Content of an input that must be a constant of int32 or int64."""
+        tensor = self.tensor(operator, position)
+        if tensor.data is None:
+            raise ModelError(f"its input {position} must be a constant")
+        if tensor.dtype not in ("int32", "int64"):
+            raise ModelError(f"its input {position} is {tensor.dtype}, supported is int32")
+        return tensor.data.astype(np.int64)
+
+    def source(
+        self, operator: Operator, position: int = 0, dtype: str = "int8"
+    ) -> tuple[Value, Tensor]:
+        """An input that is calculated, and its tensor."""
+        tensor = self.tensor(operator, position)
+        need_type("input", tensor, dtype)
+        number = operator.inputs[position]
+        if number not in self._values:
+            raise ModelError(f"its input {position} must not be a constant")
+        return self._values[number], tensor
+
+    def operand(self, operator: Operator, position: int) -> tuple[Value | NDArray[np.int8], Tensor]:
+        """An input that is calculated or constant, and its tensor."""
+        tensor = self.tensor(operator, position)
+        if tensor.data is None:
+            return self.source(operator, position)
+        need_type("input", tensor, "int8")
+        return tensor.data, tensor
+
+    def result(
+        self, operator: Operator, position: int = 0, dtype: str = "int8"
+    ) -> tuple[Value, Tensor]:
+        """A result, and its tensor."""
+        if position >= len(operator.outputs):
+            raise ModelError(f"it has no result {position}")
+        number = operator.outputs[position]
+        tensor = self.graph.tensors[number]
+        need_type("result", tensor, dtype)
+        return self.define(number), tensor
+
+    def define(self, number: int) -> Value:
+        """The value of a tensor that is calculated, made when it is asked for first."""
+        if number not in self._values:
+            tensor = self.graph.tensors[number]
+            shape = tensor.shape
+            if not 0 < tensor.size <= MOST_ELEMENTS:
+                raise ModelError(
+                    f"tensor '{tensor.name}' has the shape {shape}, supported are 1 to "
+                    f"{MOST_ELEMENTS} elements"
+                )
+            if self.repeat > 1:
+                shape = (1, *shape[1:])
+            self._values[number] = Value(tensor.name, shape, tensor.dtype)
+        return self._values[number]
+
+    def alias(self, operator: Operator, source: Value) -> None:
+        """Makes the result of an operator the same value as one that is there."""
+        self._values[operator.outputs[0]] = source
+
+    def add(self, *items: Item) -> None:
+        """Appends operations."""
+        self.items += items
+
+    def host(
+        self,
+        operator: Operator,
+        function: HostFunction,
+        result: Value,
+        *sources: Value,
+    ) -> None:
+        """Appends something that the host does."""
+        stage = HostStage(operator=str(operator), sources=sources, result=result, function=function)
+        self.items.append(stage)
+
+
+def one_result(operator: Operator, inputs: int) -> None:
+    """Raises ModelError unless the operator has one result and at least `inputs` inputs."""
+    if len(operator.outputs) != 1 or len(operator.inputs) < inputs:
+        raise ModelError("the numbers of its inputs and outputs are wrong")
+
+
+def check_maps(*values: Value) -> None:
+    """Raises ModelError unless the values are feature maps."""
+    for value in values:
+        if len(value.shape) != 4 or value.shape[0] != 1:
+            raise ModelError(
+                f"a feature map should have the shape 1 x H x W x C, not {value.shape}"
+            )
+
+
+def same_quantisation(source: Tensor, result: Tensor) -> None:
+    """Raises ModelError unless two tensors have the same scale and zero point."""
+    if source.scale != result.scale or source.zero_point != result.zero_point:
+        raise ModelError("its input and result must have the same scale and zero point")
+
+
+def channel_requantisation(
+    operator: Operator,
+    source: Tensor,
+    result: Tensor,
+    weights: Tensor,
+    bias: Tensor | None,
+    weight_sums: NDArray[np.int64],
+    axis: int,
+) -> Requantisation:
+    """That of a convolution with `weights`, whose channels are along `axis`."""
+    n = len(weight_sums)
+    if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
+        raise ModelError("its weights need one scale, or one for each output")
+    if bool(weights.zero_points.any()):
+        raise ModelError("its weights have a zero point other than 0, which is not supported")
+    scales = source.scale * weights.channel_scales / result.scale
+    pairs = [multiplier(float(scale)) for scale in np.broadcast_to(scales, (n,))]
+    activation = fused_activation(operator)
+    return Requantisation(
+        bias=folded_bias(bias_values(bias, n), source.zero_point, weight_sums),
+        multiplier=np.array([q for q, _ in pairs], np.int32),
+        shift=np.array([shift for _, shift in pairs], np.int32),
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )
+
+
+def activated_requantisation(
+    operator: Operator, scale: float, result: Tensor, bias: int = 0
+) -> Requantisation:
+    """One scale for all channels, and the activation fused into the operator."""
+    activation = fused_activation(operator)
+    q, shift = multiplier(scale)
+    return scalar_requantisation(
+        q,
+        shift,
+        bias=bias,
+        zero_point=result.zero_point,
+        function=FUSED[activation],
+        ceiling=relu_limits(activation, result.scale, result.zero_point)[1],
+    )

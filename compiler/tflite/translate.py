@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the graph of a TensorFlow Lite model to operations for the machine and the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from systola.compiler.errors import ModelError, located
+from systola.compiler.operations import Value
+from systola.compiler.partition import Item, Translation
+from systola.compiler.semantics import Semantics
+from systola.compiler.tflite.activations import without_rare_activations
+from systola.compiler.tflite.dilated import dilated_convolutions
+from systola.compiler.tflite.element_moves import ELEMENT_MOVES
+from systola.compiler.tflite.fold import fold_constants
+from systola.compiler.tflite.graph import Graph, Operator, Tensor
+from systola.compiler.tflite.scope import Scope
+from systola.compiler.tflite.translate_arithmetic import (
+    OPERATIONS,
+    TABLES,
+    translate_binary,
+    translate_extreme,
+    translate_quantize,
+    translate_rescale,
+    translate_table,
+)
+from systola.compiler.tflite.translate_convolution import (
+    translate_convolution,
+    translate_depthwise,
+    translate_fully_connected,
+)
+from systola.compiler.tflite.translate_host import (
+    translate_cast,
+    translate_dequantize,
+    translate_embedding_lookup,
+    translate_gather,
+    translate_softmax,
+    translate_whole_numbers,
+)
+from systola.compiler.tflite.translate_lstm import translate_lstm
+from systola.compiler.tflite.translate_moves import (
+    translate_concatenation,
+    translate_move,
+    translate_pack,
+    translate_reshape,
+)
+from systola.compiler.tflite.translate_pooling import (
+    translate_mean,
+    translate_pool,
+    translate_reduce_max,
+)
+from systola.compiler.whole_numbers import WHOLE_NUMBERS
+
+INPUT_TYPES = ("int8", "uint8", "int32", "int64", "float32")
+TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
+    **dict.fromkeys(WHOLE_NUMBERS, translate_whole_numbers),
+    **dict.fromkeys(ELEMENT_MOVES, translate_move),
+    "CONV_2D": translate_convolution,
+    "DEPTHWISE_CONV_2D": translate_depthwise,
+    "FULLY_CONNECTED": translate_fully_connected,
+    "MAX_POOL_2D": translate_pool,
+    "AVERAGE_POOL_2D": translate_pool,
+    "MEAN": translate_mean,
+    "REDUCE_MAX": translate_reduce_max,
+    **dict.fromkeys(OPERATIONS, translate_binary),
+    **dict.fromkeys(("MAXIMUM", "MINIMUM"), translate_extreme),
+    **dict.fromkeys(TABLES, translate_table),
+    "QUANTIZE": translate_quantize,
+    "DEQUANTIZE": translate_dequantize,
+    "CAST": translate_cast,
+    **dict.fromkeys(("RELU", "RELU6"), translate_rescale),
+    "SOFTMAX": translate_softmax,
+    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), translate_reshape),
+    "GATHER": translate_gather,
+    "EMBEDDING_LOOKUP": translate_embedding_lookup,
+    "CONCATENATION": translate_concatenation,
+    "PACK": translate_pack,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": translate_lstm,
+}
+
+
+def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Translation:
+    """The operations of a network, those left out that its outputs do not need.
+
+    Their results equal those of the interpreter that `semantics` names.
+
+    Raises ModelError, with number and kind of the operator, for what is not supported.
+    """
+    if not graph.inputs or not graph.outputs:
+        raise ModelError("the model has no inputs or no outputs")
+    for number in graph.inputs:
+        _check_input(graph.tensors[number])
+    _check_order(graph)
+    graph = without_rare_activations(dilated_convolutions(fold_constants(graph)))
+    operators = _needed(graph)
+    repeat = _repeat(graph, operators)
+    if repeat > 1:
+        try:
+            return _translated(graph, operators, repeat, semantics)
+        except ModelError:
+            # Something mixes the samples: then they are one.
+            pass
+    return _translated(graph, operators, 1, semantics)
+
+
+def _translated(
+    graph: Graph, operators: list[Operator], repeat: int, semantics: Semantics
+) -> Translation:
+    scope = Scope(graph, repeat, semantics)
+    inputs = tuple(scope.define(number) for number in graph.inputs)
+    for operator in operators:
+        with located(operator, ModelError):
+            _translate(scope, operator)
+    outputs = tuple(scope.define(number) for number in graph.outputs)
+    calculated = {*inputs, *(item.result for item in scope.items)}
+    if not calculated.issuperset(outputs):
+        raise ModelError("an output is not what an operator calculates")
+    items = _live(scope.items, outputs)
+    return Translation(inputs, outputs, items, repeat, scope.inexact_channels)
+
+
+def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:
+    """The items that the outputs depend on."""
+    wanted = set(outputs)
+    live: list[Item] = []
+    for item in reversed(items):
+        if item.result in wanted:
+            wanted.update(item.sources)
+            live.append(item)
+    return tuple(live[::-1])
+
+
+def _check_input(tensor: Tensor) -> None:
+    if tensor.dtype not in INPUT_TYPES:
+        raise ModelError(
+            f"the input '{tensor.name}' is {tensor.dtype}, supported are {', '.join(INPUT_TYPES)}"
+        )
+    if tensor.size == 0:
+        raise ModelError(f"the input has the shape {tensor.shape}, which is empty")
+
+
+def _check_order(graph: Graph) -> None:
+    """Raises ModelError unless each tensor has one origin, before all that takes it."""
+    origins = [*graph.inputs, *(each for operator in graph.operators for each in operator.outputs)]
+    constants = {number for number, each in enumerate(graph.tensors) if each.data is not None}
+    later = set(origins) - set(graph.inputs)
+    there = {*graph.inputs, *constants}
+    if len({*graph.inputs} - constants) != len(graph.inputs):
+        raise ModelError("an input of the model is a constant, or is there twice")
+    for operator in graph.operators:
+        with located(operator, ModelError):
+            for number in operator.inputs:
+                if number in later:
+                    name = graph.tensors[number].name
+                    raise ModelError(f"it takes tensor '{name}' before it is calculated")
+            for number in operator.outputs:
+                if number in there:
+                    raise ModelError(f"its result '{graph.tensors[number].name}' is there already")
+                there.add(number)
+                later.remove(number)
+
+
+def _repeat(graph: Graph, operators: list[Operator]) -> int:
+    """Samples in one of the model's: the first dimension, where all that is calculated has it."""
+    numbers = {*graph.inputs, *(number for operator in operators for number in operator.outputs)}
+    shapes = [graph.tensors[number].shape for number in numbers]
+    sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
+    return sizes.pop() if len(sizes) == 1 else 1
+
+
+def _translate(scope: Scope, operator: Operator) -> None:
+    translator = TRANSLATORS.get(operator.kind)
+    if translator is None:
+        raise ModelError("this kind of operator is not supported")
+    translator(scope, operator)
+
+
+def _needed(graph: Graph) -> list[Operator]:
+    """The operators that the outputs depend on."""
+    wanted = set(graph.outputs)
+    needed: list[Operator] = []
+    for operator in reversed(graph.operators):
+        if wanted & set(operator.outputs):
+            wanted.update(operator.inputs)
+            needed.append(operator)
+    return needed[::-1]

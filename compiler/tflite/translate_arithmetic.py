@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that work element by element, as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Operation, Reduction
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import LookUp, Quantise
+from systola.compiler.layer import MAX_LEFT
+from systola.compiler.moves import check_size, constant_value, moved
+from systola.compiler.operations import (
+    Binary,
+    Concatenation,
+    Pooling,
+    Reshape,
+    Scale,
+    Unary,
+    Value,
+    Window,
+    scalar_requantisation,
+)
+from systola.compiler.quantise import (
+    INT8,
+    MAX_SHIFT,
+    absolute_table,
+    curve_table,
+    double_rounded,
+    hard_swish_table,
+    leaky_relu_table,
+    quantise_multiplier,
+    relu_limits,
+    requantise_table,
+    table_bytes,
+    to_float,
+    to_int8,
+    to_single,
+)
+from systola.compiler.tables import binary_table
+from systola.compiler.tflite.fully_connected import multiplier
+from systola.compiler.tflite.graph import Operator, Tensor
+from systola.compiler.tflite.scope import (
+    Scope,
+    activated_requantisation,
+    one_result,
+    same_quantisation,
+)
+from systola.compiler.tflite.translate_host import (
+    broadcast_shape,
+    check_same_shape,
+    translate_whole_numbers,
+)
+from systola.compiler.whole_numbers import WHOLE_TYPES
+
+OPERATIONS: Mapping[str, Operation] = {
+    "ADD": Operation.ADD,
+    "SUB": Operation.SUBTRACT,
+    "MUL": Operation.MULTIPLY,
+}
+ADD_BITS = 20
+"""Bits by which ADD and SUB shift their operands to the left first."""
+
+
+def translate_binary(scope: Scope, operator: Operator) -> None:
+    """ADD, SUB and MUL of int8, or of whole numbers on the host."""
+    one_result(operator, 2)
+    if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
+        translate_whole_numbers(scope, operator)
+        return
+    a, tensor_a = scope.operand(operator, 0)
+    b, tensor_b = scope.operand(operator, 1)
+    result, result_tensor = scope.result(operator)
+    check_broadcast(result, a, b)
+    operation = OPERATIONS[operator.kind]
+    if operation == Operation.MULTIPLY:
+        scale_a, scale_b = Scale(tensor_a.zero_point), Scale(tensor_b.zero_point)
+        # LiteRT multiplies and divides these in float32.
+        scale = to_single(to_single(tensor_a.scale * tensor_b.scale) / result_tensor.scale)
+    else:
+        common = 2 * max(tensor_a.scale, tensor_b.scale)
+        scale_a, scale_b = _sum_scale(tensor_a, common), _sum_scale(tensor_b, common)
+        scale = common / (2**ADD_BITS * result_tensor.scale)
+    node = Binary(
+        operator=str(operator),
+        result=result,
+        operation=operation,
+        a=spread(scope, operator, a, result),
+        b=spread(scope, operator, b, result),
+        scale_a=scale_a,
+        scale_b=scale_b,
+        output=activated_requantisation(operator, scale, result_tensor),
+    )
+    scope.add(with_one_constant(node) or node)
+
+
+def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
+    """Raises ModelError unless the result has the shape that operands are spread to."""
+    shapes = [operand.shape for operand in operands]
+    if broadcast_shape(shapes) != result.shape:
+        raise ModelError(f"its inputs of shapes {shapes} do not make shape {result.shape}")
+
+
+def with_one_constant(node: Binary) -> Unary | None:
+    """A table instead, where one operand is a value and the other the same number everywhere."""
+    for value, constant in ((node.a, node.b), (node.b, node.a)):
+        if (
+            isinstance(value, Value)
+            and value.shape == node.result.shape
+            and not isinstance(constant, Value)
+            and bool((constant == constant.flat[0]).all())
+        ):
+            table = binary_table(node, int(constant.flat[0]))
+            return Unary(
+                operator=node.operator, result=node.result, source=value, table=table_bytes(table)
+            )
+    return None
+
+
+def _sum_scale(tensor: Tensor, common: float) -> Scale:
+    q, shift = quantise_multiplier(tensor.scale / common)
+    return Scale(tensor.zero_point, q, -shift)
+
+
+def spread(
+    scope: Scope, operator: Operator, operand: Value | NDArray[np.int8], result: Value
+) -> Value | NDArray[np.int8]:
+    """An operand in a form that Binary takes: of the result's shape, or a value of one pixel."""
+    try:
+        if not isinstance(operand, Value):
+            return np.broadcast_to(operand, result.shape)
+        check_size(operand, result)
+        positions = np.arange(operand.pixels * operand.channels).reshape(operand.shape)
+        origin = np.broadcast_to(positions, result.shape)
+    except ModelError:
+        raise
+    except ValueError:
+        shape = operand.shape
+        raise ModelError(f"its input of shape {shape} does not fit {result.shape}") from None
+    if scope.repeat > 1 and len(operand.shape) != len(result.shape):
+        raise ModelError("operands of different dimensions are not supported for several samples")
+    if operand.shape == result.shape or (
+        operand.pixels == 1 and operand.channels == result.channels
+    ):
+        return operand
+    wide = Value(f"{operand.name} for {operator}", result.shape)
+    if operand.channels < result.channels:
+        # All channels first: then whole pixels can be repeated.
+        channels = Value(f"{wide.name} in all channels", (*operand.shape[:-1], result.channels))
+        each = np.broadcast_to(positions, channels.shape)
+        scope.add(*moved(str(operator), operand, channels, each))
+        operand = channels
+        if operand.pixels == 1:
+            return operand
+        positions = np.arange(operand.pixels * operand.channels).reshape(operand.shape)
+        origin = np.broadcast_to(positions, result.shape)
+    scope.add(*moved(str(operator), operand, wide, origin))
+    return wide
+
+
+def translate_extreme(scope: Scope, operator: Operator) -> None:
+    """MAXIMUM and MINIMUM of int8: a pool over both, or of whole numbers on the host."""
+    one_result(operator, 2)
+    if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
+        translate_whole_numbers(scope, operator)
+        return
+    a, tensor_a = scope.operand(operator, 0)
+    b, tensor_b = scope.operand(operator, 1)
+    result, result_tensor = scope.result(operator)
+    for tensor in (tensor_a, tensor_b):
+        same_quantisation(tensor, result_tensor)
+    check_broadcast(result, a, b)
+    largest = operator.kind == "MAXIMUM"
+    values: list[Value] = []
+    for operand in (a, b):
+        if not isinstance(operand, Value) and operand.size == 1:
+            limit = int(operand.reshape(()))
+            table = np.maximum(INT8, limit) if largest else np.minimum(INT8, limit)
+            other = b if operand is a else a
+            if isinstance(other, Value) and other.shape == result.shape:
+                _add_table(scope, operator, other, result, table.astype(np.int8))
+                return
+        wide = np.broadcast_to(operand, result.shape) if not isinstance(operand, Value) else operand
+        if not isinstance(wide, Value):
+            wide, node = constant_value(str(operator), f"constant of {operator}", wide)
+            scope.add(node)
+        if wide.shape != result.shape:
+            copies = Value(f"{wide.name} for {operator}", result.shape)
+            positions = np.arange(wide.pixels * wide.channels).reshape(wide.shape)
+            scope.add(*moved(str(operator), wide, copies, np.broadcast_to(positions, result.shape)))
+            wide = copies
+        if not largest:
+            wide = _complement(scope, operator, wide, Value(f"{wide.name} negated", wide.shape))
+        values.append(wide)
+    pixels, channels = result.pixels, result.channels
+    rows: list[Value] = []
+    for value in values:
+        rows.append(Value(f"{value.name} in a row", (1, 1, pixels, channels)))
+        scope.add(Reshape(operator=str(operator), source=value, result=rows[-1]))
+    both = Value(f"both inputs of {operator}", (1, 2, pixels, channels))
+    scope.add(
+        Concatenation(operator=str(operator), result=both, parts=tuple(rows), axis=1),
+    )
+    pooled = Value(f"{result.name} in a row", (1, 1, pixels, channels))
+    scope.add(
+        Pooling(
+            operator=str(operator),
+            result=pooled,
+            source=both,
+            reduction=Reduction.MAX,
+            window=Window(kernel=(2, 1), out=(1, pixels)),
+        )
+    )
+    if not largest:
+        pooled = _complement(
+            scope, operator, pooled, Value(f"{result.name} of {operator}", pooled.shape)
+        )
+    scope.add(Reshape(operator=str(operator), source=pooled, result=result))
+
+
+def _complement(scope: Scope, operator: Operator, source: Value, result: Value) -> Value:
+    """-1 - x: the largest of these is that of the smallest."""
+    _add_table(scope, operator, source, result, (-1 - INT8).astype(np.int8))
+    return result
+
+
+def translate_table(scope: Scope, operator: Operator) -> None:
+    """Functions of single elements: a table."""
+    source, source_tensor, result, result_tensor = _unary(scope, operator)
+    table = TABLES[operator.kind](operator, source_tensor, result_tensor)
+    _add_table(scope, operator, source, result, table)
+
+
+def _curve(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    return curve_table(
+        operator.kind, source.scale, source.zero_point, result.scale, result.zero_point
+    )
+
+
+def _leaky_relu(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    return leaky_relu_table(
+        source.scale,
+        source.zero_point,
+        result.scale,
+        result.zero_point,
+        float(operator.options.get("Alpha", 0.0)),
+    )
+
+
+def _hard_swish(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    return hard_swish_table(source.scale, source.zero_point, result.scale, result.zero_point)
+
+
+def _absolute(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    return absolute_table(source.scale, source.zero_point, result.scale, result.zero_point)
+
+
+def _relu(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    limits = relu_limits(operator.kind, result.scale, result.zero_point)
+    return requantise_table(
+        source.scale, source.zero_point, result.scale, result.zero_point, limits
+    )
+
+
+TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
+    "LOGISTIC": _curve,
+    "TANH": _curve,
+    "LEAKY_RELU": _leaky_relu,
+    "HARD_SWISH": _hard_swish,
+    "ABS": _absolute,
+    **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
+}
+"""Functions of operators and the tensors that they take and give, in the order of INT8."""
+
+
+def _add_table(
+    scope: Scope, operator: Operator, source: Value, result: Value, table: NDArray[np.int8]
+) -> None:
+    scope.add(Unary(operator=str(operator), result=result, source=source, table=table_bytes(table)))
+
+
+def translate_quantize(scope: Scope, operator: Operator) -> None:
+    """QUANTIZE: from float32 and between bytes on the host, from int8 a requantisation."""
+    one_result(operator, 1)
+    source_tensor = scope.tensor(operator, 0)
+    result_tensor = scope.graph.tensors[operator.outputs[0]]
+    types = (source_tensor.dtype, result_tensor.dtype)
+    if types == ("int8", "int8"):
+        translate_rescale(scope, operator)
+        return
+    source, _ = scope.source(operator, dtype=source_tensor.dtype)
+    if types == ("float32", "int8") and source in scope.dequantised:
+        _quantise_again(scope, operator, source, result_tensor)
+        return
+    if types == ("float32", "int8"):
+        result, _ = scope.result(operator)
+        function = Quantise(result_tensor.scale, result_tensor.zero_point)
+    elif types in (("uint8", "int8"), ("int8", "uint8")):
+        result, _ = scope.result(operator, dtype=types[1])
+        function = LookUp(_byte_table(source_tensor, result_tensor))
+    else:
+        raise ModelError(f"from {types[0]} to {types[1]} it is not supported")
+    check_same_shape(source, result)
+    scope.host(operator, function, result, source)
+
+
+def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
+    """QUANTIZE of what DEQUANTIZE gives: a table, or nothing."""
+    codes, before = scope.dequantised[source]
+    floats = to_float(INT8.astype(np.int8), before.scale, before.zero_point)
+    table = to_int8(floats, tensor.scale, tensor.zero_point)
+    result, _ = scope.result(operator)
+    check_same_shape(source, result)
+    if np.array_equal(table, INT8):
+        scope.add(Reshape(operator=str(operator), source=codes, result=result))
+    else:
+        _add_table(scope, operator, codes, result, table)
+
+
+def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:
+    """QUANTIZE between int8 and uint8, of all codes from the least on."""
+    codes = INT8 if source.dtype == "int8" else INT8 + 128
+    low, high = (0, 255) if result.dtype == "uint8" else (-128, 127)
+    q, shift = quantise_multiplier(source.scale / result.scale)
+    if shift > MAX_SHIFT:
+        raise ModelError("its effective scale is too large")
+    y = double_rounded(codes - source.byte_zero_point, q, shift) + result.byte_zero_point
+    return np.clip(y, low, high).astype(result.dtype)
+
+
+def translate_rescale(scope: Scope, operator: Operator) -> None:
+    """QUANTIZE from int8, RELU and RELU6: requantisation, with bounds."""
+    source, source_tensor, result, result_tensor = _unary(scope, operator)
+    scale = source_tensor.scale / result_tensor.scale
+    function, ceiling = Function.NONE, 127
+    if operator.kind != "QUANTIZE":
+        # LiteRT divides these scales in float32, those of QUANTIZE in float64.
+        scale = to_single(scale)
+        function = Function.RELU6 if operator.kind == "RELU6" else Function.RELU
+        ceiling = relu_limits(operator.kind, result_tensor.scale, result_tensor.zero_point)[1]
+    if scale >= 2.0**MAX_LEFT:
+        limits = relu_limits(operator.kind, result_tensor.scale, result_tensor.zero_point)
+        table = requantise_table(
+            source_tensor.scale,
+            source_tensor.zero_point,
+            result_tensor.scale,
+            result_tensor.zero_point,
+            None if operator.kind == "QUANTIZE" else limits,
+        )
+        _add_table(scope, operator, source, result, table)
+        return
+    q, shift = multiplier(scale)
+    scope.add(
+        Unary(
+            operator=str(operator),
+            result=result,
+            source=source,
+            zero_point=source_tensor.zero_point,
+            output=scalar_requantisation(
+                q,
+                shift,
+                zero_point=result_tensor.zero_point,
+                function=function,
+                ceiling=ceiling,
+            ),
+        )
+    )
+
+
+def _unary(scope: Scope, operator: Operator) -> tuple[Value, Tensor, Value, Tensor]:
+    one_result(operator, 1)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    check_same_shape(source, result)
+    return source, source_tensor, result, result_tensor

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions and products as operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.moves import MAX_LEFT, check_size, moved
+from systola.compiler.operations import (
+    Convolution,
+    DepthwiseConvolution,
+    Product,
+    Requantisation,
+    Reshape,
+    Value,
+    Window,
+)
+from systola.compiler.tflite.dilated import EXPLICIT
+from systola.compiler.tflite.fully_connected import fully_connected
+from systola.compiler.tflite.graph import Operator, Tensor, need_type
+from systola.compiler.tflite.scope import Scope, channel_requantisation, check_maps, one_result
+
+MOST_WEIGHTS = 1 << 25
+"""Weights of a convolution, with those that are 0 because they belong to no group."""
+
+
+def translate_convolution(scope: Scope, operator: Operator) -> None:
+    """CONV_2D; where it has groups, the weights between them are 0."""
+    one_result(operator, 2)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    check_maps(source, result)
+    weights = _weights(scope, operator)
+    n, height, width, channels = weights.shape
+    groups = source.channels // channels if channels else 0
+    if groups == 0 or source.channels % channels or n % groups:
+        raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
+    window = read_window(operator, source, result, (height, width))
+    check_shape(result, (1, *window.out, n))
+    assert weights.data is not None
+    values = weights.data.transpose(1, 2, 3, 0)
+    output = channel_requantisation(
+        operator,
+        source_tensor,
+        result_tensor,
+        weights,
+        scope.optional(operator, 2),
+        values.sum(axis=(0, 1, 2), dtype=np.int64),
+        axis=0,
+    )
+    _add_convolution(scope, operator, result, source_tensor, source, window, values, output, groups)
+
+
+def translate_depthwise(scope: Scope, operator: Operator) -> None:
+    """DEPTHWISE_CONV_2D; where it makes several channels of each, they are copied first."""
+    one_result(operator, 2)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    check_maps(source, result)
+    weights = _weights(scope, operator)
+    one, height, width, channels = weights.shape
+    if one != 1 or channels == 0 or channels % source.channels:
+        raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
+    window = read_window(operator, source, result, (height, width))
+    check_shape(result, (1, *window.out, channels))
+    assert weights.data is not None
+    values = weights.data[0]
+    output = channel_requantisation(
+        operator,
+        source_tensor,
+        result_tensor,
+        weights,
+        scope.optional(operator, 2),
+        values.sum(axis=(0, 1), dtype=np.int64),
+        axis=3,
+    )
+    if source.channels == 1:
+        each = values[:, :, np.newaxis]
+        _add_convolution(scope, operator, result, source_tensor, source, window, each, output, 1)
+        return
+    source, window = _without_padding(scope, source, source_tensor, window)
+    if channels != source.channels:
+        copies = Value(f"{source.name} for {operator}", (*source.shape[:-1], channels))
+        check_size(copies)
+        origin = np.arange(source.channels * source.pixels).reshape(source.shape)
+        origin = np.repeat(origin, channels // source.channels, axis=3)
+        scope.add(*moved(str(operator), source, copies, origin))
+        source = copies
+    scope.add(
+        DepthwiseConvolution(
+            operator=str(operator),
+            result=result,
+            source=source,
+            weights=values,
+            window=window,
+            fill=source_tensor.zero_point,
+            output=output,
+        )
+    )
+
+
+def _weights(scope: Scope, operator: Operator) -> Tensor:
+    weights = scope.tensor(operator, 1)
+    need_type("weights", weights, "int8")
+    if weights.data is None or len(weights.shape) != 4:
+        raise ModelError("its weights must be constants of four dimensions")
+    return weights
+
+
+def _add_convolution(
+    scope: Scope,
+    operator: Operator,
+    result: Value,
+    source_tensor: Tensor,
+    source: Value,
+    window: Window,
+    weights: NDArray[np.int8],
+    output: Requantisation,
+    groups: int,
+) -> None:
+    """A convolution with weights of the channels of one group, which is made one of all."""
+    height, width, channels, n = weights.shape
+    if groups > 1:
+        if weights.size * groups > MOST_WEIGHTS:
+            raise ModelError(f"{groups} groups of {channels} channels are not supported")
+        whole = np.zeros((height, width, groups, channels, groups, n // groups), np.int8)
+        each = weights.reshape(height, width, channels, groups, n // groups)
+        for group in range(groups):
+            whole[:, :, group, :, group] = each[:, :, :, group]
+        weights = whole.reshape(height, width, groups * channels, n)
+    source, window = _without_padding(scope, source, source_tensor, window)
+    scope.add(
+        Convolution(
+            operator=str(operator),
+            result=result,
+            source=source,
+            weights=weights,
+            window=window,
+            fill=source_tensor.zero_point,
+            output=output,
+            groups=groups,
+        )
+    )
+
+
+def _without_padding(
+    scope: Scope, source: Value, tensor: Tensor, window: Window
+) -> tuple[Value, Window]:
+    """What PAD pads, where the window can do that itself."""
+    padded = scope.padded.get(source)
+    if padded is None or padded.fill != tensor.zero_point or padded.before[0]:
+        return source, window
+    inner = padded.source
+    if len(inner.shape) != 4 or inner.shape[0] != 1 or inner.channels != source.channels:
+        return source, window
+    first = (window.first[0] - padded.before[1], window.first[1] - padded.before[2])
+    if first[1] < -MAX_LEFT:
+        return source, window
+    return inner, replace(window, first=first)
+
+
+def translate_fully_connected(scope: Scope, operator: Operator) -> None:
+    """FULLY_CONNECTED."""
+    one_result(operator, 2)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    layer, inexact = fully_connected(
+        scope.graph, operator, source_tensor, result_tensor, scope.semantics
+    )
+    scope.inexact_channels += inexact
+    keep = bool(operator.options.get("KeepNumDims"))
+    shape = (
+        (*source_tensor.shape[:-1], layer.n) if keep else (source_tensor.size // layer.k, layer.n)
+    )
+    if result_tensor.shape != shape:
+        raise ModelError(f"it makes shape {shape}, not {result_tensor.shape}")
+    rows = source.pixels * source.channels // layer.k
+    if layer.k % source.channels:
+        # Its rows are not whole pixels.
+        matrix = Value(f"{source.name} for {operator}", (rows, layer.k))
+        scope.add(Reshape(operator=str(operator), result=matrix, source=source))
+        source = matrix
+    product = result
+    if result.channels != layer.n:
+        product = Value(f"{result.name} of {operator}", (rows, layer.n))
+    scope.add(Product(operator=str(operator), result=product, source=source, layer=layer))
+    if product is not result:
+        scope.add(Reshape(operator=str(operator), result=result, source=product))
+
+
+def read_window(
+    operator: Operator, source: Value, result: Value, kernel: tuple[int, int]
+) -> Window:
+    """The window of an operator over `source`, padding as LiteRT calculates it.
+
+    EXPLICIT padding comes from dilated_convolutions.
+    """
+    options = operator.options
+    padding = options.get("Padding")
+    if padding not in ("SAME", "VALID", EXPLICIT):
+        raise ModelError(f"padding {padding} is not supported")
+    stride = (int(options.get("StrideH", 1)), int(options.get("StrideW", 1)))
+    dilation = (int(options.get("DilationHFactor", 1)), int(options.get("DilationWFactor", 1)))
+    if min(*stride, *dilation, *kernel) < 1:
+        raise ModelError("its window, strides and dilation must be at least 1")
+    first: list[int] = []
+    out: list[int] = []
+    if padding == EXPLICIT:
+        return Window(
+            kernel=kernel,
+            stride=stride,
+            dilation=dilation,
+            first=(int(options["FirstH"]), int(options["FirstW"])),
+            out=result.grid,
+        )
+    for size, taps, step, spread in zip(source.grid, kernel, stride, dilation, strict=True):
+        extent = (taps - 1) * spread + 1
+        if padding == "SAME":
+            count = -(-size // step)
+            first.append(-(max((count - 1) * step + extent - size, 0) // 2))
+        else:
+            count = (size - extent) // step + 1
+            first.append(0)
+        if count < 1:
+            raise ModelError(f"its window does not fit a map of shape {source.shape}")
+        out.append(count)
+    return Window(
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        first=(first[0], first[1]),
+        out=(out[0], out[1]),
+    )
+
+
+def check_shape(result: Value, shape: tuple[int, ...]) -> None:
+    """Raises ModelError unless the result has that shape."""
+    if result.shape != shape:
+        raise ModelError(f"its result should have the shape {shape}, not {result.shape}")

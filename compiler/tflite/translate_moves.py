@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that only move elements, as operations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import Concatenate, HostStage, View
+from systola.compiler.moves import (
+    MOST_ELEMENTS,
+    MOST_PARTS,
+    Positions,
+    constant_value,
+    moved,
+)
+from systola.compiler.operations import Concatenation, Reshape, Slice, Value
+from systola.compiler.partition import Item
+from systola.compiler.tflite.element_moves import (
+    Call,
+    checked_axis,
+    move_elements,
+    read_padding,
+    source_position,
+    view_shape,
+)
+from systola.compiler.tflite.graph import Operator
+from systola.compiler.tflite.scope import Moved, Padded, Scope, one_result, same_quantisation
+
+
+def translate_reshape(scope: Scope, operator: Operator) -> None:
+    """RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type."""
+    one_result(operator, 1)
+    dtype = scope.tensor(operator, 0).dtype
+    source, _ = scope.source(operator, dtype=dtype)
+    result, tensor = scope.result(operator, dtype=dtype)
+    call = Call(operator, lambda number: scope.whole_numbers(operator, number), [tensor.shape])
+    shape = view_shape(call, scope.tensor(operator, 0).shape)
+    if shape != tensor.shape:
+        raise ModelError(f"it makes shape {shape}, not {tensor.shape}")
+    if source.shape == result.shape and operator.outputs[0] not in scope.graph.outputs:
+        scope.alias(operator, source)
+        return
+    if dtype == "int8" and source.pixels * source.channels <= MOST_ELEMENTS:
+        before = scope.moved.get(source)
+        order = np.arange(source.pixels * source.channels)
+        add_move(scope, operator, source, result, order, before.fill if before else 0)
+    else:
+        add_view(scope, operator, source, result)
+    if source in scope.dequantised:
+        add_view(scope, operator, scope.dequantised[source][0], _twin(scope, source, result))
+    padded = scope.padded.get(source)
+    if padded:
+        _reshape_padded(scope, padded, source, result)
+
+
+def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> None:
+    """The same elements in the same order."""
+    if math.prod(source.shape) != math.prod(result.shape):
+        raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
+    if source.dtype == "int8":
+        scope.add(Reshape(operator=str(operator), result=result, source=source))
+    else:
+        scope.host(operator, View(), result, source)
+
+
+def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) -> None:
+    """Where only dimensions of 1 come or go, the result is padded, too."""
+    axes = [axis for axis, size in enumerate(source.shape) if size > 1]
+    wide = [axis for axis, size in enumerate(result.shape) if size > 1]
+    if [source.shape[axis] for axis in axes] != [result.shape[axis] for axis in wide]:
+        return
+    sizes, before = [1] * len(result.shape), [0] * len(result.shape)
+    for old, new in zip(axes, wide, strict=True):
+        sizes[new], before[new] = padded.source.shape[old], padded.before[old]
+    inner = Value(f"{padded.source.name} as {result.name}", tuple(sizes))
+    scope.add(Reshape(operator=f"view for {result.name}", result=inner, source=padded.source))
+    scope.padded[result] = Padded(inner, tuple(before), padded.fill)
+
+
+def translate_move(scope: Scope, operator: Operator) -> None:
+    """Elements that only change their places, of values of any type."""
+    position = source_position(operator)
+    tensor = scope.tensor(operator, position)
+    source, _ = scope.source(operator, position, tensor.dtype)
+    if tensor.size > MOST_ELEMENTS:
+        raise ModelError(f"moving a value of shape {tensor.shape} is not supported")
+    results = [
+        scope.result(operator, number, tensor.dtype) for number in range(len(operator.outputs))
+    ]
+    call = Call(
+        operator,
+        lambda number: scope.whole_numbers(operator, number),
+        [each.shape for _, each in results],
+    )
+    fill = 0
+    if operator.kind in ("PAD", "PADV2", "SPACE_TO_BATCH_ND"):
+        if tensor.dtype != "int8":
+            raise ModelError(f"its input is {tensor.dtype}, supported is int8")
+        if math.prod(results[0][1].shape) > MOST_ELEMENTS:
+            raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
+        same_quantisation(tensor, results[0][1])
+        fill = _fill(scope, operator, tensor.zero_point)
+    origins = move_elements(call, np.arange(tensor.size).reshape(tensor.shape))
+    for (result, _), origin in zip(results, origins, strict=True):
+        one = _of_one_sample(scope, origin, tensor.size)
+        add_move(scope, operator, source, result, one, fill)
+        if source in scope.dequantised:
+            codes = scope.dequantised[source][0]
+            scope.add(*moved(str(operator), codes, _twin(scope, source, result), one))
+    if operator.kind in ("PAD", "PADV2"):
+        pairs = read_padding(call, tensor.shape)
+        scope.padded[results[0][0]] = Padded(source, tuple(before for before, _ in pairs), fill)
+
+
+def add_move(
+    scope: Scope, operator: Operator, source: Value, result: Value, origin: Positions, fill: int
+) -> None:
+    """A move, or one that makes up for moves before it, where the host would be in between."""
+    items = moved(str(operator), source, result, origin, fill)
+    if result.dtype == "int8":
+        origin = origin.reshape(-1)
+        by_host = _by_host(items)
+        before = scope.moved.get(source)
+        if before and (before.fill == fill or not bool((origin < 0).any())):
+            origin = np.where(origin < 0, -1, before.origin[origin])
+            source, fill = before.source, before.fill
+            by_host = by_host or before.by_host
+            if by_host:
+                together = moved(str(operator), source, result, origin, fill)
+                if not _by_host(together):
+                    items, by_host = together, False
+        scope.moved[result] = Moved(source, origin, fill, by_host)
+    scope.add(*items)
+
+
+def _by_host(items: list[Item]) -> bool:
+    return any(isinstance(item, HostStage) for item in items)
+
+
+def _twin(scope: Scope, source: Value, result: Value) -> Value:
+    """The int8 that stand for `result`, which is `source` in another order."""
+    twin = Value(f"{result.name} quantised", result.shape)
+    scope.dequantised[result] = twin, scope.dequantised[source][1]
+    return twin
+
+
+def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:
+    if operator.kind != "PADV2":
+        return zero_point
+    tensor = scope.tensor(operator, 2)
+    if tensor.data is None or tensor.size != 1 or tensor.dtype != "int8":
+        raise ModelError("its padding must be a constant of int8")
+    return int(tensor.data.reshape(()))
+
+
+def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
+    """The origin for a sample, where the first dimension counts samples."""
+    if scope.repeat == 1:
+        return origin
+    each = origin.reshape(scope.repeat, -1)
+    first = np.arange(scope.repeat)[:, np.newaxis] * (size // scope.repeat)
+    if not np.array_equal(
+        np.where(each >= 0, each - first, -1), np.broadcast_to(each[0], each.shape)
+    ):
+        raise ModelError("moving elements from sample to sample is not supported")
+    return each[0]
+
+
+def translate_concatenation(scope: Scope, operator: Operator) -> None:
+    """CONCATENATION of values with the same scale and zero point."""
+    if operator.options.get("FusedActivationFunction", "NONE") != "NONE":
+        raise ModelError("a fused activation is not supported")
+    result, _ = _joined_result(scope, operator)
+    axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
+    parts: list[Value] = []
+    for position in range(len(operator.inputs)):
+        part = _part(scope, operator, position)
+        shape = (*part.shape[:axis], result.shape[axis], *part.shape[axis + 1 :])
+        if len(part.shape) != len(result.shape) or shape != result.shape:
+            raise ModelError(f"its input of shape {part.shape} does not fit {result.shape}")
+        parts.append(part)
+    if sum(part.shape[axis] for part in parts) != result.shape[axis]:
+        raise ModelError("its result has not as many elements as its inputs")
+    join(scope, operator, parts, result, axis)
+
+
+def translate_pack(scope: Scope, operator: Operator) -> None:
+    """PACK: concatenation along an axis of its own."""
+    result, _ = _joined_result(scope, operator)
+    axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
+    if axis == 0 and scope.repeat > 1:
+        raise ModelError("joining samples is not supported")
+    if len(operator.inputs) != result.shape[axis]:
+        raise ModelError(f"it makes {result.shape[axis]} elements of {len(operator.inputs)}")
+    shape = (*result.shape[:axis], 1, *result.shape[axis + 1 :])
+    parts: list[Value] = []
+    for position in range(len(operator.inputs)):
+        given = _part(scope, operator, position)
+        if given.shape != (*shape[:axis], *shape[axis + 1 :]):
+            raise ModelError(f"its input of shape {given.shape} does not fit {result.shape}")
+        part = Value(f"input {position} of {operator}", shape, result.dtype)
+        add_view(scope, operator, given, part)
+        parts.append(part)
+    join(scope, operator, parts, result, axis)
+
+
+def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
+    one_result(operator, 1)
+    dtype = scope.tensor(operator, 0).dtype
+    return scope.result(operator, dtype=dtype)[0], dtype
+
+
+def _part(scope: Scope, operator: Operator, position: int) -> Value:
+    """An input, which may be a constant."""
+    tensor = scope.tensor(operator, position)
+    result_tensor = scope.graph.tensors[operator.outputs[0]]
+    if result_tensor.dtype == "int8":
+        same_quantisation(tensor, result_tensor)
+    if tensor.data is None:
+        return scope.source(operator, position, result_tensor.dtype)[0]
+    if tensor.dtype != "int8" or result_tensor.dtype != "int8":
+        raise ModelError("constants of other types than int8 are not supported")
+    value, node = constant_value(str(operator), f"input {position} of {operator}", tensor.data)
+    scope.add(node)
+    return value
+
+
+def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
+    """Values one behind the other, on the machine where that takes few moves."""
+    outer = math.prod(result.shape[:axis])
+    if result.dtype != "int8" or (outer * len(parts) > MOST_PARTS and axis < len(result.shape) - 1):
+        scope.host(operator, Concatenate(axis), result, *parts)
+        return
+    if axis == len(result.shape) - 1 or outer == 1:
+        scope.add(
+            Concatenation(operator=str(operator), result=result, parts=tuple(parts), axis=axis)
+        )
+        return
+    # Pixels of the parts in turn.
+    pieces: list[Value] = []
+    flat: list[Value] = []
+    for part in parts:
+        flat.append(Value(f"{part.name} for {operator}", (part.pixels, part.channels)))
+        add_view(scope, operator, part, flat[-1])
+    for number in range(outer):
+        for part in flat:
+            count = part.pixels // outer
+            piece = Value(f"{part.name} {number}", (count, part.channels))
+            scope.add(
+                Slice(
+                    operator=str(operator),
+                    result=piece,
+                    source=part,
+                    axis=0,
+                    start=number * count,
+                )
+            )
+            pieces.append(piece)
+    joined = Value(f"{result.name} joined", (result.pixels, result.channels))
+    scope.add(Concatenation(operator=str(operator), result=joined, parts=tuple(pieces), axis=0))
+    add_view(scope, operator, joined, result)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pooling and means as operations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from systola.arch.isa import Reduction
+from systola.compiler.errors import ModelError
+from systola.compiler.moves import MAX_KERNEL
+from systola.compiler.operations import (
+    Convolution,
+    Pooling,
+    Reshape,
+    Value,
+    Window,
+    scalar_requantisation,
+)
+from systola.compiler.quantise import relu_limits
+from systola.compiler.tflite.element_moves import checked_axis, reduced_shape
+from systola.compiler.tflite.fully_connected import fused_activation, multiplier
+from systola.compiler.tflite.graph import Operator, Tensor
+from systola.compiler.tflite.scope import (
+    Scope,
+    check_maps,
+    one_result,
+    same_quantisation,
+)
+from systola.compiler.tflite.translate_convolution import check_shape, read_window
+
+MAX_COUNT = 1 << 22
+"""Elements whose sum stays within 32 bits, with a margin."""
+
+
+def translate_pool(scope: Scope, operator: Operator) -> None:
+    """MAX_POOL_2D and AVERAGE_POOL_2D."""
+    one_result(operator, 1)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    same_quantisation(source_tensor, result_tensor)
+    check_maps(source, result)
+    options = operator.options
+    kernel = (int(options.get("FilterHeight", 0)), int(options.get("FilterWidth", 0)))
+    window = read_window(operator, source, result, kernel)
+    check_shape(result, (1, *window.out, source.channels))
+    floor, ceiling = relu_limits(
+        fused_activation(operator), result_tensor.scale, result_tensor.zero_point
+    )
+    scope.add(
+        Pooling(
+            operator=str(operator),
+            result=result,
+            source=source,
+            reduction=Reduction.MAX if operator.kind == "MAX_POOL_2D" else Reduction.AVERAGE,
+            window=window,
+            floor=floor,
+            ceiling=ceiling,
+        )
+    )
+
+
+def translate_mean(scope: Scope, operator: Operator) -> None:
+    """MEAN along any axes: along that of channels a product with ones, else a pool."""
+    source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
+    count = math.prod(source.shape[axis] for axis in axes)
+    if count > MAX_COUNT:
+        raise ModelError(f"a mean of {count} elements is not supported")
+    q, shift = _mean_multiplier(source_tensor.scale / result_tensor.scale, count)
+    bias = -source_tensor.zero_point * count
+    zero_point = result_tensor.zero_point
+    output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
+    window, taken = _reduced_pixels(scope, operator, source, axes)
+    if len(source.shape) - 1 in axes:
+        total = Value(f"{result.name} kept", (1, *window.out, 1))
+        ones = np.ones((*window.kernel, source.channels, 1), np.int8)
+        scope.add(
+            Convolution(
+                operator=str(operator),
+                result=total,
+                source=taken,
+                weights=ones,
+                counts=False,
+                window=window,
+                fill=0,
+                output=output,
+            )
+        )
+    else:
+        total = Value(f"{result.name} kept", (1, *window.out, source.channels))
+        scope.add(
+            Pooling(
+                operator=str(operator),
+                result=total,
+                source=taken,
+                reduction=Reduction.SUM,
+                window=window,
+                output=output,
+            )
+        )
+    scope.add(Reshape(operator=str(operator), result=result, source=total))
+
+
+def translate_reduce_max(scope: Scope, operator: Operator) -> None:
+    """REDUCE_MAX along axes of pixels: a pool."""
+    source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
+    same_quantisation(source_tensor, result_tensor)
+    if len(source.shape) - 1 in axes:
+        raise ModelError("along the last axis it is not supported")
+    window, taken = _reduced_pixels(scope, operator, source, axes)
+    largest = Value(f"{result.name} kept", (1, *window.out, source.channels))
+    scope.add(
+        Pooling(
+            operator=str(operator),
+            result=largest,
+            source=taken,
+            reduction=Reduction.MAX,
+            window=window,
+        ),
+        Reshape(operator=str(operator), result=result, source=largest),
+    )
+
+
+def _reduction(
+    scope: Scope, operator: Operator
+) -> tuple[Value, Tensor, Value, Tensor, frozenset[int]]:
+    """Source and result with their tensors, and the axes along which there is one result."""
+    one_result(operator, 2)
+    source, source_tensor = scope.source(operator)
+    result, result_tensor = scope.result(operator)
+    rank = len(source.shape)
+    if rank == 0:
+        raise ModelError("its input has no axes")
+    axes = {
+        checked_axis(axis, rank) for axis in scope.whole_numbers(operator, 1).reshape(-1).tolist()
+    }
+    if (
+        not axes
+        or result_tensor.shape
+        != reduced_shape(source_tensor.shape, axes, keep=bool(operator.options.get("KeepDims")))
+        or (0 in axes and max(source.shape[0], scope.repeat) > 1)
+    ):
+        raise ModelError(
+            f"it makes shape {result.shape} of shape {source.shape} along axes {sorted(axes)}"
+        )
+    return source, source_tensor, result, result_tensor, frozenset(axes)
+
+
+def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
+    """LiteRT divides the multiplier by the count, with as many more bits as fit."""
+    q, shift = multiplier(scale)
+    bits = min(count.bit_length() - 1, 32, 31 + shift)
+    if bits < 0 or shift - bits < -31:
+        raise ModelError(f"its effective scale {scale:.6g} is too small")
+    return (q << bits) // count, shift - bits
+
+
+def _reduced_pixels(
+    scope: Scope, operator: Operator, source: Value, axes: frozenset[int]
+) -> tuple[Window, Value]:
+    """A window over what is reduced at a time, and the map that it walks over."""
+    sizes = source.shape[:-1]
+    along = [axis for axis, size in enumerate(sizes) if size > 1 and axis in axes]
+    if not along:
+        height, width, kernel = 1, source.pixels, (1, 1)
+    else:
+        between = sizes[along[0] : along[-1] + 1]
+        outer, inner = math.prod(sizes[: along[0]]), math.prod(sizes[along[-1] + 1 :])
+        count = math.prod(between)
+        if math.prod(sizes[axis] for axis in along) != count or min(outer, inner) > 1:
+            raise ModelError(f"along axes {sorted(axes)} of {source.shape} it is not supported")
+        height, width, kernel = (
+            (outer, count, (1, count)) if inner == 1 else (count, inner, (count, 1))
+        )
+        if outer == inner == 1:
+            height, width = _sides(count, source)
+            kernel = (height, width)
+    shape = (1, height, width, source.channels)
+    taken = source
+    if source.shape != shape:
+        taken = Value(f"{source.name} for {operator}", shape)
+        scope.add(Reshape(operator=str(operator), result=taken, source=source))
+    return Window(kernel=kernel, out=(height // kernel[0], width // kernel[1])), taken
+
+
+def _sides(count: int, source: Value) -> tuple[int, int]:
+    """Sides of the map of a window over all pixels; kernels are limited to 255 along each."""
+    if max(source.grid) <= MAX_KERNEL:
+        return source.grid
+    for height in range(1, MAX_KERNEL + 1):
+        if count % height == 0 and count // height <= MAX_KERNEL:
+            return height, count // height
+    return source.grid
