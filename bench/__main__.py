@@ -8,9 +8,9 @@ import sys
 
 from tqdm import tqdm
 
-from systola.bench import convolution, gemm
+from systola.bench import convolution, gemm, networks
 from systola.bench.picture import picture
-from systola.bench.table import BEGIN, END, PICTURE, README, RESULTS, Results, find, tables
+from systola.bench.table import PICTURE, README, RESULTS, Results, find, tables, with_quote
 from systola.bench.workloads import (
     CONVOLUTIONS,
     IDEAL,
@@ -36,6 +36,12 @@ def main() -> int:
             speed = max(speed, result.pop("simulated_cycles_per_second"))
             results["products"].append(result)
 
+    measured = [
+        networks.measure(network, batch)
+        for network in tqdm(networks.NETWORKS, desc="networks", unit="network")
+        for batch in networks.BATCHES
+    ]
+
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     labelled = [
         (
@@ -46,11 +52,11 @@ def main() -> int:
         for work, memory in runs
     ]
     PICTURE.write_text(picture(f"share of all cycles, preset {PRESET}", labelled))
-    text = README.read_text()
-    before, rest = text.split(BEGIN, 1)
-    README.write_text(f"{before}{BEGIN}\n{tables(results)}\n{END}{rest.split(END, 1)[1]}")
+    networks.RESULTS.write_text(json.dumps(measured, indent=1) + "\n")
+    readme = with_quote(README.read_text(), "products", tables(results))
+    README.write_text(with_quote(readme, "networks", networks.table(measured)))
 
-    print(tables(results))
+    print(f"{networks.table(measured)}\n\n{tables(results)}")
     print(f"simulation: {speed:,.0f} cycles a second")
     missed = 0
     for work, memory in runs:
@@ -60,6 +66,13 @@ def main() -> int:
         if not result["bit_exact"] or (bar and result["utilization"] < bar):
             print(f"MISSED: {work}, {memory.name}")
             missed = 1
+    for network in networks.NETWORKS:
+        for batch in networks.BATCHES:
+            result = networks.find(measured, network, batch)
+            bar = network.bar if network.batch == batch else None
+            if not result["bit_exact"] or (bar and result["utilization"] < bar):
+                print(f"MISSED: {network.title}, {batch} at a time")
+                missed = 1
     return missed
 
 

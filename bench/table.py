@@ -20,7 +20,6 @@ from systola.bench.workloads import (
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).parents[1] / "README.md"
 PICTURE = Path(__file__).parents[1] / "docs" / "cycles.svg"
-BEGIN, END = "<!-- bench: written by make bench -->", "<!-- bench: end -->"
 
 Results = dict[str, list[dict[str, Any]]]
 """`products`: the JSON objects of `tpu gemm`; `convolutions`: those of bench/convolution.py."""
@@ -74,6 +73,20 @@ def find(results: Results, work: Product | Convolution, memory: Memory) -> dict[
     return next(r for r in here if (r.get("m"), r.get("k"), r.get("n")) == shape)
 
 
-def quoted(readme: str) -> str:
-    """The tables as they stand in the text of the README."""
-    return readme.split(BEGIN, 1)[1].split(END, 1)[0].strip()
+def quoted(readme: str, name: str) -> str:
+    """The tables called `name` as they stand in the text of the README."""
+    return _split(readme, name)[1].strip()
+
+
+def with_quote(readme: str, name: str, text: str) -> str:
+    """The text of the README with other tables called `name`."""
+    before, _, behind = _split(readme, name)
+    return f"{before}\n{text}\n{behind}"
+
+
+def _split(readme: str, name: str) -> tuple[str, str, str]:
+    """The text up to the begin mark, what is quoted, and the text from the end mark on."""
+    begin, end = f"<!-- {name}: written by make bench -->", f"<!-- {name}: end -->"
+    before, rest = readme.split(begin, 1)
+    text, behind = rest.split(end, 1)
+    return before + begin, text, end + behind

@@ -4,6 +4,7 @@
 import pytest
 
 from systola.arch.config import preset
+from systola.bench import networks
 from systola.bench.convolution import measure
 from systola.bench.table import README, find, quoted, stored_results, tables
 from systola.bench.workloads import CONVOLUTIONS, IDEAL, LOADED, PRESET, PRODUCTS
@@ -39,5 +40,16 @@ def test_convolutions(shape, memory):
     assert bar is None or result["utilization"] >= bar
 
 
+@pytest.mark.parametrize("network", networks.NETWORKS, ids=lambda network: network.file)
+def test_networks(network):
+    """One inference, or as many as the bar is for; the other batches are for `make bench`."""
+    result = networks.measure(network, network.batch)
+    assert result["bit_exact"]
+    assert result == networks.find(networks.stored_networks(), network, network.batch)
+    assert network.bar is None or result["utilization"] >= network.bar
+
+
 def test_readme_quotes_the_results():
-    assert quoted(README.read_text()) == tables(stored_results())
+    readme = README.read_text()
+    assert quoted(readme, "products") == tables(stored_results())
+    assert quoted(readme, "networks") == networks.table(networks.stored_networks())
