@@ -7,7 +7,7 @@ and in it one over the samples of a batch, for the operations in front.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -84,9 +84,15 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
     All batches have the same size; the first begins with places that no sample takes, if need be.
     """
     *front, last = parts
-    for part in parts:
-        for view in (*part.inputs.values(), *part.outputs.values()):
-            emitter.count_samples(view.matrix)
+    registers = [
+        emitter.count_samples(
+            {
+                view.matrix: view.rows * view.matrix.stride
+                for view in (*part.inputs.values(), *part.outputs.values())
+            }
+        )
+        for part in parts
+    ]
     batches = tiles(samples, last.samples)
     empty = batches * last.samples - samples
     missing = 0
@@ -99,12 +105,12 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
     emitter.loop(batches)
     for part in front:
         emitter.loop(last.samples, missing)
-        _emit_part(emitter, part, 0, spill)
+        _emit_part(emitter, part, 0, registers[0], spill)
         sample = emitter.sample
         emitter.emit(Opcode.SET_REGISTER, register=sample, first=sample, value=1)
         emitter.end_loop()
     layers = sum(len(part.layers) for part in front)
-    _emit_part(emitter, last, layers, spill)
+    _emit_part(emitter, last, layers, registers[-1], spill)
     emitter.tag(layers + len(last.layers), Unit.HOST_WRITER)
     for register in (emitter.sample, missing):
         if register:
@@ -112,8 +118,10 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
     emitter.end_loop()
 
 
-def _emit_part(emitter: Emitter, part: Part, tag: int, spill: Spill) -> None:
-    """One execution; its layers are tagged from `tag` on."""
+def _emit_part(
+    emitter: Emitter, part: Part, tag: int, registers: Mapping[int, int], spill: Spill
+) -> None:
+    """One execution; its layers are tagged from `tag` on, and `registers` step by their sizes."""
 
     def emit(step: Step) -> None:
         if spill.constants:
@@ -131,9 +139,7 @@ def _emit_part(emitter: Emitter, part: Part, tag: int, spill: Spill) -> None:
         emitter.tag(number, Unit.ACTIVATION_UNIT)
     for step in part.behind:
         emit(step)
-    for view in (*part.inputs.values(), *part.outputs.values()):
-        register = emitter.sample_register(view.matrix)
-        size = view.rows * view.matrix.stride
+    for size, register in registers.items():
         emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=size)
 
 

@@ -93,10 +93,15 @@ class Emitter:
             raise CompileError(f"more than {REGISTERS - 1} index registers are needed")
         return self._registers.pop()
 
-    def count_samples(self, matrix: HostMatrix) -> int:
-        """An index register for the matrix, which has a part for each sample, from now on."""
-        self._sample_registers[matrix] = self.take_register()
-        return self._sample_registers[matrix]
+    def count_samples(self, sizes: Mapping[HostMatrix, int]) -> Mapping[int, int]:
+        """Index registers for matrices that all go on by a part at the same time, from now on.
+
+        `sizes`: bytes of a part of each; those of the same size share a register. Gives the
+        register for each size.
+        """
+        registers = {size: self.take_register() for size in dict.fromkeys(sizes.values())}
+        self._sample_registers.update({matrix: registers[sizes[matrix]] for matrix in sizes})
+        return registers
 
     def sample_register(self, matrix: HostMatrix) -> int:
         """The index register for a matrix; 0, which is no register, where it has one part."""

@@ -107,6 +107,21 @@ def test_two_inputs() -> None:
     assert np.array_equal(run.y, interpret(content, *inputs))
 
 
+def test_many_inputs() -> None:
+    """More inputs than there are index registers: those of one size share one."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    inputs = [writer.tensor((1, 6), "int8", 0.05, number) for number in range(9)]
+    total = inputs[0]
+    for other in inputs[1:]:
+        total, parts = writer.tensor((1, 6), "int8", 0.1), [total, other]
+        writer.operator("ADD", parts, [total])
+    content = writer.content(inputs, [total])
+    samples = [rng.integers(-128, 128, (5, 1, 6), dtype=np.int8) for _ in inputs]
+    run = run_network(GoldenBackend(preset("small")), network_of(content), *samples, batch=3)
+    assert np.array_equal(run.y, interpret(content, *samples))
+
+
 def test_any_graph() -> None:
     """What takes the same value twice, and what nothing needs."""
     writer = ModelWriter()
