@@ -16,7 +16,7 @@ from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
 from systola.runtime import api
-from systola.runtime.compiled_model import DEFAULT_BATCH
+from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
 
 HELP = "classify handwritten digits and show whether, how fast and why"
@@ -31,9 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch",
         type=whole_number(1),
-        default=DEFAULT_BATCH,
         metavar="B",
-        help=f"images in one program (default: {DEFAULT_BATCH})",
+        help=f"images in one program (default: {DEFAULT_BATCH}, or a few less)",
     )
     add_json(parser)
 
@@ -45,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     model = (folder / MODEL).read_bytes()
     with np.load(io.BytesIO((folder / IMAGES).read_bytes())) as archive:
         x, digits, stored = archive["x"], archive["y"], archive["y_ref"]
-    compiled = api.compile(model, preset=config, batch=arguments.batch)
+    compiled = api.compile(model, preset=config, batch=arguments.batch or even_batch(len(x)))
 
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None

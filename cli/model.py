@@ -29,7 +29,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         "--batch",
         type=whole_number(1),
         metavar="B",
-        help=f"samples in one program (default: {DEFAULT_BATCH})",
+        help=f"samples in one program (default: {DEFAULT_BATCH}, or a few less)",
     )
     parser.add_argument(
         "--semantics",

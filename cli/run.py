@@ -35,9 +35,9 @@ from systola.cli.report import cycle_table, to_json
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import (
-    DEFAULT_BATCH,
     CompiledModel,
     compile_model,
+    even_batch,
     read_compiled,
 )
 from systola.runtime.execute import HostError
@@ -97,7 +97,7 @@ def execute(arguments: argparse.Namespace) -> int:
             config: Config = arguments.preset or preset(DEFAULT_PRESET)
             network, semantics = read_model(content, semantics)
             x, count = load_samples(arguments.input, arguments.key, network.inputs, arguments.limit)
-            batch = min(arguments.batch or DEFAULT_BATCH, count)
+            batch = min(arguments.batch or even_batch(count), count)
             model = compile_model(config, network, semantics, batch)
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.output))

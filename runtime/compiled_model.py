@@ -32,6 +32,14 @@ DEFAULT_BATCH = 64
 """Samples at a time where nobody says: enough that starting and ending a program is negligible."""
 
 
+def even_batch(samples: int) -> int:
+    """Samples at a time where nobody says but for how many: DEFAULT_BATCH or a little less.
+
+    So many that all programs are full, or nearly so.
+    """
+    return -(-samples // -(-samples // DEFAULT_BATCH))
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
     """A model as programs for a machine of one configuration."""
