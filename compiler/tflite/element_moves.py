@@ -51,7 +51,7 @@ def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     """The results for the array `x`; raises ModelError where their shapes are not as given."""
     try:
         results = ELEMENT_MOVES[call.operator.kind](call, x)
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, ZeroDivisionError) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"its parameters do not fit its input of shape {x.shape}") from None

@@ -19,6 +19,8 @@ from systola.compiler.errors import ModelError
 from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
 
 IDENTIFIER = b"TFL3"
+_BUILTIN_CODE = 10
+"""Place of the field `builtin_code` in the table of an OperatorCode's fields."""
 _MAX_DIMENSIONS = 8
 _NAME_LENGTH = 200
 _DAMAGED = (
@@ -147,8 +149,11 @@ class _Reader:
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         code = self._model.OperatorCodes(operator.OpcodeIndex())
-        # The older of the two fields holds codes up to 127 only.
-        number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
+        # The older of the two fields holds codes up to 127 only, and the interpreter takes the
+        # larger one. The package's BuiltinCode() does not give the newer one below 127.
+        offset = code._tab.Offset(_BUILTIN_CODE)
+        newer = struct.unpack_from("<i", self._content, code._tab.Pos + offset)[0] if offset else 0
+        number = max(code.DeprecatedBuiltinCode(), newer)
         kind = self._kinds.get(number, f"builtin {number}")
         if kind == "CUSTOM":
             kind = f"CUSTOM {_printable(code.CustomCode())}"

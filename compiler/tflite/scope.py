@@ -23,7 +23,7 @@ from systola.compiler.tflite.fully_connected import (
 )
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
 
-MOST_ELEMENTS = 1 << 24
+MOST_ELEMENTS = 1 << 23
 """Elements of a tensor that is calculated; with more, compiling would take long."""
 
 

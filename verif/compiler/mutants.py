@@ -9,8 +9,14 @@ from functools import cache
 from importlib.resources import files
 from random import Random
 
+import numpy as np
+
 from systola.verif.compiler.mutations import mutated_bytes
 from systola.verif.compiler.onnx_mutations import mutated_onnx
+from systola.verif.compiler.random_maps import KINDS as MAP_KINDS
+from systola.verif.compiler.random_maps import RandomMaps
+from systola.verif.compiler.random_onnx import KINDS as ONNX_KINDS
+from systola.verif.compiler.random_onnx import RandomOnnx
 from systola.verif.compiler.tflite_mutations import mutated_tflite
 
 FORMATS = (".onnx", ".tflite")
@@ -18,6 +24,10 @@ LARGE = 100_000
 """Bytes from which on a model is large: it takes long."""
 STRUCTURED = 0.7
 """Share of the mutants that are well-formed files."""
+
+
+RANDOM = 0.4
+"""Share of the mutants of random networks, which have operators that the stored ones lack."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +54,24 @@ def model_file(name: str) -> bytes:
 
 
 def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
-    """One of the damaged files that can be made of the models `names`."""
+    """One of the damaged files that can be made of the models `names` or of random ones."""
     rng = Random(f"{seed} {number}")
     name, other = rng.choice(names), rng.choice(names)
+    content = model_file(name)
+    if rng.random() < RANDOM:
+        name, content = _random_model(rng)
     if rng.random() < STRUCTURED:
         mutated = mutated_onnx if name.endswith(".onnx") else mutated_tflite
-        content, done = mutated(rng, model_file(name))
+        content, done = mutated(rng, content)
     else:
-        content, done = mutated_bytes(rng, model_file(name), model_file(other))
+        content, done = mutated_bytes(rng, content, model_file(other))
     return Mutant(f"SEED={seed} mutant {number} of {name}: {done}", content)
+
+
+def _random_model(rng: Random) -> tuple[str, bytes]:
+    """A network of a few operators; a name and its content."""
+    generator = np.random.default_rng(rng.randrange(1 << 32))
+    operators = rng.randint(1, 4)
+    if rng.random() < 0.5:
+        return "random maps.tflite", RandomMaps(generator, MAP_KINDS, operators).content
+    return "random maps.onnx", RandomOnnx(generator, ONNX_KINDS, operators).content

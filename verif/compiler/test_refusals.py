@@ -219,6 +219,8 @@ def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> by
         with_constants("RESHAPE", (1, 12), (1, 4, 3), [-1, -4, -3]),
         with_constants("EXPAND_DIMS", (2, 12), (2, 12, 1), [1]),
         one_operator("SQUEEZE", (1, 1, 12), (1, 12), squeezeDims=[0, 1]),
+        one_operator("SPACE_TO_DEPTH", (1, 2, 2, 3), (1, 1, 1, 12), blockSize=0),
+        one_operator("DEPTH_TO_SPACE", (1, 1, 1, 12), (1, 2, 2, 3), blockSize=0),
         product((1, 2, 4), (1, 2, 3), keep=False),
         product((1, 2, 4), (2, 3), keep=True),
         total((1, 3, 4), (1, 1, 4), (3, 4)),

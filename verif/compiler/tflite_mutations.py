@@ -231,7 +231,7 @@ def _constants(rng: Random, model: Any) -> str:
     values = np.frombuffer(bytes(buffer.data), "<i4").copy()
     at = rng.randrange(len(values))
     values[at] = rng.choice(
-        (*NUMBERS, *(int(values[at]) + step for step in (-1, 1) if abs(values[at]) < 1000))
+        (*NUMBERS, *(int(values[at]) + step for step in (-1, 1) if -1000 < values[at] < 1000))
     )
     buffer.data = np.frombuffer(values.tobytes(), np.uint8)
     return f"constant tensor {number}[{at}]: {values[at]}"
