@@ -17,7 +17,7 @@ from systola.verif.compiler.tflite_mutations import NUMBERS, SCALES, SIZES
 KINDS = sorted(TRANSLATORS)
 NAMES = ("", "nothing", "two\nlines", "n" * 10000)
 MOST_CHANGES = 3
-LONG_CHAIN = 100
+LONG_CHAIN = 30
 
 Change = Callable[[Random, Any], str]
 """Takes an onnx.ModelProto, returns what was done."""

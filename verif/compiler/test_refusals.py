@@ -254,3 +254,17 @@ def test_padding_without_quantisation() -> None:
 def test_sizes(model: bytes, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         network_of(model)
+
+
+@pytest.mark.parametrize("kind", ["RELU", "LOGISTIC", "SOFTMAX"])
+def test_long_chain(kind: str) -> None:
+    """Depth costs no stack."""
+    writer = ModelWriter()
+    first = writer.tensor((1, 8), "int8", 1 / 256, -128)
+    last = first
+    for _ in range(1500):
+        result = writer.tensor((1, 8), "int8", 1 / 256, -128)
+        writer.operator(kind, [last], [result], **({"beta": 1.0} if kind == "SOFTMAX" else {}))
+        last = result
+    network = network_of(writer.content([first], [last]))
+    assert compile_network(SMALL, network, 1).stages

@@ -50,7 +50,7 @@ ZERO_POINTS = (
 REALS = (float("nan"), float("inf"), -1.0, 0.0, 1e-38, 1e-6, 0.3, 1.0, 2.0, 6.0, 1e10, 3e38)
 KINDS = sorted(TRANSLATORS)
 MOST_CHANGES = 3
-LONG_CHAIN = 100
+LONG_CHAIN = 30
 
 Change = Callable[[Random, Any], str]
 """Takes a schema.ModelT, returns what was done."""
