@@ -18,7 +18,6 @@ from systola.compiler.lower.compile_operations import compile_operations
 from systola.compiler.network import Network, compile_network
 from systola.compiler.operations import Operations, Reshape
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.lstm_operator import add_lstm
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.random_maps import KINDS, RandomMaps
@@ -31,6 +30,7 @@ from systola.verif.compiler.stored_networks import (
 )
 from systola.verif.compiler.test_lstm import lstm_model
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 STORED = (*CONVOLUTIONAL, *RECURRENT)

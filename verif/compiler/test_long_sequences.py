@@ -10,9 +10,9 @@ from ai_edge_litert import schema_py_generated as schema
 from systola.arch.config import preset
 from systola.compiler.operations import Convolution, Operations
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 

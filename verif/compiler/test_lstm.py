@@ -13,10 +13,10 @@ from systola.arch.config import preset
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import compile_network
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.lstm_operator import add_lstm
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 MACHINES = ("base", "small", "6x10", "9x4", "3x3")

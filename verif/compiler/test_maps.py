@@ -13,7 +13,6 @@ from systola.arch.isa import Opcode
 from systola.compiler.errors import CompileError
 from systola.compiler.network import DeviceStage, compile_network
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.random_maps import KINDS, RandomMaps
 from systola.verif.compiler.stored_networks import (
@@ -24,6 +23,7 @@ from systola.verif.compiler.stored_networks import (
     stored_samples,
 )
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 STORED = (*CONVOLUTIONAL, *RECURRENT)

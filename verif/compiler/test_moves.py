@@ -17,11 +17,11 @@ from systola.compiler.network import Network
 from systola.compiler.operations import Operations
 from systola.runtime.execute import HostError
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.random_moves import ALL_KINDS, MOVES, RandomMoves
 from systola.verif.compiler.test_maps import MACHINES, check_random, cut_machine
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 

@@ -17,7 +17,6 @@ from systola.compiler.operations import Operations
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.reader import read_tflite
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.products import small_machine
 from systola.verif.compiler.stored_networks import (
@@ -28,6 +27,7 @@ from systola.verif.compiler.stored_networks import (
     stored_model,
     stored_samples,
 )
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 MODELS = ("mlp_tutorial_pc_softmax", "mlp_odd_relu6_tanh_sigmoid", "mlp_floatio")

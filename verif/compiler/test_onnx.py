@@ -12,9 +12,9 @@ from systola.arch.config import preset
 from systola.compiler.network import make_network
 from systola.compiler.onnx.translate import translate_onnx
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.onnx_writer import interpret
 from systola.verif.compiler.random_onnx import KINDS, RandomOnnx
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 STORED = (

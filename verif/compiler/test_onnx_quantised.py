@@ -10,9 +10,9 @@ from systola.arch.config import preset
 from systola.compiler.network import make_network
 from systola.compiler.onnx.translate import translate_onnx
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.float_onnx import FORMS, NETWORKS, quantised
 from systola.verif.compiler.onnx_writer import interpret
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 # The quantiser says in the log that a float32 model could be prepared for it.

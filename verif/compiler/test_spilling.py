@@ -14,11 +14,11 @@ from systola.compiler.lower.bands import Band, cut, needed, window_of
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Window
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.random_maps import KINDS, RandomMaps
 from systola.verif.compiler.stored_networks import CONVOLUTIONAL, stored_model, stored_samples
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 

@@ -17,10 +17,10 @@ from systola.compiler.errors import CompileError
 from systola.compiler.schedule import compile_chain
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.rtl import RtlBackend
-from systola.runtime.run import run_network
 from systola.verif.cli.test_errors import run
 from systola.verif.compiler.products import product, random_layer
 from systola.verif.compiler.test_networks import model_file, network_of
+from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 CONFIG = preset("tiny")

@@ -16,8 +16,8 @@ from systola.compiler.network import Network
 from systola.golden.outcome import FaultReport
 from systola.runtime.backend import BackendError, Image, Result
 from systola.runtime.iss import GoldenBackend
-from systola.runtime.run import run_network
 from systola.verif.compiler.test_networks import model_file, network_of
+from systola.verif.kit.run_network import run_network
 
 BACKEND = GoldenBackend(preset("tiny"))
 
