@@ -217,14 +217,14 @@ class _Mover:
         source, count = self.source, len(channels)
         same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
         run = channels[0] >= 0 and bool((np.diff(channels) == 1).all())
-        if not run and source.channels * count > MOST_WEIGHTS:
-            return False
         together = bool((pixels >= 0).all() and (np.diff(pixels) == 1).all())
         walk = None if together else _walk(source, self.result, pixels)
         if run and count < source.channels:
             source = self._cut(source, len(source.shape) - 1, int(channels[0]), count)
             channels = np.arange(count)
         if not run or (walk and bool((pixels < 0).any())):
+            if source.channels * count > MOST_WEIGHTS:
+                return False
             if same or walk:
                 window = walk or _Walk(1, source.pixels, _one_tap((1, source.pixels)))
                 self._gather(source, channels, window)

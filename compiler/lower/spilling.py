@@ -17,6 +17,9 @@ from systola.compiler.operations import Operations, Value
 SHARE = 8
 """Bands are cut so that each takes at most that part of the buffer, as far as rows go."""
 
+MOST_STEPS = 100_000
+"""In all attempts; large networks take ten thousand."""
+
 
 def fitted(
     config: Config, operations: Operations, samples: int, batch: Batch, *, spilling: bool
@@ -29,8 +32,15 @@ def fitted(
     and without `spilling` at once.
     """
     spill = Spill()
+    steps = 0
     while True:
         lowering = Lowering(config, operations, samples, batch, spill)
+        steps += len(lowering.steps)
+        if steps > MOST_STEPS:
+            raise CompileError(
+                f"the network needs too many pieces for the {config.buffer_lines} lines of the "
+                "unified buffer"
+            )
         lives = _lives(lowering, spill)
         try:
             return lowering, place(lives, config.buffer_lines), spill

@@ -53,10 +53,13 @@ class Scope:
 
     def define(self, name: str, entry: Entry) -> None:
         """Says what the tensor `name` is."""
-        if not isinstance(entry, np.ndarray):
+        if isinstance(entry, Codes | Dequantised | HostArray | Pending | Weights):
             shape = entry_shape(entry)
             if math.prod(shape) > MAX_ELEMENTS or 0 in shape:
                 raise ModelError(f"a result of shape {shape} is not supported")
+        else:
+            # Of arrays without dimensions numpy makes numbers.
+            entry = np.asarray(entry)
         self._entries[name] = entry
 
     def add_input(self, value: Value) -> None:

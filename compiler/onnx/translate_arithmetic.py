@@ -113,7 +113,7 @@ def _folded(node: OnnxNode, a: Entry, b: Entry) -> NDArray[np.generic]:
     except ValueError:
         raise ModelError("its inputs do not fit") from None
     with np.errstate(all="ignore"):
-        return np.asarray(_APPLY[node.kind](a, b))
+        return _APPLY[node.kind](a, b)
 
 
 def _divide(a: NDArray[np.generic], b: NDArray[np.generic]) -> NDArray[np.generic]:

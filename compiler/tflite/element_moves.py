@@ -177,7 +177,12 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
         elif masked("ShrinkAxisMask"):
             index.append(low)
         else:
-            high = low + high if call.option("Offset") else high
+            if call.option("Offset"):
+                high = low + high
+                # LiteRT does not cut off what lies outside then.
+                other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
+                if other_axes or not 0 <= low <= high <= x.shape[axis]:
+                    raise ModelError(f"its bounds do not fit its input of shape {x.shape}")
             first = None if masked("BeginMask") else low
             index.append(slice(first, None if masked("EndMask") else high, stride))
     return [x[tuple(index)]]

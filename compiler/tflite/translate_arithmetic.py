@@ -65,6 +65,9 @@ OPERATIONS: Mapping[str, Operation] = {
 ADD_BITS = 20
 """Bits by which ADD and SUB shift their operands to the left first."""
 
+MOST_SUM_SCALE = 4
+"""Scale of sums of ADD and SUB from which on LiteRT's arithmetic overflows 32 bits."""
+
 
 def translate_binary(scope: Scope, operator: Operator) -> None:
     """ADD, SUB and MUL of int8, or of whole numbers on the host."""
@@ -85,6 +88,8 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
         common = 2 * max(tensor_a.scale, tensor_b.scale)
         scale_a, scale_b = _sum_scale(tensor_a, common), _sum_scale(tensor_b, common)
         scale = common / (2**ADD_BITS * result_tensor.scale)
+        if scale >= MOST_SUM_SCALE:
+            raise ModelError(f"its effective scale {scale:.6g} is too large")
     node = Binary(
         operator=str(operator),
         result=result,

@@ -58,6 +58,23 @@ def pool(shape: tuple[int, ...], kernel: int, kind: str = "AVERAGE_POOL_2D") -> 
     )
 
 
+def with_constants(
+    kind: str,
+    shape: tuple[int, ...],
+    result: tuple[int, ...],
+    *constants: list[int],
+    **options: Any,
+) -> bytes:
+    """A model of one operator that takes whole numbers beside its input."""
+    writer = ModelWriter()
+    source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
+    numbers = [
+        writer.tensor((len(each),), "int32", data=np.array(each, np.int32)) for each in constants
+    ]
+    writer.operator(kind, [source, *numbers], [target], **options)
+    return writer.content([source], [target])
+
+
 @pytest.mark.parametrize(
     ("config", "model", "message"),
     [
@@ -81,6 +98,11 @@ def pool(shape: tuple[int, ...], kernel: int, kind: str = "AVERAGE_POOL_2D") -> 
             SMALL,
             pool((1, 1, 4097, 1), 1, "MAX_POOL_2D"),
             r"operator 0 \(MAX_POOL_2D\): .* finds no place in the 4096 lines",
+        ),
+        (
+            preset("8x5"),
+            with_constants("MEAN", (1, 255, 255, 2), (1, 255, 255, 1), [3], keepDims=True),
+            "the network needs too many pieces for the 8192 lines",
         ),
         (
             preset("base"),
@@ -176,23 +198,6 @@ def test_order_of_tensors(model: bytes, message: str) -> None:
         network_of(model)
 
 
-def with_constants(
-    kind: str,
-    shape: tuple[int, ...],
-    result: tuple[int, ...],
-    *constants: list[int],
-    **options: Any,
-) -> bytes:
-    """A model of one operator that takes whole numbers beside its input."""
-    writer = ModelWriter()
-    source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
-    numbers = [
-        writer.tensor((len(each),), "int32", data=np.array(each, np.int32)) for each in constants
-    ]
-    writer.operator(kind, [source, *numbers], [target], **options)
-    return writer.content([source], [target])
-
-
 def product(shape: tuple[int, ...], result: tuple[int, ...], *, keep: bool) -> bytes:
     """A FULLY_CONNECTED from 4 to 3."""
     writer = ModelWriter()
@@ -230,6 +235,24 @@ def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> by
 def test_shapes_that_operators_do_not_make(model: bytes) -> None:
     """The interpreter calculates shapes, whatever the file says: results would have another."""
     with pytest.raises(ModelError, match=r"operator 0 \(.*shape"):
+        network_of(model)
+
+
+def test_sums_that_overflow() -> None:
+    """Of a scale that a sum must not have, since the interpreter's would overflow 32 bits."""
+    writer = ModelWriter()
+    shape = (1, 8)
+    a, b = writer.tensor(shape, "int8", 0.01), writer.tensor(shape, "int8", 1e6)
+    target = writer.tensor(shape, "int8", 0.03)
+    writer.operator("SUB", [a, b], [target])
+    with pytest.raises(ModelError, match=r"its effective scale .* is too large"):
+        network_of(writer.content([a, b], [target]))
+
+
+def test_slice_with_offsets_outside() -> None:
+    """Ends that are distances are not cut off at the end of the tensor."""
+    model = with_constants("STRIDED_SLICE", (1, 4), (1, 2), [0, 2], [1, 3], [1, 1], offset=True)
+    with pytest.raises(ModelError, match="its bounds do not fit"):
         network_of(model)
 
 
