@@ -115,7 +115,8 @@ def make_report(
     rows = [
         replace(
             row,
-            work=(row.macs or row.elements) / work,
+            # A network that only changes shapes is no work at all.
+            work=(row.macs or row.elements) / work if work else 0.0,
             share=None if row.place == HOST or row.cycles is None else row.cycles / total,
         )
         for row in rows

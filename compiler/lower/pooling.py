@@ -60,14 +60,14 @@ def pooling_step(
     entries = common_entry(config, output)
     if reduction == Reduction.AVERAGE:
         count = node.window.kernel[0] * node.window.kernel[1]
-        averages = node.averages or tuple(reciprocal(taps) for taps in range(1, count + 1))
-        output = averages[-1]
+        output = node.averages[-1] if node.averages else reciprocal(count)
         if node.window.counts_differ(source.height, source.width):
             if count > config.parameter_entries:
                 raise CompileError(
                     f"windows of {count} taps that reach over the edge need as many parameter "
                     f"entries, the machine has {config.parameter_entries}"
                 )
+            averages = node.averages or tuple(reciprocal(taps) for taps in range(1, count + 1))
             entries = joined(*(common_entry(config, each) for each in averages))
         else:
             reduction, entries = Reduction.SUM, common_entry(config, output)

@@ -13,6 +13,7 @@ import pytest
 
 from systola.cli import main
 from systola.runtime import api
+from systola.verif.compiler.model_writer import ModelWriter
 from systola.verif.compiler.mutants import make_mutant, model_file, model_files
 from systola.verif.compiler.mutations import mutated_bytes
 from systola.verif.kit.seeds import random_seed
@@ -81,3 +82,15 @@ def test_programs(check: Check) -> None:
         content, done = mutated_bytes(rng, program, model_file(MODEL))
         Path("m").write_bytes(content)
         check("run m --backend iss --input x.npz --output out", done)
+
+
+def test_a_model_of_no_work(check: Check) -> None:
+    """All it does is to change a shape, for which there is not even a program."""
+    writer = ModelWriter()
+    source, target = writer.tensor((1, 4), "int8", 0.1), writer.tensor((2, 2), "int8", 0.1)
+    shape = writer.tensor((2,), "int32", data=np.array([2, 2], np.int32))
+    writer.operator("RESHAPE", [source, shape], [target])
+    Path("m").write_bytes(writer.content([source], [target]))
+    np.savez("x.npz", x=np.zeros((3, 1, 4), np.int8))
+    assert check("compile m -o out", "no work") == 0
+    assert check("run m --backend iss --input x.npz --output out", "no work") == 0
