@@ -1,40 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both kinds of memory against a dict: inferred, and the macro's model in Verilog."""
+"""Every kind of memory against a dict: inferred, the macro's model in Verilog, block RAMs."""
 
 from importlib.resources import files
 
 import cocotb
 import pytest
 
+from systola.hdl.fabric import Fabric
 from systola.hdl.sram import Sram
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 MACRO = (128, 8192)
 VARIANTS = {
-    "transparent macro": (*MACRO, True),
-    "macro": (*MACRO, False),
-    "inferred": (20, 48, False),
-    "transparent": (20, 48, True),
+    "transparent macro": (*MACRO, True, False),
+    "macro": (*MACRO, False, False),
+    "inferred": (20, 48, False, False),
+    "transparent": (20, 48, True, False),
+    "inferred, register": (20, 48, False, True),
+    "macro, register": (*MACRO, False, True),
+    "ecp5, register, x36": (100, 512, False, True),
+    "ecp5, register, x18": (40, 1000, False, True),
+    "ecp5, register, x9": (9, 1025, False, True),
+    "ecp5, register, x4": (6, 4096, False, True),
+    "ecp5, register, x2": (3, 8192, False, True),
+    "ecp5, register, x1": (2, 16384, False, True),
+    "ecp5, register, deep": (2, 16385, False, True),
+    "ecp5, macro": (*MACRO, False, False),
+    "ecp5, transparent, register": (20, 48, True, True),
 }
-"""Width, depth, whether transparent."""
+"""Width, depth, whether transparent, whether with an output register; for plain Verilog, or for
+the fabric that the name begins with."""
 
 
 def unit(variant=None):
-    width, depth, transparent = VARIANTS[variant or chosen_variant()]
-    return Sram(width=width, depth=depth, transparent=transparent)
+    width, depth, transparent, register = VARIANTS[variant or chosen_variant()]
+    return Sram(width=width, depth=depth, transparent=transparent, output_register=register)
 
 
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
     """Reads keep their word until the next one; a word being written is new where transparent."""
-    width, depth, transparent = VARIANTS[chosen_variant()]
+    width, depth, transparent, register = VARIANTS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("sram", rate)
     addresses = [0, depth - 1, *random.sample(range(1, depth - 1), 6)]
     memory = {}
-    shown = None
+    shown, later = None, None
     for address in addresses:
         memory[address] = random.getrandbits(width)
         await bench.cycle(write_enable=1, write_address=address, write_data=memory[address])
@@ -51,8 +64,10 @@ async def random_use(dut, rate):
             read_enable=read,
             read_address=read_address,
         )
-        if shown is not None:
-            assert bench.get("read_data") == shown
+        expected = later if register else shown
+        if expected is not None:
+            assert bench.get("read_data") == expected
+        later = shown
         if write:
             memory[write_address] = value
         if read:
@@ -62,6 +77,8 @@ async def random_use(dut, rate):
 @pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))
 def test_sram(simulator, variant):
     component = unit(variant)
-    assert component.is_macro == ("macro" in variant)
-    text = files("systola.hdl").joinpath("sram_1r1w.v").read_text() if component.is_macro else ""
-    run_unit("test_sram", simulator, component, variant=variant, modules=text)
+    assert component.is_macro == (VARIANTS[variant][:2] == MACRO)
+    fabric = Fabric.ECP5 if variant.startswith("ecp5") else Fabric.GENERIC
+    is_macro = component.is_macro and fabric is Fabric.GENERIC
+    text = files("systola.hdl").joinpath("sram_1r1w.v").read_text() if is_macro else ""
+    run_unit("test_sram", simulator, component, variant=variant, modules=text, fabric=fabric)

@@ -19,6 +19,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
+from systola.hdl.fabric import Fabric
+from systola.sim.primitives import models_of
 from systola.verif.kit.launch import run_module, simulators
 from systola.verif.kit.seeds import random_seed
 
@@ -42,10 +44,12 @@ def small_config(**changes: Any) -> Config:
     return Config(**{**sizes, **changes})
 
 
-def convert(component: wiring.Component, name: str = TOP) -> str:
+def convert(component: wiring.Component, name: str = TOP, fabric: Fabric = Fabric.GENERIC) -> str:
     """Verilog of a component; its ports are called as in Amaranth, members joined by `__`."""
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
+    text = verilog.convert(
+        component, name=name, platform=fabric, emit_src=False, strip_internal_attrs=True
+    )
     # Names that only a backslash tells from a keyword of Verilog, such as \table, get a `_`.
     text = re.sub(r"\\([a-z]\w*)(?= )", rf"\1{_ESCAPED}", text)
     # A port may be called `interrupt`, though that is a word of some C++ compilers.
@@ -59,13 +63,15 @@ def run_unit(
     *,
     variant: str = "",
     modules: str = "",
+    fabric: Fabric = Fabric.GENERIC,
 ) -> None:
     """Runs the cocotb tests of verif/units/`name`.py on `component`.
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
-    component places by name.
+    component places by name; blocks of `fabric` need not be there.
     """
-    text = convert(component) + "\n" + modules
+    text = convert(component, fabric=fabric)
+    text = "\n".join((text, modules, models_of(text)))
     environment = {_VARIANT: variant}
     run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
 

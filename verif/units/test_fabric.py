@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Amaranth's platforms and the fabrics they stand for."""
+
+import pytest
+from amaranth.vendor import (
+    AlteraPlatform,
+    GowinPlatform,
+    LatticePlatform,
+    SiliconBluePlatform,
+    XilinxPlatform,
+)
+
+from systola.hdl.fabric import Fabric, fabric_of
+
+PLATFORMS = [
+    (LatticePlatform, "LFE5U-85F", Fabric.ECP5),
+    (LatticePlatform, "LIFCL-40", Fabric.NEXUS),
+    (LatticePlatform, "LCMXO2-7000HC", Fabric.GENERIC),
+    (SiliconBluePlatform, "iCE40UP5K", Fabric.ICE40),
+    (XilinxPlatform, "xc7a100t", Fabric.XILINX7),
+    (XilinxPlatform, "xc6slx9", Fabric.GENERIC),
+    (AlteraPlatform, "5CEBA4", Fabric.GENERIC),
+]
+
+
+def board(kind, **facts):
+    """A board without connectors."""
+    named = {"package": "", "speed": "1", "resources": [], "connectors": [], **facts}
+    return type("Board", (kind,), named)()
+
+
+@pytest.mark.parametrize(("kind", "device", "fabric"), PLATFORMS)
+def test_platforms(kind, device, fabric):
+    assert fabric_of(board(kind, device=device)) is fabric
+
+
+def test_gowin():
+    assert fabric_of(board(GowinPlatform, part="GW1NR-LV9QN88PC6/I5", family="GW1NR-9C")) is (
+        Fabric.GOWIN
+    )
+
+
+@pytest.mark.parametrize("fabric", Fabric)
+def test_a_fabric_stands_for_itself(fabric):
+    assert fabric_of(fabric) is fabric
+
+
+def test_no_platform():
+    assert fabric_of(None) is Fabric.GENERIC

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The multiplier of each fabric against Python's product."""
+
+import cocotb
+import pytest
+from amaranth.hdl import Shape
+
+from systola.hdl.fabric import Fabric
+from systola.hdl.multiplier import LATENCY, Multiplier
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
+
+SHAPES = ("s18 s18", "u18 s18", "u18 u18", "s9 s8", "s16 u16", "u1 s12")
+VARIANTS = [
+    f"{fabric.value} {shapes}" for shapes in SHAPES for fabric in (Fabric.GENERIC, Fabric.ECP5)
+]
+"""A fabric and the operands: signed or unsigned, and their bits."""
+
+
+def operands(variant):
+    return [Shape(int(text[1:]), text[0] == "s") for text in variant.split()[1:]]
+
+
+def unit(variant=None):
+    a, b = operands(variant or chosen_variant())
+    return Multiplier(a=a, b=b)
+
+
+@cocotb.test
+@cocotb.parametrize(rate=[1.0, 0.6])
+async def random_products(dut, rate):
+    """Extreme and random operands; the product comes three enabled cycles later, and then stays."""
+    shapes = operands(chosen_variant())
+    bench = Bench(dut, unit())
+    await bench.start()
+    random = rng("multiplier", rate)
+    extremes = []
+    for shape in shapes:
+        low = -(1 << (shape.width - 1)) if shape.signed else 0
+        high = low + (1 << shape.width) - 1
+        extremes.append([low, low + 1, 0, high - 1, high, *([-1] if shape.signed else [])])
+    given = [(a, b) for a in extremes[0] for b in extremes[1]]
+    while len(given) < 400:
+        given.append(tuple(random.randint(numbers[0], max(numbers)) for numbers in extremes))
+    products = []
+    for a, b in given:
+        moving = False
+        while not moving:
+            moving = random.random() < rate
+            await bench.cycle(a=a if moving else ~a, b=b, enable=moving)
+            if len(products) >= LATENCY:
+                assert bench.get("product") == products[-LATENCY]
+        products.append(a * b)
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))
+def test_multiplier(simulator, variant):
+    fabric = Fabric(variant.split()[0])
+    run_unit("test_multiplier", simulator, unit(variant), variant=variant, fabric=fabric)
