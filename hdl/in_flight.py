@@ -34,11 +34,16 @@ def overlaps(a: data.View, b: data.View) -> Value:
     return (a.base < b.end) & (b.base < a.end)
 
 
+def holds(region: data.View, address: Value) -> Value:
+    """Whether a region contains an address."""
+    # Not `base <= address`, which Yosys makes of a carry chain and a comparison for equality.
+    return ~(address < region.base) & (address < region.end)
+
+
 def waits(mask: Value, regions: Iterable[data.View], address: Value) -> Value:
     """Whether `address` must wait for one of the entries in `mask` that hold `regions`."""
     return Cat(
-        blocked & (region.base <= address) & (address < region.end)
-        for blocked, region in zip(mask, regions, strict=True)
+        blocked & holds(region, address) for blocked, region in zip(mask, regions, strict=True)
     ).any()
 
 

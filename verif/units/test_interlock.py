@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interlock against lists of Python: order, nothing too early, nothing late."""
+
+from collections import deque
+
+import cocotb
+import pytest
+from amaranth.lib import data
+
+from systola.hdl.interlock import Check, Interlock
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import Bench, rng, run_unit
+
+DEPTH = 4
+LISTS = {"filling": "line", "draining": "line", "summing": "row"}
+ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "reads": 1, "sums": 1})
+
+
+def unit():
+    return Interlock(
+        item=ITEM,
+        checks=[
+            Check(watched="filling", address="line", used="reads"),
+            Check(watched="draining", address="line", used="reads"),
+            Check(watched="summing", address="row", used="sums"),
+        ],
+        depth=DEPTH,
+    )
+
+
+class Model(Bench):
+    """The unit, the lists that it watches, and what is in it: items with the numbers of the entries
+    that they wait for."""
+
+    def __init__(self, dut, name):
+        super().__init__(dut, unit())
+        self.random = rng("interlock", name)
+        self.lists = {name: [] for name in LISTS}
+        self.entries = 0
+        self.items = 0
+        self.inside = deque()
+        self.clear_since = None
+        self.now = 0
+        self.left = []
+
+    def push(self, name, low, high):
+        """A list takes an entry, which the masks of later items may name."""
+        self.lists[name].append({"number": self.entries, "base": low, "end": high})
+        self.entries += 1
+
+    def blocked(self, item):
+        """The lists that an item must wait for in this cycle."""
+        used = {"line": item["reads"], "row": item["sums"]}
+        return {
+            name
+            for name, address in LISTS.items()
+            if used[address]
+            and any(
+                entry["number"] in item["awaits"] and entry["base"] <= item[address] < entry["end"]
+                for entry in self.lists[name]
+            )
+        }
+
+    async def step(self, item=None, *, ready=True, retire=(), advance=None):
+        """One cycle that offers `item`, and what happens to lists with its end: `retire` the oldest
+        entries of these, `advance` the base of the oldest of these. Whether it was taken."""
+        noise = self.random.getrandbits
+        masks = {name: noise(DEPTH) for name in LISTS}
+        if item is not None:
+            masks = {
+                name: sum(
+                    (entry["number"] in item["awaits"]) << place
+                    for place, entry in enumerate(self.lists[name])
+                )
+                for name in LISTS
+            }
+            fields = {name: item[name] for name in ("number", "line", "row", "reads", "sums")}
+        regions = {
+            name: [{"base": entry["base"], "end": entry["end"]} for entry in entries]
+            + [{"base": 0, "end": 31}] * (DEPTH - len(entries))
+            for name, entries in self.lists.items()
+        }
+        await self.cycle(
+            input__valid=item is not None,
+            input__payload=fields if item is not None else noise(ITEM.size),
+            masks=masks,
+            regions=regions,
+            retired={name: name in retire for name in LISTS},
+            output__ready=ready,
+        )
+        valid, taken = self.get("output__valid"), item is not None and self.get("input__ready")
+        if valid:
+            oldest = self.inside[0]
+            assert self.get("output__payload").number == oldest["number"]
+            assert not self.blocked(oldest), "too early"
+            assert not any(self.get("waits")[name] for name in LISTS)
+        if valid and ready:
+            self.left.append((self.inside.popleft()["number"], self.now))
+            self.clear_since = None
+        elif self.inside and not self.blocked(self.inside[0]):
+            self.clear_since = self.now if self.clear_since is None else self.clear_since
+            assert valid or self.now - self.clear_since <= 2, "clear, and not offered"
+        if taken:
+            self.inside.append(item)
+        for name in retire:
+            self.lists[name].pop(0)
+        for name, base in (advance or {}).items():
+            self.lists[name][0]["base"] = base
+        self.now += 1
+        return bool(taken)
+
+    def some(self):
+        """An item that waits for any of the entries."""
+        random = self.random
+        numbers = [e["number"] for entries in self.lists.values() for e in entries]
+        self.items += 1
+        return {
+            "number": self.items,
+            "line": random.randrange(12),
+            "row": random.randrange(12),
+            "reads": random.random() < 0.8,
+            "sums": random.random() < 0.5,
+            "awaits": {number for number in numbers if random.random() < 0.5},
+        }
+
+
+@cocotb.test
+@cocotb.parametrize(rate=[1.0, 0.6], lively=[0.05, 0.3])
+async def random_use(dut, rate, lively):
+    """Items of any masks; lists that advance and retire; stops behind the unit."""
+    bench = Model(dut, f"{rate} {lively}")
+    await bench.start()
+    random = bench.random
+    item = None
+    for _ in range(3000):
+        retire = [name for name in LISTS if bench.lists[name] and random.random() < lively]
+        advance = {
+            name: random.randint(bench.lists[name][0]["base"], bench.lists[name][0]["end"])
+            for name in LISTS
+            if bench.lists[name] and name not in retire and random.random() < lively
+        }
+        if item is None and random.random() < rate:
+            item = bench.some()
+        taken = await bench.step(item, ready=random.random() < rate, retire=retire, advance=advance)
+        item = None if taken else item
+        for name in LISTS:
+            if len(bench.lists[name]) < DEPTH and random.random() < 2 * lively:
+                low = random.randrange(12)
+                bench.push(name, low, low + random.randint(1, 6))
+    assert len(bench.left) > 200
+    assert [number for number, _ in bench.left] == list(range(1, len(bench.left) + 1))
+
+
+@cocotb.test
+async def full_rate(dut):
+    """Items that wait for nothing leave two cycles later, one a cycle; and again one a cycle behind
+    an item that had to wait."""
+    bench = Model(dut, "full")
+    await bench.start()
+    free = {"line": 3, "row": 3, "reads": 1, "sums": 1, "awaits": set()}
+    for number in range(20):
+        assert await bench.step(free | {"number": number})
+    assert bench.left == [(number, number + 2) for number in range(18)]
+    for _ in range(3):
+        await bench.step()
+    assert not bench.inside
+
+    bench.push("filling", 0, 9)
+    waiting = {"line": 5, "row": 0, "reads": 1, "sums": 0, "awaits": {0}}
+    assert await bench.step(waiting | {"number": 20})
+    number = 21
+    for cycle in range(6):
+        number += await bench.step(free | {"number": number}, advance={"filling": cycle - 1})
+    assert number == 23 and len(bench.left) == 20 and bench.get("waits").filling
+    for _ in range(10):
+        number += await bench.step(free | {"number": number}, advance={"filling": 6})
+    when = dict(bench.left)
+    assert [when[n] - when[20] for n in range(20, 26)] == list(range(6))
+
+
+@pytest.mark.parametrize("simulator", simulators())
+def test_interlock(simulator):
+    run_unit("test_interlock", simulator, unit())
