@@ -45,10 +45,11 @@ sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1]
 	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
 	@$(PYTEST) verif/units verif/system
 
-verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base]
+verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)
 	@mkdir -p build
-	@$(BIN)/tpu verilog --preset '$(or $(PRESET),base)' --output 'build/tpu_$(or $(PRESET),base).v'
+	@$(BIN)/tpu verilog --preset '$(or $(PRESET),base)' --fabric '$(or $(FABRIC),generic)' \
+		--output 'build/tpu_$(or $(PRESET),base).v'
 
 bench: $(READY) ## Measure the tables of cycles that the README quotes
 	@$(BIN)/python -m systola.bench

@@ -7,6 +7,7 @@ import argparse
 
 from systola.cli.arguments import add_preset
 from systola.cli.output import OutputFile
+from systola.hdl.fabric import Fabric
 
 HELP = "write the machine as Verilog"
 
@@ -14,6 +15,12 @@ HELP = "write the machine as Verilog"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     add_preset(parser)
+    parser.add_argument(
+        "--fabric",
+        choices=[fabric.value for fabric in Fabric],
+        default=Fabric.GENERIC.value,
+        help="the FPGA family whose multipliers and memories it places (default: generic, none)",
+    )
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="'-' for standard output"
     )
@@ -25,5 +32,5 @@ def execute(arguments: argparse.Namespace) -> int:
         # Amaranth takes a while to load: the output is checked first, other commands go without.
         from systola.synth.verilog import generate
 
-        output.write(generate(arguments.preset).encode())
+        output.write(generate(arguments.preset, Fabric(arguments.fabric)).encode())
     return 0

@@ -13,6 +13,7 @@ from amaranth.lib import wiring
 
 from systola.arch.config import Config
 from systola.hdl.activation_lane import ActivationLane
+from systola.hdl.fabric import Fabric
 from systola.hdl.mxu import is_grid, make_tile
 from systola.hdl.result_lanes import lanes_are_instances
 from systola.hdl.tpu import TPU
@@ -27,10 +28,11 @@ PORT_PREFIX = {
 """Flat port names that AXI tools recognise, for each member of TPU."""
 
 
-def generate(config: Config) -> str:
+def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
     """The machine as one Verilog text; the top module is `tpu`.
 
-    Modules of which there are many copies (tiles and lanes of large arrays) are converted once.
+    `fabric` decides which blocks of an FPGA it places, not what it does in any cycle. Modules of
+    which there are many copies (tiles and lanes of large arrays) are converted once.
     """
     top = TPU(config=config)
     ports = {
@@ -40,19 +42,24 @@ def generate(config: Config) -> str:
         )
         for path, member, value in top.signature.flatten(top)
     }
-    parts = [_convert(top, "tpu", ports)]
+    parts = [_convert(top, "tpu", fabric, ports)]
     if is_grid(config):
-        parts.append(_convert(make_tile(config), "mxu_tile"))
+        parts.append(_convert(make_tile(config), "mxu_tile", fabric))
     if lanes_are_instances(config):
-        parts.append(_convert(ActivationLane(config=config), "activation_lane"))
+        parts.append(_convert(ActivationLane(config=config), "activation_lane", fabric))
     if "sram_1r1w" in parts[0]:
         parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)
 
 
-def _convert(component: wiring.Component, name: str, ports: object = None) -> str:
+def _convert(component: wiring.Component, name: str, fabric: Fabric, ports: object = None) -> str:
     # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     return verilog.convert(
-        component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True
+        component,
+        name=name,
+        platform=fabric,
+        ports=ports,
+        emit_src=False,
+        strip_internal_attrs=True,
     )

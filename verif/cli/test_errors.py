@@ -148,6 +148,7 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("disasm odd.bin", "odd.bin: program of 17 bytes"),
         ("disasm missing.bin", "cannot read missing.bin"),
         ("verilog --preset nope -o v.v", "unknown preset 'nope'"),
+        ("verilog --fabric fpga -o v.v", "--fabric: invalid choice: 'fpga'"),
         ("verilog --preset tiny -o nowhere/v.v", "cannot write nowhere/v.v"),
         ("info --preset nope", "unknown preset 'nope'"),
         ("info --json nowhere/j", "cannot write nowhere/j"),

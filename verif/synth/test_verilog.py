@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text that synthesis starts from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from systola.arch.config import preset
+from systola.hdl.fabric import Fabric
+from systola.synth.verilog import generate
+
+
+@pytest.mark.parametrize("fabric", [Fabric.GENERIC, Fabric.ECP5])
+def test_large_memories(fabric: Fabric) -> None:
+    """Chips put a macro in their place, FPGAs their block RAM."""
+    text = generate(replace(preset("tiny"), buffer_lines=1 << 15), fabric)
+    assert ("sram_1r1w" in text) == (fabric is Fabric.GENERIC)
