@@ -43,7 +43,7 @@ test: $(READY) ## The quick regression: unit, per-instruction and system tests
 sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1]
 	$(check-preset)
 	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
-	@$(PYTEST) verif/units verif/system
+	@$(PYTEST) verif/units verif/boards verif/system
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)

@@ -5,7 +5,7 @@ import pytest
 
 from systola.verif.kit.launch import cocotb_tests
 
-FOLDERS = ("system", "units")
+FOLDERS = ("boards", "system", "units")
 """Those with cocotb tests."""
 
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The receiving half of a UART: 8 data bits, no parity, one stop bit."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.wiring import In, Out
+
+MIN_DIVISOR = 8
+"""Cycles of a bit below which three samples of it, and the edge, lie too close to each other."""
+
+
+class UartReceiver(wiring.Component):
+    """Bytes from the line `rx`, a bit of which lasts `divisor` cycles.
+
+    A bit is what two of three samples up to its middle say: no later, so that the next start bit of
+    a line that is too fast is not missed. A start bit that is gone by then was a glitch, and is
+    forgotten. `valid` is up for one cycle with each byte in `data`, in
+    the middle of its stop bit; `error` instead, when there is no stop bit. Nothing can hold it
+    up. The line may be a few per cent faster or slower.
+    """
+
+    def __init__(self, *, divisor: int):
+        if divisor < MIN_DIVISOR:
+            raise ValueError(f"a bit takes at least {MIN_DIVISOR} cycles, not {divisor}")
+        self._divisor = divisor
+        super().__init__(
+            {
+                "rx": In(1, init=1),
+                "data": Out(8),
+                "valid": Out(1),
+                "error": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        line = Signal(init=1)
+        m.submodules.synchroniser = FFSynchronizer(self.rx, line, init=1)
+
+        step = self._divisor // 8
+        middle = self._divisor // 2
+        count = Signal(range(self._divisor))
+        samples = Signal(2)
+        decided = Signal()
+        value = Signal()
+        m.d.comb += [
+            decided.eq(count == middle),
+            value.eq(Mux(line, samples.any(), samples.all())),
+        ]
+        with m.If((count == middle - 2 * step) | (count == middle - step)):
+            m.d.sync += samples.eq(Cat(line, samples))
+        with m.If(count == self._divisor - 1):
+            m.d.sync += count.eq(0)
+        with m.Else():
+            m.d.sync += count.eq(count + 1)
+
+        # A one moves down through the register; in its place come the start bit and the data.
+        bits = Signal(9)
+        m.d.comb += self.data.eq(bits[1:])
+        with m.FSM():
+            with m.State("IDLE"):
+                # The edge was seen one cycle ago when the start bit begins to count.
+                m.d.sync += [count.eq(1), bits.eq(1 << 8)]
+                with m.If(~line):
+                    m.next = "START"
+            with m.State("START"):
+                with m.If(decided):
+                    m.next = "DATA"
+                    with m.If(value):
+                        m.next = "IDLE"
+            with m.State("DATA"):
+                with m.If(decided):
+                    m.d.sync += bits.eq(Cat(bits[1:], value))
+                    with m.If(bits[1]):
+                        m.next = "STOP"
+            with m.State("STOP"):
+                with m.If(decided):
+                    m.d.comb += [self.valid.eq(value), self.error.eq(~value)]
+                    m.next = "IDLE"
+                    with m.If(~value):
+                        m.next = "BREAK"
+            with m.State("BREAK"):
+                with m.If(line):
+                    m.next = "IDLE"
+        return m
