@@ -17,7 +17,7 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test sim verilog bench bench-v1 lint format docs wheel clean
+.PHONY: help setup demo test sim verilog bench bench-v1 lint format docs synth wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
@@ -50,6 +50,16 @@ verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC
 	@mkdir -p build
 	@$(BIN)/tpu verilog --preset '$(or $(PRESET),base)' --fabric '$(or $(FABRIC),generic)' \
 		--output 'build/tpu_$(or $(PRESET),base).v'
+
+synth: .venv/synth ## Resources and clock on an FPGA [TARGET= PRESET= UNIT= SEEDS=]
+	@$(BIN)/tpu synth $(if $(TARGET),--target '$(TARGET)') $(if $(PRESET),--preset '$(PRESET)') \
+		$(if $(UNIT),--unit '$(UNIT)') $(if $(SEEDS),--seeds '$(SEEDS)')
+
+.venv/synth: $(READY)
+	@echo 'Installing Yosys and nextpnr in .venv: about a minute, once.'
+	@$(BIN)/pip install -qq --disable-pip-version-check \
+		--constraint requirements.lock --editable '.[synth]'
+	@touch $@
 
 bench: $(READY) ## Measure the tables of cycles that the README quotes
 	@$(BIN)/python -m systola.bench

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-COMMANDS = ("gemm", "compile", "run", "asm", "disasm", "verilog", "info", "demo")
+COMMANDS = ("gemm", "compile", "run", "asm", "disasm", "verilog", "synth", "info", "demo")
 """Each is a module of this package with HELP, add_arguments() and execute()."""
 INTERRUPTED = 130
 """Exit status after Control-C, as shells have it."""
@@ -41,6 +41,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     from systola.cli.errors import UserError
     from systola.compiler.errors import CompileError, ModelError
     from systola.runtime.backend import BackendError
+    from systola.synth.errors import SynthesisError
 
     parser = _Parser(prog="tpu", description="Systola, an open Tensor Processing Unit.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -58,7 +59,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.error(str(error))
     except MemoryError:
         parser.error("not enough memory for this")
-    except BackendError as error:
+    except (BackendError, SynthesisError) as error:
         print(f"tpu: {error}", file=sys.stderr)
         return 1
 

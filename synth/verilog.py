@@ -42,12 +42,22 @@ def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
         )
         for path, member, value in top.signature.flatten(top)
     }
-    parts = [_convert(top, "tpu", fabric, ports)]
-    if is_grid(config):
+    return _with_modules(_convert(top, "tpu", fabric, ports), config, fabric)
+
+
+def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:
+    """One unit of the machine as the module `name`; members of its ports are joined by `__`."""
+    return _with_modules(_convert(unit, name, fabric), config, fabric)
+
+
+def _with_modules(text: str, config: Config, fabric: Fabric) -> str:
+    """The text with the modules behind it that it places by name."""
+    parts = [text]
+    if is_grid(config) and "mxu_tile" in text:
         parts.append(_convert(make_tile(config), "mxu_tile", fabric))
-    if lanes_are_instances(config):
+    if lanes_are_instances(config) and "activation_lane" in text:
         parts.append(_convert(ActivationLane(config=config), "activation_lane", fabric))
-    if "sram_1r1w" in parts[0]:
+    if "sram_1r1w" in text:
         parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)
 

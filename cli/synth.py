@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu synth: the machine, or a unit of it, on an FPGA: resources and clock."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from systola.cli.arguments import add_json, configuration, whole_number
+from systola.cli.errors import UserError
+from systola.cli.output import OutputFile
+from systola.cli.report import to_json
+from systola.synth.errors import SynthesisUsageError
+from systola.synth.targets import DEFAULT_TARGET, TARGETS, target
+
+HELP = "synthesise the machine or a unit for an FPGA: resources, clock, critical path"
+
+_DEFAULT_PRESET = "small"
+"""The largest of the named presets that the default target has room for."""
+_DEFAULT_SEEDS = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    parser.add_argument(
+        "--target",
+        default=DEFAULT_TARGET,
+        metavar="T",
+        help=f"{', '.join(TARGETS)} (default: {DEFAULT_TARGET})",
+    )
+    parser.add_argument(
+        "--preset",
+        type=configuration,
+        default=_DEFAULT_PRESET,
+        metavar="P",
+        help=f"tiny, small, base, v1 or ROWSxCOLS (default: {_DEFAULT_PRESET})",
+    )
+    parser.add_argument(
+        "--unit", metavar="U", help="one unit alone, such as mxu (default: the whole machine)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=whole_number(0, 1000),
+        default=_DEFAULT_SEEDS,
+        metavar="N",
+        help=f"placements; 0 stops after synthesis (default: {_DEFAULT_SEEDS})",
+    )
+    parser.add_argument("--speed", metavar="S", help="speed grade (default: the slowest)")
+    add_json(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    with ExitStack() as stack:
+        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
+        # Reports need nothing of this when the command line is wrong.
+        from systola.synth.flow import measure
+        from systola.synth.report import text
+
+        try:
+            figures = measure(
+                target(arguments.target),
+                arguments.preset,
+                unit=arguments.unit,
+                speed=arguments.speed,
+                seeds=arguments.seeds,
+            )
+        except SynthesisUsageError as error:
+            raise UserError(str(error)) from None
+        if output:
+            output.write(to_json(figures))
+    if arguments.json != "-":
+        print(text(figures))
+    return 0

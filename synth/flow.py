@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A design on an FPGA, from its configuration to all figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from systola.arch.config import Config
+from systola.sim.build import build_root
+from systola.synth import report
+from systola.synth.harness import TOP, harness
+from systola.synth.memories import check_memories, inferred_memories
+from systola.synth.netlist import read_netlist
+from systola.synth.place_route import place_and_route
+from systola.synth.synthesis import LOG, MEMORIES, NETLIST, synthesise
+from systola.synth.targets import Target
+from systola.synth.tools import find_tool
+from systola.synth.units import check_unit, design_of
+
+MACHINE = "tpu"
+"""The name of the whole machine where units have theirs."""
+
+
+def measure(
+    target: Target, config: Config, *, unit: str | None, speed: str | None, seeds: int
+) -> dict[str, Any]:
+    """All figures of the machine, or of one unit, on a target; also left as report.json.
+
+    Places with the seeds 1 to `seeds`; none: synthesis only. Everything that the tools wrote stays
+    in build/synth/, and is used again as long as the same would come out.
+    Raises SynthesisUsageError, and SynthesisError when a tool fails or a memory is in the wrong
+    place.
+    """
+    grade = target.speed(speed)
+    check_unit(unit)
+    yosys = find_tool("yosys")
+    nextpnr = find_tool(target.place_and_route) if target.place_and_route and seeds else None
+
+    design = unit or MACHINE
+    folder = folder_of(target, config, unit)
+    folder.mkdir(parents=True, exist_ok=True)
+    verilog = design_of(config, unit, target.fabric)
+    synthesise(yosys, target, verilog + "\n" + harness(verilog, design), TOP, folder)
+
+    netlist = read_netlist(folder / NETLIST)
+    memories = inferred_memories(
+        (folder / MEMORIES).read_text(), (folder / LOG).read_text(), TOP, design
+    )
+    figures: dict[str, Any] = {
+        "target": target.name,
+        "device": target.device,
+        "speed": grade,
+        "preset": config.name,
+        "unit": unit,
+        "tools": [tool.version for tool in (yosys, nextpnr) if tool],
+        **report.area(netlist, target, design),
+        "memories": report.memory_figures(memories),
+        "crossings": None,
+    }
+    check_memories(memories)
+    if nextpnr:
+        placements = {
+            seed: place_and_route(nextpnr, target, grade, seed, seeds, folder)
+            for seed in range(1, seeds + 1)
+        }
+        figures |= report.timing(placements, netlist, target, design)
+    figures |= report.speed(figures, config)
+    (folder / "report.json").write_text(json.dumps(figures, indent=1) + "\n")
+    return figures
+
+
+def folder_of(target: Target, config: Config, unit: str | None) -> Path:
+    """Where all files of a design are."""
+    name = "_".join(filter(None, (target.name, config.name, unit)))
+    return build_root() / "synth" / name

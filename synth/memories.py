@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each memory of the design has landed: block RAM is the rule, and the rule is checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from systola.hdl.fabric import Fabric
+from systola.synth.errors import SynthesisError
+from systola.synth.netlist import Netlist, plain
+from systola.synth.resources import Kind, resources
+
+BLOCK, LUTS, FLIP_FLOPS = "block RAM", "LUT RAM", "flip-flops"
+
+LUT_LIMIT = 2048
+"""Bits of a memory that may be LUT RAM: queues of some entries, not worth a block of 16 Kbit."""
+FLIP_FLOP_LIMIT = 512
+"""The same for flip-flops, which is where such queues land on FPGAs without LUT RAM."""
+
+_CELL = re.compile(r"^  cell \$mem_v2 (\S+)\n(.*?)^  end", re.M | re.S)
+_MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.M)
+_FLIP_FLOPS = re.compile(r"^using FF mapping for memory (\S+)", re.M)
+
+
+@dataclass(frozen=True)
+class MemoryPlace:
+    """A memory of the design by its path, its size in bits, and where it is."""
+
+    name: str
+    bits: int
+    place: str
+
+
+def inferred_memories(dump: str, log: str, top: str, design: str) -> list[MemoryPlace]:
+    """The memories that Yosys found a home for, from its dump of $mem_v2 cells and its log.
+
+    Tables that are never written are no memories.
+    """
+    places = {name: LUTS if _is_lut_ram(cell) else BLOCK for name, cell in _MAPPED.findall(log)}
+    places |= dict.fromkeys(_FLIP_FLOPS.findall(log), FLIP_FLOPS)
+    found: list[MemoryPlace] = []
+    for name, body in _CELL.findall(dump):
+        path = name.removeprefix("\\")
+        parameters = dict(re.findall(r"parameter (?:signed )?\\(WIDTH|SIZE|WR_PORTS) (\d+)", body))
+        if not int(parameters["WR_PORTS"]) or not path.startswith(f"{design}."):
+            continue
+        bits = int(parameters["WIDTH"]) * int(parameters["SIZE"])
+        # What Yosys neither maps nor mentions ends as flip-flops.
+        place = places.get(f"{top}.{path}", FLIP_FLOPS)
+        found.append(MemoryPlace(plain(path, design), bits, place))
+    return sorted(found, key=lambda memory: memory.name)
+
+
+def placed_memories(netlist: Netlist, fabric: Fabric, design: str) -> list[str]:
+    """The modules with block RAMs of their own in them, be they inferred or asked for by name."""
+    found: set[str] = set()
+    for scope, cells in netlist.by_scope.items():
+        used = resources(fabric, cells)
+        if used[Kind.BLOCK_RAM] or used[Kind.LARGE_RAM]:
+            found.add(plain(scope, design))
+    return sorted(found)
+
+
+def check_memories(memories: Iterable[MemoryPlace]) -> None:
+    """Raises SynthesisError for the memories that are neither in block RAM nor small."""
+    limits = {LUTS: LUT_LIMIT, FLIP_FLOPS: FLIP_FLOP_LIMIT}
+    wrong = [
+        f"{memory.name} ({memory.bits:,} bits) is in {memory.place}"
+        for memory in memories
+        if memory.place in limits and memory.bits > limits[memory.place]
+    ]
+    if wrong:
+        raise SynthesisError(
+            f"not in block RAM: {'; '.join(wrong)} (allowed: up to {LUT_LIMIT:,} bits in LUT RAM, "
+            f"{FLIP_FLOP_LIMIT} in flip-flops)"
+        )
+
+
+def _is_lut_ram(cell: str) -> bool:
+    return "LUTRAM" in cell or "DPR16" in cell

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A synthesised netlist as Yosys writes it, and which part of the design each cell belongs to.
+
+The netlist is flat. The names of its cells still begin with the path of the module that they come
+from: a register has the name of its signal, and a look-up table that of a register or a signal that
+it works for (`core.fetch.ring.count_TRELLIS_FF_Q_3_DI_LUT4_Z`). So a cell belongs to the longest
+path that is a module of the design. Where logic of two modules was merged into one look-up table,
+it counts for one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+OUTSIDE = "core"
+"""The module that only holds the units together: its name is left out of theirs."""
+
+SCOPE = "$scopeinfo"
+"""The type of the cells that Yosys leaves for each module that it has made flat."""
+
+
+@dataclass(frozen=True)
+class Netlist:
+    """The cells of the top module: their types by name, and the paths of all modules in it."""
+
+    cells: Mapping[str, str]
+    scopes: frozenset[str]
+
+    @cached_property
+    def by_scope(self) -> dict[str, Counter[str]]:
+        """The number of cells of each type, for each module on its own; '' is the top."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, kind in self.cells.items():
+            counts[self.scope_of(name)][kind] += 1
+        return dict(counts)
+
+    def scope_of(self, name: str) -> str:
+        """The path of the module that the cell or signal called `name` belongs to."""
+        parts = name.split(".")
+        for length in range(len(parts) - 1, 0, -1):
+            path = ".".join(parts[:length])
+            if path in self.scopes:
+                return path
+        return ""
+
+
+def read_netlist(path: Path) -> Netlist:
+    """The netlist in a JSON file of Yosys."""
+    return netlist_of(json.loads(path.read_text()))
+
+
+def netlist_of(design: Mapping[str, object]) -> Netlist:
+    """The netlist in the content of such a file."""
+    modules = design["modules"]
+    assert isinstance(modules, dict)
+    top = next(m for m in modules.values() if int(m.get("attributes", {}).get("top", "0"), 2))
+    cells = {name.lstrip("\\"): cell["type"] for name, cell in top["cells"].items()}
+    scopes = frozenset(name for name, kind in cells.items() if kind == SCOPE)
+    return Netlist({name: kind for name, kind in cells.items() if kind != SCOPE}, scopes)
+
+
+def plain(path: str, design: str) -> str:
+    """A path as the design has it: without the instance `design`, OUTSIDE, and Amaranth's numbers.
+
+    `tpu.core.accumulators$397.bank_1` is `accumulators.bank_1`; '' stays for the design itself.
+    """
+    parts = [part for part in re.sub(r"\$\d+", "", path).split(".") if part]
+    if parts[:1] == [design]:
+        parts = parts[1:]
+    if parts[:1] == [OUTSIDE] and len(parts) > 1:
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def unit_of(path: str, design: str) -> str | None:
+    """The part of the report's table that a path belongs to; None for the frame around the design.
+
+    For the machine these are its units, for a unit alone its parts; the design's own name stands
+    for what is in none of them.
+    """
+    if path != design and not path.startswith(f"{design}."):
+        return None
+    return plain(path, design).split(".")[0] or design

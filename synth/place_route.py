@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a netlist to clock frequencies, with nextpnr, once for each seed of the placement."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from systola.sim.build import content_key
+from systola.synth.synthesis import NETLIST
+from systola.synth.targets import Target
+from systola.synth.tools import Tool, run_tool
+
+
+def place_and_route(
+    tool: Tool, target: Target, speed: str, seed: int, seeds: int, folder: Path
+) -> dict[str, Any]:
+    """nextpnr's report on the netlist in `folder`, for seed number `seed` of `seeds`."""
+    name = f"seed_{seed}{'_speed_' + speed if speed else ''}"
+    report = folder / f"{name}.json"
+    arguments = [
+        *(option.format(speed=speed) for option in target.options),
+        *("--json", NETLIST, "--seed", str(seed), "--freq", str(target.frequency)),
+        *("--report", report.name, "--timing-allow-fail"),
+    ]
+    key = content_key((folder / NETLIST).read_bytes(), repr(arguments), tool.version)
+    stamp = folder / f"{name}.key"
+    if not (stamp.exists() and stamp.read_text() == key):
+        stamp.unlink(missing_ok=True)
+        what = f"place and route {seed} of {seeds} ({tool.version})"
+        run_tool(tool, arguments, folder=folder, log=f"{name}.log", what=what)
+        stamp.write_text(key)
+    return json.loads(report.read_text())

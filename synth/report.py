@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a synthesised design, for JSON and as a table."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import median_low
+from typing import Any
+
+from systola.arch.config import Config
+from systola.synth.critical_path import critical_path
+from systola.synth.memories import MemoryPlace
+from systola.synth.netlist import Netlist, plain, unit_of
+from systola.synth.resources import Kind, resources
+from systola.synth.targets import Target
+
+_ARRAY = "mxu"
+"""The module that the array is in."""
+
+_COLUMNS = {
+    Kind.LUT: "LUT",
+    Kind.CARRY: "carry",
+    Kind.LUT_RAM: "LUT RAM",
+    Kind.FF: "FF",
+    Kind.DSP: "DSP",
+    Kind.BLOCK_RAM: "RAM",
+    Kind.LARGE_RAM: "large RAM",
+}
+
+
+def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
+    """Resources of the design and of each part of it, those of the frame left out."""
+    units: dict[str, Counter[str]] = defaultdict(Counter)
+    modules: dict[str, Counter[str]] = defaultdict(Counter)
+    frame: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    array: Counter[str] = Counter()
+    for scope, cells in netlist.by_scope.items():
+        unit = unit_of(scope, design)
+        if unit is None:
+            frame += cells
+            continue
+        total += cells
+        if _ARRAY in scope.split("."):
+            array += cells
+        units[unit] += cells
+        modules[plain(scope, design) or design] += cells
+    return {
+        "resources": _figures(target, total),
+        "available": {kind.value: count for kind, count in target.capacity.items()},
+        "units": {name: _figures(target, cells) for name, cells in sorted(units.items())},
+        "modules": {name: _figures(target, cells) for name, cells in sorted(modules.items())},
+        "frame": _figures(target, frame),
+        "cells": dict(sorted(total.items())),
+        "array_dsp": _figures(target, array)[Kind.DSP.value],
+    }
+
+
+def timing(
+    placements: Mapping[int, Mapping[str, Any]], netlist: Netlist, target: Target, design: str
+) -> dict[str, Any]:
+    """Fmax of each clock over the seeds in MHz, and the critical path at the median."""
+    clocks: dict[str, Any] = {}
+    for clock in next(iter(placements.values()))["fmax"]:
+        reached = {seed: report["fmax"][clock]["achieved"] for seed, report in placements.items()}
+        middle = median_low(reached.values())
+        seed = next(seed for seed, value in reached.items() if value == middle)
+        path = critical_path(placements[seed], clock, netlist, target.fabric, design)
+        clocks[_clock_name(clock)] = {
+            "seeds": {str(seed): round(value, 2) for seed, value in reached.items()},
+            "min": round(min(reached.values()), 2),
+            "median": round(middle, 2),
+            "max": round(max(reached.values()), 2),
+            "critical_path": asdict(path) if path else None,
+        }
+    utilisation = next(iter(placements.values()))["utilization"]
+    return {
+        "clocks": clocks,
+        "placed": {name: used for name, used in utilisation.items() if used["used"]},
+    }
+
+
+def speed(figures: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """What the array can do at that clock, and with that many DSPs."""
+    macs, dsp = config.peak_macs, figures["array_dsp"]
+    clocks = figures.get("clocks") or {}
+    # The slowest clock: the machine has one.
+    fmax = min((clock["median"] for clock in clocks.values()), default=None)
+    return {
+        "macs_per_cycle": macs,
+        "gops": round(2 * macs * fmax / 1000, 2) if fmax else None,
+        "macs_per_dsp": round(macs / dsp, 3) if dsp else None,
+    }
+
+
+def text(figures: Mapping[str, Any]) -> str:
+    """The figures for people."""
+    available = figures["available"]
+    total = figures["resources"]
+    kinds = [k for k in _COLUMNS if k.value in available or total[k.value]]
+    share = {
+        k.value: f"{100 * total[k.value] / available[k.value]:.0f} %"
+        for k in kinds
+        if available.get(k.value)
+    }
+    rows = [["", *(_COLUMNS[kind] for kind in kinds)]]
+    ordered = sorted(figures["units"].items(), key=lambda item: -item[1]["lut"])
+    for name, unit in [*ordered, ("total", total), ("device", available), ("used", share)]:
+        rows.append([name, *(_cell(unit.get(kind.value)) for kind in kinds)])
+    lines = [
+        f"{figures['device']}: preset '{figures['preset']}'"
+        + (f", {figures['unit']} alone" if figures["unit"] else ", the whole machine")
+        + (f", speed {figures['speed']}" if figures["speed"] else ""),
+        "",
+        *_aligned(rows),
+        "",
+    ]
+    small = [m for m in figures["memories"] if m["place"] != "block RAM"]
+    lines.append(
+        f"memories: {len(figures['memories']) - len(small)} inferred in block RAM"
+        + "".join(f"; {m['name']}, {m['bits']} bits, in {m['place']}" for m in small)
+    )
+    if figures["crossings"] is not None:
+        lines.append(f"unregistered paths between units: {figures['crossings']['count']}")
+        lines += [f"  {crossing}" for crossing in figures["crossings"]["list"]]
+    for name, clock in (figures.get("clocks") or {}).items():
+        lines.append(
+            f"clock {name}: {clock['median']:.1f} MHz, median of {len(clock['seeds'])} seeds "
+            f"({clock['min']:.1f} to {clock['max']:.1f})"
+        )
+        if path := clock["critical_path"]:
+            lines.append(
+                f"  critical path: {path['start']} -> {path['end']}, "
+                f"{path['logic']:.2f} ns logic, {path['routing']:.2f} ns routing"
+            )
+            lines += [
+                f"    {step['logic']:5.2f} + {step['routing']:5.2f}  {step['name']}"
+                for step in path["steps"]
+            ]
+    if figures["gops"]:
+        lines.append(f"peak: {figures['gops']:.2f} GOPS (2 x {figures['macs_per_cycle']} MACs)")
+    if figures["macs_per_dsp"]:
+        lines.append(f"MACs per DSP of the array: {figures['macs_per_dsp']:g}")
+    return "\n".join(lines)
+
+
+def memory_figures(memories: Sequence[MemoryPlace]) -> list[dict[str, Any]]:
+    """The memories for JSON."""
+    return [asdict(memory) for memory in memories]
+
+
+def _figures(target: Target, cells: Mapping[str, int]) -> dict[str, float]:
+    used = resources(target.fabric, cells)
+    return {kind.value: used[kind] for kind in Kind}
+
+
+def _clock_name(name: str) -> str:
+    """nextpnr adds the buffer to the name: `$glbnet$clk`, `clk$SB_IO_IN_$glb_clk`."""
+    return name.removeprefix("$glbnet$").split("$")[0] or name
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:,g}" if value % 1 else f"{value:,.0f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Verilog to a netlist of an FPGA's cells, with Yosys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from systola.sim.build import content_key
+from systola.synth.targets import Target
+from systola.synth.tools import Tool, run_tool
+
+SOURCE, NETLIST, MEMORIES, LOG = "design.v", "netlist.json", "memories.txt", "yosys.log"
+
+
+def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path) -> None:
+    """Leaves SOURCE, NETLIST, MEMORIES (all memories before they are mapped) and LOG in `folder`.
+
+    Does nothing where they are the result of the same text, options and tool already.
+    """
+    script = _script(target, top)
+    key = content_key(verilog, script, tool.version)
+    stamp = folder / "netlist.key"
+    if stamp.exists() and stamp.read_text() == key:
+        return
+    stamp.unlink(missing_ok=True)
+    (folder / SOURCE).write_text(verilog)
+    (folder / "yosys.ys").write_text(script)
+    run_tool(tool, ("yosys.ys",), folder=folder, log=LOG, what=f"synthesis ({tool.version})")
+    stamp.write_text(key)
+
+
+def _script(target: Target, top: str) -> str:
+    command, step = f"{target.synthesis} -top {top}", target.memory_step
+    return "\n".join(
+        (
+            f"read_verilog {SOURCE}",
+            f"{command} -run :{step}",
+            f"tee -q -o {MEMORIES} dump t:$mem_v2",
+            f"{command} -run {step}:",
+            f"write_json {NETLIST}",
+            "",
+        )
+    )

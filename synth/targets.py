@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The FPGAs that `tpu synth` knows: their tools, options, and what there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from systola.hdl.fabric import Fabric
+from systola.synth.errors import SynthesisUsageError
+from systola.synth.resources import Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One FPGA. `speeds` are the grades it can be asked for, the first being the default."""
+
+    name: str
+    device: str
+    fabric: Fabric
+    synthesis: str
+    """Yosys' command for the family, with options that all its designs need."""
+    memory_step: str
+    """Where that command begins to look for a home for the memories."""
+    place_and_route: str | None
+    """The nextpnr of the family; None where no place and route is published."""
+    options: tuple[str, ...] = ()
+    """Those of nextpnr; `{speed}` stands for the speed grade."""
+    speeds: tuple[str, ...] = ("",)
+    frequency: int = 100
+    """What nextpnr is asked to reach, in MHz."""
+    capacity: Mapping[Kind, int] = field(default_factory=dict)
+
+    def speed(self, wanted: str | None) -> str:
+        """The speed grade to use; raises SynthesisUsageError for one that does not exist."""
+        if wanted is None:
+            return self.speeds[0]
+        if wanted not in self.speeds:
+            known = ", ".join(filter(None, self.speeds)) or "only one"
+            raise SynthesisUsageError(f"target '{self.name}' has no speed '{wanted}' ({known})")
+        return wanted
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target(
+            name="ecp5-85f",
+            device="Lattice ECP5 LFE5U-85F, CABGA381",
+            fabric=Fabric.ECP5,
+            synthesis="synth_lattice -family ecp5 -noiopad",
+            memory_step="map_ram",
+            place_and_route="nextpnr-ecp5",
+            options=(
+                *("--85k", "--package", "CABGA381", "--speed", "{speed}"),
+                "--lpf-allow-unconstrained",
+            ),
+            speeds=("6", "7", "8"),
+            frequency=160,
+            capacity={
+                Kind.LUT: 83640,
+                Kind.FF: 83640,
+                Kind.DSP: 156,
+                Kind.BLOCK_RAM: 208,
+            },
+        ),
+        Target(
+            name="up5k",
+            device="Lattice iCE40 UP5K, SG48",
+            fabric=Fabric.ICE40,
+            synthesis="synth_ice40 -device u -dsp -spram",
+            memory_step="map_ram",
+            place_and_route="nextpnr-ice40",
+            options=("--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
+            frequency=24,
+            capacity={
+                Kind.LUT: 5280,
+                Kind.FF: 5280,
+                Kind.DSP: 8,
+                Kind.BLOCK_RAM: 30,
+                Kind.LARGE_RAM: 4,
+            },
+        ),
+        Target(
+            name="nexus-40",
+            device="Lattice CrossLink-NX LIFCL-40, CABGA400",
+            fabric=Fabric.NEXUS,
+            synthesis="synth_lattice -family lifcl -noiopad",
+            memory_step="map_ram",
+            place_and_route="nextpnr-nexus",
+            options=("--device", "LIFCL-40-{speed}BG400C"),
+            speeds=("7", "8", "9"),
+            frequency=120,
+            capacity={
+                Kind.LUT: 32256,
+                Kind.FF: 32256,
+                Kind.DSP: 56,
+                Kind.BLOCK_RAM: 84,
+                Kind.LARGE_RAM: 2,
+            },
+        ),
+        Target(
+            name="gw2a-18",
+            device="Gowin GW2A-LV18PG256C8/I7",
+            fabric=Fabric.GOWIN,
+            synthesis="synth_gowin -family gw2a",
+            memory_step="map_ram",
+            place_and_route="nextpnr-himbaechel-gowin",
+            options=("--device", "GW2A-LV18PG256C8/I7", "--vopt", "family=GW2A-18"),
+            frequency=80,
+            capacity={
+                Kind.LUT: 20736,
+                Kind.FF: 15552,
+                Kind.DSP: 48,
+                Kind.BLOCK_RAM: 46,
+            },
+        ),
+        Target(
+            name="xc7a100t",
+            device="Xilinx Artix-7 100T, synthesis only",
+            fabric=Fabric.XILINX7,
+            synthesis="synth_xilinx -family xc7 -flatten -noiopad",
+            memory_step="map_memory",
+            place_and_route=None,
+            capacity={
+                Kind.LUT: 63400,
+                Kind.FF: 126800,
+                Kind.DSP: 240,
+                Kind.BLOCK_RAM: 270,
+            },
+        ),
+    )
+}
+"""DSP blocks are counted as multipliers of 18x18 bits (25x18 on Xilinx, 16x16 on iCE40), block RAM
+in the smallest piece: 16 or 18 Kbit, 4 Kbit on iCE40."""
+
+DEFAULT_TARGET = "ecp5-85f"
+
+
+def target(name: str) -> Target:
+    """The target of that name; raises SynthesisUsageError for an unknown one."""
+    if name not in TARGETS:
+        raise SynthesisUsageError(f"unknown target '{name}' (known: {', '.join(TARGETS)})")
+    return TARGETS[name]

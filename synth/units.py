@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units of the machine that can be synthesised alone."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+
+from systola.arch.config import Config
+from systola.hdl.fabric import Fabric
+from systola.synth.errors import SynthesisUsageError
+
+UNITS = {
+    "mxu": "MXU",
+    "matrix_unit": "MatrixUnit",
+    "activation_unit": "ActivationUnit",
+    "unified_buffer": "UnifiedBuffer",
+    "accumulators": "Accumulators",
+    "weight_fetch": "WeightFetch",
+    "host_read_port": "HostReadPort",
+    "host_reader": "HostReader",
+    "host_writer": "HostWriter",
+    "fetch": "Fetch",
+    "scalar_unit": "ScalarUnit",
+    "decoder": "Decoder",
+    "sequencer": "Sequencer",
+    "scoreboard": "Scoreboard",
+    "control_registers": "ControlRegisters",
+    "machine_control": "MachineControl",
+    "counters": "Counters",
+}
+"""File in hdl/ and class of each."""
+
+
+def check_unit(name: str | None) -> None:
+    """Raises SynthesisUsageError for an unknown name; None stands for the whole machine."""
+    if name is not None and name not in UNITS:
+        raise SynthesisUsageError(f"unknown unit '{name}' (known: {', '.join(UNITS)})")
+
+
+def design_of(config: Config, unit: str | None, fabric: Fabric) -> str:
+    """Verilog of the module `tpu`, or of one unit in a module of its own name."""
+    # Amaranth takes a while to load.
+    from systola.synth.verilog import generate, generate_unit
+
+    if unit is None:
+        return generate(config, fabric)
+    make = getattr(import_module(f"systola.hdl.{unit}"), UNITS[unit])
+    takes_config = "config" in inspect.signature(make.__init__).parameters
+    component = make(config=config) if takes_config else make()
+    return generate_unit(component, unit, config, fabric)
