@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts a transfer into AXI bursts."""
+"""The AXI bursts of a matrix in memory."""
 
-from amaranth.hdl import Const, Module, Mux, Signal
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2, exact_log2
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
-from systola.hdl.axi import BOUNDARY_BYTES
+from systola.hdl.burst_cutter import Burst, BurstCutter
 
 
 class Transfer(data.StructLayout):
@@ -29,104 +28,83 @@ class Transfer(data.StructLayout):
 
 
 class BurstPlanner(wiring.Component):
-    """Offers the bursts of a `Transfer` one after the other, in memory order of blocks, then rows.
+    """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
+    each run cut by a `BurstCutter`.
 
-    `start` says that `transfer` is there; it must then stay until the cycle of `take` & `last`.
-    `address`, `length` (beats - 1) and `last` describe the next burst while `valid`; `take` goes on
-    to the one after it. One burst a cycle, no latency. No burst is longer than `max_burst_beats` or
-    crosses 4 KiB. Addresses are multiples of `bus_bytes`.
+    A transfer is taken when its last run goes to the cutter. Latency: one cycle from transfer to
+    first burst. Throughput: a burst a cycle, also from transfer to transfer; only the second run of
+    a transfer comes a cycle later.
     """
 
-    def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int = 0):
-        self._bus_bytes = bus_bytes
+    def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
         self._pitch = pitch
-        self._max_burst_beats = max_burst_beats
-        self._address_bits = address_bits = transfer["address"].width
+        self._address_bits = transfer["address"].width
+        self._cutter = BurstCutter(
+            address_bits=self._address_bits,
+            beat_bits=transfer["beats"].width,
+            bus_bytes=bus_bytes,
+            max_burst_beats=max_burst_beats,
+        )
+        burst = Burst(address_bits=self._address_bits)
         super().__init__(
-            {
-                "start": In(1),
-                "transfer": In(transfer),
-                "valid": Out(1),
-                "address": Out(address_bits),
-                "length": Out(8),
-                "last": Out(1),
-                "take": In(1),
-            }
+            {"transfer": In(stream.Signature(transfer)), "burst": Out(stream.Signature(burst))}
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        transfer = self.transfer
-        shift = exact_log2(self._bus_bytes)
+        cutter = m.submodules.cutter = self._cutter
+        connect(m, cutter.burst, flipped(self.burst))
+        transfer = self.transfer.payload
 
-        # In its first cycle a transfer is taken as it comes, without a cycle for loading registers.
-        fresh = Signal(init=1)
-        state = data.StructLayout(
-            {
-                "address": self._address_bits,
-                "left": len(transfer.beats),
-                "run": self._address_bits,
-                "block": self._address_bits,
-                "row": 16,
-                "column": 12,
-            }
-        )
-        kept = Signal(state)
-        now = Signal(state)
-        with m.If(fresh):
-            m.d.comb += [
-                now.address.eq(transfer.address),
-                now.left.eq(transfer.beats),
-                now.run.eq(transfer.address),
-                now.block.eq(transfer.address),
-                now.row.eq(transfer.rows),
-                now.column.eq(transfer.blocks),
-            ]
-        with m.Else():
-            m.d.comb += now.eq(kept)
-
-        limit = Const(self._max_burst_beats, ceil_log2(BOUNDARY_BYTES))
-        to_boundary = Signal(range(BOUNDARY_BYTES // self._bus_bytes + 1))
-        beats = Signal.like(to_boundary)
-        short = Signal.like(to_boundary)
+        # The first run is taken as it comes. Then `address` is worked out for the next one.
+        first = Signal(init=1)
+        offered = Signal()
+        address = Signal(self._address_bits)
+        block = Signal(self._address_bits)
+        row = Signal(16)
+        column = Signal(12)
+        row_is_last = Signal()
+        column_is_last = Signal()
+        one_row = Signal()
+        one_block = Signal()
+        taken = Signal()
         m.d.comb += [
-            to_boundary.eq(
-                BOUNDARY_BYTES // self._bus_bytes - now.address[shift : ceil_log2(BOUNDARY_BYTES)]
+            one_row.eq(transfer.rows == 1),
+            one_block.eq(transfer.blocks == 1),
+            cutter.run.valid.eq(Mux(first, self.transfer.valid, offered)),
+            cutter.run.payload.address.eq(Mux(first, transfer.address, address)),
+            cutter.run.payload.beats.eq(transfer.beats),
+            cutter.run.payload.last.eq(
+                Mux(first, one_row & one_block, row_is_last & column_is_last)
             ),
-            short.eq(Mux(now.left < limit, now.left, limit)),
-            beats.eq(Mux(short < to_boundary, short, to_boundary)),
+            taken.eq(cutter.run.valid & cutter.run.ready),
+            self.transfer.ready.eq(cutter.run.ready & cutter.run.payload.last),
         ]
-        run_ends = beats == now.left
-        block_ends = now.row == 1
-        m.d.comb += [
-            self.valid.eq(self.start),
-            self.address.eq(now.address),
-            self.length.eq(beats - 1),
-            self.last.eq(run_ends & block_ends & (now.column == 1)),
-        ]
-
-        with m.If(self.take):
-            m.d.sync += [kept.eq(now), fresh.eq(self.last)]
-            next_run = Signal(self._address_bits)
-            with m.If(run_ends):
+        with m.If(taken):
+            m.d.sync += first.eq(cutter.run.payload.last)
+        with m.If(taken & first):
+            m.d.sync += [
+                address.eq(transfer.address),
+                block.eq(transfer.address),
+                row.eq(transfer.rows),
+                row_is_last.eq(one_row),
+                column.eq(transfer.blocks),
+                column_is_last.eq(one_block),
+            ]
+        with m.Elif(~first & (taken | ~offered)):
+            following = Signal(self._address_bits)
+            m.d.comb += following.eq(
+                Mux(row_is_last, block, address) + Mux(row_is_last, self._pitch, transfer.stride)
+            )
+            m.d.sync += [offered.eq(~self.transfer.ready), address.eq(following)]
+            with m.If(row_is_last):
                 m.d.sync += [
-                    kept.left.eq(transfer.beats),
-                    kept.address.eq(next_run),
-                    kept.run.eq(next_run),
+                    block.eq(following),
+                    row.eq(transfer.rows),
+                    row_is_last.eq(one_row),
+                    column.eq(column - 1),
+                    column_is_last.eq(column == 2),
                 ]
-                with m.If(block_ends):
-                    m.d.comb += next_run.eq(now.block + self._pitch)
-                    m.d.sync += [
-                        kept.row.eq(transfer.rows),
-                        kept.column.eq(now.column - 1),
-                        kept.block.eq(next_run),
-                    ]
-                with m.Else():
-                    m.d.comb += next_run.eq(now.run + transfer.stride)
-                    m.d.sync += kept.row.eq(now.row - 1)
             with m.Else():
-                m.d.sync += [
-                    kept.left.eq(now.left - beats),
-                    kept.address.eq(now.address + (beats << shift)),
-                ]
+                m.d.sync += [row.eq(row - 1), row_is_last.eq(row == 2)]
         return m

@@ -4,6 +4,7 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.hdl.axi import ReadSignature, is_error
@@ -34,8 +35,9 @@ class HostReadPort(wiring.Component):
     """Sends bursts to host memory and hands the beats back by AXI id.
 
     A request is registered and appears on AR in the next cycle; one a cycle. Data goes first,
-    unless `fetch_urgent`. Beats pass through without delay; each requester's `ready` stops the
-    channel for both, so it must depend on nothing that waits for the other.
+    unless `fetch_urgent`. Beats pass through without delay. The fetch takes each of its beats at
+    once; `data_beat.ready` stops the channel for both, whosever beat comes next, so it must depend
+    neither on that nor on anything that waits for the fetch.
     `stop`: takes no more requests and swallows the beats; `quiet` once nothing is under way.
     """
 
@@ -65,7 +67,7 @@ class HostReadPort(wiring.Component):
         under_way = Signal(range(READS_IN_FLIGHT + 1))
         free = Signal()
         m.d.comb += free.eq(
-            (~bus.arvalid | bus.arready) & (under_way != READS_IN_FLIGHT) & ~self.stop
+            (~bus.arvalid | bus.arready) & ~under_way[exact_log2(READS_IN_FLIGHT)] & ~self.stop
         )
 
         fetch_goes = Signal()
@@ -92,13 +94,14 @@ class HostReadPort(wiring.Component):
         m.d.sync += under_way.eq(under_way + sent - ended)
         m.d.comb += self.quiet.eq(under_way == 0)
 
-        for beat, number in ((self.data_beat, DATA_ID), (self.fetch_beat, FETCH_ID)):
-            mine = bus.rid == number
+        m.d.comb += bus.rready.eq(self.data_beat.ready | self.stop)
+        for beat, number, passes in (
+            (self.data_beat, DATA_ID, 1),
+            (self.fetch_beat, FETCH_ID, self.data_beat.ready),
+        ):
             m.d.comb += [
-                beat.valid.eq(bus.rvalid & mine & ~self.stop),
+                beat.valid.eq(bus.rvalid & (bus.rid == number) & passes & ~self.stop),
                 beat.payload.data.eq(bus.rdata),
                 beat.payload.error.eq(is_error(bus.rresp)),
             ]
-            with m.If(mine):
-                m.d.comb += bus.rready.eq(beat.ready | self.stop)
         return m

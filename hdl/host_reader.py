@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DMA in: reads from host memory, Load_Parameters and Load_Table."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
@@ -32,14 +32,15 @@ class HostReader(wiring.Component):
     """Asks for the beats of one instruction after the other and puts them where they belong.
 
     Requests run ahead of the data by any number of instructions: `transfer` is the oldest
-    instruction that still has bursts to ask for (`transfer_blocked`: an older instruction still
-    uses its destination), `entry` the oldest whose data is not complete. Throughput: a beat a
-    cycle into buffer and parameters, a byte a cycle into tables; a cycle is lost between
-    instructions. The buffer's `ready` is the only back-pressure on the beats.
+    instruction that still has runs to ask for (`transfer_blocked`: an older instruction still uses
+    its destination), `entry` the oldest whose data is not complete. Latency: one cycle from
+    transfer to request, one from the last beat of a line to its write. Throughput: a beat a cycle
+    into buffer and parameters, a byte a cycle into tables; a cycle is lost between instructions.
+    Nothing but the buffer's `ready` holds up the beats, and it only after two lines.
 
     `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written,
-    `done` that all of `entry` is.
-    `error` is up with a beat of `entry` that memory answered with an error.
+    `done` that all of `entry` is, or, of a table, will be in the next cycle.
+    `error` is up in the cycle after a beat of `entry` that memory answered with an error.
     """
 
     def __init__(self, *, config: Config):
@@ -74,22 +75,26 @@ class HostReader(wiring.Component):
             max_burst_beats=config.max_burst_beats,
             pitch=config.input_pitch,
         )
+        burst = planner.burst
         m.d.comb += [
-            planner.start.eq(self.transfer_valid & ~self.transfer_blocked),
-            planner.transfer.eq(self.transfer),
-            planner.take.eq(self.request.valid & self.request.ready),
-            self.request.valid.eq(planner.valid),
-            self.request.payload.offset.eq(planner.address),
-            self.request.payload.length.eq(planner.length),
-            self.transfer_pop.eq(planner.take & planner.last),
+            planner.transfer.valid.eq(self.transfer_valid & ~self.transfer_blocked),
+            planner.transfer.payload.eq(self.transfer),
+            self.transfer_pop.eq(planner.transfer.valid & planner.transfer.ready),
+            self.request.valid.eq(burst.valid),
+            self.request.payload.offset.eq(burst.payload.address),
+            self.request.payload.length.eq(burst.payload.length),
+            burst.ready.eq(self.request.ready),
         ]
 
-        # Beats are collected to a line (buffer), a plane (parameters), or stand alone (table).
+        # Beats are collected to a line (buffer), a plane (parameters), or stand alone (table). One
+        # of two registers is filled while the other one is written.
         kind = self.entry.kind
-        line = Signal(8 * max(config.input_pitch, config.output_pitch, bus))
-        line_beats = len(line) // (8 * bus)
-        full = Signal()
-        count = Signal(range(max(line_beats, 2)))
+        width = 8 * max(config.input_pitch, config.output_pitch, bus)
+        lines = [Signal(width, name=f"line_{i}", reset_less=True) for i in range(2)]
+        full = Signal(2)
+        filling = Signal()
+        writing = Signal()
+        count = Signal(range(max(width // (8 * bus), 2)))
         last_beat = Signal.like(count)
         with m.Switch(kind):
             with m.Case(Kind.BUFFER):
@@ -99,66 +104,114 @@ class HostReader(wiring.Component):
             with m.Default():
                 m.d.comb += last_beat.eq(0)
 
+        valid = Signal()
         emptied = Signal()
-        # The beat behind the last one belongs to another instruction, which `entry` shows only
-        # after `done`.
-        m.d.comb += self.beat.ready.eq(~full | (emptied & ~self.done))
-        with m.If(emptied):
-            m.d.sync += full.eq(0)
-        with m.If(self.beat.valid & self.beat.ready):
-            m.d.comb += self.error.eq(self.beat.payload.error)
-            m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
+        last = Signal()
+        taken = Signal()
+        m.d.comb += [
+            valid.eq(full.bit_select(writing, 1)),
+            # The beat behind the last one belongs to another instruction, which `entry` shows only
+            # after `done`.
+            self.beat.ready.eq(~full.bit_select(filling, 1) & ~(valid & last)),
+            taken.eq(self.beat.valid & self.beat.ready),
+        ]
+        m.d.sync += self.error.eq(taken & self.beat.payload.error)
+        for number, line in enumerate(lines):
+            # A line that is not complete may change: its beat is overwritten by the one that comes.
+            with m.If(~full[number] & (filling == number)):
+                m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
+            with m.If(taken & (filling == number) & (count == last_beat)):
+                m.d.sync += full[number].eq(1)
+            with m.If(emptied & (writing == number)):
+                m.d.sync += full[number].eq(0)
+        with m.If(taken):
             with m.If(count == last_beat):
-                m.d.sync += [full.eq(1), count.eq(0)]
+                m.d.sync += [count.eq(0), filling.eq(~filling)]
             with m.Else():
                 m.d.sync += count.eq(count + 1)
+        m.d.sync += writing.eq(writing ^ emptied)
 
-        address = self.entry.destination.base
-        ends = self.advance_to == self.entry.destination.end
+        # What holds for the line that is written next, from where that will be.
+        address, end = self.entry.destination.base, self.entry.destination.end
+        tail = self.entry.tail
+        last_line = Signal()
+        in_tail = Signal()
+        within = Signal(config.rows)  # the bytes of a line in the tail
+        left = Signal.like(end)
+        behind = Signal(signed(len(address) + 1))  # lines since the start of the tail
+        # Where rows have their blocks side by side: those to the end of the row, this one included.
+        columns_left = Signal(12)
+        starts = Signal(init=1)  # nothing of `entry` is written
+        ends_row = Signal()
+        m.d.comb += [
+            left.eq(end - address),
+            behind.eq(address - tail.line),
+            ends_row.eq(columns_left == 1),
+        ]
+        m.d.sync += [
+            last_line.eq(Mux(self.advance, left == 2, left == 1)),
+            within.eq(Cat(i < tail.bytes for i in range(config.rows))),
+        ]
+        with m.If(kind != Kind.BUFFER):
+            m.d.sync += in_tail.eq(0)
+        with m.Elif(tail.every == 0):
+            m.d.sync += in_tail.eq((behind >= 0) | (self.advance & (behind == -1)))
+        with m.Elif(self.advance):
+            m.d.sync += in_tail.eq(Mux(ends_row, tail.every == 1, columns_left == 2))
+        with m.Else():
+            m.d.sync += in_tail.eq(Mux(starts, tail.every == 1, ends_row))
+        with m.If(self.advance):
+            m.d.sync += [
+                columns_left.eq(Mux(ends_row, tail.every, columns_left - 1)),
+                starts.eq(self.done),
+            ]
+        with m.Elif(starts):
+            m.d.sync += columns_left.eq(tail.every)
+
         plane = Signal(PARAMETER_PLANES, init=1)
         byte = Signal(range(TABLE_BYTES))
+        data = Signal(width)
+        line = Mux(writing, lines[1], lines[0])
+        kept = Cat((~in_tail | bit).replicate(8) for bit in within)
         m.d.comb += [
-            self.parameters.data.eq(line),
-            self.parameters.address.eq(address),
-            self.tables.address.eq(Cat(byte, address)),
-            self.tables.data.eq(line.word_select(byte % bus, 8)),
+            data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
+            self.buffer.data.eq(data[: len(kept)]),
             self.buffer.address.eq(address),
+            self.parameters.data.eq(data),
+            self.parameters.address.eq(address),
             self.advance_to.eq(address + 1),
         ]
-        tail = self.entry.tail
-        column = Signal(12)  # block of the row, where rows have their blocks side by side
-        last_column = column + 1 == tail.every
-        in_tail = Mux(tail.every == 0, address >= tail.line, last_column)
-        with m.If(self.advance):
-            m.d.sync += column.eq(Mux(self.done | last_column, 0, column + 1))
-        m.d.comb += self.buffer.data.eq(
-            Cat(
-                Mux(~in_tail | (i < tail.bytes), line.word_select(i, 8), 0)
-                for i in range(config.rows)
-            )
-        )
-        with m.If(full):
-            with m.Switch(kind):
-                with m.Case(Kind.BUFFER):
-                    m.d.comb += [
-                        self.buffer.enable.eq(1),
-                        emptied.eq(self.buffer.ready),
-                        self.advance.eq(emptied),
-                        self.done.eq(emptied & ends),
-                    ]
-                with m.Case(Kind.PARAMETERS):
-                    m.d.comb += [
-                        self.parameters.planes.eq(plane),
-                        emptied.eq(1),
-                        self.advance.eq(plane[-1]),
-                        self.done.eq(plane[-1] & ends),
-                    ]
+        # A table is written a cycle later.
+        m.d.sync += [
+            self.tables.enable.eq(valid & (kind == Kind.TABLE)),
+            self.tables.address.eq(Cat(byte, address)),
+            self.tables.data.eq(data.word_select(byte % bus, 8)),
+        ]
+        with m.Switch(kind):
+            with m.Case(Kind.BUFFER):
+                m.d.comb += [
+                    self.buffer.enable.eq(valid),
+                    emptied.eq(valid & self.buffer.ready),
+                    self.advance.eq(emptied),
+                    last.eq(last_line),
+                    self.done.eq(emptied & last),
+                ]
+            with m.Case(Kind.PARAMETERS):
+                m.d.comb += [
+                    self.parameters.planes.eq(Mux(valid, plane, 0)),
+                    emptied.eq(valid),
+                    self.advance.eq(valid & plane[-1]),
+                    last.eq(plane[-1] & last_line),
+                    self.done.eq(valid & last),
+                ]
+                with m.If(valid):
                     m.d.sync += plane.eq(plane.rotate_left(1))
-                with m.Case(Kind.TABLE):
-                    m.d.comb += [
-                        self.tables.enable.eq(1),
-                        emptied.eq(byte % bus == bus - 1),
-                        self.done.eq(byte == TABLE_BYTES - 1),
-                    ]
+            with m.Case(Kind.TABLE):
+                m.d.comb += [
+                    emptied.eq(valid & (byte % bus == bus - 1)),
+                    last.eq(byte[exact_log2(bus) :].all()),
+                    self.done.eq(emptied & last),
+                ]
+                with m.If(valid):
                     m.d.sync += byte.eq(byte + 1)
         return m

@@ -5,6 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.hdl.axi import WriteSignature, is_error
@@ -71,28 +72,33 @@ class HostWriter(wiring.Component):
         )
         bursts = m.submodules.bursts = SyncFIFO(width=8, depth=BURSTS_AHEAD)
         unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
+        planned = Signal()
         announced = Signal()
+        announces = Signal()
+        burst = planner.burst
         m.d.comb += [
-            planner.start.eq(self.command_valid & ~self.blocked & ~announced),
-            planner.transfer.eq(self.command.transfer),
-            planner.take.eq(
-                planner.valid
-                & (~bus.awvalid | bus.awready)
+            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
+            planner.transfer.payload.eq(self.command.transfer),
+            burst.ready.eq(
+                (~bus.awvalid | bus.awready)
                 & bursts.w_rdy
-                & (unanswered != WRITES_IN_FLIGHT)
+                & ~unanswered[exact_log2(WRITES_IN_FLIGHT)]
                 & ~self.stop
             ),
-            bursts.w_en.eq(planner.take),
-            bursts.w_data.eq(planner.length),
+            announces.eq(burst.valid & burst.ready),
+            bursts.w_en.eq(announces),
+            bursts.w_data.eq(burst.payload.length),
         ]
+        with m.If(planner.transfer.valid & planner.transfer.ready):
+            m.d.sync += planned.eq(1)
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
-        with m.If(planner.take):
+        with m.If(announces):
             m.d.sync += [
                 bus.awvalid.eq(1),
-                bus.awaddr.eq(self.base + planner.address),
-                bus.awlen.eq(planner.length),
-                announced.eq(planner.last),
+                bus.awaddr.eq(self.base + burst.payload.address),
+                bus.awlen.eq(burst.payload.length),
+                announced.eq(burst.payload.last),
             ]
 
         # Read lines.
@@ -161,7 +167,7 @@ class HostWriter(wiring.Component):
 
         # Collect answers.
         answered = bus.bvalid & bus.bready
-        m.d.sync += unanswered.eq(unanswered + planner.take - answered)
+        m.d.sync += unanswered.eq(unanswered + announces - answered)
         m.d.comb += [
             bus.bready.eq(1),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
@@ -169,5 +175,5 @@ class HostWriter(wiring.Component):
             self.done.eq(announced & self.quiet),
         ]
         with m.If(self.done):
-            m.d.sync += [announced.eq(0), fresh.eq(1), column.eq(0)]
+            m.d.sync += [planned.eq(0), announced.eq(0), fresh.eq(1), column.eq(0)]
         return m

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from systola.hdl.host_read_port import READS_IN_FLIGHT
 from systola.timing.memory_speed import MemorySpeed
 
+CUT = 1
+"""Cycles from a transfer to the request for its first burst."""
 REQUEST = 1
 """Cycles from a request to its appearance on the bus."""
 
@@ -44,8 +46,9 @@ class HostReadPort:
         """
 
     def data(self, begin: float, beats: int, bursts: int, pace: float) -> Transfer:
-        """Beats of an instruction that asks from cycle `begin` on, and takes a beat every `pace`
+        """Beats of an instruction that may ask from cycle `begin` on, and takes a beat every `pace`
         cycles at best."""
+        begin += CUT
         self.before_data(begin)
         answer = REQUEST + self._memory.answer
         burst = beats / bursts

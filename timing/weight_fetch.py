@@ -9,8 +9,10 @@ from systola.arch.config import Config
 from systola.hdl.weight_fetch import READS_IN_FLIGHT, ROW_LATENCY
 from systola.timing.memory_speed import MemorySpeed
 
-REQUEST = 2
-"""Cycles from issue to the request on the bus: into the queue, onto the bus."""
+ASK = 1
+"""Cycles from a burst to its appearance on the bus."""
+REQUEST = 2 + ASK
+"""Cycles from issue to the bus: into the queue, cut into bursts, onto the bus."""
 
 
 class WeightFetch:
@@ -27,7 +29,7 @@ class WeightFetch:
         self._beat = max(
             memory.beat,
             denominator / numerator,
-            (REQUEST - 1 + self._answer + burst) / (READS_IN_FLIGHT * burst),
+            (ASK + self._answer + burst) / (READS_IN_FLIGHT * burst),
         )
         self._queue: deque[list[float]] = deque()  # first beat at the earliest, tiles left
         self._free = 0.0  # no beat before

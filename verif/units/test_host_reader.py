@@ -40,13 +40,16 @@ class Reader(Bench):
         self.rates = ask, answer, write
         self.memory = self.random.randbytes(8 * PAGE)
         self.transfers = []
+        self.begun = False
         self.entries = []
         self.beats = []
         self.offered = None
+        self.last_taken = None
         self.writes = []
+        self.written = []
         self.advances = []
         self.errors = []
-        self.popped = []
+        self.wanted = 0
         self.done = []
         self.taken = []
         self.bad = set()
@@ -135,11 +138,15 @@ class Reader(Bench):
         self.entries.append({"tail": noise, **entry, "base": base, "end": end})
 
     async def step(self, blocked=False):
-        """One cycle of everything around the unit."""
+        """One cycle of everything around the unit; what was not blocked once stays so."""
         ask, answer, write = (self.random.random() < rate for rate in self.rates)
+        if self.transfers and not self.begun and not blocked:
+            head = self.transfers[0]
+            self.begun = True
+            self.wanted += head["beats"] * head["rows"] * head["blocks"]
         if self.offered is None and self.beats and answer:
             self.offered = self.beats.pop(0)
-        inputs = {"transfer_valid": bool(self.transfers), "transfer_blocked": blocked}
+        inputs = {"transfer_valid": bool(self.transfers), "transfer_blocked": not self.begun}
         if self.transfers:
             inputs["transfer"] = self.transfers[0]
         if self.entries:
@@ -155,21 +162,24 @@ class Reader(Bench):
         await self.cycle(**inputs)
 
         if self.get("request__valid"):
-            assert self.transfers and not blocked
+            request = self.get("request__payload")
+            start, beats = request.offset, request.length + 1
+            assert beats <= self.wanted, "asks for a blocked transfer"
             if ask:
-                request = self.get("request__payload")
-                start, beats = request.offset, request.length + 1
+                self.wanted -= beats
                 assert beats <= self.config.max_burst_beats
                 assert start // PAGE == (start + beats * self.bus - 1) // PAGE
                 self.beats += range(start, start + beats * self.bus, self.bus)
         if self.get("transfer_pop"):
             self.transfers.pop(0)
+            self.begun = False
         taken = self.offered is not None and self.get("beat__ready")
         if taken:
             self.taken.append(self.now)
         if self.get("error"):
-            assert taken
-            self.errors.append(self.offered)
+            assert self.last_taken is not None
+            self.errors.append(self.last_taken)
+        self.last_taken = self.offered if taken else None
         if taken:
             self.offered = None
         self._observe_writes(write)
@@ -195,6 +205,7 @@ class Reader(Bench):
         if self.get("tables__enable"):
             data = bytes([self.get("tables__data")])
             self.writes.append(("table", self.get("tables__address"), data))
+        self.written += [(self.now, write[0]) for write in self.writes[len(self.written) :]]
 
     async def finish(self, instructions, limit=20000):
         """Runs until all that was issued is done, and checks everything that was seen."""
@@ -202,7 +213,8 @@ class Reader(Bench):
             if not self.entries:
                 break
             await self.step(self.random.random() > self.rates[0])
-        assert not self.entries and not self.beats and not self.transfers
+        await self.step()  # the last byte of a table
+        assert not self.entries and not self.beats and not self.transfers and not self.wanted
         assert self.writes == [write for i in instructions for write in i[3]]
         advances = []
         for _, entry, (base, end), _ in instructions:
@@ -260,8 +272,12 @@ async def parameters_and_tables_at_full_rate(dut):
     assert bench.done[0] == first + beats
     byte = bench.bus
     first = bench.taken[beats]
-    assert bench.taken[beats:] == list(range(first, first + 256, byte))
+    # Two beats are taken ahead of their bytes.
+    assert bench.taken[beats:] == [first, *range(first + 1, first + 257 - byte, byte)]
     assert bench.done[1] == first + 256
+    assert [cycle for cycle, kind in bench.written if kind == "table"] == list(
+        range(first + 2, first + 258)
+    )
 
 
 @cocotb.test
