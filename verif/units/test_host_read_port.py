@@ -47,7 +47,10 @@ class Port(Bench):
 
         names = ("data", "fetch")
         self.sources = {n: StreamSource(dut, f"{n}_request", dut.clk, pauses()) for n in names}
-        self.sinks = {n: StreamSink(dut, f"{n}_beat", dut.clk, pauses()) for n in names}
+        self.sinks = {
+            "data": StreamSink(dut, "data_beat", dut.clk, pauses()),
+            "fetch": StreamSink(dut, "fetch_beat", dut.clk, never()),
+        }
         self.taken = {n: StreamMonitor(dut, f"{n}_request", dut.clk) for n in names}
         self.addresses = []
         self.now = 0
