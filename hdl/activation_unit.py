@@ -45,7 +45,7 @@ class ActivationUnit(wiring.Component):
     """Makes one vector after the other, and writes it to buffer `line`.
 
     Activate issues accumulator `row` to the lanes, one a cycle. The others read buffer lines, one a
-    cycle; the last of a vector issues it, VectorLane.LATENCY cycles later than an accumulator row.
+    cycle; the last of a vector issues it, SUM_LATENCY cycles later than an accumulator row.
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
     SIGMOID or TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more,
     and DRAIN_SPACING are lost behind an instruction that reads lines.

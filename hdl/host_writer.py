@@ -11,7 +11,7 @@ from systola.arch.config import Config
 from systola.hdl.axi import WriteSignature, is_error
 from systola.hdl.burst_planner import BurstPlanner
 from systola.hdl.commands import ADDRESS_BITS, HostTransfer, HostWriteCommand
-from systola.hdl.unified_buffer import BufferReadSignature
+from systola.hdl.unified_buffer import READ_LATENCY, BufferReadSignature
 
 LINES_AHEAD = 8
 """Lines read from the buffer ahead of the bus."""
@@ -106,8 +106,9 @@ class HostWriter(wiring.Component):
         lines = m.submodules.lines = SyncFIFO(width=line_layout.size, depth=LINES_AHEAD)
         fresh = Signal(init=1)
         kept = Signal(ADDRESS_BITS)
-        arriving = Signal()
-        tail_arriving = Signal()
+        arriving = Signal(READ_LATENCY)  # lines on their way, the oldest last
+        tail_arriving = Signal(READ_LATENCY)
+        on_the_way = sum(arriving[i] for i in range(READ_LATENCY))
         unread = fresh | (kept != self.command.buffer.end)
         m.d.comb += [
             self.line.eq(Mux(fresh, self.command.buffer.base, kept)),
@@ -117,18 +118,20 @@ class HostWriter(wiring.Component):
                 self.command_valid
                 & unread
                 & ~self.line_blocked
-                & (lines.w_level + arriving < LINES_AHEAD)
+                & (lines.w_level + on_the_way < LINES_AHEAD)
             ),
             self.advance.eq(self.buffer.enable & self.buffer.ready),
-            lines.w_en.eq(arriving),
-            lines.w_data.eq(Cat(self.buffer.data[: 8 * config.cols], tail_arriving)),
+            lines.w_en.eq(arriving[-1]),
+            lines.w_data.eq(Cat(self.buffer.data[: 8 * config.cols], tail_arriving[-1])),
         ]
         tail = self.command.tail
         column = Signal(12)  # block of the row, where rows have their blocks side by side
         last_column = column + 1 == tail.every
         m.d.sync += [
-            arriving.eq(self.advance),
-            tail_arriving.eq(Mux(tail.every == 0, self.line >= tail.line, last_column)),
+            arriving.eq(Cat(self.advance, arriving)),
+            tail_arriving.eq(
+                Cat(Mux(tail.every == 0, self.line >= tail.line, last_column), tail_arriving)
+            ),
         ]
         with m.If(self.advance):
             m.d.sync += [

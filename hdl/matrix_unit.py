@@ -15,7 +15,7 @@ from systola.hdl.commands import (
 )
 from systola.hdl.delay_line import DelayLine
 from systola.hdl.mxu import MXU
-from systola.hdl.unified_buffer import BufferReadSignature
+from systola.hdl.unified_buffer import READ_LATENCY, BufferReadSignature
 from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
 from systola.hdl.walker import Walk, Walker
 from systola.hdl.weight_loader import WeightLoader
@@ -34,6 +34,16 @@ class SumEvent(data.StructLayout):
         )
 
 
+class VectorEvent(data.StructLayout):
+    """What accompanies a vector: it is the `first` one of its tile, which are the low bytes, and
+    what becomes of its sums."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"first": 1, "unsigned_vector": 1, "unsigned_weights": 1, "sum": SumEvent()}
+        )
+
+
 class MatrixUnit(wiring.Component):
     """MatrixMultiply and Convolve: issues one vector a cycle, in the order of the command's walk:
     `line` of the buffer to accumulator `row`. It takes no line (`reads` is 0) for a vector that
@@ -45,7 +55,7 @@ class MatrixUnit(wiring.Component):
     or row), and the first of a tile for its weights. A tile is switched without a bubble when
     it has been loaded into the shadow weights, which takes `rows` cycles beside the tile before.
     What is issued reaches the accumulators `latency` cycles later, not counting those in which a
-    missing weight row holds the whole unit.
+    missing weight row holds the unit: first the issue, READ_LATENCY cycles later all the rest.
 
     `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
     are. `advance_sum` with `advance_sum_to`: accumulator rows below are final. `sum_done`: all are.
@@ -128,7 +138,6 @@ class MatrixUnit(wiring.Component):
             feeder.position.eq(walker.position),
             feeder.row_starts.eq(first.ox),
             feeder.issue.eq(self.active),
-            feeder.hold.eq(loader.hold),
             self.line.eq(feeder.line),
             self.reads.eq(feeder.reads),
             self.row.eq(row),
@@ -156,28 +165,57 @@ class MatrixUnit(wiring.Component):
             self.read_done.eq(self.active & walker.ends),
         ]
 
-        # Vectors and weights into the array. The swap goes one cycle ahead of its vector.
-        swap = Signal()
-        unsigned_weights = Signal()
-        unsigned_vector = Signal(2)
-        with m.If(~loader.hold):
-            m.d.sync += [
-                swap.eq(self.active & first_vector),
-                unsigned_weights.eq(command.wide_weights & first.block),
-                unsigned_vector.eq(Cat(command.wide_vectors & first.ox, unsigned_vector)),
-            ]
         m.d.comb += [
-            feeder.buffer_data.eq(self.buffer.data),
             self.buffer.enable.eq((self.active | feeder.prime) & feeder.reads),
             self.buffer.address.eq(feeder.line),
             loader.swap.eq(self.active & first_vector),
             loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
+        ]
+        event = Signal(VectorEvent())
+        m.d.comb += [
+            event.first.eq(first_vector),
+            event.unsigned_vector.eq(command.wide_vectors & first.ox),
+            event.unsigned_weights.eq(command.wide_weights & first.block),
+            event.sum.row.eq(row),
+            event.sum.accumulate.eq(~first_product | command.accumulate),
+            event.sum.shift.eq(
+                (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
+            ),
+            event.sum.final.eq(last_k & row_ends),
+            event.sum.last.eq(walker.ends),
+        ]
+
+        # The array, from where a line arrives, lags READ_LATENCY cycles behind the issue: vectors,
+        # weights and `hold` alike.
+        behind = m.submodules.behind = DelayLine(layout=VectorEvent(), cycles=READ_LATENCY)
+        hold, load, weights = loader.hold, loader.load, self.weight_row
+        for stage in range(READ_LATENCY):
+            held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
+            moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
+            m.d.sync += [held.eq(hold), loaded.eq(load), moving.eq(weights)]
+            hold, load, weights = held, loaded, moving
+        arriving = behind.output
+        m.d.comb += [behind.input.eq(event), behind.input_valid.eq(self.active)]
+
+        # The swap goes one cycle ahead of its vector.
+        swap = Signal()
+        unsigned_weights = Signal()
+        unsigned_vector = Signal(2)
+        with m.If(~hold):
+            m.d.sync += [
+                swap.eq(behind.output_valid & arriving.first),
+                unsigned_weights.eq(arriving.unsigned_weights),
+                unsigned_vector.eq(Cat(arriving.unsigned_vector, unsigned_vector)),
+            ]
+        m.d.comb += [
+            feeder.buffer_data.eq(self.buffer.data),
+            feeder.hold.eq(hold),
             mxu.vector.eq(feeder.vector),
             mxu.swap.eq(swap),
-            mxu.weights.eq(self.weight_row),
-            mxu.load.eq(loader.load),
-            mxu.hold.eq(loader.hold),
+            mxu.weights.eq(weights),
+            mxu.load.eq(load),
+            mxu.hold.eq(hold),
             mxu.clear.eq(self.clear),
         ]
         if config.wide:
@@ -187,35 +225,27 @@ class MatrixUnit(wiring.Component):
             ]
 
         # The sums meet their accumulator row: read a cycle before, then written.
-        event = Signal(SumEvent())
-        m.d.comb += [
-            event.row.eq(row),
-            event.accumulate.eq(~first_product | command.accumulate),
-            event.shift.eq(
-                (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
-            ),
-            event.final.eq(last_k & row_ends),
-            event.last.eq(walker.ends),
-        ]
-        delay = m.submodules.delay = DelayLine(layout=SumEvent(), cycles=self.latency(config) - 1)
+        delay = m.submodules.delay = DelayLine(
+            layout=SumEvent(), cycles=self.latency(config) - READ_LATENCY - 1
+        )
         write = Signal(SumEvent())
         write_valid = Signal()
         updated = Signal(SumEvent())
         updated_valid = Signal()
         m.d.comb += [
-            delay.input.eq(event),
-            delay.input_valid.eq(self.active),
-            delay.hold.eq(loader.hold),
+            delay.input.eq(arriving.sum),
+            delay.input_valid.eq(behind.output_valid),
+            delay.hold.eq(hold),
         ]
-        with m.If(~loader.hold):
+        with m.If(~hold):
             m.d.sync += [write.eq(delay.output), write_valid.eq(delay.output_valid)]
         m.d.comb += [
             # On hold the row to be written is read again, as Activate may use the port.
-            updated.eq(Mux(loader.hold, write, delay.output)),
-            updated_valid.eq(Mux(loader.hold, write_valid, delay.output_valid)),
+            updated.eq(Mux(hold, write, delay.output)),
+            updated_valid.eq(Mux(hold, write_valid, delay.output_valid)),
             self.update_read.eq(updated_valid & updated.accumulate),
             self.update_address.eq(updated.row),
-            self.write_enable.eq(write_valid & ~loader.hold),
+            self.write_enable.eq(write_valid & ~hold),
             self.write_address.eq(write.row),
             self.accumulate.eq(write.accumulate),
             self.shift.eq(write.shift),

@@ -27,6 +27,7 @@ from systola.hdl.host_reader import ParameterWriteSignature
 from systola.hdl.mxu import TILE_LIMIT
 from systola.hdl.requantiser import Requantiser
 from systola.hdl.sram import Sram
+from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
 from systola.hdl.unified_buffer import BufferWriteSignature
 from systola.hdl.vector_lane import (
     ElementControl,
@@ -41,7 +42,9 @@ READ_LATENCY = 1
 """Cycles from issue to accumulators and parameters at the lanes."""
 GATE_SPACING = GateSequencer.LATENCY + 8
 """Cycles between a vector with SIGMOID or TANH and the next one."""
-DRAIN_SPACING = VectorLane.LATENCY + 1
+SUM_LATENCY = LINE_LATENCY + VectorLane.LATENCY - READ_LATENCY
+"""Cycles by which the sum of lines is later than an accumulator row."""
+DRAIN_SPACING = SUM_LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
 ADDEND_SPACING = VectorLane.LATENCY + Requantiser.CLAMP_STAGE - 2
 """Cycles between vectors that add to what is there: the addend of a vector comes with its second
@@ -93,10 +96,10 @@ class VectorControl(data.StructLayout):
 
 class ResultLanes(wiring.Component):
     """Takes a buffer line for the front of the lanes with `line`, and makes a result of each vector
-    with `issue` and `vector`. An ActivationLane for each column; the bytes of `operands` come a
-    cycle after `line`, the row of `accumulators` a cycle after `issue`.
+    with `issue` and `vector`. An ActivationLane for each column; the bytes of `operands` come
+    LINE_LATENCY cycles after `line`, the row of `accumulators` READ_LATENCY cycles after `issue`.
 
-    The line of a vector is written `latency` cycles after its issue, VectorLane.LATENCY cycles
+    The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles
     later if it is the sum of lines (`use_sum`), the last of which comes with it, and
     GateSequencer.LATENCY later with SIGMOID or TANH; the second line of an int16 result a cycle
     later. Nothing stops a vector. Between vectors the caller leaves GATE_SPACING cycles behind one
@@ -134,16 +137,16 @@ class ResultLanes(wiring.Component):
 
         # The controls of a line, delayed to where the fronts of the lanes need them.
         stages = [self.line]
-        for stage in range(1 + VectorLane.SUM_STAGE):
+        for stage in range(LINE_LATENCY + VectorLane.SUM_STAGE):
             stages.append(Signal(LineControl(), name=f"line_{stage}"))
             m.d.sync += stages[-1].eq(stages[-2])
-        byte_stage = stages[1]
+        byte_stage = stages[LINE_LATENCY]
         line_controls = {
             "element": byte_stage.element,
-            "product": stages[1 + VectorLane.PRODUCT_STAGE].product,
-            "scaling": stages[1 + VectorLane.SCALING_STAGE].scaling,
-            "shift": stages[1 + VectorLane.SHIFT_STAGE].scaling.shift,
-            "summing": stages[1 + VectorLane.SUM_STAGE].summing,
+            "product": stages[LINE_LATENCY + VectorLane.PRODUCT_STAGE].product,
+            "scaling": stages[LINE_LATENCY + VectorLane.SCALING_STAGE].scaling,
+            "shift": stages[LINE_LATENCY + VectorLane.SHIFT_STAGE].scaling.shift,
+            "summing": stages[LINE_LATENCY + VectorLane.SUM_STAGE].summing,
         }
         if config.depthwise:
             m.submodules.taps = taps = Sram(width=8 * config.cols, depth=DEPTHWISE_TAPS)
@@ -166,9 +169,7 @@ class ResultLanes(wiring.Component):
             m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
             return line
 
-        summed = delayed(
-            "to_sum", self.vector, self.issue & self.vector.use_sum, VectorLane.LATENCY
-        )
+        summed = delayed("to_sum", self.vector, self.issue & self.vector.use_sum, SUM_LATENCY)
         m.d.comb += [
             control.eq(Mux(summed.output_valid, summed.output, self.vector)),
             issued.eq(summed.output_valid | (self.issue & ~self.vector.use_sum)),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unified buffer: activations in banks, read and written by five units at a time."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -9,9 +9,13 @@ from amaranth.utils import ceil_log2, exact_log2
 from systola.arch.config import Config
 from systola.hdl.sram import Sram
 
+READ_LATENCY = 2
+"""Cycles from `enable` & `ready` of a reader to its data."""
+
 
 class BufferReadSignature(wiring.Signature):
-    """Read port seen from the reader: data comes one cycle after `enable` & `ready`."""
+    """Read port seen from the reader: data is there for one cycle, READ_LATENCY cycles after
+    `enable` & `ready`."""
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -44,7 +48,8 @@ class UnifiedBuffer(wiring.Component):
     Line a lives in bank a mod banks, so two sequential streams that meet in a bank collide once
     and then run side by side. The MXU's read and Activate's write always win (`ready` is 1 for
     them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both.
-    Throughput: one line a cycle on each of the five ports. Nobody reads a line in the cycle in
+    Throughput: one line a cycle on each of the five ports. The banks have output registers, so that
+    only a multiplexer lies between them and the reader's own. Nobody reads a line in the cycle in
     which it is written: the interlocks see to it.
     """
 
@@ -65,7 +70,7 @@ class UnifiedBuffer(wiring.Component):
         banks = self._config.buffer_banks
         bits = exact_log2(banks)
 
-        def bank_of(port: wiring.PureInterface) -> object:
+        def bank_of(port: wiring.PureInterface) -> Value:
             return port.address[:bits]
 
         # In the order of their rank.
@@ -82,29 +87,32 @@ class UnifiedBuffer(wiring.Component):
 
         outputs = []
         for index in range(banks):
-            bank = Sram(width=8 * self._config.line_bytes, depth=self._config.buffer_lines // banks)
+            bank = Sram(
+                width=8 * self._config.line_bytes,
+                depth=self._config.buffer_lines // banks,
+                output_register=True,
+            )
             m.submodules[f"bank_{index}"] = bank
-            # The highest rank has the last word.
-            for port in reversed(readers):
-                with m.If(port.enable & (bank_of(port) == index)):
+            # The highest rank has the last word; the lowest one needs no condition.
+            for rank, port in reversed(list(enumerate(readers))):
+                here = port.enable & (bank_of(port) == index)
+                with m.If(here):
+                    m.d.comb += bank.read_enable.eq(1)
+                with m.If(here | (rank == len(readers) - 1)):
+                    m.d.comb += bank.read_address.eq(port.address >> bits)
+            for rank, port in reversed(list(enumerate(writers))):
+                here = port.enable & (bank_of(port) == index)
+                with m.If(here):
+                    m.d.comb += bank.write_enable.eq(1)
+                with m.If(here | (rank == len(writers) - 1)):
                     m.d.comb += [
-                        bank.read_enable.eq(1),
-                        bank.read_address.eq(port.address >> bits),
-                    ]
-            for port in reversed(writers):
-                with m.If(port.enable & (bank_of(port) == index)):
-                    m.d.comb += [
-                        bank.write_enable.eq(1),
                         bank.write_address.eq(port.address >> bits),
                         bank.write_data.eq(port.data),
                     ]
             outputs.append(bank.read_data)
 
         for reader in readers:
-            source = Signal(bits)
-            m.d.sync += source.eq(bank_of(reader))
-            with m.Switch(source):
-                for index, data in enumerate(outputs):
-                    with m.Case(index):
-                        m.d.comb += reader.data.eq(data)
+            source = [Signal(bits, name=f"source_{stage}") for stage in range(READ_LATENCY)]
+            m.d.sync += [source[0].eq(bank_of(reader)), source[1].eq(source[0])]
+            m.d.comb += reader.data.eq(Cat(outputs).word_select(source[-1], len(reader.data)))
         return m

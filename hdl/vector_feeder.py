@@ -2,15 +2,40 @@
 """Systolic data set-up, first half: from a place in the feature map to the vector that enters."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
+from systola.hdl.delay_line import DelayLine
+from systola.hdl.unified_buffer import READ_LATENCY
 from systola.hdl.walker import COORDINATE_BITS, Position
 
-FEED_LATENCY = 2
-"""Cycles from the issue of a vector to its entry into the array: buffer read, register."""
+FEED_LATENCY = READ_LATENCY + 2
+"""Cycles from the issue of a vector to its entry into the array: buffer read, two registers."""
+
+
+class FeedEvent(data.StructLayout):
+    """What accompanies a vector from its issue to where its line arrives.
+
+    `fetched`: a line is read for it. `moved_on`: what was the newest line is now the one before.
+    `rotates`: channels are packed; the vector begins `shift` bytes behind the line before. Bytes
+    below `head` and from `body` on, or all if it is `outside`, are `fill`.
+    """
+
+    def __init__(self, *, rows: int):
+        super().__init__(
+            {
+                "fetched": 1,
+                "moved_on": 1,
+                "outside": 1,
+                "rotates": 1,
+                "shift": range(rows),
+                "head": range(rows + 1),
+                "body": range(rows + 1),
+                "fill": signed(8),
+            }
+        )
 
 
 class VectorFeeder(wiring.Component):
@@ -23,7 +48,8 @@ class VectorFeeder(wiring.Component):
     still there from the last vectors of the row. At the start of a row (`row_starts`) that begins
     inside the map it is not: `unprimed` tells so, `line` is the missing one, and `prime` reads it.
 
-    `hold` stops all stages behind the issue; a line that comes in its first cycle is kept.
+    The stages behind the buffer belong to the array, which `hold` stops: it comes READ_LATENCY
+    cycles after a cycle in which nothing was issued.
     """
 
     def __init__(self, *, config: Config):
@@ -89,62 +115,57 @@ class VectorFeeder(wiring.Component):
             self.line.eq(position.line + Mux(packed, crossed - self.unprimed, 0)),
         ]
 
-        # What the next stage needs to know of the vector.
-        issued = Signal()  # there is one, or a line to be kept for one
-        fetched = Signal()  # and it is a new one
-        outside = Signal()
-        shift = Signal.like(byte)
-        shifted_in = Signal()
-        rotates = Signal()
-        head = Signal(range(rows + 1))  # bytes before the row
-        body = Signal(range(rows + 1))  # bytes up to the end of the row
-        fill = Signal(signed(8))
+        # What goes with the line through the buffer.
+        coming = Signal(FeedEvent(rows=rows))
         left = Signal(signed(COORDINATE_BITS + 1))
-        m.d.comb += left.eq(command.width - position.x)
         with m.If(self.issue):
             m.d.sync += moved_on.eq(crosses)
         with m.If(self.prime):
             m.d.sync += moved_on.eq(1)
-        with m.If(~self.hold):
-            m.d.sync += issued.eq(self.issue | self.prime)
-            m.d.sync += [
-                fetched.eq(self.reads),
-                outside.eq(~inside),
-                rotates.eq(packed),
-                shift.eq(byte),
-                shifted_in.eq(moved_on),
-                fill.eq(command.fill),
-                head.eq(Mux(position.x >= 0, 0, Mux(position.x > -rows, -position.x, rows))),
-                body.eq(Mux(left >= rows, rows, Mux(left > 0, left, 0))),
-            ]
-
-        came = Signal()
-        saved = Signal(8 * rows, reset_less=True)
-        arrived = Signal(8 * rows)
-        newest = Signal(8 * rows, reset_less=True)  # the line read for the vector before
-        before = Signal(8 * rows, reset_less=True)
-        before_now = Signal(8 * rows)
-        m.d.sync += came.eq(~self.hold)
-        with m.If(came):
-            m.d.sync += saved.eq(self.buffer_data)
         m.d.comb += [
-            arrived.eq(Mux(fetched, Mux(came, self.buffer_data[: 8 * rows], saved), newest)),
-            before_now.eq(Mux(shifted_in, newest, before)),
+            left.eq(command.width - position.x),
+            coming.fetched.eq(self.reads),
+            coming.outside.eq(~inside),
+            coming.rotates.eq(packed),
+            coming.shift.eq(byte),
+            coming.moved_on.eq(moved_on),
+            coming.fill.eq(command.fill),
+            coming.head.eq(Mux(position.x >= 0, 0, Mux(position.x > -rows, -position.x, rows))),
+            coming.body.eq(Mux(left >= rows, rows, Mux(left > 0, left, 0))),
         ]
+        through = m.submodules.through = DelayLine(layout=coming.shape(), cycles=READ_LATENCY)
+        m.d.comb += [
+            through.input.eq(coming),
+            through.input_valid.eq(self.issue | self.prime),
+        ]
+
+        # The line arrives, and with it the one before.
+        now = Signal(coming.shape(), reset_less=True)
+        arrived = Signal(8 * rows, reset_less=True)
+        before = Signal(8 * rows, reset_less=True)
+        with m.If(~self.hold & through.output_valid):
+            m.d.sync += now.eq(through.output)
+            with m.If(through.output.fetched):
+                m.d.sync += arrived.eq(self.buffer_data[: 8 * rows])
+            with m.If(through.output.moved_on):
+                m.d.sync += before.eq(arrived)
+
         window = Signal(8 * rows)
-        m.d.comb += window.eq(Cat(before_now, arrived) >> (shift << 3))
+        m.d.comb += window.eq(Cat(before, arrived) >> (now.shift << 3))
         vector = Signal(8 * rows)
-        with m.If(rotates):
+        with m.If(now.rotates):
             m.d.comb += vector.eq(
                 Cat(
-                    Mux(outside | (i < head) | (i >= body), fill, window.word_select(i, 8))[:8]
+                    Mux(
+                        now.outside | (i < now.head) | (i >= now.body),
+                        now.fill,
+                        window.word_select(i, 8),
+                    )[:8]
                     for i in range(rows)
                 )
             )
         with m.Else():
-            m.d.comb += vector.eq(Mux(outside, fill[:8].replicate(rows), arrived))
+            m.d.comb += vector.eq(Mux(now.outside, now.fill[:8].replicate(rows), arrived))
         with m.If(~self.hold):
             m.d.sync += self.vector.eq(vector)
-            with m.If(issued):
-                m.d.sync += [newest.eq(arrived), before.eq(before_now)]
         return m

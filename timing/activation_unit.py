@@ -13,8 +13,7 @@ from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Operation
 from systola.hdl.activation_unit import ActivationUnit as Hardware
 from systola.hdl.gate_sequencer import GateSequencer
-from systola.hdl.result_lanes import ADDEND_SPACING, DRAIN_SPACING, GATE_SPACING
-from systola.hdl.vector_lane import VectorLane
+from systola.hdl.result_lanes import ADDEND_SPACING, DRAIN_SPACING, GATE_SPACING, SUM_LATENCY
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
@@ -95,7 +94,7 @@ class ActivationUnit:
             vectors=blocks * window.pixels,
             reads=window.taps,
             spacing=0,
-            latency=VectorLane.LATENCY + Hardware.latency(),
+            latency=SUM_LATENCY + Hardware.latency(),
             destination=operands["destination"],
             lines=1,
             blocks=blocks,
@@ -112,7 +111,7 @@ class ActivationUnit:
             vectors=operands["blocks"] * window.pixels,
             reads=window.taps,
             spacing=0,
-            latency=VectorLane.LATENCY + Hardware.latency(),
+            latency=SUM_LATENCY + Hardware.latency(),
             destination=operands["destination"],
             lines=1,
             blocks=operands["blocks"],
@@ -182,7 +181,7 @@ class ActivationUnit:
             vectors=operands["rows"],
             reads=halves * (1 + both) + ADDEND * accumulate,
             spacing=GATE_SPACING if gate else ADDEND_SPACING if accumulate else int(two_lines),
-            latency=VectorLane.LATENCY + Hardware.latency() + GateSequencer.LATENCY * gate,
+            latency=SUM_LATENCY + Hardware.latency() + GateSequencer.LATENCY * gate,
             destination=operands["destination"],
             lines=1 + wide,
             drain=drain,

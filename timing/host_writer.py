@@ -14,7 +14,7 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.regions import Regions, last_overlap, paced
 from systola.timing.span import Span
 
-SENT = 2
+SENT = 3
 """Cycles from the read of a line to its first beat."""
 ANSWERED = 1
 """Cycles from the last answer to the end of the instruction."""

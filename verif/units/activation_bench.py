@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,13 +21,14 @@ from systola.arch.isa import (
 from systola.golden.machine import Machine
 from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Source
+from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
 from systola.verif.units.unit import Bench
 
 Fields = dict[str, int]
 
 LATENCY = 9
 """Cycles from the issue of an accumulator row to the write of its line."""
-SUM_LATENCY = 5
+SUM_LATENCY = 6
 """Cycles that a vector of buffer lines takes longer."""
 ADDRESSES = ("row", "read", "line", "parameter", "table")
 """What an older instruction may still use."""
@@ -412,7 +414,9 @@ class Surroundings(Bench):
         self.memory = [_number(line) for line in golden.buffer]
         self.accumulators = [_number(row.astype("<i4")) for row in golden.accumulators]
         self.now = 0
-        self.shown = {"accumulators": 0, "operands__data": 0}
+        self.row = 0
+        self.lines = deque([0] * LINE_LATENCY)
+        """The accumulators' row of the last cycle, and the buffer's lines of the last ones."""
         self.pending: list[tuple[int, int]] = []
         """Lines of instructions so far that are not written yet, and what will be in them."""
         self.written: list[int] = []
@@ -472,13 +476,11 @@ class Surroundings(Bench):
         reads = job.reads() if job else set()
         blocked["read_blocked"] |= any(line in reads for line, _ in self.pending[:older])
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
-        self.set(**self.shown)
+        self.set(accumulators=self.row, operands__data=self.lines.popleft())
         await self.cycle(**blocked, ready=ready, operands__ready=operands_ready, buffer__ready=1)
         noise = random.getrandbits
-        self.shown = {
-            "accumulators": noise(32 * self.config.cols),
-            "operands__data": noise(8 * self.config.line_bytes),
-        }
+        self.row = noise(32 * self.config.cols)
+        line = noise(8 * self.config.line_bytes)
         row_taken = bool(self.get("enable") and ready)
         line_taken = bool(self.get("operands__enable") and operands_ready)
         if self.get("enable"):
@@ -491,9 +493,10 @@ class Surroundings(Bench):
             assert job is not None, "a step without a command"
             assert not any(blocked[f"{name}_blocked"] for name in ("line", "parameter", "table"))
         if row_taken:
-            self.shown["accumulators"] = self.accumulators[self.get("address")]
+            self.row = self.accumulators[self.get("address")]
         if line_taken:
-            self.shown["operands__data"] = self.memory[self.get("operands__address")]
+            line = self.memory[self.get("operands__address")]
+        self.lines.append(line)
         is_reader = job is not None and job.opcode in READERS
         taken = bool(self.get("takes_line")) if is_reader else row_taken or line_taken
         assert taken >= (row_taken or line_taken) and (is_reader or not self.get("takes_line"))

@@ -14,7 +14,7 @@ from systola.hdl.result_lanes import (
     GATE_SPACING,
     lanes_are_instances,
 )
-from systola.hdl.vector_lane import VectorLane
+from systola.hdl.result_lanes import SUM_LATENCY as HARDWARE_SUM_LATENCY
 from systola.verif.units.activation_bench import (
     LATENCY,
     READERS,
@@ -208,7 +208,7 @@ async def corners(dut):
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_activation_unit(simulator, variant):
     assert ActivationUnit.latency() == LATENCY
-    assert VectorLane.LATENCY == SUM_LATENCY
+    assert HARDWARE_SUM_LATENCY == SUM_LATENCY
     config = CONFIGS[variant]
     assert lanes_are_instances(config) == ("placed" in variant)
     text = ""

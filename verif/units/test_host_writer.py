@@ -2,12 +2,14 @@
 """Writes to host memory: memory after it byte for byte, bus rules, rates, errors, and `stop`."""
 
 import types
+from collections import deque
 
 import cocotb
 import numpy as np
 import pytest
 
 from systola.hdl.host_writer import HostWriter
+from systola.hdl.unified_buffer import READ_LATENCY
 from systola.sim.memory import MemoryModel
 from systola.verif.kit import scoreboard
 from systola.verif.kit.axi_memory import AxiMemory
@@ -64,7 +66,7 @@ class Writer(Bench):
         rules = AxiRules("host", self.config.host_bus_bytes, (BASE, BASE + SIZE))
         self.memory = AxiMemory(WriteOnly(dut), "bus_", model, rules)
         self.expected = model.data.copy()
-        self.data = 0
+        self.data = deque([0] * READ_LATENCY)
         self.beats = []
         self.strobed = 0
         self.bursts = 0
@@ -76,13 +78,15 @@ class Writer(Bench):
         ready = self.random.random() >= self.refuse
         blocked = self.random.random() < self.refuse
         inputs |= {"buffer__ready": ready, "line_blocked": blocked, "base": BASE}
-        await self.cycle(**inputs, buffer__data=self.data)
+        await self.cycle(**inputs, buffer__data=self.data.popleft())
+        line = self.random.getrandbits(8 * self.config.line_bytes)
         if self.get("buffer__enable"):
             assert not blocked, "reads a blocked line"
             if ready:
-                self.data = int.from_bytes(self.lines[self.get("buffer__address")], "little")
+                line = int.from_bytes(self.lines[self.get("buffer__address")], "little")
                 assert self.get("advance")
                 assert self.get("advance_to") == self.get("line") + 1
+        self.data.append(line)
         if self.dut.bus__wvalid.value and self.dut.bus__wready.value:
             self.beats.append(self.now)
             self.strobed += self.get("bus__wstrb") != 0

@@ -2,6 +2,7 @@
 """MatrixMultiply and Convolve through the ports of their unit, against plain numpy: sums, order,
 16-bit modes, windows, progress, cycles."""
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import product
 
@@ -11,6 +12,7 @@ import pytest
 
 from systola.hdl.commands import MatrixCommand
 from systola.hdl.matrix_unit import MatrixUnit
+from systola.hdl.unified_buffer import READ_LATENCY
 from systola.verif.units.feature_map import Convolution, Window, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
@@ -20,6 +22,8 @@ CONFIGS = {
     "3x8": small_config(rows=3, cols=8, columns_per_stage=1, accumulator_rows=64, wide=False),
     "9x4": small_config(rows=9, accumulator_rows=64, host_bus_bytes=16),
 }
+FEED_LATENCY = 4
+"""Cycles from the issue of a vector to the array."""
 
 
 def unit(variant=None):
@@ -56,7 +60,7 @@ class Machine(Bench):
     def __init__(self, dut, name):
         super().__init__(dut, unit())
         self.config = config = CONFIGS[chosen_variant()]
-        self.latency = 2 + config.rows + config.stages
+        self.latency = FEED_LATENCY + config.rows + config.stages
         self.random = rng("matrix_unit", name, chosen_variant())
         data = np.random.default_rng(self.random.getrandbits(32))
         self.data = data
@@ -65,9 +69,11 @@ class Machine(Bench):
         self.expected = self.sums.copy()
         self.fifo = []
         self.tiles = []
-        self.shown = 0
+        self.shown = deque([0] * READ_LATENCY)
         self.read_row = None
         self.now = 0
+        self.array_now = 0
+        self.array_holds = deque([False] * READ_LATENCY)
         self.holds = 0
         self.takes = 0
         self.swaps = 0
@@ -173,21 +179,24 @@ class Machine(Bench):
     async def step(self, arrive=1, blocked=(False, False), **inputs):
         """One cycle, in which up to `arrive` rows of weights come into the FIFO.
 
-        `now` counts the cycles in which the array is not held: it must be where a tile has been
-        swapped in before its last row came, and the next of its rows is missing.
+        `now` counts the cycles in which the issue is not held: it must be where a tile has been
+        swapped in before its last row came, and the next of its rows is missing. `array_now` counts
+        those in which the array is not held, which lags READ_LATENCY cycles behind.
         """
         held = bool(
             self.takes % self.config.rows
             and self.swaps > self.takes // self.config.rows
             and not self.fifo
         )
+        self.array_holds.append(held)
+        array_held = self.array_holds.popleft()
         weights = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
         await self.cycle(
             **inputs,
             line_blocked=blocked[0],
             row_blocked=blocked[1],
             buffer__ready=1,
-            buffer__data=self.shown,
+            buffer__data=self.shown.popleft(),
             weight_row=int.from_bytes(weights.astype(np.int8).tobytes(), "little"),
             weight_arrived=bool(self.fifo),
         )
@@ -201,6 +210,7 @@ class Machine(Bench):
         if held:
             self.holds += 1
             assert not active and not enable and self.get("awaiting_weights")
+        if array_held:
             assert not any(self.gets("write_enable", "advance_sum", "sum_done"))
         if self.issues:
             self.check_turn(active, enable, blocked)
@@ -210,17 +220,18 @@ class Machine(Bench):
             line = self.lines[self.get("buffer__address")]
             # An optional line may lie behind the end of the buffer.
             assert self.get("buffer__address") == self.get("line") % self.config.buffer_lines
-            self.shown = int.from_bytes(line.astype(np.int8).tobytes(), "little")
+            self.shown.append(int.from_bytes(line.astype(np.int8).tobytes(), "little"))
         else:
-            self.shown = self.random.getrandbits(8 * self.config.line_bytes)
+            self.shown.append(self.random.getrandbits(8 * self.config.line_bytes))
         self.check_sums()
 
-        for name in ("read", "sum"):
+        for name, now in (("read", self.now), ("sum", self.array_now)):
             if self.get(f"advance_{name}"):
                 self.events[name].append(self.get(f"advance_{name}_to"))
             if self.get(f"{name}_done"):
-                self.events[f"{name}_done"].append(self.now)
+                self.events[f"{name}_done"].append(now)
         self.now += not held
+        self.array_now += not array_held
 
     def check_turn(self, active, enable, blocked):
         """The ports of the vector whose turn it is, in each cycle until it is issued."""
@@ -260,7 +271,7 @@ class Machine(Bench):
             else:
                 assert self.read_row is None, "reads a row that it overwrites"
                 self.sums[row] = sums
-            self.written.append(self.now)
+            self.written.append(self.array_now)
         self.read_row = self.get("update_address") if self.get("update_read") else None
 
     def fill(self, rows=1000):
@@ -327,7 +338,7 @@ class Machine(Bench):
     async def finish(self, instructions):
         """Waits for the last sums and checks all that must hold for any commands."""
         end = self.now + self.latency
-        while self.now < end:
+        while self.array_now < end:
             await self.step()
         wrong = (self.sums - self.expected) % (1 << 32)
         assert not wrong.any(), f"rows {np.flatnonzero(wrong.any(axis=1))}"
@@ -506,5 +517,5 @@ async def nothing_of_the_map(dut, channels):
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_matrix_unit(simulator, variant):
     config = CONFIGS[variant]
-    assert MatrixUnit.latency(config) == 2 + config.rows + config.stages
+    assert MatrixUnit.latency(config) == FEED_LATENCY + config.rows + config.stages
     run_unit("test_matrix_unit", simulator, unit(variant), variant=variant)

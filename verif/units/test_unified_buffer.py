@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unified buffer with all five streams: data, priorities, and what a conflict costs."""
 
+from collections import deque
+
 import cocotb
 import pytest
 
-from systola.hdl.unified_buffer import UnifiedBuffer
+from systola.hdl.unified_buffer import READ_LATENCY, UnifiedBuffer
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
@@ -25,7 +27,7 @@ class Model(Bench):
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.lines = {}
-        self.reading = {}
+        self.reading = deque([{}] * READ_LATENCY)
 
     async def step(self, **wanted):
         """One cycle: lines to read, (line, data) to write. Returns the names of those served."""
@@ -40,8 +42,8 @@ class Model(Bench):
             if name in WRITERS:
                 inputs[f"{name}__data"] = value[1]
         await self.cycle(**inputs)
-        for name, value in self.reading.items():
-            assert self.get(f"{name}__data") == value, f"{name} one cycle after its read"
+        for name, value in self.reading.popleft().items():
+            assert self.get(f"{name}__data") == value, f"{name} READ_LATENCY after its read"
         served = set()
         for ports in (READERS, WRITERS):
             taken = set()
@@ -53,7 +55,7 @@ class Model(Bench):
                 if bank not in taken:
                     served.add(name)
                 taken.add(bank)
-        self.reading = {n: self.lines[address[n]] for n in READERS if n in served}
+        self.reading.append({n: self.lines[address[n]] for n in READERS if n in served})
         for name in served.intersection(WRITERS):
             self.lines[address[name]] = wanted[name][1]
         return served
@@ -82,7 +84,8 @@ async def random_use(dut, rate):
         await bench.step(**wanted)
     for line in range(LINES):
         await bench.step(dma_out=line)
-    await bench.step()
+    for _ in range(READ_LATENCY):
+        await bench.step()
 
 
 @cocotb.test
@@ -120,4 +123,5 @@ async def streams(dut, operands, dma_out):
 
 @pytest.mark.parametrize("simulator", simulators())
 def test_unified_buffer(simulator):
+    assert READ_LATENCY == 2
     run_unit("test_unified_buffer", simulator, unit())

@@ -7,6 +7,7 @@ import cocotb
 import pytest
 
 from systola.hdl.commands import MatrixCommand
+from systola.hdl.unified_buffer import READ_LATENCY
 from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
 from systola.hdl.walker import Position
 from systola.verif.units.feature_map import Vector, some_convolution
@@ -26,7 +27,8 @@ def unit(variant=None):
 
 
 class Feeder(Bench):
-    """The unit with buffer lines that are there for the one cycle after they were asked for."""
+    """The unit with buffer lines that are there for one cycle, READ_LATENCY cycles after they were
+    asked for."""
 
     def __init__(self, dut, name):
         super().__init__(dut, unit())
@@ -36,8 +38,10 @@ class Feeder(Bench):
             [self.random.randint(-128, 127) for _ in range(self.config.line_bytes)]
             for _ in range(LINES)
         ]
-        self.on_the_way = deque([None] * FEED_LATENCY)
-        self.arriving = self.noise(8 * self.config.line_bytes)
+        self.in_buffer = deque([None] * READ_LATENCY)
+        self.on_the_way = deque([None] * (FEED_LATENCY - READ_LATENCY))
+        self.holds = deque([False] * READ_LATENCY)
+        self.arriving = deque([0] * READ_LATENCY)
         self.made = 0
 
     def noise(self, bits):
@@ -56,20 +60,26 @@ class Feeder(Bench):
                 position={"line": vector.base, "y": vector.y, "x": vector.x},
                 row_starts=vector.starts,
             )
-        await self.cycle(buffer_data=self.arriving, issue=issue, prime=prime, hold=hold)
+        self.holds.append(hold)
+        held = self.holds.popleft()
+        await self.cycle(buffer_data=self.arriving.popleft(), issue=issue, prime=prime, hold=held)
         expected = self.on_the_way[0]
         if expected is not None:
             raw = self.get("vector").to_bytes(self.config.rows, "little")
             assert raw == bytes(value % 256 for value in expected.values), expected
-        self.arriving = self.noise(8 * self.config.line_bytes)
+        arriving = self.noise(8 * self.config.line_bytes)
         if (issue or prime) and self.get("reads"):
             line = self.lines[self.get("line")] if self.get("line") < LINES else []
             if line:
                 data = bytes(value % 256 for value in line)
-                self.arriving = int.from_bytes(data, "little")
-        if not hold:
+                arriving = int.from_bytes(data, "little")
+        self.arriving.append(arriving)
+        self.in_buffer.append(vector if issue else None)
+        arrived = self.in_buffer.popleft()
+        assert not (held and arrived)
+        if not held:
             self.made += self.on_the_way.popleft() is not None
-            self.on_the_way.append(vector if issue else None)
+            self.on_the_way.append(arrived)
 
     def check_asks(self, vector, primed):
         """What the unit says about the vector at its turn."""
@@ -101,7 +111,7 @@ class Feeder(Bench):
     async def drain(self):
         for _ in range(FEED_LATENCY + 1):
             await self.step()
-        assert not any(self.on_the_way)
+        assert not any(self.in_buffer) and not any(self.on_the_way)
 
 
 @cocotb.test
@@ -186,5 +196,5 @@ async def long_rows(dut):
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_vector_feeder(simulator, variant):
-    assert FEED_LATENCY == 2
+    assert FEED_LATENCY == 4
     run_unit("test_vector_feeder", simulator, unit(variant), variant=variant)
