@@ -18,12 +18,12 @@ from systola.hdl.tpu import TPU
 class BoardTop(wiring.Component):
     """One machine, with `memory_bytes` for its host and weight windows, behind a serial line.
 
-    The memory begins at bus address 0; both windows lie in it, wherever the host puts them.
+    The memory begins at bus address 0; both windows lie in it, wherever the host puts them. The
+    interrupt of the machine is not connected: the host asks.
 
     Members
     -------
     rx, tx : the line, a bit of which lasts `divisor` cycles of the clock of `clock_hz`
-    irq : a pending interrupt is enabled
     """
 
     def __init__(self, *, config: Config, memory_bytes: int, divisor: int, clock_hz: int):
@@ -41,7 +41,7 @@ class BoardTop(wiring.Component):
         self._memory_bytes = memory_bytes
         self._divisor = divisor
         self._clock_hz = clock_hz
-        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "irq": Out(1)})
+        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -73,9 +73,5 @@ class BoardTop(wiring.Component):
         connect(m, tpu.weight_read, weight_read.bus)
         for number, port in enumerate(ports):
             connect(m, port, memory.ports[number])
-        m.d.comb += [
-            bridge.rx.eq(self.rx),
-            self.tx.eq(bridge.tx),
-            self.irq.eq(tpu.irq),
-        ]
+        m.d.comb += [bridge.rx.eq(self.rx), self.tx.eq(bridge.tx)]
         return m

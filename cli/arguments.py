@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
-from systola.runtime.make_backend import BACKENDS
 
 MAX_LATENCY = 1_000_000
 
@@ -70,16 +69,6 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_PRESET,
         metavar="P",
         help=f"tiny, small, base, v1 or ROWSxCOLS (default: {DEFAULT_PRESET})",
-    )
-
-
-def add_backend(parser: argparse.ArgumentParser) -> None:
-    """Adds --backend."""
-    parser.add_argument(
-        "--backend",
-        choices=BACKENDS,
-        default="rtl",
-        help="simulated RTL, or the golden model, which has no clock (default: rtl)",
     )
 
 

@@ -11,7 +11,8 @@ from importlib.resources import files
 import numpy as np
 
 from systola.arch.config import Config
-from systola.cli.arguments import add_backend, add_json, add_preset, progress_bar, whole_number
+from systola.cli.arguments import add_json, add_preset, progress_bar, whole_number
+from systola.cli.board import add_backend, chosen_backend
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
@@ -22,6 +23,7 @@ from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
 HELP = "classify handwritten digits and show whether, how fast and why"
 MODEL = "mlp_tutorial_pc_softmax.tflite"
 IMAGES = "digits_test.npz"
+MACHINES = {"rtl": "the simulated RTL", "iss": "the golden model", "serial": "the board"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +50,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
+        backend = chosen_backend(arguments, config, stack)
         with progress_bar(len(x), "image", stays=True) as advance:
-            run = compiled.run(x, backend=arguments.backend, progress=advance)
+            run = compiled.run(x, backend=backend, progress=advance)
         golden = compiled.run(x, backend="iss")
         live = reference_outputs(model, x)
         answers = run.y.reshape(len(x), -1).argmax(axis=1)
@@ -69,8 +72,7 @@ def execute(arguments: argparse.Namespace) -> int:
             output.write(to_json(figures))
 
     if arguments.json != "-":
-        what = "the simulated RTL" if arguments.backend == "rtl" else "the golden model"
-        print(f"{len(x)} test images through {MODEL} on {what}")
+        print(f"{len(x)} test images through {MODEL} on {MACHINES[arguments.backend]}")
         print(f"accuracy {100 * right / len(x):.2f} % ({right} of {len(x)})")
         print(f"every byte equals the golden model: {_yes(equal['golden_model'])}")
         print(

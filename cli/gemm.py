@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import Rounding
 from systola.cli.arguments import (
-    add_backend,
     add_json,
     add_memory,
     add_preset,
     progress_bar,
     whole_number,
 )
+from systola.cli.board import add_backend, chosen_backend
 from systola.cli.output import OutputFile
 from systola.cli.report import cycle_table, to_json
 from systola.compiler.layer import Layer
@@ -52,13 +52,15 @@ def execute(arguments: argparse.Namespace) -> int:
         a, layer = random_gemm(m, k, n, arguments.seed)
         compiled = compile_chain(config, [layer], m)
         image = compiled.bind(a)
-        backend = make_backend(
-            arguments.backend,
-            config,
-            latency=arguments.latency,
-            stall=arguments.stall,
-            seed=arguments.seed,
-        )
+        backend = chosen_backend(arguments, config, stack)
+        if isinstance(backend, str):
+            backend = make_backend(
+                backend,
+                config,
+                latency=arguments.latency,
+                stall=arguments.stall,
+                seed=arguments.seed,
+            )
         with progress_bar(None, " cycles") as progress:
             run = backend.run(image, progress=progress)
         result = compiled.result(run.host)

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-COMMANDS = ("gemm", "compile", "run", "asm", "disasm", "verilog", "synth", "info", "demo")
+COMMANDS = (
+    "gemm",
+    "compile",
+    "run",
+    "asm",
+    "disasm",
+    "verilog",
+    "synth",
+    "info",
+    "demo",
+)
 """Each is a module of this package with HELP, add_arguments() and execute()."""
 INTERRUPTED = 130
 """Exit status after Control-C, as shells have it."""
@@ -40,7 +50,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     from systola.arch.config import ConfigError
     from systola.cli.errors import UserError
     from systola.compiler.errors import CompileError, ModelError
-    from systola.runtime.backend import BackendError
+    from systola.runtime.backend import BackendError, UnavailableError
     from systola.synth.errors import SynthesisError
 
     parser = _Parser(prog="tpu", description="Systola, an open Tensor Processing Unit.")
@@ -55,7 +65,14 @@ def _run(arguments: Sequence[str] | None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         return parsed.execute(parsed)
-    except (AssemblyError, CompileError, ConfigError, ModelError, UserError) as error:
+    except (
+        AssemblyError,
+        CompileError,
+        ConfigError,
+        ModelError,
+        UnavailableError,
+        UserError,
+    ) as error:
         parser.error(str(error))
     except MemoryError:
         parser.error("not enough memory for this")

@@ -14,13 +14,13 @@ import numpy as np
 
 from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.cli.arguments import (
-    add_backend,
     add_json,
     add_memory,
     positive,
     progress_bar,
     whole_number,
 )
+from systola.cli.board import add_backend, chosen_backend
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
 from systola.cli.model import (
@@ -105,11 +105,12 @@ def execute(arguments: argparse.Namespace) -> int:
         picture = (
             stack.enter_context(OutputFile(arguments.roofline)) if arguments.roofline else None
         )
+        backend = chosen_backend(arguments, model.config, stack)
         with progress_bar(count, "sample") as advance:
             try:
                 run = model.run(
                     *x,
-                    backend=arguments.backend,
+                    backend=backend,
                     latency=arguments.latency,
                     stall=arguments.stall,
                     seed=arguments.seed,

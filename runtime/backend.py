@@ -58,6 +58,10 @@ class BackendError(RuntimeError):
     """A machine that could not be built, or did not do what machines do."""
 
 
+class UnavailableError(BackendError):
+    """A machine that the user has named and that is not there."""
+
+
 class Backend(Protocol):
     """A machine that programs run on. On-chip memories persist from one run to the next."""
 

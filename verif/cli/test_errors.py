@@ -62,6 +62,7 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str
 
 
 RUN = "run m.tflite --backend iss --output y.npz"
+RUN_SERIAL = "run m.tflite --backend serial --input x.npz --output y.npz"
 RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
 
 
@@ -111,6 +112,13 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         (f"{RUN} --input x.npz --batch 0", "--batch: must be at least 1"),
         (f"{RUN} --input x.npz --json nowhere/j", "cannot write nowhere/j"),
         ("run m.tflite --input x.npz --output nowhere/y", "cannot write nowhere/y"),
+        ("gemm 4 4 4 --backend serial", "--backend serial needs --port"),
+        ("gemm 4 4 4 --port /dev/ttyUSB0", "--port goes with --backend serial"),
+        (f"{RUN} --input x.npz --baud 9600", "--baud goes with --backend serial"),
+        (f"{RUN} --input x.npz --baud 0", "--baud: must be at least 1, not 0"),
+        (f"{RUN_SERIAL} --port nowhere", "cannot open serial port nowhere: no such file or"),
+        (f"{RUN_SERIAL} --port directory", "cannot open serial port directory: is a directory"),
+        (f"{RUN_SERIAL} --port empty", "cannot open serial port empty: "),
         ("run m.tflite --input x.npz", "--output"),
         ("run missing.tflite --input x.npz --output y.npz", "cannot read missing.tflite"),
         ("run short.tflite --input x.npz --output y.npz", "short.tflite: the model is damaged"),

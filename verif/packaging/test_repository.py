@@ -19,9 +19,11 @@ FOR_DEVELOPERS = {
     Path("models/make_networks.py"),
     Path("models/training_data.py"),
     Path("runtime/litert.py"),
+    Path("runtime/serial_port.py"),
     Path("sim/runner.py"),
 }
-"""Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so."""
+"""Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so, without
+pyserial `tpu run --backend serial` does."""
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 
 

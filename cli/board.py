@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options for running on a board."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from systola.arch.config import Config
+from systola.cli.arguments import progress_bar, whole_number
+from systola.cli.errors import UserError
+from systola.runtime.backend import Backend
+from systola.runtime.make_backend import BACKENDS
+from systola.runtime.serial_backend import SerialBackend
+from systola.runtime.serial_port import DEFAULT_BAUD, SerialPort
+
+
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Adds --backend, and --port and --baud of a board."""
+    parser.add_argument(
+        "--backend",
+        choices=(*BACKENDS, "serial"),
+        default="rtl",
+        help="simulated RTL, the golden model, which has no clock, or a board (default: rtl)",
+    )
+    parser.add_argument("--port", metavar="DEVICE", help="serial port of the board")
+    parser.add_argument(
+        "--baud",
+        type=whole_number(1),
+        metavar="B",
+        help=f"baud rate that its bitstream was made for (default: {DEFAULT_BAUD})",
+    )
+
+
+def chosen_backend(
+    arguments: argparse.Namespace, config: Config, stack: ExitStack
+) -> Backend | str:
+    """The board that the command line names, or else the name of the back end.
+
+    What is transferred to and from a board is shown until `stack` ends. Raises UserError where the
+    options do not fit each other, BackendError where the board does not answer or is another.
+    """
+    if arguments.backend == "serial":
+        if not arguments.port:
+            raise UserError("--backend serial needs --port, such as --port /dev/ttyUSB0")
+        line = SerialPort(arguments.port, arguments.baud or DEFAULT_BAUD)
+        return SerialBackend(config, line, moved=stack.enter_context(progress_bar(None, "B")))
+    for option in ("port", "baud"):
+        if getattr(arguments, option):
+            raise UserError(f"--{option} goes with --backend serial")
+    return arguments.backend

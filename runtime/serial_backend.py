@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A board at the other end of a serial line as a back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import Fault
+from systola.arch.registers import (
+    IDENTITY,
+    TRACE_DEPTH,
+    VERSION,
+    Control,
+    CycleClass,
+    Interrupt,
+    Register,
+    Status,
+    counter_offset,
+    trace_offset,
+)
+from systola.arch.serial_protocol import IDENTITY as BOARD_IDENTITY
+from systola.arch.serial_protocol import MAX_WORDS, WORD_BYTES, BoardWord, configuration_word
+from systola.golden.outcome import FaultReport
+from systola.runtime.backend import BackendError, Image, Result, UnavailableError
+from systola.runtime.serial_link import Line, SerialLink
+
+_BLOCK = MAX_WORDS * WORD_BYTES
+
+
+class SerialBackend:
+    """A Backend that runs programs on the board behind `line`.
+
+    The host window lies at the start of the board's memory, the weight window behind it. What the
+    board is known to hold already is not sent again. `moved` is called with the bytes of memory
+    transferred so far. Raises BackendError when the board does not answer, UnavailableError when
+    there is something else behind the line, or a machine other than `config`.
+    """
+
+    def __init__(
+        self, config: Config, line: Line, *, moved: Callable[[int], None] | None = None
+    ) -> None:
+        self._config = config
+        self._link = link = SerialLink(line, moved=moved)
+        if (found := link.read_board(BoardWord.IDENTITY)) != BOARD_IDENTITY:
+            raise UnavailableError(f"what answers on {line.name} is no board: 0x{found:08x}")
+        identity, version = link.read_registers(Register.ID, 2)
+        if (identity, version) != (IDENTITY, VERSION):
+            raise UnavailableError(
+                f"the board on {line.name} has registers of version {version}, not {VERSION}"
+            )
+        if link.read_board(BoardWord.CONFIGURATION) != configuration_word(config):
+            geometry = link.read_registers(Register.GEOMETRY, 1)[0]
+            raise UnavailableError(
+                f"the board on {line.name} has another machine than '{config.name}': an array "
+                f"of {geometry & 0xFFFF}x{geometry >> 16}, built with other sizes or options"
+            )
+        self._size = link.read_board(BoardWord.MEMORY_BYTES)
+        self._clock_hz = link.read_board(BoardWord.CLOCK_HZ)
+        self._content = np.zeros(self._size, np.uint8)
+        self._known = np.zeros(-(-self._size // _BLOCK), np.bool_)
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the machine."""
+        return self._config
+
+    @property
+    def clock_hz(self) -> int:
+        """The clock of the machine."""
+        return self._clock_hz
+
+    def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
+        """Runs the program of `image`, see Backend.
+
+        Raises BackendError when the windows are larger than the memory of the board.
+        """
+        link = self._link
+        size = len(image.host)
+        weights = -(-size // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+        if (needed := weights + len(image.weights)) > self._size:
+            raise BackendError(
+                f"the program needs {needed:,} bytes for its windows, the board has {self._size:,}"
+            )
+        self._reset()
+        self._send(0, image.host)
+        self._send(weights, image.weights)
+        for register, value in (
+            (Register.HOST_BASE_LO, 0),
+            (Register.HOST_BASE_HI, 0),
+            (Register.HOST_PAGES, size // HOST_PAGE_BYTES),
+            (Register.WEIGHT_BASE_LO, weights),
+            (Register.WEIGHT_BASE_HI, 0),
+            (Register.WEIGHT_TILES, len(image.weights) // self._config.tile_bytes),
+            (Register.PROGRAM, image.program_offset),
+            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
+        ):
+            link.write_register(register, value)
+        self._known[: -(-size // _BLOCK)] = False
+        link.write_register(Register.CONTROL, Control.START)
+        while not (status := self._status()) & (Status.DONE | Status.FAULT):
+            if status & Status.WAITING:
+                link.write_register(Register.CONTROL, Control.RESUME)
+            if progress:
+                progress(sum(self._counters().values()))
+        host = self._fetch(size)
+        fault = None
+        if status & Status.FAULT:
+            cause, pc, address = link.read_registers(Register.FAULT_CAUSE, 3)
+            fault = FaultReport(Fault(cause), pc, address)
+        raised = link.read_registers(Register.IRQ_STATUS, 1)[0] & Interrupt.PROGRAM
+        counters = self._counters()
+        tags, missing = self._trace()
+        return Result(
+            host=host,
+            fault=fault,
+            interrupts=link.read_registers(Register.IRQ_CODE, 1) if raised else (),
+            cycles=sum(counters.values()),
+            counters=counters,
+            tags=tags,
+            missing_tags=missing,
+            simulated_cycles_per_second=None,
+        )
+
+    def _status(self) -> int:
+        return self._link.read_registers(Register.STATUS, 1)[0]
+
+    def _reset(self) -> None:
+        """Ends what somebody else may have left running."""
+        if self._status() & Status.BUSY:
+            self._link.write_register(Register.CONTROL, Control.SOFT_RESET)
+            while self._status() & Status.BUSY:
+                pass
+
+    def _send(self, base: int, content: NDArray[np.uint8]) -> None:
+        """Writes to the memory what it does not hold already; `base` in whole blocks."""
+        for start in range(0, len(content), _BLOCK):
+            part = content[start : start + _BLOCK]
+            place = slice(base + start, base + start + len(part))
+            block = (base + start) // _BLOCK
+            if not self._known[block] or not np.array_equal(self._content[place], part):
+                padded = part.tobytes() + bytes(-len(part) % WORD_BYTES)
+                self._known[block] = False
+                self._link.write_memory(place.start, padded)
+                self._content[place] = part
+                self._known[block] = len(part) == _BLOCK
+
+    def _fetch(self, size: int) -> NDArray[np.uint8]:
+        """The host window, which is whole blocks."""
+        content = np.frombuffer(self._link.read_memory(0, size), np.uint8).copy()
+        self._content[:size] = content
+        self._known[: size // _BLOCK] = True
+        return content
+
+    def _counters(self) -> dict[str, int]:
+        words = self._link.read_registers(counter_offset(CycleClass(0)), 2 * len(CycleClass))
+        return {
+            which.name.lower(): words[2 * which] | words[2 * which + 1] << 32
+            for which in CycleClass
+        }
+
+    def _trace(self) -> tuple[tuple[tuple[int, int], ...], int]:
+        """The tags that the trace still holds, in order, and how many it does not."""
+        count = self._link.read_registers(Register.TAGS, 1)[0]
+        if not count:
+            return (), 0
+        words = self._link.read_registers(Register.TRACE, 2 * TRACE_DEPTH)
+        tags: list[tuple[int, int]] = []
+        for number in range(max(0, count - TRACE_DEPTH), count):
+            first = (trace_offset(number) - Register.TRACE) // WORD_BYTES
+            tags.append((words[first], words[first + 1]))
+        return tuple(tags), count - len(tags)

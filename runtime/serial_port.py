@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A serial port of this computer, through pyserial."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+from systola.runtime.backend import UnavailableError
+
+DEFAULT_BAUD = 1_000_000
+_SILENCE = 0.3
+"""Seconds without a byte after which none is expected: more than adapters and systems take."""
+
+
+class SerialPort:
+    """The Line behind port `name`, such as /dev/ttyUSB0: 8 data bits, no parity, one stop bit.
+
+    Raises UnavailableError where pyserial is not installed or the port cannot be opened.
+    """
+
+    def __init__(self, name: str, baud: int = DEFAULT_BAUD) -> None:
+        try:
+            # Optional, and without type information.
+            serial: Any = import_module("serial")
+        except ImportError:
+            raise UnavailableError(
+                "a serial port needs the Python package pyserial (pip install 'systola[serial]')"
+            ) from None
+        self._name = name
+        self._byte_seconds = 10 / baud
+        try:
+            self._port = serial.Serial(name, baud)
+            self._port.reset_input_buffer()
+        except (OSError, ValueError) as error:  # SerialException is an OSError
+            raise UnavailableError(f"cannot open serial port {name}: {_reason(error)}") from None
+
+    @property
+    def name(self) -> str:
+        """Name of the port."""
+        return self._name
+
+    def write(self, content: bytes) -> None:
+        """Sends bytes, see Line."""
+        try:
+            self._port.write(content)
+        except OSError as error:
+            raise UnavailableError(f"serial port {self._name}: {_reason(error)}") from None
+
+    def read(self, after: int) -> bytes:
+        """What has come, see Line."""
+        try:
+            self._port.timeout = _SILENCE + after * self._byte_seconds
+            first = self._port.read(1)
+            return first + self._port.read(self._port.in_waiting) if first else b""
+        except OSError as error:
+            raise UnavailableError(f"serial port {self._name}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return os.strerror(number).lower() if number else " ".join(str(error).split())
