@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accumulators: 32-bit sums below the array."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -10,18 +10,35 @@ from systola.arch.config import Config
 from systola.hdl.sram import Sram
 
 BANKS = 2
+READ_LATENCY = 2
+"""Cycles from `enable` & `ready` to the row: memory, its output register."""
+UPDATE_LATENCY = 3
+"""Cycles from `update` to the write of the row: memory and its register, sum; the sums come and are
+shifted beside."""
+
+
+def forwarded(config: Config) -> list[int]:
+    """Distances, below UPDATE_LATENCY + 1, in which updates of one row can follow one another.
+
+    A pass over all vectors takes at least `rows` cycles, as long as loading a tile; the two halves
+    of an int16 vector are neighbours.
+    """
+    nearest = config.rows - config.wide
+    return [d for d in range(1, UPDATE_LATENCY + 1) if d >= nearest or (d == 1 and config.wide)]
 
 
 class Accumulators(wiring.Component):
     """`accumulator_rows` rows of `cols` x 32 bits, in two banks by the parity of the row.
 
-    Update (from the MXU), one a cycle: `update_read` with `update_address` in the cycle before
-    `write_enable` with `write_address` (the same row), `sums` and `shift`; with `accumulate` the
-    row becomes old + sums * 2^(8 * shift) modulo 2^32 per column, else without old; `shift` is 0
-    where there are no 16-bit modes. `update_read` is only for rows that accumulate.
-    Back-to-back updates of one row work.
+    Update (from the MXU), one a cycle: `update` with `row`, `accumulate` and `shift`, and `sums` in
+    the cycle after. With `accumulate` the row becomes old + sums * 2^(8 * shift) modulo 2^32 per
+    column, else without old; `shift` is 0 where there are no 16-bit modes. Two updates of a row
+    are any number of cycles from `rows` on apart; with 16-bit modes also one, once in `rows`
+    cycles. The row is written UPDATE_LATENCY cycles after `update`, and may be read from the next
+    cycle on.
 
-    Read (to Activate): `data` comes one cycle after `enable` & `ready`. The MXU's reads win; two
+    Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`;
+    nothing but a multiplexer lies between it and a register. The reads for updates win; two
     sequential streams collide once and then alternate between the banks.
     """
 
@@ -30,10 +47,8 @@ class Accumulators(wiring.Component):
         address = ceil_log2(config.accumulator_rows)
         super().__init__(
             {
-                "update_read": In(1),
-                "update_address": In(address),
-                "write_enable": In(1),
-                "write_address": In(address),
+                "update": In(1),
+                "row": In(address),
                 "accumulate": In(1),
                 "shift": In(2),
                 "sums": In(32 * config.cols),
@@ -46,50 +61,78 @@ class Accumulators(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        cols = self._config.cols
-        m.d.comb += self.ready.eq(~(self.update_read & (self.update_address[0] == self.address[0])))
+        config, cols = self._config, self._config.cols
+        reads = Signal()
+        m.d.comb += [
+            reads.eq(self.update & self.accumulate),
+            self.ready.eq(~(reads & (self.row[0] == self.address[0]))),
+        ]
 
+        # Updates on their way, the youngest first: read, sums, addition, write, and those behind.
+        distances = forwarded(config)
+        row = [self.row]
+        valid = [self.update]
+        for stage in range(max(UPDATE_LATENCY, 1 + max(distances, default=0))):
+            row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
+            valid.append(Signal(name=f"valid_{stage}"))
+            m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
+        accumulate = Signal()
+        shift = Signal(2)
+        m.d.sync += [accumulate.eq(self.accumulate), shift.eq(self.shift)]
+
+        new = Signal(32 * cols, reset_less=True)
         outputs = []
         for index in range(BANKS):
             bank = Sram(
-                width=32 * cols, depth=self._config.accumulator_rows // BANKS, transparent=True
+                width=32 * cols, depth=config.accumulator_rows // BANKS, output_register=True
             )
             m.submodules[f"bank_{index}"] = bank
-            by_update = self.update_read & (self.update_address[0] == index)
-            address = Mux(by_update, self.update_address, self.address)
+            by_update = reads & (self.row[0] == index)
+            address = Mux(by_update, self.row, self.address)
             m.d.comb += [
                 bank.read_enable.eq(by_update | (self.enable & (self.address[0] == index))),
                 bank.read_address.eq(address[1:]),
-                bank.write_enable.eq(self.write_enable & (self.write_address[0] == index)),
-                bank.write_address.eq(self.write_address[1:]),
+                bank.write_enable.eq(valid[UPDATE_LATENCY] & (row[UPDATE_LATENCY][0] == index)),
+                bank.write_address.eq(row[UPDATE_LATENCY][1:]),
+                bank.write_data.eq(new),
             ]
-            outputs.append(bank)
+            outputs.append(bank.read_data)
 
-        sums = Signal(32 * cols)
-        m.d.comb += sums.eq(self.sums)
-        if self._config.wide:
-            for shift in (1, 2):
-                with m.If(self.shift == shift):
-                    m.d.comb += sums.eq(
+        sums = Signal(32 * cols, reset_less=True)
+        m.d.sync += sums.eq(self.sums)
+        if config.wide:
+            for amount in (1, 2):
+                with m.If(shift == amount):
+                    m.d.sync += sums.eq(
                         Cat(
-                            Cat(Const(0, 8 * shift), self.sums.word_select(c, 32))[:32]
+                            Cat(Const(0, 8 * amount), self.sums.word_select(c, 32))[:32]
                             for c in range(cols)
                         )
                     )
-        old = Signal(32 * cols)
-        new = Signal(32 * cols)
-        m.d.comb += [
-            old.eq(Mux(self.write_address[0], outputs[1].read_data, outputs[0].read_data)),
-            new.eq(
-                Cat(
-                    (sums.word_select(c, 32) + Mux(self.accumulate, old.word_select(c, 32), 0))[:32]
-                    for c in range(cols)
-                )
-            ),
-        ]
-        m.d.comb += [bank.write_data.eq(new) for bank in outputs]
 
-        source = Signal()
-        m.d.sync += source.eq(self.address[0])
-        m.d.comb += self.data.eq(Mux(source, outputs[1].read_data, outputs[0].read_data))
+        # The old row is in a bank, or so young that it is not there yet, or does not count.
+        sources: list[Value] = [*outputs, Const(0, 32 * cols)]
+        chosen = Signal(range(len(sources) + len(distances)))
+        m.d.sync += chosen.eq(Mux(accumulate, row[1][0], len(sources) - 1))
+        recent = [new]
+        while len(recent) < max(distances, default=0):
+            recent.append(Signal.like(new, name=f"new_{len(recent)}"))
+            m.d.sync += recent[-1].eq(recent[-2])
+        for distance in reversed(distances):
+            same = valid[1 + distance] & (row[1 + distance] == row[1])
+            with m.If(accumulate & same):
+                m.d.sync += chosen.eq(len(sources))
+            sources.append(recent[distance - 1])
+        old = Signal(32 * cols)
+        with m.Switch(chosen):
+            for number, source in enumerate(sources):
+                with m.Case(number):
+                    m.d.comb += old.eq(source)
+        m.d.sync += new.eq(
+            Cat((sums.word_select(c, 32) + old.word_select(c, 32))[:32] for c in range(cols))
+        )
+
+        source = [Signal(name=f"source_{stage}") for stage in range(READ_LATENCY)]
+        m.d.sync += [source[0].eq(self.address[0]), source[1].eq(source[0])]
+        m.d.comb += self.data.eq(Mux(source[-1], outputs[1], outputs[0]))
         return m

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
+from systola.hdl.accumulators import UPDATE_LATENCY
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
@@ -78,10 +79,8 @@ class MatrixUnit(wiring.Component):
                 "weight_row": In(8 * config.cols),
                 "weight_arrived": In(1),
                 "weight_take": Out(1),
-                "update_read": Out(1),
-                "update_address": Out(accumulator),
-                "write_enable": Out(1),
-                "write_address": Out(accumulator),
+                "update": Out(1),
+                "update_row": Out(accumulator),
                 "accumulate": Out(1),
                 "shift": Out(2),
                 "sums": Out(32 * config.cols),
@@ -100,7 +99,7 @@ class MatrixUnit(wiring.Component):
 
     @staticmethod
     def latency(config: Config) -> int:
-        """Cycles from the issue of a vector to the write of its accumulator row."""
+        """Cycles from the issue of a vector to its sums, one behind `update`."""
         return FEED_LATENCY + MXU.latency(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -194,7 +193,7 @@ class MatrixUnit(wiring.Component):
             held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
             m.d.sync += [held.eq(hold), loaded.eq(load), moving.eq(weights)]
-            hold, load, weights = held, loaded, moving
+            hold_before, hold, load, weights = hold, held, loaded, moving
         arriving = behind.output
         m.d.comb += [behind.input.eq(event), behind.input_valid.eq(self.active)]
 
@@ -224,34 +223,30 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_weights.eq(unsigned_weights),
             ]
 
-        # The sums meet their accumulator row: read a cycle before, then written.
+        # Rows meet their sums. Their delay is one cycle ahead of the array, and so knows that an
+        # update goes through.
+        ahead = READ_LATENCY - 1
+        announced = m.submodules.announced = DelayLine(layout=SumEvent(), cycles=ahead)
         delay = m.submodules.delay = DelayLine(
             layout=SumEvent(), cycles=self.latency(config) - READ_LATENCY - 1
         )
-        write = Signal(SumEvent())
-        write_valid = Signal()
-        updated = Signal(SumEvent())
-        updated_valid = Signal()
+        update = Signal(SumEvent(), reset_less=True)
+        m.d.sync += [self.update.eq(delay.output_valid & ~hold_before), update.eq(delay.output)]
+        written = m.submodules.written = DelayLine(layout=SumEvent(), cycles=UPDATE_LATENCY)
         m.d.comb += [
-            delay.input.eq(arriving.sum),
-            delay.input_valid.eq(behind.output_valid),
-            delay.hold.eq(hold),
-        ]
-        with m.If(~hold):
-            m.d.sync += [write.eq(delay.output), write_valid.eq(delay.output_valid)]
-        m.d.comb += [
-            # On hold the row to be written is read again, as Activate may use the port.
-            updated.eq(Mux(hold, write, delay.output)),
-            updated_valid.eq(Mux(hold, write_valid, delay.output_valid)),
-            self.update_read.eq(updated_valid & updated.accumulate),
-            self.update_address.eq(updated.row),
-            self.write_enable.eq(write_valid & ~hold),
-            self.write_address.eq(write.row),
-            self.accumulate.eq(write.accumulate),
-            self.shift.eq(write.shift),
+            announced.input.eq(event.sum),
+            announced.input_valid.eq(self.active),
+            delay.input.eq(announced.output),
+            delay.input_valid.eq(announced.output_valid),
+            delay.hold.eq(hold_before),
+            self.update_row.eq(update.row),
+            self.accumulate.eq(update.accumulate),
+            self.shift.eq(update.shift),
             self.sums.eq(mxu.sums),
-            self.advance_sum.eq(self.write_enable & write.final),
-            self.advance_sum_to.eq(write.row + 1),
-            self.sum_done.eq(self.write_enable & write.last),
+            written.input.eq(update),
+            written.input_valid.eq(self.update),
+            self.advance_sum.eq(written.output_valid & written.output.final),
+            self.advance_sum_to.eq(written.output.row + 1),
+            self.sum_done.eq(written.output_valid & written.output.last),
         ]
         return m

@@ -19,6 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function
+from systola.hdl.accumulators import READ_LATENCY
 from systola.hdl.activation_lane import ActivationLane, TableWriteSignature
 from systola.hdl.commands import ADDRESS_BITS
 from systola.hdl.delay_line import DelayLine
@@ -38,8 +39,6 @@ from systola.hdl.vector_lane import (
     lane_bits,
 )
 
-READ_LATENCY = 1
-"""Cycles from issue to accumulators and parameters at the lanes."""
 GATE_SPACING = GateSequencer.LATENCY + 8
 """Cycles between a vector with SIGMOID or TANH and the next one."""
 SUM_LATENCY = LINE_LATENCY + VectorLane.LATENCY - READ_LATENCY
@@ -176,7 +175,9 @@ class ResultLanes(wiring.Component):
         ]
         planes = []
         for plane in range(PARAMETER_PLANES):
-            memory = Sram(width=8 * config.cols, depth=config.parameter_entries)
+            memory = Sram(
+                width=8 * config.cols, depth=config.parameter_entries, output_register=True
+            )
             m.submodules[f"parameter_plane_{plane}"] = memory
             m.d.comb += [
                 memory.write_enable.eq(self.parameters.planes[plane]),

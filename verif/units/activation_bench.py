@@ -19,6 +19,7 @@ from systola.arch.isa import (
     Reduction,
 )
 from systola.golden.machine import Machine
+from systola.hdl.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Source
 from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
@@ -26,9 +27,9 @@ from systola.verif.units.unit import Bench
 
 Fields = dict[str, int]
 
-LATENCY = 9
+LATENCY = 10
 """Cycles from the issue of an accumulator row to the write of its line."""
-SUM_LATENCY = 6
+SUM_LATENCY = 5
 """Cycles that a vector of buffer lines takes longer."""
 ADDRESSES = ("row", "read", "line", "parameter", "table")
 """What an older instruction may still use."""
@@ -414,9 +415,9 @@ class Surroundings(Bench):
         self.memory = [_number(line) for line in golden.buffer]
         self.accumulators = [_number(row.astype("<i4")) for row in golden.accumulators]
         self.now = 0
-        self.row = 0
+        self.rows = deque([0] * ROW_LATENCY)
         self.lines = deque([0] * LINE_LATENCY)
-        """The accumulators' row of the last cycle, and the buffer's lines of the last ones."""
+        """What the accumulators and the buffer show in the next cycles."""
         self.pending: list[tuple[int, int]] = []
         """Lines of instructions so far that are not written yet, and what will be in them."""
         self.written: list[int] = []
@@ -476,10 +477,10 @@ class Surroundings(Bench):
         reads = job.reads() if job else set()
         blocked["read_blocked"] |= any(line in reads for line, _ in self.pending[:older])
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
-        self.set(accumulators=self.row, operands__data=self.lines.popleft())
+        self.set(accumulators=self.rows.popleft(), operands__data=self.lines.popleft())
         await self.cycle(**blocked, ready=ready, operands__ready=operands_ready, buffer__ready=1)
         noise = random.getrandbits
-        self.row = noise(32 * self.config.cols)
+        row = noise(32 * self.config.cols)
         line = noise(8 * self.config.line_bytes)
         row_taken = bool(self.get("enable") and ready)
         line_taken = bool(self.get("operands__enable") and operands_ready)
@@ -493,9 +494,10 @@ class Surroundings(Bench):
             assert job is not None, "a step without a command"
             assert not any(blocked[f"{name}_blocked"] for name in ("line", "parameter", "table"))
         if row_taken:
-            self.row = self.accumulators[self.get("address")]
+            row = self.accumulators[self.get("address")]
         if line_taken:
             line = self.memory[self.get("operands__address")]
+        self.rows.append(row)
         self.lines.append(line)
         is_reader = job is not None and job.opcode in READERS
         taken = bool(self.get("takes_line")) if is_reader else row_taken or line_taken

@@ -24,6 +24,8 @@ CONFIGS = {
 }
 FEED_LATENCY = 4
 """Cycles from the issue of a vector to the array."""
+UPDATE_LATENCY = 3
+"""Cycles from an update of a row to its write."""
 
 
 def unit(variant=None):
@@ -70,9 +72,10 @@ class Machine(Bench):
         self.fifo = []
         self.tiles = []
         self.shown = deque([0] * READ_LATENCY)
-        self.read_row = None
+        self.updated = None
         self.now = 0
         self.array_now = 0
+        self.cycles = 0
         self.array_holds = deque([False] * READ_LATENCY)
         self.holds = 0
         self.takes = 0
@@ -81,6 +84,7 @@ class Machine(Bench):
         self.primed = False
         self.unread = []
         self.active = []
+        self.summed = []
         self.written = []
         self.events = {"read": [], "sum": [], "read_done": [], "sum_done": []}
 
@@ -210,8 +214,6 @@ class Machine(Bench):
         if held:
             self.holds += 1
             assert not active and not enable and self.get("awaiting_weights")
-        if array_held:
-            assert not any(self.gets("write_enable", "advance_sum", "sum_done"))
         if self.issues:
             self.check_turn(active, enable, blocked)
         else:
@@ -225,13 +227,14 @@ class Machine(Bench):
             self.shown.append(self.random.getrandbits(8 * self.config.line_bytes))
         self.check_sums()
 
-        for name, now in (("read", self.now), ("sum", self.array_now)):
+        for name, now in (("read", self.now), ("sum", self.cycles)):
             if self.get(f"advance_{name}"):
                 self.events[name].append(self.get(f"advance_{name}_to"))
             if self.get(f"{name}_done"):
                 self.events[f"{name}_done"].append(now)
         self.now += not held
         self.array_now += not array_held
+        self.cycles += 1
 
     def check_turn(self, active, enable, blocked):
         """The ports of the vector whose turn it is, in each cycle until it is issued."""
@@ -260,19 +263,17 @@ class Machine(Bench):
             self.active.append(self.now)
 
     def check_sums(self):
-        """What goes to the accumulators, which are updated."""
-        if self.get("write_enable"):
-            row = self.get("write_address")
+        """What goes to the accumulators, which are updated: the sums a cycle behind the update."""
+        if self.updated is not None:
+            row, accumulate, shift = self.updated
             raw = self.get("sums").to_bytes(4 * self.config.cols, "little")
-            sums = np.frombuffer(raw, "<i4").astype(np.int64) << (8 * self.get("shift"))
-            if self.get("accumulate"):
-                assert self.read_row == row, "update_read one cycle before"
-                self.sums[row] += sums
-            else:
-                assert self.read_row is None, "reads a row that it overwrites"
-                self.sums[row] = sums
-            self.written.append(self.array_now)
-        self.read_row = self.get("update_address") if self.get("update_read") else None
+            sums = np.frombuffer(raw, "<i4").astype(np.int64) << (8 * shift)
+            self.sums[row] = self.sums[row] + sums if accumulate else sums
+            self.summed.append(self.array_now)
+            self.written.append(self.cycles + UPDATE_LATENCY - 1)
+        self.updated = None
+        if self.get("update"):
+            self.updated = self.gets("update_row", "accumulate", "shift")
 
     def fill(self, rows=1000):
         """Moves up to `rows` rows of weights into the FIFO, as far as there is room."""
@@ -340,13 +341,16 @@ class Machine(Bench):
         end = self.now + self.latency
         while self.array_now < end:
             await self.step()
+        for _ in range(UPDATE_LATENCY):
+            await self.step()
         wrong = (self.sums - self.expected) % (1 << 32)
         assert not wrong.any(), f"rows {np.flatnonzero(wrong.any(axis=1))}"
-        assert self.written == [cycle + self.latency for cycle in self.active]
+        assert self.summed == [cycle + self.latency for cycle in self.active]
         assert self.events["read"] == [line + 1 for i in instructions for line in i.lines]
         assert self.events["sum"] == [row + 1 for i in instructions for row in i.rows]
-        done = [cycle + self.latency for cycle in self.events["read_done"]]
-        assert self.events["sum_done"] == done and len(done) == len(instructions)
+        assert len(self.events["read_done"]) == len(instructions)
+        last = np.cumsum([len(i.issues) for i in instructions]) - 1
+        assert self.events["sum_done"] == [self.written[place] for place in last]
 
 
 def shape_of_a_map(**changes):
