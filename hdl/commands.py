@@ -91,8 +91,15 @@ class Tail(data.StructLayout):
         super().__init__({"line": ADDRESS_BITS, "every": 12, "bytes": 9})
 
 
+class HostReadPayload(data.StructLayout):
+    """A read from host memory under way: where its data goes, and how its beats become lines."""
+
+    def __init__(self) -> None:
+        super().__init__({"pc": PC_BITS, "kind": Kind, "tail": Tail()})
+
+
 class HostReadEntry(data.StructLayout):
-    """A read from host memory under way: what it fills, and how its beats become lines."""
+    """The oldest read from host memory under way, and what it still has to fill."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -100,7 +107,6 @@ class HostReadEntry(data.StructLayout):
                 "pc": PC_BITS,
                 "kind": Kind,
                 "destination": Region(ADDRESS_BITS),
-                "host": Region(HOST_OFFSET_BITS),
                 "tail": Tail(),
             }
         )
@@ -118,13 +124,6 @@ class HostWriteCommand(data.StructLayout):
                 "tail": Tail(),
             }
         )
-
-
-class HostWriteEntry(data.StructLayout):
-    """A write to host memory under way."""
-
-    def __init__(self) -> None:
-        super().__init__({"buffer": Region(ADDRESS_BITS), "host": Region(HOST_OFFSET_BITS)})
 
 
 class WeightCommand(data.StructLayout):
@@ -225,25 +224,5 @@ class ActivateCommand(data.StructLayout):
                 "low": signed(16),
                 "high": signed(16),
                 "table": 4,
-            }
-        )
-
-
-class ActivateReadEntry(data.StructLayout):
-    """Buffer lines that an instruction of the activation unit still reads."""
-
-    def __init__(self) -> None:
-        super().__init__({"source": Region(ADDRESS_BITS), "operand": Region(ADDRESS_BITS)})
-
-
-class ActivateWriteEntry(data.StructLayout):
-    """The writing end of an instruction of the activation unit, and what it reads until then."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "buffer": Region(ADDRESS_BITS),
-                "parameters": Region(ADDRESS_BITS),
-                "table": Region(ADDRESS_BITS),
             }
         )

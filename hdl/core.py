@@ -148,7 +148,7 @@ class Core(wiring.Component):
             matrix.clear.eq(self.clear),
         ]
         for failing, cause, pc in (
-            (reader, Fault.HOST_READ_ERROR, board.host_reading.entries[0].pc),
+            (reader, Fault.HOST_READ_ERROR, board.host_read.pc),
             (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),
             (weights, Fault.WEIGHT_READ_ERROR, weights.error_pc),
         ):
@@ -186,6 +186,7 @@ class Core(wiring.Component):
             sequencer.program.eq(self.program),
             sequencer.room.eq(board.room),
             sequencer.idle.eq(board.idle),
+            board.offered.eq(decoder.decoded.valid),
             board.issue.eq(sequencer.issue),
             board.decoded.eq(decoder.decoded.payload),
             self.halted.eq(sequencer.halted),
@@ -210,7 +211,10 @@ class Core(wiring.Component):
             reader.transfer_valid.eq(queue.valid),
             reader.transfer_blocked.eq(queue.masks.as_value().any()),
             queue.pop.eq(reader.transfer_pop),
-            reader.entry.eq(reading.entries[0]),
+            reader.entry.pc.eq(board.host_read.pc),
+            reader.entry.kind.eq(board.host_read.kind),
+            reader.entry.tail.eq(board.host_read.tail),
+            reader.entry.destination.eq(reading.entries[0].destination),
             reading.advance.eq(reader.advance),
             reading.advance_to.eq(reader.advance_to),
             reading.retire.eq(reader.done),

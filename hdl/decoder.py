@@ -57,12 +57,12 @@ class Decoded(data.StructLayout):
     """An instruction ready for issue; what does not concern its opcode is undefined.
 
     `cause` with `address`: the first check that failed, NONE if all hold; the address of a
-    Read_Weights is its first tile in any case. Regions: `buffer` is what MatrixMultiply or Convolve
-    reads, Write_Host_Memory reads, or an instruction of the activation unit writes, `destination`
-    what a read from host memory fills; `source` and `operand` are what the activation unit reads,
-    empty where it does not. `table` is empty unless a table is used. `tiles`: weight tiles queued
-    or consumed. `code`: that of an Interrupt_Host, or the tag of a Debug_Tag, which waits for
-    `units`.
+    Read_Weights is its first tile in any case. Regions on the chip, empty where an instruction has
+    no such one: `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an
+    instruction of the activation unit writes, or a read from host memory fills (parameters and
+    tables included); `source` and `operand` are what the activation unit reads, `parameters` and
+    `table` what it uses. `tiles`: weight tiles queued or consumed. `code`: that of an
+    Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`.
     """
 
     def __init__(self, *, config: Config):
@@ -76,7 +76,6 @@ class Decoded(data.StructLayout):
                 "accumulator": Region(ACCUMULATOR_BITS),
                 "parameters": Region(ADDRESS_BITS),
                 "table": Region(ADDRESS_BITS),
-                "destination": Region(ADDRESS_BITS),
                 "source": Region(ADDRESS_BITS),
                 "operand": Region(ADDRESS_BITS),
                 "host": Region(HOST_OFFSET_BITS),
@@ -516,17 +515,16 @@ class Decoder(wiring.Component):
             out.pc.eq(multiplied.pc),
             out.cause.eq(cause),
             out.address.eq(address),
-            *region(out.buffer, buffer, buffer_end),
+            *region(
+                out.buffer,
+                Mux(is_parameters, in_parameters[0], Mux(is_table, in_tables[0], buffer)),
+                Mux(is_parameters, in_parameters[1], Mux(is_table, in_tables[1], buffer_end)),
+            ),
             *region(out.source, source, source_end),
             *region(out.operand, operand, operand_end),
             *region(out.accumulator, accumulator, accumulator_end),
             *region(out.parameters, *in_parameters),
             *region(out.table, *in_tables),
-            *region(
-                out.destination,
-                Mux(is_parameters, in_parameters[0], Mux(is_table, in_tables[0], buffer)),
-                Mux(is_parameters, in_parameters[1], Mux(is_table, in_tables[1], buffer_end)),
-            ),
             *region(out.host, read.host, host_end),
             out.transfer.address.eq(read.host),
             out.transfer.beats.eq(run_beats),

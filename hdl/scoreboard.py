@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queues in front of the units, and the interlocks between what is in them."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
@@ -9,27 +9,36 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
+from systola.hdl.command_queue import CommandQueue
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
+    HOST_OFFSET_BITS,
     ActivateCommand,
-    ActivateReadEntry,
-    ActivateWriteEntry,
-    HostReadEntry,
+    HostReadPayload,
     HostTransfer,
     HostWriteCommand,
-    HostWriteEntry,
     Kind,
     MatrixCommand,
     WeightCommand,
 )
 from systola.hdl.decoder import Decoded
-from systola.hdl.in_flight import CommandQueue, InFlight, Region, overlaps
+from systola.hdl.in_flight import InFlight, Region, overlaps
+from systola.hdl.list_scan import ListScan
+from systola.hdl.payload_ring import PayloadRing
 from systola.hdl.tag_queue import TAG_BITS, TagQueue
 
-WATCHED = {"host_memory": "host_reading"}
-"""Masks that do not carry the name of their list: a Write_Host_Memory waits for reads of the same
-buffer lines line by line, and for reads of the same host memory as a whole."""
+WATCHED = {"host_memory": ("host_reading", "host_memory")}
+"""Masks that do not carry the name of their list, which then has two: a Write_Host_Memory waits
+for reads of the same buffer lines line by line, and for reads of the same host memory as a
+whole."""
+SOURCES = {
+    "destination": "buffer",
+    "buffer": "buffer",
+    "accumulator": "accumulator",
+    "source": "source",
+}
+"""The region of a decoded instruction that becomes the one of a list's entry."""
 COMPLETES = {
     Unit.HOST_READER: "host_reading",
     Unit.MATRIX_UNIT: "matrix_summing",
@@ -74,8 +83,59 @@ class ListSignature(wiring.Signature):
         )
 
 
+def _region_of(entry: data.StructLayout) -> data.StructLayout:
+    """The layout of the one region of a list's entries, which shrinks while its oldest instruction
+    walks on."""
+    (region,) = entry.members.values()
+    return region
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Instructions that take the same way: into `queue`, if any, and into `lists`."""
+
+    opcodes: tuple[Opcode, ...]
+    queue: str
+    lists: tuple[str, ...] = ()
+
+
+GROUPS = (
+    _Group(
+        (
+            Opcode.READ_HOST_MEMORY,
+            Opcode.READ_HOST_MEMORY_ALTERNATE,
+            Opcode.LOAD_PARAMETERS,
+            Opcode.LOAD_TABLE,
+        ),
+        "host_reads",
+        ("host_reading",),
+    ),
+    _Group(
+        (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE),
+        "host_writes",
+        ("host_writing",),
+    ),
+    _Group((Opcode.READ_WEIGHTS,), "weights"),
+    _Group(
+        (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE), "matrix", ("matrix_reading", "matrix_summing")
+    ),
+    _Group((Opcode.ACTIVATE,), "activate", ("activate_reading", "activate_writing")),
+    _Group(
+        (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
+        "activate",
+        ("activate_operands", "activate_writing"),
+    ),
+    _Group((Opcode.DEBUG_TAG,), "tags"),
+)
+
+
 class Scoreboard(wiring.Component):
-    """Takes an instruction with `issue` when there is `room` for it, one a cycle.
+    """Takes the instruction `decoded` with `issue`, when there is `room` for it and it has been
+    compared with all that it may have to wait for.
+
+    That begins with the first cycle of `offered` and takes a cycle for each entry of the fullest
+    list that matters to it, and one at least: `issue` must not come in the first cycle, in which
+    `room` means nothing. Afterwards `decoded` is the next instruction.
 
     Four queues with interlocks (`host_reads`, `matrix`, `activate`, `host_writes`), one without
     (`weights`: tiles are consumed in order, nothing else touches them), and seven lists of regions
@@ -130,19 +190,32 @@ class Scoreboard(wiring.Component):
         }
         lines = data.StructLayout({"buffer": Region(ADDRESS_BITS)})
         rows = data.StructLayout({"accumulator": Region(ACCUMULATOR_BITS)})
-        # Of each list the entry and the region that shrinks while its oldest instruction walks on.
-        self._lists: dict[str, tuple[data.StructLayout, str]] = {
-            "host_reading": (HostReadEntry(), "destination"),
-            "matrix_reading": (lines, "buffer"),
-            "matrix_summing": (rows, "accumulator"),
-            "activate_reading": (rows, "accumulator"),
-            "activate_operands": (ActivateReadEntry(), "source"),
-            "activate_writing": (ActivateWriteEntry(), "buffer"),
-            "host_writing": (HostWriteEntry(), "buffer"),
+        host = data.StructLayout({"host": Region(HOST_OFFSET_BITS)})
+        # Of each list what the units see of its entries, and what only counts at issue.
+        self._lists: dict[str, tuple[data.StructLayout, data.StructLayout | None]] = {
+            "host_reading": (
+                data.StructLayout({"destination": Region(ADDRESS_BITS)}),
+                host,
+            ),
+            "matrix_reading": (lines, None),
+            "matrix_summing": (rows, None),
+            "activate_reading": (rows, None),
+            "activate_operands": (
+                data.StructLayout({"source": Region(ADDRESS_BITS)}),
+                data.StructLayout({"operand": Region(ADDRESS_BITS)}),
+            ),
+            "activate_writing": (
+                lines,
+                data.StructLayout(
+                    {"parameters": Region(ADDRESS_BITS), "table": Region(ADDRESS_BITS)}
+                ),
+            ),
+            "host_writing": (lines, host),
         }
         self._weight_command = WeightCommand(config=config)
         super().__init__(
             {
+                "offered": In(1),
                 "issue": In(1),
                 "decoded": In(Decoded(config=config)),
                 "room": Out(1),
@@ -155,15 +228,16 @@ class Scoreboard(wiring.Component):
                     for name, (command, lists) in self._queues.items()
                 },
                 "weights": Out(WeightQueueSignature(command=self._weight_command)),
+                "host_read": Out(HostReadPayload()),
                 **{
                     name: Out(
                         ListSignature(
                             entry=entry,
                             depth=depth,
-                            advance_bits=entry[advancing].shape["base"].width,
+                            advance_bits=_region_of(entry)["base"].width,
                         )
                     )
-                    for name, (entry, advancing) in self._lists.items()
+                    for name, (entry, _) in self._lists.items()
                 },
             }
         )
@@ -173,17 +247,36 @@ class Scoreboard(wiring.Component):
         decoded = self.decoded
         queues: dict[str, CommandQueue] = {}
         lists: dict[str, InFlight] = {}
-        for name, (entry, advancing) in self._lists.items():
-            lists[name] = m.submodules[name] = InFlight(
-                entry=entry, depth=self._depth, advancing=advancing
+        scans: dict[str, ListScan] = {}
+        restart = Signal()
+        m.d.comb += restart.eq(self.issue | ~self.offered)
+        for name, (entry, beside) in self._lists.items():
+            in_flight = lists[name] = m.submodules[name] = InFlight(
+                entry=entry, depth=self._depth, advancing=next(iter(entry.members))
+            )
+            scan = scans[name] = m.submodules[f"{name}_scan"] = ListScan(
+                entry=entry,
+                depth=self._depth,
+                masks=("lines", "host_memory") if name == "host_reading" else ("lines",),
+                beside=beside,
             )
             port = getattr(self, name)
             m.d.comb += [
-                port.entries.eq(lists[name].entries),
-                lists[name].advance.eq(port.advance),
-                lists[name].advance_to.eq(port.advance_to),
-                lists[name].retire.eq(port.retire),
+                port.entries.eq(in_flight.entries),
+                in_flight.advance.eq(port.advance),
+                in_flight.advance_to.eq(port.advance_to),
+                in_flight.retire.eq(port.retire),
+                scan.valid.eq(in_flight.valid),
+                scan.entries.eq(in_flight.entries),
+                scan.retire.eq(port.retire),
+                scan.restart.eq(restart),
             ]
+            m.d.comb += [
+                in_flight.pushed[part].eq(decoded[SOURCES[part]]) for part in entry.members
+            ]
+            if beside is not None:
+                m.d.comb += scan.push.eq(in_flight.push)
+                m.d.comb += [scan.pushed_beside[part].eq(decoded[part]) for part in beside.members]
         for name, (command, masks) in self._queues.items():
             queue = CommandQueue(command=command, depth=self._depth, lists=masks)
             queues[name] = m.submodules[f"{name}_queue"] = queue
@@ -195,16 +288,19 @@ class Scoreboard(wiring.Component):
                 queue.pop.eq(port.pop),
             ]
             for mask in masks:
-                watched = WATCHED.get(mask, mask)
-                m.d.comb += queue.retired[mask].eq(lists[watched].retire)
+                watched, kind = WATCHED.get(mask, (mask, "lines"))
+                m.d.comb += [
+                    queue.retired[mask].eq(lists[watched].retire),
+                    queue.pushed_masks[mask].eq(scans[watched].masks[kind]),
+                ]
 
-        weights = m.submodules.weight_queue = InFlight(
-            entry=self._weight_command, depth=WEIGHT_READS_IN_FLIGHT
+        weights = m.submodules.weight_queue = CommandQueue(
+            command=self._weight_command, depth=WEIGHT_READS_IN_FLIGHT, lists={}
         )
         m.d.comb += [
-            self.weights.valid.eq(weights.valid[0]),
-            self.weights.command.eq(weights.entries[0]),
-            weights.retire.eq(self.weights.pop),
+            self.weights.valid.eq(weights.valid),
+            self.weights.command.eq(weights.command),
+            weights.pop.eq(self.weights.pop),
             weights.pushed.pc.eq(decoded.pc),
             weights.pushed.transfer.eq(decoded.weight_transfer),
         ]
@@ -222,168 +318,92 @@ class Scoreboard(wiring.Component):
                 tags.under_way[number].eq(lists[COMPLETES[unit]].valid),
                 tags.retire[number].eq(lists[COMPLETES[unit]].retire),
             ]
-
-        # Where each instruction goes.
-        host_reads = ("host_reads", "host_reading")
-        host_writes = ("host_writes", "host_writing")
-        matrix = ("matrix", "matrix_reading", "matrix_summing")
-        vector = ("activate", "activate_operands", "activate_writing")
-        targets = {
-            Opcode.READ_HOST_MEMORY: host_reads,
-            Opcode.READ_HOST_MEMORY_ALTERNATE: host_reads,
-            Opcode.LOAD_PARAMETERS: host_reads,
-            Opcode.LOAD_TABLE: host_reads,
-            Opcode.WRITE_HOST_MEMORY: host_writes,
-            Opcode.WRITE_HOST_MEMORY_ALTERNATE: host_writes,
-            Opcode.READ_WEIGHTS: ("weights",),
-            Opcode.MATRIX_MULTIPLY: matrix,
-            Opcode.CONVOLVE: matrix,
-            Opcode.ACTIVATE: ("activate", "activate_reading", "activate_writing"),
-            Opcode.DEPTHWISE: vector,
-            Opcode.POOL: vector,
-            Opcode.VECTOR: vector,
-            Opcode.DEBUG_TAG: ("tags",),
-        }
-        rooms = {"weights": weights, "tags": tags} | {
-            name: place for places in (queues, lists) for name, place in places.items()
-        }
-        m.d.comb += self.room.eq(1)
-        with m.Switch(decoded.opcode):
-            for opcode, names in targets.items():
-                places = [rooms[name] for name in names]
-                with m.Case(opcode):
-                    m.d.comb += self.room.eq(~Cat(place.full for place in places).any())
-                    m.d.comb += [place.push.eq(self.issue) for place in places]
-        busy = Cat(entry.valid for entry in lists.values()).any()
+        busy = Cat(entry.valid[0] for entry in lists.values()).any()
         m.d.comb += self.idle.eq(~busy & tags.one_at_most)
 
-        self._fill(m, queues, lists)
-        self._interlock(m, queues, lists)
+        # Where each instruction goes, known from the second cycle on.
+        places = {**queues, **lists, "weights": weights, "tags": tags}
+        stopped = []
+        for group in GROUPS:
+            chosen = Signal(name=f"{group.queue}_chosen")
+            m.d.sync += chosen.eq(Cat(decoded.opcode == opcode for opcode in group.opcodes).any())
+            names = (group.queue, *group.lists)
+            _, waits_for = self._queues.get(group.queue, (None, {}))
+            watched = {WATCHED.get(mask, (mask, ""))[0] for mask in waits_for}
+            stops = [places[name].full for name in names]
+            stops += [~scans[name].complete for name in sorted(watched)]
+            stopped.append(chosen & Cat(stops).any())
+            for name in names:
+                with m.If(chosen):
+                    m.d.comb += places[name].push.eq(self.issue)
+        m.d.comb += self.room.eq(~Cat(stopped).any())
+
+        self._fill(m, queues, lists["host_reading"])
+        self._compare(m, scans)
         return m
 
-    def _fill(self, m: Module, queues: dict[str, CommandQueue], lists: dict[str, InFlight]) -> None:
-        """What goes into queues and lists, from the fields of the decoded instruction."""
+    def _fill(self, m: Module, queues: dict[str, CommandQueue], reading: InFlight) -> None:
+        """What goes into the queues, from the fields of the decoded instruction."""
         decoded = self.decoded
-        reading = lists["host_reading"].pushed
+        payload = m.submodules.host_read_payload = PayloadRing(
+            payload=HostReadPayload(), depth=self._depth
+        )
         with m.Switch(decoded.opcode):
             with m.Case(Opcode.LOAD_PARAMETERS):
-                m.d.comb += reading.kind.eq(Kind.PARAMETERS)
+                m.d.comb += payload.pushed.kind.eq(Kind.PARAMETERS)
             with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += reading.kind.eq(Kind.TABLE)
+                m.d.comb += payload.pushed.kind.eq(Kind.TABLE)
             with m.Default():
-                m.d.comb += reading.kind.eq(Kind.BUFFER)
+                m.d.comb += payload.pushed.kind.eq(Kind.BUFFER)
 
         write = queues["host_writes"].pushed
-        reads = lists["activate_operands"].pushed
-        writing = lists["activate_writing"].pushed
         m.d.comb += [
+            payload.push.eq(reading.push),
+            payload.retire.eq(reading.retire),
+            payload.pushed.pc.eq(decoded.pc),
+            payload.pushed.tail.eq(decoded.tail),
+            self.host_read.eq(payload.oldest),
             queues["host_reads"].pushed.eq(decoded.transfer),
-            reading.pc.eq(decoded.pc),
-            reading.destination.eq(decoded.destination),
-            reading.host.eq(decoded.host),
-            reading.tail.eq(decoded.tail),
             write.pc.eq(decoded.pc),
             write.transfer.eq(decoded.transfer),
             write.buffer.eq(decoded.buffer),
             write.tail.eq(decoded.tail),
-            lists["host_writing"].pushed.buffer.eq(decoded.buffer),
-            lists["host_writing"].pushed.host.eq(decoded.host),
             queues["matrix"].pushed.eq(decoded.matrix),
-            lists["matrix_reading"].pushed.buffer.eq(decoded.buffer),
-            lists["matrix_summing"].pushed.accumulator.eq(decoded.accumulator),
             queues["activate"].pushed.eq(decoded.activate),
-            lists["activate_reading"].pushed.accumulator.eq(decoded.accumulator),
-            reads.source.eq(decoded.source),
-            reads.operand.eq(decoded.operand),
-            writing.buffer.eq(decoded.buffer),
-            writing.parameters.eq(decoded.parameters),
-            writing.table.eq(decoded.table),
         ]
 
-    def _interlock(
-        self, m: Module, queues: dict[str, CommandQueue], lists: dict[str, InFlight]
-    ) -> None:
-        """Masks: which entries of each list the decoded instruction must wait for."""
+    def _compare(self, m: Module, scans: dict[str, ListScan]) -> None:
+        """Whether the entry of each list that is shown is in the way, a cycle later.
+
+        An instruction without such a region has an empty one, which is in nobody's way.
+        """
         decoded = self.decoded
 
-        def against(name: str, conflict: Callable[[data.View], Value]) -> Value:
-            conflicts = Signal(self._depth, name=f"{name}_conflicts")
-            m.d.comb += conflicts.eq(
-                Cat(
-                    valid & conflict(entry)
-                    for valid, entry in zip(lists[name].valid, lists[name].entries, strict=True)
-                )
-            )
-            return conflicts
+        def meets(name: str, part: str, *regions: str) -> Value:
+            """Whether region `part` of the list's entry shares an address with one of these."""
+            scan = scans[name]
+            known = scan.entry if part in scan.entry.shape().members else scan.beside
+            met = Signal(len(regions), name=f"{name}_{part}_meets")
+            m.d.sync += met.eq(Cat(overlaps(known[part], decoded[region]) for region in regions))
+            return met.any()
 
-        def touches(region: data.View) -> Value:
-            """Whether an instruction of the activation unit, or any other, uses these lines."""
-            return (
-                overlaps(region, decoded.buffer)
-                | overlaps(region, decoded.source)
-                | overlaps(region, decoded.operand)
-            )
-
-        buffer = {
-            name: against(name, lambda entry: overlaps(entry.buffer, decoded.buffer))
-            for name in ("activate_writing", "host_writing", "matrix_reading")
+        touched = ("buffer", "source", "operand")
+        copies = Signal()
+        m.d.sync += copies.eq(Cat(decoded.opcode == opcode for opcode in GROUPS[0].opcodes).any())
+        lines = {
+            "host_reading": meets("host_reading", "destination", *touched, "parameters", "table"),
+            "matrix_reading": meets("matrix_reading", "buffer", "buffer"),
+            "matrix_summing": meets("matrix_summing", "accumulator", "accumulator"),
+            "activate_reading": meets("activate_reading", "accumulator", "accumulator"),
+            "activate_operands": meets("activate_operands", "source", "buffer")
+            | meets("activate_operands", "operand", "buffer"),
+            "activate_writing": meets("activate_writing", "buffer", *touched)
+            | meets("activate_writing", "parameters", "buffer")
+            | meets("activate_writing", "table", "buffer"),
+            "host_writing": meets("host_writing", "buffer", "buffer")
+            | (copies & meets("host_writing", "host", "host")),
         }
-        rows = {
-            name: against(name, lambda entry: overlaps(entry.accumulator, decoded.accumulator))
-            for name in ("matrix_summing", "activate_reading")
-        }
-        host = {
-            name: against(name, lambda entry: overlaps(entry.host, decoded.host))
-            for name in ("host_reading", "host_writing")
-        }
-        filled = against("host_reading", lambda entry: overlaps(entry.destination, decoded.buffer))
-        produced = against("activate_writing", lambda entry: touches(entry.buffer))
-        configured = against(
-            "host_reading",
-            lambda entry: (
-                touches(entry.destination)
-                | overlaps(entry.destination, decoded.parameters)
-                | overlaps(entry.destination, decoded.table)
-            ),
+        m.d.comb += [scans[name].conflicts.lines.eq(found) for name, found in lines.items()]
+        m.d.comb += scans["host_reading"].conflicts.host_memory.eq(
+            meets("host_reading", "host", "host")
         )
-        destination = {
-            name: against(name, lambda entry: overlaps(entry.buffer, decoded.destination))
-            for name in ("matrix_reading", "host_writing")
-        }
-        operands = against(
-            "activate_operands",
-            lambda entry: (
-                overlaps(entry.source, decoded.destination)
-                | overlaps(entry.operand, decoded.destination)
-            ),
-        )
-        destination_in_use = against(
-            "activate_writing",
-            lambda entry: (
-                overlaps(entry.buffer, decoded.destination)
-                | overlaps(entry.parameters, decoded.destination)
-                | overlaps(entry.table, decoded.destination)
-            ),
-        )
-
-        reads = queues["host_reads"].pushed_masks
-        matrix = queues["matrix"].pushed_masks
-        activate = queues["activate"].pushed_masks
-        writes = queues["host_writes"].pushed_masks
-        m.d.comb += [
-            reads.matrix_reading.eq(destination["matrix_reading"]),
-            reads.activate_operands.eq(operands),
-            reads.activate_writing.eq(destination_in_use),
-            reads.host_writing.eq(destination["host_writing"] | host["host_writing"]),
-            matrix.host_reading.eq(filled),
-            matrix.activate_writing.eq(buffer["activate_writing"]),
-            matrix.activate_reading.eq(rows["activate_reading"]),
-            activate.matrix_summing.eq(rows["matrix_summing"]),
-            activate.matrix_reading.eq(buffer["matrix_reading"]),
-            activate.activate_writing.eq(produced),
-            activate.host_writing.eq(buffer["host_writing"]),
-            activate.host_reading.eq(configured),
-            writes.host_reading.eq(filled),
-            writes.activate_writing.eq(buffer["activate_writing"]),
-            writes.host_memory.eq(host["host_reading"]),
-        ]

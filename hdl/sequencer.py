@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Issues decoded instructions in program order, and finds the faults that stop them."""
 
-from itertools import pairwise
-
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Fault, Opcode
-from systola.hdl.commands import PC_BITS
+from systola.hdl.commands import PC_BITS, TILE_BITS
 from systola.hdl.control_registers import FaultReport
 from systola.hdl.decoder import Decoded
 
-TOTAL_BITS = 32
-"""Width of the running totals of tiles; differences count, so they may wrap."""
+TOTAL_BITS = TILE_BITS + 5
+"""Width of the running totals of tiles. Only differences count, so they may wrap: no more than
+WEIGHT_READS_IN_FLIGHT times the tiles of a Read_Weights are waiting."""
 
 
 class Sequencer(wiring.Component):
-    """Passes one instruction a cycle to the scoreboard while `enable` and there is `room`.
+    """Passes instructions to the scoreboard while `enable` and there is `room`, one every two
+    cycles: in the first one they are checked.
 
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
     one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
@@ -27,7 +28,7 @@ class Sequencer(wiring.Component):
     ones have been. `exhausted` with `program` and `pc`: the program has left the host window, and
     nothing is left to decode.
 
-    `waits`: an instruction is there and cannot be issued.
+    `waits`: an instruction is there, checked, and cannot be issued.
     """
 
     def __init__(self, *, config: Config):
@@ -55,98 +56,119 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         decoded = self.decoded.payload
+        passes = Signal()
+        checked = Signal()  # the instruction is there for the second cycle, or longer
+        m.d.sync += checked.eq(self.decoded.valid & ~passes)
 
-        # The weight queue in program order: totals of tiles queued and consumed, and the total
-        # after each of the last Read_Weights.
-        queued = Signal(TOTAL_BITS)
-        consumed = Signal(TOTAL_BITS)
-        history = [Signal(TOTAL_BITS, name=f"queued_{i}") for i in range(WEIGHT_READS_IN_FLIGHT)]
-        reads = Signal(WEIGHT_READS_IN_FLIGHT)
-        waiting = Signal(TOTAL_BITS)
+        # What an instruction is.
+        is_read = Signal()
         consumes = Signal()
-        underflow = Signal()
-        overflow = Signal()
-        m.d.comb += [
-            waiting.eq(queued - consumed),
+        halts = Signal()
+        interrupts = Signal()
+        waits_for_host = Signal()
+        drains = Signal()
+        m.d.sync += [
+            is_read.eq(decoded.opcode == Opcode.READ_WEIGHTS),
             consumes.eq(
                 (decoded.opcode == Opcode.MATRIX_MULTIPLY) | (decoded.opcode == Opcode.CONVOLVE)
             ),
-            underflow.eq(consumes & (decoded.tiles > waiting)),
-            overflow.eq(
-                (decoded.opcode == Opcode.READ_WEIGHTS)
-                & reads[-1]
-                & ((history[-1] - consumed)[:TOTAL_BITS].as_signed() > 0)
+            halts.eq(decoded.opcode == Opcode.HALT),
+            interrupts.eq(decoded.opcode == Opcode.INTERRUPT_HOST),
+            waits_for_host.eq(decoded.opcode == Opcode.SYNCHRONIZE_HOST),
+            drains.eq(
+                (decoded.opcode == Opcode.SYNCHRONIZE)
+                | (decoded.opcode == Opcode.INTERRUPT_HOST)
+                | (decoded.opcode == Opcode.SYNCHRONIZE_HOST)
             ),
         ]
 
-        fails = Signal()
+        # The weight queue in program order: totals of tiles consumed and queued, their difference,
+        # and the total after each of the last Read_Weights.
+        consumed = Signal(TOTAL_BITS)
+        waiting = Signal(TOTAL_BITS)
+        queued = Signal(TOTAL_BITS)
+        total = Signal(TOTAL_BITS)
+        totals = m.submodules.totals = Memory(
+            shape=TOTAL_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
+        )
+        write = totals.write_port()
+        oldest = totals.read_port(domain="comb")
+        place = Signal(range(WEIGHT_READS_IN_FLIGHT))
+        all_written = Signal()
         m.d.comb += [
-            fails.eq((decoded.cause != Fault.NONE) | underflow | overflow),
+            total.eq(queued + decoded.tiles),
+            write.en.eq(passes & is_read),
+            write.addr.eq(place),
+            write.data.eq(total),
+            oldest.addr.eq(place),
+        ]
+        with m.If(passes & is_read):
+            m.d.sync += [
+                waiting.eq(waiting + decoded.tiles),
+                queued.eq(total),
+                place.eq(place + 1),
+            ]
+            with m.If(place == WEIGHT_READS_IN_FLIGHT - 1):
+                m.d.sync += all_written.eq(1)
+        with m.If(passes & consumes):
+            m.d.sync += [
+                waiting.eq(waiting - decoded.tiles),
+                consumed.eq(consumed + decoded.tiles),
+            ]
+        lacks = Signal()
+        unconsumed = Signal()
+        ahead = Signal(TOTAL_BITS)
+        m.d.comb += ahead.eq(consumed - oldest.data)
+        m.d.sync += [
+            lacks.eq(decoded.tiles > waiting),
+            unconsumed.eq(all_written & ahead[-1]),
+        ]
+
+        # Faults.
+        found = Signal()
+        fails = Signal()
+        m.d.sync += found.eq(decoded.cause != Fault.NONE)
+        m.d.comb += [
+            fails.eq(found | (consumes & lacks) | (is_read & unconsumed)),
             self.fault.cause.eq(decoded.cause),
             self.fault.pc.eq(decoded.pc),
-            self.fault.address.eq(decoded.address),
+            self.fault.address.eq(Mux(found | is_read, decoded.address, waiting)),
         ]
-        with m.If(decoded.cause == Fault.NONE):
-            with m.If(underflow):
-                m.d.comb += [
-                    self.fault.cause.eq(Fault.WEIGHT_UNDERFLOW),
-                    self.fault.address.eq(waiting),
-                ]
-            with m.Elif(overflow):
-                m.d.comb += [
-                    self.fault.cause.eq(Fault.WEIGHT_OVERFLOW),
-                    self.fault.address.eq(decoded.address),
-                ]
+        with m.If(~found):
+            m.d.comb += self.fault.cause.eq(
+                Mux(is_read, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW)
+            )
+        exhausted = Signal()
+        missing = Signal(32)
+        m.d.sync += [
+            exhausted.eq(self.enable & self.exhausted & ~self.decoded.valid),
+            missing.eq(self.program + (self.pc << 4)),
+        ]
 
-        drains = Signal()
+        active = Signal()
         resumed = Signal()
-        with m.Switch(decoded.opcode):
-            with m.Case(Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST):
-                m.d.comb += drains.eq(~self.idle)
-            with m.Case(Opcode.SYNCHRONIZE_HOST):
-                m.d.comb += [
-                    drains.eq(~self.idle | ~resumed),
-                    self.waiting.eq(
-                        self.enable & self.decoded.valid & ~fails & self.idle & ~resumed
-                    ),
-                ]
-
-        passes = Signal()
-        with m.If(self.enable & self.decoded.valid):
-            with m.If(fails):
-                m.d.comb += self.faulted.eq(1)
-            with m.Elif(decoded.opcode == Opcode.HALT):
-                m.d.comb += self.halted.eq(1)
-            with m.Else():
-                m.d.comb += passes.eq(self.room & ~drains)
-        with m.Elif(self.enable & self.exhausted):
-            m.d.comb += [
-                self.faulted.eq(1),
-                self.fault.cause.eq(Fault.FETCH_WINDOW),
-                self.fault.pc.eq(self.pc),
-                self.fault.address.eq(self.program + (self.pc << 4)),
-            ]
+        stays = Signal()
         m.d.comb += [
+            active.eq(self.enable & self.decoded.valid & checked),
+            self.waiting.eq(active & waits_for_host & ~fails & self.idle & ~resumed),
+            stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
+            passes.eq(active & ~fails & ~halts & ~stays & self.room),
+            self.faulted.eq((active & fails) | exhausted),
+            self.halted.eq(active & ~fails & halts),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
-            self.waits.eq(self.enable & self.decoded.valid & ~passes),
-            self.interrupt.eq(passes & (decoded.opcode == Opcode.INTERRUPT_HOST)),
+            self.waits.eq(active & ~passes),
+            self.interrupt.eq(passes & interrupts),
             self.code.eq(decoded.code),
         ]
+        with m.If(exhausted):
+            m.d.comb += [
+                self.fault.cause.eq(Fault.FETCH_WINDOW),
+                self.fault.pc.eq(self.pc),
+                self.fault.address.eq(missing),
+            ]
         with m.If(self.resume & self.enable):
             m.d.sync += resumed.eq(1)
-        with m.Elif(passes & (decoded.opcode == Opcode.SYNCHRONIZE_HOST)):
+        with m.Elif(passes & waits_for_host):
             m.d.sync += resumed.eq(0)
-        with m.If(passes):
-            with m.If(decoded.opcode == Opcode.READ_WEIGHTS):
-                total = Signal(TOTAL_BITS)
-                m.d.comb += total.eq(queued + decoded.tiles)
-                m.d.sync += [
-                    queued.eq(total),
-                    history[0].eq(total),
-                    reads.eq(Cat(1, reads)),
-                ]
-                m.d.sync += [later.eq(earlier) for earlier, later in pairwise(history)]
-            with m.If(consumes):
-                m.d.sync += consumed.eq(consumed + decoded.tiles)
         return m

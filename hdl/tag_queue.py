@@ -6,7 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import BY_OPCODE, TAGS_WAITING, Opcode, Unit
-from systola.hdl.in_flight import InFlight
+from systola.hdl.payload_ring import PayloadRing
 
 TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 
@@ -47,21 +47,24 @@ class TagQueue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         entry = data.StructLayout({"tag": TAG_BITS, "awaits": len(Unit)})
-        m.submodules.waiting = waiting = InFlight(entry=entry, depth=TAGS_WAITING)
-        oldest = waiting.entries[0]
+        m.submodules.waiting = waiting = PayloadRing(payload=entry, depth=TAGS_WAITING)
+        oldest = waiting.oldest
+        count = Signal(range(TAGS_WAITING + 1))
         awaits = Signal(len(Unit))
         blocks = Signal(len(Unit))
-        some_wait = waiting.valid[0]
+        some_wait = Signal()
         m.d.comb += [
             waiting.pushed.tag.eq(self.tag),
             waiting.pushed.awaits.eq(awaits),
             waiting.push.eq(self.push & (some_wait | awaits.any() | self.hold)),
             waiting.retire.eq(some_wait & ~blocks.any() & ~self.hold),
-            self.full.eq(waiting.full),
-            self.one_at_most.eq(~waiting.valid[1]),
+            some_wait.eq(count != 0),
+            self.full.eq(count == TAGS_WAITING),
+            self.one_at_most.eq(count[1:] == 0),
             self.enters.eq(waiting.retire | (self.push & ~waiting.push)),
             self.entering.eq(Mux(some_wait, oldest.tag, self.tag)),
         ]
+        m.d.sync += count.eq(count + waiting.push - waiting.retire)
         for unit in range(len(Unit)):
             under_way = self.under_way[unit]
             last = Signal(self._depth, name=f"last_{unit}")

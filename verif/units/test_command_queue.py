@@ -5,17 +5,17 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.in_flight import CommandQueue
-from systola.verif.kit.launch import simulators
-from systola.verif.units.unit import Bench, rng, run_unit
+from systola.hdl.command_queue import CommandQueue
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-DEPTH = 3
+VARIANTS = {"three": 3, "two": 2}
 LISTS = {"first": 4, "second": 2}
 CYCLES = 3000
 
 
-def unit():
-    return CommandQueue(command=data.StructLayout({"tag": 12}), depth=DEPTH, lists=LISTS)
+def unit(variant=None):
+    depth = VARIANTS[variant or chosen_variant()]
+    return CommandQueue(command=data.StructLayout({"tag": 12}), depth=depth, lists=LISTS)
 
 
 @cocotb.test
@@ -25,10 +25,11 @@ async def random_use(dut, rate):
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("command_queue", rate)
-    queue = []
+    places = VARIANTS[chosen_variant()] - 1
+    shown, waiting = None, []
     for _ in range(CYCLES):
-        push = len(queue) < DEPTH and random.random() < rate
-        pop = bool(queue) and random.random() < (0.5 if rate == 1 else rate)
+        push = len(waiting) < places and random.random() < rate
+        pop = shown is not None and random.random() < (0.5 if rate == 1 else rate)
         new = random.getrandbits(12), {name: random.getrandbits(n) for name, n in LISTS.items()}
         retired = {name: random.random() < 0.3 for name in LISTS}
         await bench.cycle(
@@ -38,21 +39,22 @@ async def random_use(dut, rate):
             pop=pop,
             retired={name: int(value) for name, value in retired.items()},
         )
-        assert bench.gets("valid", "full") == (bool(queue), len(queue) == DEPTH)
-        if queue:
+        assert bench.gets("valid", "full") == (shown is not None, len(waiting) == places)
+        if shown is not None:
             masks = bench.get("masks")
-            shown = bench.get("command").tag, {name: masks[name] for name in LISTS}
-            assert shown == queue[0]
+            assert (bench.get("command").tag, {name: masks[name] for name in LISTS}) == shown
         if pop:
-            queue.pop(0)
+            shown = None
+        if shown is None and waiting:
+            shown = waiting.pop(0)
         if push:
-            queue.append(new)
-        queue = [
-            (tag, {name: mask >> retired[name] for name, mask in masks.items()})
-            for tag, masks in queue
-        ]
+            waiting.append(new)
+        everyone = waiting if shown is None else [shown, *waiting]
+        for _, masks in everyone:
+            for name in LISTS:
+                masks[name] >>= retired[name]
 
 
-@pytest.mark.parametrize("simulator", simulators())
-def test_command_queue(simulator):
-    run_unit("test_command_queue", simulator, unit())
+@pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))
+def test_command_queue(simulator, variant):
+    run_unit("test_command_queue", simulator, unit(variant), variant=variant)

@@ -68,9 +68,9 @@ USES = {
     VECTOR: ("buffer", "source", "operand", "parameters", "table"),
     TAG: (),
 }
-"""Regions of an instruction, besides its destination."""
+"""Regions of an instruction; Load_* have their parameters or table as `buffer`, too."""
 ADVANCING = {
-    "host_reading": "destination",
+    "host_reading": "buffer",
     "matrix_reading": "buffer",
     "matrix_summing": "accumulator",
     "activate_reading": "accumulator",
@@ -78,19 +78,21 @@ ADVANCING = {
     "activate_writing": "buffer",
     "host_writing": "buffer",
 }
+SHOWN = {"host_reading": "destination"}
+"""What the ports call such a region, where it is not the same."""
 WAITS = {
     "host_reads": {
-        "matrix_reading": [("destination", "buffer")],
-        "activate_operands": [("destination", "source"), ("destination", "operand")],
+        "matrix_reading": [("buffer", "buffer")],
+        "activate_operands": [("buffer", "source"), ("buffer", "operand")],
         "activate_writing": [
-            ("destination", "buffer"),
-            ("destination", "parameters"),
-            ("destination", "table"),
+            ("buffer", "buffer"),
+            ("buffer", "parameters"),
+            ("buffer", "table"),
         ],
-        "host_writing": [("destination", "buffer"), ("host", "host")],
+        "host_writing": [("buffer", "buffer"), ("host", "host")],
     },
     "matrix": {
-        "host_reading": [("buffer", "destination")],
+        "host_reading": [("buffer", "buffer")],
         "activate_writing": [("buffer", "buffer")],
         "activate_reading": [("accumulator", "accumulator")],
     },
@@ -100,15 +102,15 @@ WAITS = {
         "activate_writing": [("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")],
         "host_writing": [("buffer", "buffer")],
         "host_reading": [
-            ("buffer", "destination"),
-            ("source", "destination"),
-            ("operand", "destination"),
-            ("parameters", "destination"),
-            ("table", "destination"),
+            ("buffer", "buffer"),
+            ("source", "buffer"),
+            ("operand", "buffer"),
+            ("parameters", "buffer"),
+            ("table", "buffer"),
         ],
     },
     "host_writes": {
-        "host_reading": [("buffer", "destination")],
+        "host_reading": [("buffer", "buffer")],
         "activate_writing": [("buffer", "buffer")],
         "host_memory": [("host", "host")],
     },
@@ -120,7 +122,6 @@ REGIONS = (
     "accumulator",
     "parameters",
     "table",
-    "destination",
     "host",
     "source",
     "operand",
@@ -160,12 +161,10 @@ def some(random, number):
         "table": (table, table + random.randint(0, 1)),
     }
     used = {name: regions[name] for name in USES[opcode]}
-    if opcode in READS:
-        used["destination"] = used["buffer"]
     if opcode == PARAMETERS:
-        used["destination"] = regions["parameters"]
+        used["buffer"] = regions["parameters"]
     if opcode == TABLE:
-        used["destination"] = table, table + 1
+        used["buffer"] = table, table + 1
     if opcode == TAG:
         used = {"units": random.getrandbits(len(COMPLETES))}
     return instruction(opcode, number, **used)
@@ -177,30 +176,45 @@ class Model(Bench):
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.lists = {name: [] for name in ADVANCING}
-        self.queues = {name: [] for name in (*WAITS, "weights")}
+        self.oldest = dict.fromkeys((*WAITS, "weights"))
+        """What each queue shows: an instruction, and for each mask the numbers that it waits for"""
+        self.queues = {name: [] for name in self.oldest}
+        """What waits behind."""
         self.tags = []
+        self.offered = False
+        self.compared = dict.fromkeys(self.lists, 0)
+        """Entries of each list that the next instruction has been compared with."""
+        self.found = {}
 
     def room(self, new):
-        """Whether queue and lists take one more."""
+        """Whether queue and lists take one more, and the comparison is through."""
         queue = QUEUE[new["opcode"]]
         if queue == "tags":
             return len(self.tags) < TAGS
         depth = WEIGHT_DEPTH if queue == "weights" else DEPTH
         places = [self.lists[name] for name in LISTS[new["opcode"]]]
-        return len(self.queues[queue]) < depth and all(len(place) < DEPTH for place in places)
+        watched = {WATCHED.get(mask, mask) for mask in WAITS.get(queue, {})}
+        return (
+            len(self.queues[queue]) < depth - 1
+            and all(len(place) < DEPTH for place in places)
+            and all(self.compared[name] == len(self.lists[name]) for name in watched)
+        )
 
     def decoded(self, new):
-        """The ports' value for an instruction; regions that it lacks may be anything.
-
-        But operands that an instruction of the activation unit does not read are empty.
-        """
+        """The ports' value for an instruction; regions that it lacks are empty."""
         value = {"opcode": int(new["opcode"]), "pc": new["pc"], "code": new["pc"] & 0xFFFF}
         value["units"] = new.get("units", (1 << len(COMPLETES)) - 1)
         for name in REGIONS:
-            no_operand = new["opcode"] in RESULTS and name in ("source", "operand")
-            base, end = new.get(name, (0, 0) if no_operand else (0, 1 << 16))
+            base, end = new.get(name, (0, 0))
             value[name] = {"base": base, "end": end}
         return value
+
+    async def issue(self, new):
+        """As many cycles as it takes to issue an instruction."""
+        for _ in range(DEPTH + 2):
+            if await self.step(new):
+                return
+        raise AssertionError("too slow")
 
     async def step(self, new=None, pops=(), retires=(), advances=None, hold=False):
         """One cycle: checks all outputs, then makes the same changes to the model.
@@ -208,8 +222,8 @@ class Model(Bench):
         `advances` is the new base of the oldest entry of lists, `hold` holds tags back. Returns
         whether `new` was issued.
         """
-        issue = new is not None and self.room(new)
-        inputs = {"issue": issue, "hold_tags": hold}
+        issue = new is not None and self.offered and self.room(new)
+        inputs = {"offered": new is not None, "issue": issue, "hold_tags": hold}
         if new is not None:
             inputs["decoded"] = self.decoded(new)
         inputs |= {f"{name}__pop": name in pops for name in self.queues}
@@ -218,55 +232,64 @@ class Model(Bench):
             inputs[f"{name}__advance"] = name in (advances or {})
             inputs[f"{name}__advance_to"] = (advances or {}).get(name, 0)
         await self.cycle(**inputs)
-        if new is not None:
+        if new is not None and self.offered:
             assert self.get("room") == self.room(new)
         self.check()
         self.check_tags(new if issue and new["opcode"] == TAG else None, hold)
 
-        if issue:
-            queue = QUEUE[new["opcode"]]
-            waits = {
-                mask: {
-                    older["pc"]
-                    for older in self.lists[WATCHED.get(mask, mask)]
-                    if any(a in new and b in older and common(new[a], older[b]) for a, b in pairs)
-                }
-                for mask, pairs in WAITS.get(queue, {}).items()
-                if any(a in new for a, _ in pairs)
-            }
+        waits, self.found = self.found, {} if issue or new is None else self.compare(new)
+        self.offered = new is not None and not issue
+        for name in self.lists:
+            left = max(0, self.compared[name] - (name in retires))
+            self.compared[name] = left if self.offered else 0
         for name, base in (advances or {}).items():
             oldest, region = self.lists[name][0], ADVANCING[name]
             self.lists[name][0] = {**oldest, region: (base, oldest[region][1])}
         for name in retires:
             self.lists[name].pop(0)
         for name in pops:
-            self.queues[name].pop(0)
-        if issue and queue != "tags":
-            self.queues[queue].append((new, waits))
+            self.oldest[name] = None
+        for name, queue in self.queues.items():
+            if queue and self.oldest[name] is None:
+                self.oldest[name] = queue.pop(0)
+        if issue:
+            queue = QUEUE[new["opcode"]]
+            if queue != "tags":
+                self.queues[queue].append((new, waits))
             for name in LISTS[new["opcode"]]:
-                self.lists[name].append(self.entry(name, new))
+                self.lists[name].append(dict(new))
         return issue
 
-    @staticmethod
-    def entry(name, new):
-        """What a list knows of an instruction: reads from host memory have only a destination."""
-        kept = dict(new)
-        if name == "host_reading":
-            kept.pop("buffer", None)
-        return kept
+    def compare(self, new):
+        """Goes on to the next entry of each list; who must be waited for as far as is known."""
+        found = {mask: set(numbers) for mask, numbers in self.found.items()}
+        next_ones = {
+            name: entries[self.compared[name]]
+            for name, entries in self.lists.items()
+            if self.compared[name] < len(entries)
+        }
+        for mask, pairs in WAITS.get(QUEUE[new["opcode"]], {}).items():
+            older = next_ones.get(WATCHED.get(mask, mask), {})
+            known = found.setdefault(mask, set())
+            if any(a in new and b in older and common(new[a], older[b]) for a, b in pairs):
+                known.add(older["pc"])
+        for name in next_ones:
+            self.compared[name] += 1
+        return found
 
     def check(self):
         """All outputs are as the model says."""
         assert self.get("idle") == (not any(self.lists.values()) and len(self.tags) < 2)
         for name, entries in self.lists.items():
             shown = self.get(f"{name}__entries")
+            region = SHOWN.get(name, ADVANCING[name])
             for position, entry in enumerate(entries):
-                region = shown[position][ADVANCING[name]]
-                assert (region.base, region.end) == entry[ADVANCING[name]], f"{name}[{position}]"
-        for name, queue in self.queues.items():
-            assert self.get(f"{name}__valid") == bool(queue), f"queue {name}"
-            if queue and name != "weights":
-                new, waits = queue[0]
+                now = shown[position][region]
+                assert (now.base, now.end) == entry[ADVANCING[name]], f"{name}[{position}]"
+        for name, oldest in self.oldest.items():
+            assert self.get(f"{name}__valid") == (oldest is not None), f"queue {name}"
+            if oldest is not None and name != "weights":
+                new, waits = oldest
                 shown = self.get(f"{name}__masks")
                 for mask, numbers in waits.items():
                     entries = self.lists[WATCHED.get(mask, mask)]
@@ -299,11 +322,9 @@ def pairs():
 
     def make(opcode, **shared):
         regions = {name: away[name] for name in USES[opcode]} | shared
-        if opcode in READS:
-            regions["destination"] = regions["buffer"]
         if opcode in (PARAMETERS, TABLE):
             space = PARAMETER_SPACE + 9 if opcode == PARAMETERS else TABLE_SPACE + 3
-            regions.setdefault("destination", (space, space + 1))
+            regions.setdefault("buffer", (space, space + 1))
         return opcode, regions
 
     users = (*READS, *WRITES, *PRODUCTS, *RESULTS)
@@ -325,11 +346,11 @@ def pairs():
         yield make(a, host=host), make(b, host=(host[1], host[1] + 4))
     for result in RESULTS:
         for other in (entry, (entry[1], entry[1] + 1)):
-            load, use = make(PARAMETERS, destination=entry), make(result, parameters=other)
+            load, use = make(PARAMETERS, buffer=entry), make(result, parameters=other)
             yield load, use
             yield use, load
         for other in (table, (table[0], table[0])):
-            load, use = make(TABLE, destination=table), make(result, table=other)
+            load, use = make(TABLE, buffer=table), make(result, table=other)
             yield load, use
             yield use, load
 
@@ -344,14 +365,15 @@ async def every_pair(dut):
         issued = []
         for opcode, regions in (older, younger):
             issued.append(instruction(opcode, number, **regions))
-            assert await bench.step(issued[-1])
+            await bench.issue(issued[-1])
             number += 1
+        await bench.step()
         if QUEUE[older[0]] == QUEUE[younger[0]]:
             await bench.step(pops=[QUEUE[older[0]]])
         await bench.step()
-        while any(bench.lists.values()) or any(bench.queues.values()):
+        while any(bench.lists.values()) or any(bench.oldest.values()):
             await bench.step(
-                pops=[name for name, queue in bench.queues.items() if queue],
+                pops=[name for name, oldest in bench.oldest.items() if oldest],
                 retires=[name for name, entries in bench.lists.items() if entries],
             )
         await bench.step()
@@ -368,24 +390,29 @@ async def commands(dut):
     common_part = {"pc": 9, "tail": tail, "transfer": transfer}
     regions = {
         "buffer": {"base": 5, "end": 35},
-        "destination": {"base": 7, "end": 9},
         "host": {"base": 80, "end": 99},
     }
     kinds = {PARAMETERS: Kind.PARAMETERS, TABLE: Kind.TABLE}
+
+    async def pass_through(decoded):
+        await bench.cycle(offered=1, decoded=decoded)
+        await bench.cycle(issue=1)
+        await bench.cycle(offered=0, issue=0)
+
     for opcode in LOADS:
-        await bench.cycle(issue=1, decoded={"opcode": int(opcode), **common_part, **regions})
-        await bench.cycle(issue=0, host_reads__pop=1, host_reading__retire=1)
-        entry = bench.get("host_reading__entries")[0]
+        await pass_through({"opcode": int(opcode), **common_part, **regions})
+        await bench.cycle(host_reads__pop=1, host_reading__retire=1)
+        entry = bench.get("host_read")
         assert entry.pc == 9 and {name: entry.tail[name] for name in tail} == tail
         assert entry.kind == kinds.get(opcode, Kind.BUFFER)
-        assert (entry.host.base, entry.host.end) == (80, 99)
-        assert (entry.destination.base, entry.destination.end) == (7, 9)
+        destination = bench.get("host_reading__entries")[0].destination
+        assert (destination.base, destination.end) == (5, 35)
         command = bench.get("host_reads__command")
         assert {name: command[name] for name in transfer} == transfer
         bench.set(host_reads__pop=0, host_reading__retire=0)
     for opcode in WRITES:
-        await bench.cycle(issue=1, decoded={"opcode": int(opcode), **common_part, **regions})
-        await bench.cycle(issue=0, host_writes__pop=1, host_writing__retire=1)
+        await pass_through({"opcode": int(opcode), **common_part, **regions})
+        await bench.cycle(host_writes__pop=1, host_writing__retire=1)
         command = bench.get("host_writes__command")
         assert command.pc == 9 and {name: command.tail[name] for name in tail} == tail
         assert (command.buffer.base, command.buffer.end) == (5, 35)
@@ -398,19 +425,16 @@ async def commands(dut):
         for opcode in opcodes:
             bits = random.getrandbits(layout.size)
             decoded = {"opcode": int(opcode), queue: layout.from_bits(bits)}
-            await bench.cycle(issue=1, decoded=decoded)
+            await pass_through(decoded)
             await bench.cycle(
-                issue=0,
                 **{f"{name}__retire": 1 for name in LISTS[opcode]},
                 **{f"{queue}__pop": 1},
             )
             assert bench.get(f"{queue}__command").as_value().value == bits
             bench.set(**{f"{name}__retire": 0 for name in LISTS[opcode]}, **{f"{queue}__pop": 0})
     weights = {"address": 64, "beats": 99, "rows": 1, "blocks": 1}
-    await bench.cycle(
-        issue=1, decoded={"opcode": int(WEIGHTS), "pc": 12, "weight_transfer": weights}
-    )
-    await bench.cycle(issue=0)
+    await pass_through({"opcode": int(WEIGHTS), "pc": 12, "weight_transfer": weights})
+    await bench.cycle()
     command = bench.get("weights__command")
     assert command.pc == 12 and {name: command.transfer[name] for name in weights} == weights
 
@@ -427,7 +451,7 @@ async def random_progress(dut, rate):
         if new is None and random.random() < rate:
             new = some(random, number)
             number += 1
-        offered = new if random.random() < rate else None
+        offered = new if random.random() < rate or bench.offered else None
         advances = {}
         for name, entries in bench.lists.items():
             if entries and random.random() < 0.3:
@@ -435,7 +459,7 @@ async def random_progress(dut, rate):
                 advances[name] = min(base + 1, end - 1)
         issued = await bench.step(
             offered,
-            pops=[n for n, queue in bench.queues.items() if queue and random.random() < 0.3],
+            pops=[n for n, oldest in bench.oldest.items() if oldest and random.random() < 0.3],
             retires=[n for n, entries in bench.lists.items() if entries and random.random() < 0.25],
             advances=advances,
             hold=random.random() < 0.1,

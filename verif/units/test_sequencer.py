@@ -44,13 +44,18 @@ class Program(Bench):
         return Fault.NONE, 0
 
     async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, code=0, **inputs):
-        """One cycle with an instruction or none; returns whether it was issued."""
+        """A cycle with an instruction that has been checked, or none; whether it was issued."""
         now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, "resume": 0, **inputs}
         valid = opcode is not None
         payload = {"tiles": tiles, "cause": cause, "pc": pc, "address": address, "code": code}
         if valid:
             payload["opcode"] = int(opcode)
             now["decoded__payload"] = payload
+        await self.cycle(decoded__valid=0, exhausted=0, resume=0)
+        if valid:
+            await self.cycle(decoded__valid=1, **{**now, "resume": 0})
+            quiet = self.gets("issue", "halted", "faulted", "waiting", "interrupt", "waits")
+            assert not any(quiet), "not checked yet"
         await self.cycle(decoded__valid=valid, **now)
         found, where = self.expected_fault(opcode, tiles, cause, address)
         active = bool(valid and now["enable"])
@@ -187,8 +192,10 @@ async def window_ends(dut):
         await bench.step(Opcode.NOP, exhausted=1, room=0, enable=enable)
     assert await bench.step(Opcode.NOP, exhausted=1)
     await bench.step(exhausted=1, enable=0)
+    await bench.cycle()
     assert not bench.get("faulted")
     await bench.step(exhausted=1)
+    await bench.cycle()
     fault = bench.get("fault")
     assert bench.get("faulted")
     offset = (0xFFFF_FF80 + 9 * 16) & 0xFFFF_FFFF
