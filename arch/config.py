@@ -28,6 +28,8 @@ class Config:
     """Columns of the array: elements of N that one weight tile covers."""
     columns_per_stage: int = 4
     """Columns that share one activation register; the horizontal skew is cols / this."""
+    products_per_dsp: int = 1
+    """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
     buffer_lines: int
     """Unified buffer depth in lines of `line_bytes`."""
     buffer_banks: int = 4
@@ -69,6 +71,10 @@ class Config:
         need(
             max(self.rows, self.cols) <= 32 or self.cols % self.columns_per_stage == 0,
             f"an array beyond 32x32 needs cols in multiples of columns_per_stage, not {self.cols}",
+        )
+        need(
+            self.products_per_dsp in (1, 2),
+            f"products_per_dsp must be 1 or 2, not {self.products_per_dsp}",
         )
         need(
             self.buffer_banks in (2, 4, 8, 16),

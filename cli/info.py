@@ -76,6 +76,7 @@ def describe(config: Config) -> dict[str, Any]:
         "rows": config.rows,
         "cols": config.cols,
         "columns_per_stage": config.columns_per_stage,
+        "products_per_dsp": config.products_per_dsp,
         "peak_macs_per_cycle": config.peak_macs,
         "buffer_lines": config.buffer_lines,
         "buffer_line_bytes": config.line_bytes,
@@ -113,6 +114,8 @@ def _text(config: Config) -> str:
         "Sizes",
         f"  array              {config.rows} rows x {config.cols} columns, "
         f"{config.columns_per_stage} columns a stage",
+        f"  DSP blocks         {config.products_per_dsp} of the array's products in each, "
+        "on fabrics that leave the choice",
         f"  peak               {config.peak_macs:,} MACs a cycle",
         f"  unified buffer     {config.buffer_lines:,} lines of {config.line_bytes} bytes, "
         f"{config.buffer_banks} banks",

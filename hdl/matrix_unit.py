@@ -214,7 +214,7 @@ class MatrixUnit(wiring.Component):
             mxu.swap.eq(swap),
             mxu.weights.eq(weights),
             mxu.load.eq(load),
-            mxu.hold.eq(hold),
+            mxu.hold_next.eq(hold_before),
             mxu.clear.eq(self.clear),
         ]
         if config.wide:

@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matrix unit's datapath: systolic data set-up, array of tiles, and alignment of the sums."""
 
-from amaranth.hdl import Cat, ClockSignal, Elaboratable, Instance, Module, ResetSignal, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import (
+    Cat,
+    ClockSignal,
+    Elaboratable,
+    Instance,
+    Module,
+    ResetSignal,
+    Signal,
+    signed,
+)
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.mxu_tile import PE_LATENCY, MXUTile
+from systola.hdl.multiplier_row import operand_shape
+from systola.hdl.mxu_tile import PE_LATENCY, MXUTile, sum_shape
 
 TILE_LIMIT = 32
 """Longest side of one tile. Larger arrays are a grid of one tile module: Amaranth would otherwise
@@ -27,7 +37,12 @@ def make_tile(config: Config) -> MXUTile:
     """The tile of the configuration, to be placed here or converted on its own."""
     rows, cols = tile_size(config)
     return MXUTile(
-        rows=rows, cols=cols, columns_per_stage=config.columns_per_stage, wide=config.wide
+        rows=rows,
+        cols=cols,
+        columns_per_stage=config.columns_per_stage,
+        wide=config.wide,
+        depth=config.rows,
+        products_per_dsp=config.products_per_dsp,
     )
 
 
@@ -43,30 +58,29 @@ class MXU(wiring.Component):
     with latency = rows + stages. Throughput one vector a cycle, no back-pressure.
 
     `swap` in the cycle before a vector makes the shadow weights active for it and those after it.
-    `load[k]` writes shadow row k; row k may be written no sooner than `stages` - 1 + k cycles after
-    the swap that took its last content.
+    `load[k]` writes shadow row k, no later than k - 1 cycles after the swap, and no sooner than
+    `stages` - 1 + k cycles after the swap that took its last content.
 
     `unsigned_vector` and `unsigned_weights`, where there are 16-bit modes, come with a vector and
     with a swap, and say that its bytes are low ones, from 0 to 255.
 
-    `hold` stops everything for a cycle, but for `load`: cycles above are those without `hold`.
+    `hold_next`: in the next cycle everything stops, but for `load`. Cycles above are those without.
     `clear` empties the control registers, as a reset does.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
-        self._flags = ["swap"]
+        self._flags = ["swap", "unsigned_weights"] if config.wide else ["swap"]
         """What accompanies the vectors: one bit for each row."""
-        if config.wide:
-            self._flags += ["unsigned_vector", "unsigned_weights"]
         super().__init__(
             {
-                "vector": In(8 * config.rows),
+                "vector": In(data.ArrayLayout(signed(8), config.rows)),
+                **({"unsigned_vector": In(1)} if config.wide else {}),
                 **{name: In(1) for name in self._flags},
                 "weights": In(8 * config.cols),
                 "load": In(config.rows),
-                "hold": In(1),
-                "sums": Out(32 * config.cols),
+                "hold_next": In(1),
+                "sums": Out(data.ArrayLayout(signed(32), config.cols)),
                 "clear": In(1),
             }
         )
@@ -78,27 +92,39 @@ class MXU(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        rows, cols = self._config.rows, self._config.cols
+        rows, cols, wide = self._config.rows, self._config.cols, self._config.wide
+        operand = operand_shape(wide=wide)
+        hold_skew = Signal()
+        hold_align = Signal()
+        m.d.sync += [hold_skew.eq(self.hold_next), hold_align.eq(self.hold_next)]
+
+        # Operands as the array takes them: with their sign, which low bytes do not have.
+        operands = Signal(data.ArrayLayout(operand, rows))
+        for k, byte in enumerate(self.vector):
+            signed_byte = Cat(byte, byte[7] & ~self.unsigned_vector) if wide else byte
+            m.d.comb += operands[k].eq(signed_byte)
 
         # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
         skewed: list[object] = []
         flags: dict[str, list[object]] = {name: [] for name in self._flags}
-        vector = self.vector
+        vector = operands.as_value()
         now = {name: getattr(self, name) for name in self._flags}
         for k in range(rows):
-            skewed.append(vector[:8])
+            skewed.append(vector[: operand.width])
             for name in self._flags:
                 flags[name].append(now[name])
             if k + 1 < rows:
-                next_vector = Signal(8 * (rows - k - 1), name=f"skew_{k + 1}", reset_less=True)
+                waiting = vector[operand.width :]
+                next_vector = Signal(len(waiting), name=f"skew_{k + 1}", reset_less=True)
                 later = {name: Signal(name=f"skew_{name}_{k + 1}") for name in self._flags}
-                with m.If(~self.hold):
-                    m.d.sync += next_vector.eq(vector[8:])
+                with m.If(~hold_skew):
+                    m.d.sync += next_vector.eq(waiting)
                     m.d.sync += [later[name].eq(now[name]) for name in self._flags]
                 vector, now = next_vector, later
         moving = {"activations": Cat(*skewed)} | {n: Cat(*bits) for n, bits in flags.items()}
 
-        sums = Signal(32 * cols)
+        total = sum_shape(rows=rows, wide=wide)
+        sums = Signal(total.width * cols)
         if is_grid(self._config):
             self._place_grid(m, moving, sums)
         else:
@@ -107,19 +133,21 @@ class MXU(wiring.Component):
             m.d.comb += [
                 tile.weights.eq(self.weights),
                 tile.load.eq(self.load),
-                tile.hold.eq(self.hold),
+                tile.hold_next.eq(self.hold_next),
                 sums.eq(tile.partial_out),
             ]
 
         # Group g is g cycles late; those before it wait for the last one.
-        width = 32 * self._config.columns_per_stage
+        width = total.width * self._config.columns_per_stage
         waiting = sums[:0]
         for stage in range(self._config.stages - 1):
             joined = Cat(waiting, sums[stage * width : (stage + 1) * width])
             waiting = Signal(len(joined), name=f"align_{stage}", reset_less=True)
-            with m.If(~self.hold):
+            with m.If(~hold_align):
                 m.d.sync += waiting.eq(joined)
-        m.d.comb += self.sums.eq(Cat(waiting, sums[len(waiting) :]))
+        aligned = Signal(data.ArrayLayout(total, cols))
+        m.d.comb += aligned.eq(Cat(waiting, sums[len(waiting) :]))
+        m.d.comb += [self.sums[c].eq(aligned[c]) for c in range(cols)]
         return m
 
     def _place_grid(self, m: Module, moving: dict[str, Cat], sums: Signal) -> None:
@@ -135,7 +163,7 @@ class MXU(wiring.Component):
                 right = {
                     name: Signal(len(value), name=f"{name}_{i}_{j}") for name, value in here.items()
                 }
-                below = Signal(32 * cols, name=f"partial_{i}_{j}")
+                below = Signal(len(sums) // across, name=f"partial_{i}_{j}")
                 m.submodules[f"tile_{i}_{j}"] = Instance(
                     "mxu_tile",
                     i_clk=ClockSignal(),
@@ -143,7 +171,7 @@ class MXU(wiring.Component):
                     **{f"i_{name}": value for name, value in here.items()},
                     i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
                     i_load=self.load[i * rows : (i + 1) * rows],
-                    i_hold=self.hold,
+                    i_hold_next=self.hold_next,
                     i_partial_in=partial[j],
                     o_partial_out=below,
                     **{f"o_{name}_out": value for name, value in right.items()},

@@ -62,7 +62,7 @@ class Machine(Bench):
     def __init__(self, dut, name):
         super().__init__(dut, unit())
         self.config = config = CONFIGS[chosen_variant()]
-        self.latency = FEED_LATENCY + config.rows + config.stages
+        self.latency = FEED_LATENCY + config.rows + config.stages + 2
         self.random = rng("matrix_unit", name, chosen_variant())
         data = np.random.default_rng(self.random.getrandbits(32))
         self.data = data
@@ -521,5 +521,5 @@ async def nothing_of_the_map(dut, channels):
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_matrix_unit(simulator, variant):
     config = CONFIGS[variant]
-    assert MatrixUnit.latency(config) == FEED_LATENCY + config.rows + config.stages
+    assert MatrixUnit.latency(config) == FEED_LATENCY + config.rows + config.stages + 2
     run_unit("test_matrix_unit", simulator, unit(variant), variant=variant)

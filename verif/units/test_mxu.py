@@ -45,7 +45,7 @@ async def products(dut, gap, holds):
     """
     config = CONFIGS[chosen_variant()]
     rows, stages = config.rows, -(-config.cols // config.columns_per_stage)
-    latency = rows + stages
+    latency = rows + stages + 2
     random = rng("mxu", chosen_variant(), gap)
     data = np.random.default_rng(random.getrandbits(32))
     bench = Bench(dut, unit())
@@ -82,7 +82,7 @@ async def products(dut, gap, holds):
             # Without a swap `unsigned_weights` means nothing.
             low_tile = low_tiles[swaps.index(t)] if t in swaps else random.getrandbits(1)
             bench.set(unsigned_vector=low, unsigned_weights=low_tile)
-        await bench.cycle(vector=int8(x), swap=t in swaps)
+        await bench.cycle(vector=int8(x), swap=t in swaps, hold_next=held > 0)
         if active is not None and t < end:
             vector = x % 256 if low else x
             matrix = weights[active] % 256 if low_tiles[active] else weights[active]
@@ -90,23 +90,21 @@ async def products(dut, gap, holds):
         if t in swaps:
             active = swaps.index(t)
         if t in expected:
-            raw = bench.get("sums").to_bytes(4 * config.cols, "little")
-            sums = np.frombuffer(raw, "<i4")
+            sums = np.array(bench.get("sums"))
             assert (sums == expected[t]).all(), f"vector of cycle {t - latency}"
-        for _ in range(held):
+        for left in reversed(range(held)):
             vector, swap = random.getrandbits(8 * rows), random.getrandbits(1)
             if config.wide:
                 bench.set(
                     unsigned_vector=random.getrandbits(1), unsigned_weights=random.getrandbits(1)
                 )
-            await bench.cycle(hold=1, load=load, vector=vector, swap=swap)
-        bench.set(hold=0)
+            await bench.cycle(hold_next=left > 0, load=load, vector=vector, swap=swap)
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_mxu(simulator, variant):
     config = CONFIGS[variant]
-    assert MXU.latency(config) == config.rows + config.stages
+    assert MXU.latency(config) == config.rows + config.stages + 2
     assert is_grid(config) == (variant == "40x36")
     tile = convert(make_tile(config), "mxu_tile") if is_grid(config) else ""
     run_unit("test_mxu", simulator, unit(variant), variant=variant, modules=tile)

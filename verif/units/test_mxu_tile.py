@@ -5,17 +5,33 @@ import cocotb
 import numpy as np
 import pytest
 
+from systola.hdl.fabric import Fabric
 from systola.hdl.mxu_tile import MXUTile
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-VARIANTS = {"5x6": (5, 6, 2, True), "4x4": (4, 4, 4, False), "3x5": (3, 5, 1, True)}
+SIZES = {"5x6": (5, 6, 2, True), "4x4": (4, 4, 4, False), "3x5": (3, 5, 1, True)}
 """Rows, columns, columns to a stage, and whether low bytes of int16 may come."""
+PACKED = "two in a DSP"
+VARIANTS = [
+    *(f"{size}:generic" for size in SIZES),
+    *("5x6:ecp5", "4x4:ecp5", f"5x6:ecp5:{PACKED}", f"4x4:ecp5:{PACKED}"),
+]
+"""A size, a fabric, and whether two products share a block."""
+ROWS_ABOVE = 2
 TILES = 12
 
 
 def unit(variant=None):
-    rows, cols, stage, wide = VARIANTS[variant or chosen_variant()]
-    return MXUTile(rows=rows, cols=cols, columns_per_stage=stage, wide=wide)
+    size, *how = (variant or chosen_variant()).split(":")
+    rows, cols, stage, wide = SIZES[size]
+    return MXUTile(
+        rows=rows,
+        cols=cols,
+        columns_per_stage=stage,
+        wide=wide,
+        depth=rows + ROWS_ABOVE,
+        products_per_dsp=2 if PACKED in how else 1,
+    )
 
 
 def int8(array):
@@ -23,9 +39,9 @@ def int8(array):
     return int.from_bytes(array.astype(np.int8).tobytes(), "little")
 
 
-def int32(array):
-    """The words of an int32 array as one number."""
-    return int.from_bytes(array.astype("<i4").tobytes(), "little")
+def packed(array, bits):
+    """Signed numbers of `bits` bits as one number."""
+    return sum((int(x) % (1 << bits)) << (bits * k) for k, x in enumerate(array))
 
 
 @cocotb.test
@@ -38,7 +54,7 @@ async def products(dut, gap, holds):
     Up to `holds` cycles of `hold` come between any two, and take over the loading of the one
     before them.
     """
-    rows, cols, stage, wide = VARIANTS[chosen_variant()]
+    rows, cols, stage, wide = SIZES[chosen_variant().split(":")[0]]
     stages = -(-cols // stage)
     group = np.arange(cols) // stage
     random = rng("mxu_tile", gap, holds)
@@ -48,7 +64,7 @@ async def products(dut, gap, holds):
     # Zero weights and activations first, so that nothing is unknown.
     await bench.cycle(load=(1 << rows) - 1)
     await bench.cycle(load=0, swap=(1 << rows) - 1)
-    for _ in range(rows + 2 * stages + 2):
+    for _ in range(rows + 2 * stages + 4):
         await bench.cycle(swap=0)
 
     # When each tile is loaded and swapped in: row k is loaded at load + k, swapped at swap + k.
@@ -59,12 +75,14 @@ async def products(dut, gap, holds):
         swaps.append(loads[-1] + 1 + random.randint(0, gap))
         free = max(swaps[-1] + stages - 1, loads[-1] + rows)
     end = swaps[-1] + 12
-    length = end + rows + stages + 4
+    length = end + rows + stages + 6
     weights = data.integers(-128, 128, (TILES, rows, cols))
     weights[0] = -128
     x = data.integers(-128, 128, (end, rows))
     x[swaps[0] + 1] = -128
-    above = data.integers(-(1 << 31), 1 << 31, (length, cols))
+    least, most = (-128 * 255, 255 * 255) if wide else (-128 * 127, 128 * 128)
+    above = ROWS_ABOVE * data.choice([least, 0, most], (length, cols))
+    above //= data.choice([1, 3, 1000], (length, cols))
 
     activations = np.zeros((length, rows), int)
     swap = np.zeros(length, int)
@@ -77,13 +95,11 @@ async def products(dut, gap, holds):
         # The largest product of each kind.
         weights[1] = x[swaps[1] + 1] = -1
         low_tiles[1] = low_vectors[swaps[1] + 1] = 1
-    unsigned_vector = np.zeros(length, int)
     unsigned_weights = data.integers(0, 1 << rows, length) * wide
     load = np.zeros(length, int)
     bus = np.zeros((length, cols), int)
     for k in range(rows):
-        activations[k : end + k, k] = x[:, k]
-        unsigned_vector[k : end + k] |= low_vectors << k
+        activations[k : end + k, k] = np.where(low_vectors, x[:, k] % 256, x[:, k])
         for tile in range(TILES):
             swap[swaps[tile] + k] |= 1 << k
             unsigned_weights[swaps[tile] + k] &= ~(1 << k)
@@ -93,31 +109,32 @@ async def products(dut, gap, holds):
 
     flags = {"swap": swap}
     if wide:
-        flags |= {"unsigned_vector": unsigned_vector, "unsigned_weights": unsigned_weights}
+        flags |= {"unsigned_weights": unsigned_weights}
+    bits = len(bench.dut.partial_in) // cols
     sums, right = [], []
     right_flags = {name: [] for name in flags}
     for t in range(length):
         held = random.randint(0, holds)
         await bench.cycle(
-            activations=int8(activations[t]),
+            activations=packed(activations[t], 8 + wide),
             **{name: int(bits[t]) for name, bits in flags.items()},
             load=0 if held else int(load[t]),
             weights=int8(bus[t]),
-            partial_in=int32(above[t]),
+            partial_in=packed(above[t], bits),
+            hold_next=held > 0,
         )
         sums.append(list(bench.get("partial_out")))
         right.append(list(bench.get("activations_out")))
         for name, seen in right_flags.items():
             seen.append(bench.get(f"{name}_out"))
-        for _ in range(held):
+        for left in reversed(range(held)):
             await bench.cycle(
-                hold=1,
+                hold_next=left > 0,
                 load=int(load[t]),
-                activations=random.getrandbits(8 * rows),
+                activations=random.getrandbits((8 + wide) * rows),
                 **{name: random.getrandbits(rows) for name in flags},
-                partial_in=random.getrandbits(32 * cols),
+                partial_in=random.getrandbits(bits * cols),
             )
-        bench.set(hold=0)
     sums = np.array(sums)
 
     assert (np.array(right)[stages:] == activations[:-stages]).all()
@@ -128,11 +145,12 @@ async def products(dut, gap, holds):
         tile = sum(when < t for when in swaps) - 1
         vector = x[t] % 256 if low_vectors[t] else x[t]
         matrix = weights[tile] % 256 if low_tiles[tile] else weights[tile]
-        expected = vector @ matrix + above[t + 1 + group, columns]
-        leaves = t + rows - 1 + 2 + group
-        assert (sums[leaves, columns] == expected.astype(np.int32)).all(), f"vector of cycle {t}"
+        expected = vector @ matrix + above[t + 3 + group, columns]
+        leaves = t + rows - 1 + 4 + group
+        assert (sums[leaves, columns] == expected).all(), f"vector of cycle {t}"
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))
 def test_mxu_tile(simulator, variant):
-    run_unit("test_mxu_tile", simulator, unit(variant), variant=variant)
+    fabric = Fabric(variant.split(":")[1])
+    run_unit("test_mxu_tile", simulator, unit(variant), variant=variant, fabric=fabric)

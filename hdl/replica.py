@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One of several equal registers."""
+
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.fabric import Fabric, fabric_of
+
+
+class Replica(wiring.Component):
+    """`output` is `input` a cycle later; 1 after power-up, and no reset.
+
+    Where a value has many users far apart, several of these share them. Synthesis merges equal
+    registers, but leaves the flip-flops of a fabric alone.
+    """
+
+    input: In(1)
+    output: Out(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        match fabric_of(platform):
+            case Fabric.ECP5:
+                m.submodules.register = Instance(
+                    "TRELLIS_FF",
+                    p_GSR="DISABLED",
+                    p_CEMUX="1",
+                    p_CLKMUX="CLK",
+                    p_LSRMUX="LSR",
+                    p_REGSET="SET",
+                    i_CLK=ClockSignal(),
+                    i_LSR=Const(0),
+                    i_DI=self.input,
+                    o_Q=self.output,
+                )
+            case _:
+                output = Signal(init=1, reset_less=True)
+                m.d.sync += output.eq(self.input)
+                m.d.comb += self.output.eq(output)
+        return m
