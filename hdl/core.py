@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units and what connects them: all of the machine that a program's end clears."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -356,13 +356,16 @@ class Core(wiring.Component):
             writer.command_valid.eq(queue.valid),
             queue.pop.eq(writer.done),
             writer.blocked.eq(masks.host_memory.any()),
-            writer.line_blocked.eq(
-                waits(masks.host_reading, regions(board.host_reading, "destination"), writer.line)
-                | waits(
-                    masks.activate_writing, regions(board.activate_writing, "buffer"), writer.line
-                )
-            ),
             board.host_writing.advance.eq(writer.advance),
             board.host_writing.advance_to.eq(writer.advance_to),
             board.host_writing.retire.eq(writer.done),
         ]
+        for name, watched, region in (
+            ("host_reading", board.host_reading, "destination"),
+            ("activate_writing", board.activate_writing, "buffer"),
+        ):
+            m.d.comb += [
+                writer.masks[name].eq(masks[name]),
+                writer.regions[name].eq(Cat(regions(watched, region))),
+                writer.retired[name].eq(watched.retire),
+            ]

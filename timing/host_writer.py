@@ -9,12 +9,17 @@ import numpy as np
 
 from systola.arch.config import Config
 from systola.hdl.host_writer import LINES_AHEAD, WRITES_IN_FLIGHT
+from systola.hdl.unified_buffer import READ_LATENCY
 from systola.timing.copies import copy_of
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.regions import Regions, last_overlap, paced
 from systola.timing.span import Span
 
-SENT = 3
+BEGUN = 3
+"""Cycles from the command to the read of its first line, if nobody holds that."""
+FOLLOWS = 3
+"""Cycles from the announcement of a line by who writes it to its read."""
+SENT = READ_LATENCY + 1
 """Cycles from the read of a line to its first beat."""
 ANSWERED = 1
 """Cycles from the last answer to the end of the instruction."""
@@ -35,13 +40,13 @@ class HostWriter:
         copy = copy_of(config, operands, config.output_pitch, alternate)
         place = slice(operands["buffer"], operands["buffer"] + copy.lines)
         reading = last_overlap(self._regions.host_reads, copy.first, copy.end)
-        start = max(issued, self._free) + 1
+        start = max(issued, self._free) + 1 + BEGUN
         # A burst is announced once WRITES_IN_FLIGHT before it are answered.
         burst = copy.beats / copy.bursts
         beat = max(self._memory.beat, (answer + burst) / (WRITES_IN_FLIGHT * burst))
         line = copy.beats // copy.lines * beat
         offsets = line * np.arange(copy.lines, dtype=np.float64)
-        needed = space.written[place] + 1
+        needed = space.written[place] + FOLLOWS
         sent = paced(start + SENT, offsets, np.maximum(needed, reading + 1) + SENT)
         # Lines are read ahead of their beats.
         ahead = np.full(copy.lines, float(start))
