@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host's AXI4-Lite registers; offsets and bits in arch/registers.py."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -39,9 +42,9 @@ class FaultReport(data.StructLayout):
 
 
 class ControlRegisters(wiring.Component):
-    """One write and one read at a time; a write is taken when address and data are both there,
-    a read is answered in the next cycle. Unknown addresses read 0 and swallow writes, as do
-    writes of less than a whole word.
+    """One write and one read at a time; a write is taken in the cycle after address and data are
+    both there, a read is answered in the second cycle after its address. Unknown addresses read 0
+    and swallow writes, as do writes of less than a whole word.
 
     `start`, `soft_reset` and `resume` are up in the cycle in which their write is accepted.
     `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
@@ -81,12 +84,10 @@ class ControlRegisters(wiring.Component):
         m = Module()
         bus, config = self.bus, self._config
 
+        # Once both are offered they stay until this.
         write = Signal()
-        m.d.comb += [
-            write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid),
-            bus.awready.eq(write),
-            bus.wready.eq(write),
-        ]
+        m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
+        m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
         with m.If(bus.bready):
             m.d.sync += bus.bvalid.eq(0)
         with m.If(write):
@@ -148,7 +149,9 @@ class ControlRegisters(wiring.Component):
 
         cycle = Signal(32)
         tags = Signal(32)
-        m.submodules.trace = trace = Sram(width=32 + TAG_BITS, depth=TRACE_DEPTH)
+        m.submodules.trace = trace = Sram(
+            width=32 + TAG_BITS, depth=TRACE_DEPTH, output_register=True
+        )
         m.d.comb += [
             trace.write_enable.eq(self.tagged),
             trace.write_address.eq(tags),
@@ -184,35 +187,38 @@ class ControlRegisters(wiring.Component):
         for which in CycleClass:
             values[counter_offset(which)] = self.counters[which][:32]
             values[counter_offset(which) + 4] = self.counters[which][32:]
+
+        # A read: which register, then its value. The memory of the trace takes as long, and lies at
+        # a multiple of its size.
+        asked = Signal()
         read = Signal()
-        m.d.comb += [
-            read.eq(bus.arvalid & (~bus.rvalid | bus.rready)),
-            bus.arready.eq(read),
-        ]
-        with m.If(bus.rready):
-            m.d.sync += bus.rvalid.eq(0)
-        # A register takes the cycle that the memory of the trace takes. That one lies at a multiple
-        # of its size.
         answer = Signal(32)
         from_trace = Signal()
         second_word = Signal()
         trace_size = exact_log2(8 * TRACE_DEPTH)
         m.d.comb += [
+            bus.arready.eq(~asked & ~bus.rvalid),
+            read.eq(bus.arvalid & bus.arready),
             trace.read_enable.eq(read),
             trace.read_address.eq(bus.araddr[3:]),
-            bus.rdata.eq(answer),
+            bus.rdata.eq(
+                Mux(from_trace, trace.read_data.word_select(second_word, 32), answer),
+            ),
         ]
+        m.d.sync += asked.eq(read)
         with m.If(read):
             m.d.sync += [
-                bus.rvalid.eq(1),
-                answer.eq(0),
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
             ]
-            with m.Switch(bus.araddr[2:]):
-                for offset, value in values.items():
-                    with m.Case(int(offset) >> 2):
-                        m.d.sync += answer.eq(value)
-        with m.If(from_trace):
-            m.d.comb += bus.rdata.eq(Mux(second_word, trace.read_data[32:], trace.read_data[:32]))
+        found = []
+        for offset, value in values.items():
+            chosen = Signal(name=f"chosen_{offset:x}")
+            with m.If(read):
+                m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
+            found.append(Mux(chosen, value, 0))
+        with m.If(asked):
+            m.d.sync += [bus.rvalid.eq(1), answer.eq(reduce(or_, found))]
+        with m.Elif(bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
         return m

@@ -12,7 +12,8 @@ class Counters(wiring.Component):
     """Counts each cycle of a program in exactly one class; the classes sum to its duration.
 
     `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
-    rest; `busy` from the next one to that before DONE shows. The conditions are looked at in the
+    rest; `busy` from the next one to that before DONE shows. What is counted shows two cycles
+    later. The conditions are looked at in the
     order of `CycleClass` as far as they concern a waiting MatrixMultiply or Convolve; then come
     `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
     """
@@ -57,12 +58,14 @@ class Counters(wiring.Component):
         with m.Else():
             m.d.comb += now.eq(CycleClass.FETCH)
 
+        counted = Signal(len(CycleClass))  # one-hot
+        for which in CycleClass:
+            m.d.sync += counted[which].eq(self.busy & (now == which))
         with m.If(self.start):
             for which in CycleClass:
                 m.d.sync += self.values[which].eq(int(which == CycleClass.FETCH))
-        with m.Elif(self.busy):
-            with m.Switch(now):
-                for which in CycleClass:
-                    with m.Case(which):
-                        m.d.sync += self.values[which].eq(self.values[which] + 1)
+        with m.Else():
+            for which in CycleClass:
+                with m.If(counted[which]):
+                    m.d.sync += self.values[which].eq(self.values[which] + 1)
         return m

@@ -11,20 +11,19 @@ from systola.hdl.commands import PC_BITS
 from systola.hdl.control_registers import FaultReport
 
 
-class State(enum.Enum, shape=3):
-    """IDLE; RUN; DRAIN: issued instructions complete; STOP: bus transfers end; CLEAR: the units
-    are reset."""
+class State(enum.Enum, shape=2):
+    """IDLE; RUN; DRAIN: issued instructions complete; STOP: bus transfers end."""
 
     IDLE = 0
     RUN = 1
     DRAIN = 2
     STOP = 3
-    CLEAR = 4
 
 
 class MachineControl(wiring.Component):
     """Every program ends the same way, at Halt, by a fault or by a soft reset: `stop` until all
-    bus transfers are over (`quiet`), then one cycle of `clear`, which resets all units.
+    bus transfers are over (`quiet`), then one cycle of `clear`, which resets all units. In that
+    cycle the program is over, and the next one may be started.
 
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
@@ -88,16 +87,20 @@ class MachineControl(wiring.Component):
                 with m.If(self.idle):
                     m.d.sync += state.eq(State.STOP)
             with m.Case(State.STOP):
-                with m.If(self.quiet):
-                    m.d.sync += state.eq(State.CLEAR)
-            with m.Case(State.CLEAR):
-                m.d.sync += state.eq(State.IDLE)
-                m.d.comb += [
-                    self.finished.eq(~failed & ~abandoned),
-                    self.faulted.eq(failed & ~abandoned),
-                    self.forget.eq(abandoned),
-                ]
-                m.d.sync += [done.eq(self.finished), fault.eq(self.faulted)]
+                with m.If(self.quiet & ~self.soft_reset):
+                    m.d.sync += [
+                        state.eq(State.IDLE),
+                        self.clear.eq(1),
+                        done.eq(self.finished),
+                        fault.eq(self.faulted),
+                    ]
+                    m.d.comb += [
+                        self.finished.eq(~failed & ~abandoned),
+                        self.faulted.eq(failed & ~abandoned),
+                        self.forget.eq(abandoned),
+                    ]
+        with m.If(self.clear):
+            m.d.sync += self.clear.eq(0)
 
         # An instruction whose transfer fails is older than one that is rejected at issue.
         with m.If(self.error & ((state == State.RUN) | (state == State.DRAIN))):
@@ -112,10 +115,8 @@ class MachineControl(wiring.Component):
         with m.If(self.soft_reset):
             with m.If(state == State.IDLE):
                 m.d.comb += self.forget.eq(1)
-            with m.Elif(state != State.CLEAR):
-                m.d.sync += [state.eq(State.STOP), abandoned.eq(1)]
             with m.Else():
-                m.d.comb += [self.finished.eq(0), self.faulted.eq(0), self.forget.eq(1)]
+                m.d.sync += [state.eq(State.STOP), abandoned.eq(1)]
         with m.If(self.forget):
             m.d.sync += [done.eq(0), fault.eq(0), self.report.eq(0)]
 
@@ -123,8 +124,7 @@ class MachineControl(wiring.Component):
             self.running.eq(state == State.RUN),
             self.draining.eq((state != State.RUN) & (state != State.IDLE)),
             self.busy.eq(state != State.IDLE),
-            self.stop.eq((state == State.STOP) | (state == State.CLEAR)),
-            self.clear.eq(state == State.CLEAR),
+            self.stop.eq((state == State.STOP) | self.clear),
             self.status.eq(
                 self.busy * int(Status.BUSY)
                 | done * int(Status.DONE)

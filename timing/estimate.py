@@ -39,7 +39,7 @@ from systola.timing.window import WindowGrid
 
 SEEN = 1
 """Cycles from the end of an instruction to what waits for it."""
-HALT = 3
+HALT = 2
 """Cycles from the end of all work to DONE."""
 STEADY = 2
 """Iterations that must take the course of the one before, cycle by cycle, before all others of the

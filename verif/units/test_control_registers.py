@@ -83,7 +83,9 @@ class Registers(Bench):
                 await self.step(**{f"bus__{first}valid": 1})
                 assert not self.get("bus__awready") and not self.get("bus__wready")
         await self.step(bus__awvalid=1, bus__wvalid=1)
-        assert self.get("bus__awready") and self.get("bus__wready"), "taken when both are there"
+        assert not self.get("bus__awready") and not self.get("bus__wready")
+        await self.step()
+        assert self.get("bus__awready") and self.get("bus__wready"), "taken when both were there"
         self.set(bus__awvalid=0, bus__wvalid=0)
         while self.late():
             await self.step()
@@ -92,10 +94,12 @@ class Registers(Bench):
         self.set(bus__bready=0)
 
     async def read(self, address):
-        """Reads a register: the answer comes in the cycle after the address."""
+        """Reads a register: the answer comes in the second cycle after the address."""
         await self.step(bus__araddr=address, bus__arvalid=1)
         assert self.get("bus__arready")
         self.set(bus__arvalid=0)
+        await self.step()
+        assert not self.get("bus__rvalid")
         while self.late():
             await self.step()
         await self.step(bus__rready=1)
@@ -230,7 +234,8 @@ async def trace_of_a_running_program(dut):
     bench.set(tag=0xB, bus__arvalid=1, bus__araddr=0x204)
     await bench.step()
     bench.set(tag=0xC, bus__arvalid=0)
-    for _ in range(70):
+    await bench.step()
+    for _ in range(69):
         await bench.step()
         assert bench.gets("bus__rvalid", "bus__rdata") == (1, 0xA)
     await bench.step(tagged=0, bus__rready=1)
@@ -267,8 +272,9 @@ async def interrupts(dut):
     assert await bench.read(Register.IRQ_CODE) == 0xBEEF, "only with Interrupt_Host"
 
     for name, bit in bits.items():
-        bench.set(**{name: 1}, bus__awaddr=Register.IRQ_STATUS, bus__wdata=7, bus__wstrb=15)
+        bench.set(bus__awaddr=Register.IRQ_STATUS, bus__wdata=7, bus__wstrb=15)
         await bench.step(bus__awvalid=1, bus__wvalid=1)
+        await bench.step(**{name: 1})
         await bench.step(**{name: 0}, bus__awvalid=0, bus__wvalid=0, bus__bready=1)
         bench.set(bus__bready=0)
         assert await bench.read(Register.IRQ_STATUS) == bit, "an event was lost"
@@ -285,27 +291,30 @@ async def answers_wait(dut):
     await bench.start()
     bench.set(bus__awaddr=Register.CONTROL, bus__wdata=Control.START, bus__wstrb=15)
     await bench.step(bus__awvalid=1, bus__wvalid=1, bus__arvalid=1)
+    await bench.step()
     for _ in range(3):
         await bench.step()
         assert not any(bench.gets("bus__awready", "bus__wready", "bus__arready", "start"))
         assert all(bench.gets("bus__bvalid", "bus__rvalid"))
     await bench.step(bus__bready=1, bus__rready=1)
-    await bench.step()
+    for _ in range(2):
+        await bench.step()
     assert bench.pulses == ["start", "start"]
 
 
 @cocotb.test
 async def back_to_back(dut):
-    """A read in every cycle while the host takes the answers."""
+    """A read in every third cycle while the host takes the answers."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__rready=1, bus__arvalid=1)
     for index in range(10):
         await bench.step(bus__araddr=Register.ID if index % 2 else Register.VERSION)
         assert bench.get("bus__arready")
-        if index:
-            expected = 2 if index % 2 else 0x5450_5531
-            assert bench.gets("bus__rvalid", "bus__rdata") == (1, expected)
+        for valid in (0, 1):
+            await bench.step()
+            assert not bench.get("bus__arready") and bench.get("bus__rvalid") == valid
+        assert bench.get("bus__rdata") == (0x5450_5531 if index % 2 else 2)
     await bench.step(bus__arvalid=0)
     await bench.step()
     assert not bench.get("bus__rvalid")

@@ -15,7 +15,7 @@ STATES = {
     "run": {"running": 1, "draining": 0, "busy": 1, "stop": 0, "clear": 0},
     "drain": {"running": 0, "draining": 1, "busy": 1, "stop": 0, "clear": 0},
     "stop": {"running": 0, "draining": 1, "busy": 1, "stop": 1, "clear": 0},
-    "clear": {"running": 0, "draining": 1, "busy": 1, "stop": 1, "clear": 1},
+    "clear": {"running": 0, "draining": 0, "busy": 0, "stop": 1, "clear": 1},
 }
 PULSES = ("begins", "finished", "faulted", "forget")
 REJECTION = {"cause": int(Fault.BUFFER_RANGE), "pc": 12, "address": 0x1234}
@@ -40,7 +40,7 @@ class Control(Bench):
         assert shown == STATES[state], f"{state}: {shown}"
         assert {name for name in PULSES if self.get(name)} == set(pulses), f"in {state}"
         if status is None:
-            status = 0 if state == "idle" else Status.BUSY
+            status = 0 if state in ("idle", "clear") else Status.BUSY
         assert self.get("status") == status, f"status in {state}"
 
     def report(self):
@@ -58,7 +58,7 @@ class Control(Bench):
         await self.step("drain", idle=1)
         if state == "stop":
             return
-        await self.step("stop", quiet=1)
+        await self.step("stop", "finished", quiet=1)
 
 
 async def started(dut):
@@ -83,8 +83,8 @@ async def halt(dut):
         await bench.step("drain", idle=1)
         for _ in range(3):
             await bench.step("stop", start=1)
-        await bench.step("stop", quiet=1)
-        await bench.step("clear", "finished", start=1)
+        await bench.step("stop", "finished", quiet=1)
+        await bench.step("clear", status=Status.DONE)
         await bench.step("idle", status=Status.DONE)
         assert bench.report() == NOTHING
 
@@ -97,9 +97,8 @@ async def rejection(dut):
     await bench.step("run", rejected=1)
     await bench.step("drain")
     await bench.step("drain", idle=1)
-    await bench.step("stop", quiet=1)
-    await bench.step("clear", "faulted")
-    await bench.step("idle", status=Status.FAULT)
+    await bench.step("stop", "faulted", quiet=1)
+    await bench.step("clear", status=Status.FAULT)
     assert bench.report() == (Fault.BUFFER_RANGE, 12, 0x1234)
     await bench.step("idle", "begins", start=1, status=Status.FAULT)
     await bench.step("run")
@@ -120,8 +119,8 @@ async def bus_errors(dut):
             await bench.step("run", error=1, rejected=state == "with fault")
         bench.set(error_cause=int(Fault.WEIGHT_READ_ERROR), error_pc=6)
         await bench.step("stop", error=1)
-        await bench.step("stop", quiet=1, error=1)
-        await bench.step("clear", "faulted", error=1)
+        await bench.step("stop", "faulted", quiet=1, error=1)
+        await bench.step("clear", status=Status.FAULT, error=1)
         bench.set(error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
         await bench.step("idle", status=Status.FAULT, error=1)
         assert bench.report() == (Fault.HOST_READ_ERROR, 5, 0)
@@ -137,28 +136,28 @@ async def soft_reset(dut):
             await bench.to(state)
             await bench.step(state, soft_reset=1, **more)
             await bench.step("stop", error=1)
-            await bench.step("stop", quiet=1)
-            await bench.step("clear", "forget")
+            await bench.step("stop", "forget", quiet=1)
+            await bench.step("clear")
             await bench.step("idle")
             assert bench.report() == NOTHING
-    # In the last cycle of STOP, and in CLEAR.
+    # In the last cycle of STOP, and when the units are cleared.
     await bench.to("stop")
     await bench.step("stop", soft_reset=1, quiet=1)
-    await bench.step("stop", quiet=1)
-    await bench.step("clear", "forget")
+    await bench.step("stop", "forget", quiet=1)
+    await bench.step("clear")
     await bench.to("clear")
-    await bench.step("clear", "forget", soft_reset=1)
+    await bench.step("clear", "forget", soft_reset=1, status=Status.DONE)
     await bench.step("idle")
     # When idle it clears what the last program has left, and START does not count beside it.
     await bench.to("clear")
-    await bench.step("clear", "finished")
+    await bench.step("clear", status=Status.DONE)
     await bench.step("idle", "forget", soft_reset=1, start=1, status=Status.DONE)
     await bench.step("idle")
     await bench.to("run")
     await bench.step("run", rejected=1)
     await bench.step("drain", idle=1)
-    await bench.step("stop", quiet=1)
-    await bench.step("clear", "faulted")
+    await bench.step("stop", "faulted", quiet=1)
+    await bench.step("clear", status=Status.FAULT)
     await bench.step("idle", "forget", soft_reset=1, status=Status.FAULT)
     await bench.step("idle")
     assert bench.report() == NOTHING
@@ -175,13 +174,13 @@ async def waiting(dut):
     await bench.step("run", status=Status.BUSY)
     await bench.step("run", waiting=1, error=1, status=Status.BUSY | Status.WAITING)
     await bench.step("stop", waiting=1)
-    await bench.step("stop", waiting=1, quiet=1)
-    await bench.step("clear", "faulted", waiting=1)
+    await bench.step("stop", "faulted", waiting=1, quiet=1)
+    await bench.step("clear", waiting=1, status=Status.FAULT)
     await bench.step("idle", waiting=1, status=Status.FAULT)
     await bench.step("idle", "begins", start=1, waiting=1, status=Status.FAULT)
     await bench.step("run", soft_reset=1, waiting=1, status=Status.BUSY | Status.WAITING)
-    await bench.step("stop", waiting=1, quiet=1)
-    await bench.step("clear", "forget", waiting=1)
+    await bench.step("stop", "forget", waiting=1, quiet=1)
+    await bench.step("clear", waiting=1)
     await bench.to("drain")
     await bench.step("drain", waiting=1)
 
@@ -193,12 +192,13 @@ async def reset_twice(dut):
     await bench.to("run")
     await bench.step("run", soft_reset=1)
     await bench.step("stop", soft_reset=1)
-    await bench.step("stop", quiet=1)
+    await bench.step("stop", "forget", quiet=1)
     await bench.step("clear", "forget", soft_reset=1)
     await bench.step("idle")
     await bench.to("clear")
-    await bench.step("clear", "finished")
-    await bench.step("idle", status=Status.DONE)
+    # The next program may begin while the units are cleared.
+    await bench.step("clear", "begins", start=1, status=Status.DONE)
+    await bench.step("run")
 
 
 @pytest.mark.parametrize("simulator", simulators())
