@@ -13,6 +13,9 @@ unexport MAKEFLAGS MAKEOVERRIDES
 ifeq ($(filter verilator icarus,$(or $(SIM),verilator)),)
 $(error unknown SIM '$(SIM)' (known: verilator, icarus))
 endif
+ifeq ($(filter generic ecp5,$(or $(NETLIST),generic)),)
+$(error unknown NETLIST '$(NETLIST)' (known: generic, ecp5))
+endif
 stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
@@ -40,10 +43,14 @@ demo: $(READY) ## Classify handwritten digits on the simulated machine
 test: $(READY) ## The quick regression: unit, per-instruction and system tests
 	@$(PYTEST)
 
-sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1]
+# A netlist takes minutes to make and is slow to simulate: instructions and a network.
+SIM_TESTS := $(if $(NETLIST),verif/system/test_instructions.py verif/system/test_map_instructions.py \
+	verif/system/test_digits.py,verif/units verif/boards verif/system)
+
+sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST=ecp5]
 	$(check-preset)
 	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
-	@$(PYTEST) verif/units verif/boards verif/system
+	@$(PYTEST) $(SIM_TESTS)
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from systola.arch.config import Config
+from systola.hdl.fabric import Fabric
 from systola.sim.build import built_once, content_key
 
 _PACKAGES = ("systola.arch", "systola.hdl", "systola.synth")
@@ -19,18 +20,21 @@ def is_hierarchical(verilog: str) -> bool:
     return "\nmodule mxu_tile" in verilog
 
 
-def verilog_of(config: Config) -> str:
-    """Module `tpu` for `config`, from the cache unless the hardware description has changed."""
+def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
+    """Module `tpu` for `config`, from the cache unless the hardware description has changed.
+
+    The blocks of `fabric` are not in it, see systola.sim.primitives.
+    """
 
     def make(work: Path) -> Path:
         # Amaranth takes a while to load; with a filled cache it is not needed.
         from systola.synth.verilog import generate
 
         result = work / "tpu.v"
-        result.write_text(generate(config))
+        result.write_text(generate(config, fabric))
         return result
 
-    key = content_key(_description(), repr(config))
+    key = content_key(_description(), repr(config), fabric.value)
     what = f"converting '{config.name}' to Verilog"
     return built_once("verilog", f"{key}.v", what, make).read_text()
 

@@ -2,7 +2,7 @@
 """Starts the cocotb tests of a module from pytest, as the environment asks.
 
 PRESET chooses the configuration, SIM one of the simulators, SEED everything random, TEST the
-tests by a part of their names, WAVES=1 a waveform file.
+tests by a part of their names, WAVES=1 a waveform file, NETLIST a netlist in the Verilog's place.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import importlib
 import os
 import re
 
-from systola.arch.config import preset
+from systola.arch.config import Config, preset
+from systola.hdl.fabric import Fabric
 from systola.sim.design import verilog_of
+from systola.sim.netlist import netlist_of
 from systola.sim.runner import SIMULATORS, TestFailure, run
 from systola.verif.kit.seeds import random_seed
 
@@ -20,9 +22,23 @@ PREFIX = "systola.verif."
 
 
 def simulators() -> list[str]:
-    """The simulators to test on: SIM, or all."""
-    chosen = os.environ.get("SIM")
+    """The simulators to test on: SIM, or all; netlists are for the quick one."""
+    chosen = os.environ.get("SIM") or ("verilator" if chosen_netlist() else None)
     return [chosen] if chosen else list(SIMULATORS)
+
+
+def chosen_netlist() -> Fabric | None:
+    """What NETLIST asks to synthesise for, if anything."""
+    chosen = os.environ.get("NETLIST")
+    return Fabric(chosen) if chosen else None
+
+
+def machine_verilog(config: Config) -> str:
+    """Module `tpu`, or the netlist of it that NETLIST asks for."""
+    fabric = chosen_netlist()
+    if fabric is None:
+        return verilog_of(config)
+    return netlist_of(verilog_of(config, fabric), "tpu", fabric)
 
 
 def preset_name(default: str = "tiny") -> str:
@@ -55,7 +71,7 @@ def run_machine(
     run_module(
         module,
         simulator,
-        verilog=verilog_of(preset(name)),
+        verilog=machine_verilog(preset(name)),
         top="tpu",
         extra_env={"TPU_PRESET": name, **(extra_env or {})},
     )
@@ -74,7 +90,8 @@ def run_module(
     chosen = os.environ.get("TEST")
     names = [name for name in cocotb_tests(full) if chosen and chosen in name]
     waves = os.environ.get("WAVES") in ("1", "true", "yes")
-    settings = {"SIM": simulator, "PRESET": os.environ.get("PRESET"), "SEED": random_seed()}
+    settings = {"SIM": simulator, **{name: os.environ.get(name) for name in ("PRESET", "NETLIST")}}
+    settings["SEED"] = str(random_seed())
     given = " ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
     repeat = f"repeat with: make sim {given} TEST={chosen or module.rpartition('.')[2]}"
     print(repeat)

@@ -20,8 +20,9 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
 from systola.hdl.fabric import Fabric
+from systola.sim.netlist import netlist_of
 from systola.sim.primitives import models_of
-from systola.verif.kit.launch import run_module, simulators
+from systola.verif.kit.launch import chosen_netlist, run_module, simulators
 from systola.verif.kit.seeds import random_seed
 
 TOP = "unit"
@@ -68,10 +69,14 @@ def run_unit(
     """Runs the cocotb tests of verif/units/`name`.py on `component`.
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
-    component places by name; blocks of `fabric` need not be there.
+    component places by name; blocks of `fabric` need not be there. NETLIST asks for what becomes of
+    the Verilog in synthesis; for its fabric, unless the test chooses another.
     """
-    text = convert(component, fabric=fabric)
-    text = "\n".join((text, modules, models_of(text)))
+    netlist = chosen_netlist()
+    if netlist and fabric is Fabric.GENERIC:
+        fabric = netlist
+    text = f"{convert(component, fabric=fabric)}\n{modules}"
+    text = netlist_of(text, TOP, fabric) if netlist else f"{text}\n{models_of(text)}"
     environment = {_VARIANT: variant}
     run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
 
