@@ -6,6 +6,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl import multiplier_row_ecp5 as ecp5
+from systola.hdl import multiplier_row_ice40 as ice40
+from systola.hdl import multiplier_row_xilinx7 as xilinx7
 from systola.hdl.fabric import Fabric, fabric_of
 
 PRODUCT_LATENCY = 3
@@ -56,6 +58,10 @@ class MultiplierRow(wiring.Component):
                 multiply = ecp5.multiply_pairs
             case Fabric.ECP5:
                 multiply = ecp5.multiply
+            case Fabric.ICE40:
+                multiply = ice40.multiply
+            case Fabric.XILINX7:
+                multiply = xilinx7.multiply
             case _:
                 multiply = _multiply
         for stage, first in enumerate(range(0, self._cols, self._columns_per_stage)):

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of a row of the array in the DSP blocks of the iCE40: two of int8 in each.
+
+Lattice FPGA-TN-02007, "DSP Function Usage Guide for iCE40 Devices".
+"""
+
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
+
+_REGISTERED_SUM, _WHOLE_PRODUCT = Const(1, 2), Const(3, 2)
+"""What comes out of a half of the block."""
+
+
+def multiply(
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+) -> list[Value]:
+    """Products of one activation and several weights: a SB_MAC16 for two of int8, or for one of
+    more bits."""
+    results = []
+    if len(activation) > 8:
+        for c, weight in enumerate(weights):
+            a, b = (Cat(x, x[-1].replicate(16 - len(x))) for x in (activation, weight))
+            product = _block(m, a, b, enable, pair=False, name=f"{name}_{c}")
+            results.append(product[: len(activation) + 8].as_signed())
+        return results
+    for c in range(0, len(weights), 2):
+        upper = weights[c + 1] if c + 1 < len(weights) else Const(0, 8)
+        a, b = Cat(activation, activation), Cat(weights[c], upper)
+        product = _block(m, a, b, enable, pair=True, name=f"{name}_{c}")
+        results += [product[:16].as_signed(), product[16:].as_signed()]
+    return results[: len(weights)]
+
+
+def _block(m: Module, a: Value, b: Value, enable: Value, *, pair: bool, name: str) -> Value:
+    """Products of the halves of a and b, or the one of both whole.
+
+    The adders behind the multipliers have the register of a pair; they add nothing.
+    """
+    product = Signal(32, name=f"product{name}")
+    output = _REGISTERED_SUM if pair else _WHOLE_PRODUCT
+    halves = {}
+    for half in ("TOP", "BOT"):
+        halves |= {
+            f"p_{half}_8x8_MULT_REG": Const(1, 1),
+            f"p_{half}OUTPUT_SELECT": output,
+            f"p_{half}ADDSUB_LOWERINPUT": Const(pair, 2),  # the product of the halves
+            f"p_{half}ADDSUB_UPPERINPUT": Const(pair, 1),  # C or D, which are 0
+        }
+    unused = (
+        *("AHOLD", "BHOLD", "CHOLD", "DHOLD", "IRSTTOP", "IRSTBOT", "ORSTTOP", "ORSTBOT"),
+        *("OLOADTOP", "OLOADBOT", "ADDSUBTOP", "ADDSUBBOT", "OHOLDTOP", "OHOLDBOT"),
+        *("CI", "ACCUMCI", "SIGNEXTIN"),
+    )
+    m.submodules[f"dsp{name}"] = Instance(
+        "SB_MAC16",
+        **halves,
+        p_A_REG=Const(1, 1),
+        p_B_REG=Const(1, 1),
+        p_PIPELINE_16x16_MULT_REG1=Const(not pair, 1),
+        p_PIPELINE_16x16_MULT_REG2=Const(not pair, 1),
+        p_MODE_8x8=Const(pair, 1),
+        p_A_SIGNED=Const(1, 1),
+        p_B_SIGNED=Const(1, 1),
+        i_CLK=ClockSignal(),
+        i_CE=enable,
+        i_A=a,
+        i_B=b,
+        i_C=Const(0, 16),
+        i_D=Const(0, 16),
+        **{f"i_{port}": Const(0) for port in unused},
+        o_O=product,
+    )
+    return product
