@@ -20,11 +20,12 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test sim verilog bench bench-v1 lint format docs synth wheel clean
+.PHONY: help setup demo test sim verilog bench bench-v1 lint format docs synth synth-check \
+	synth-baseline wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
-	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' Makefile | expand -t 18
 	@echo 'PRESET is tiny, small, base, v1 or ROWSxCOLS. SIM is verilator or icarus.'
 
 setup: $(READY) ## Make the environment, .venv, with the tpu command in it
@@ -62,6 +63,13 @@ synth: .venv/synth ## Resources and clock on an FPGA [TARGET= PRESET= UNIT= SEED
 	@$(BIN)/tpu synth $(if $(TARGET),--target '$(TARGET)') $(if $(PRESET),--preset '$(PRESET)') \
 		$(if $(UNIT),--unit '$(UNIT)') $(if $(SEEDS),--seeds '$(SEEDS)')
 
+synth-check: .venv/synth ## Fail where a design is larger or slower than accepted: hours [DESIGN=]
+	@$(BIN)/python -m systola.synth.baseline --check $(if $(DESIGN),--only '$(DESIGN)')
+
+synth-baseline: .venv/synth ## Measure the designs of the baseline and accept them: hours [DESIGN=]
+	@$(BIN)/python -m systola.synth.baseline --write $(if $(DESIGN),--only '$(DESIGN)')
+	@$(BIN)/python -m systola.synth.page --write docs
+
 .venv/synth: $(READY)
 	@echo 'Installing Yosys and nextpnr in .venv: about a minute, once.'
 	@$(BIN)/pip install -qq --disable-pip-version-check \
@@ -80,6 +88,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/pyright
 	@$(BIN)/python -m systola.arch.reference --check docs
 	@$(BIN)/python -m systola.compiler.reference --check docs
+	@$(BIN)/python -m systola.synth.page --check docs
 	@$(BIN)/python -m systola.synth.lint
 
 format: $(READY) ## Format the Python code
@@ -89,6 +98,7 @@ format: $(READY) ## Format the Python code
 docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.arch.reference --write docs
 	@$(BIN)/python -m systola.compiler.reference --write docs
+	@$(BIN)/python -m systola.synth.page --write docs
 
 wheel: $(READY) ## Build the wheel in dist/
 	@rm -rf build/lib build/bdist.*

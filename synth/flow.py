@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from systola.arch.config import Config
+from systola.hdl.fabric import Fabric
 from systola.sim.build import build_root
 from systola.synth import report
+from systola.synth.crossings import find_crossings
 from systola.synth.harness import TOP, harness
 from systola.synth.memories import check_memories, inferred_memories
 from systola.synth.netlist import read_netlist
@@ -39,7 +40,7 @@ def measure(
     nextpnr = find_tool(target.place_and_route) if target.place_and_route and seeds else None
 
     design = unit or MACHINE
-    folder = folder_of(target, config, unit)
+    folder = build_root() / "synth" / folder_name(target, config, unit)
     folder.mkdir(parents=True, exist_ok=True)
     verilog = design_of(config, unit, target.fabric)
     synthesise(yosys, target, verilog + "\n" + harness(verilog, design), TOP, folder)
@@ -57,7 +58,11 @@ def measure(
         "tools": [tool.version for tool in (yosys, nextpnr) if tool],
         **report.area(netlist, target, design),
         "memories": report.memory_figures(memories),
-        "crossings": None,
+        "crossings": None
+        if unit
+        else report.crossing_figures(
+            find_crossings(yosys, design_of(config, None, Fabric.GENERIC), design, folder)
+        ),
     }
     check_memories(memories)
     if nextpnr:
@@ -71,7 +76,6 @@ def measure(
     return figures
 
 
-def folder_of(target: Target, config: Config, unit: str | None) -> Path:
-    """Where all files of a design are."""
-    name = "_".join(filter(None, (target.name, config.name, unit)))
-    return build_root() / "synth" / name
+def folder_name(target: Target, config: Config, unit: str | None) -> str:
+    """The name of a design: that of its folder in build/synth/, where all its files are."""
+    return "_".join(filter(None, (target.name, config.name, unit)))

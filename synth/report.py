@@ -11,6 +11,7 @@ from typing import Any
 
 from systola.arch.config import Config
 from systola.synth.critical_path import critical_path
+from systola.synth.crossings import Crossing
 from systola.synth.memories import MemoryPlace
 from systola.synth.netlist import Netlist, plain, unit_of
 from systola.synth.resources import Kind, resources
@@ -18,6 +19,9 @@ from systola.synth.targets import Target
 
 _ARRAY = "mxu"
 """The module that the array is in."""
+
+_SHOWN = 12
+"""Unregistered paths in the text; JSON has them all."""
 
 _COLUMNS = {
     Kind.LUT: "LUT",
@@ -122,9 +126,13 @@ def text(figures: Mapping[str, Any]) -> str:
         f"memories: {len(figures['memories']) - len(small)} inferred in block RAM"
         + "".join(f"; {m['name']}, {m['bits']} bits, in {m['place']}" for m in small)
     )
-    if figures["crossings"] is not None:
-        lines.append(f"unregistered paths between units: {figures['crossings']['count']}")
-        lines += [f"  {crossing}" for crossing in figures["crossings"]["list"]]
+    if crossings := figures["crossings"]:
+        lines.append(
+            f"unregistered paths between units: {crossings['count']}, "
+            f"{crossings['through_a_third_unit']} of them through a third"
+            + (f"; the first {_SHOWN}:" if crossings["count"] > _SHOWN else "")
+        )
+        lines += [f"  {Crossing(**crossing)}" for crossing in crossings["list"][:_SHOWN]]
     for name, clock in (figures.get("clocks") or {}).items():
         lines.append(
             f"clock {name}: {clock['median']:.1f} MHz, median of {len(clock['seeds'])} seeds "
@@ -149,6 +157,16 @@ def text(figures: Mapping[str, Any]) -> str:
 def memory_figures(memories: Sequence[MemoryPlace]) -> list[dict[str, Any]]:
     """The memories for JSON."""
     return [asdict(memory) for memory in memories]
+
+
+def crossing_figures(crossings: Sequence[Crossing]) -> dict[str, Any]:
+    """The unregistered paths between units for JSON."""
+    third = [c for c in crossings if set(c.through) - {c.start, c.end}]
+    return {
+        "count": len(crossings),
+        "through_a_third_unit": len(third),
+        "list": [asdict(crossing) for crossing in crossings],
+    }
 
 
 def _figures(target: Target, cells: Mapping[str, int]) -> dict[str, float]:

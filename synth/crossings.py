@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths between units that no register cuts at the boundary.
+
+Looked for in the design before it is mapped to anything, where every piece of logic still belongs
+to the unit that describes it. Units should hand over registers, and take what they get into
+registers with little logic before. So a path from a register of unit A to a register of unit B is
+listed when there is logic of both on it, or logic of a third unit, and so is one that goes through
+another unit and comes back. Logic in the modules that only hold units together counts as theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from systola.sim.build import content_key
+from systola.synth.netlist import SCOPE, plain, unit_of
+from systola.synth.tools import Tool, run_tool
+
+_SOURCE, _NETLIST, _LOG = "machine.v", "machine.json", "machine.log"
+_REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce", "$adff", "$adffe")
+_BITWISE = ("$not", "$pos", "$and", "$or", "$xor", "$xnor", "$mux", "$pmux")
+"""Cells whose output bits each depend on the bits in the same place only, and on S."""
+
+_Bit = int | str
+_History = tuple[str, frozenset[str]]
+"""The unit where a value comes from a register, and all units whose logic it has gone through."""
+_Histories = Mapping[_History, str]
+"""All of a bit's, each with the name of one register that it comes from."""
+_NOWHERE: _Histories = {}
+
+
+@dataclass(frozen=True, order=True)
+class Crossing:
+    """Paths from registers of unit `start` through logic of the units `through` to those of `end`.
+
+    `example` is one of them, from signal to signal; `bits` is the number of registers they end at.
+    """
+
+    start: str
+    through: tuple[str, ...]
+    end: str
+    bits: int
+    example: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.start} -> ({', '.join(self.through)}) -> {self.end}: {self.bits} bits, "
+            f"such as {self.example}"
+        )
+
+
+def find_crossings(tool: Tool, verilog: str, design: str, folder: Path) -> list[Crossing]:
+    """All crossings of a machine's Verilog, which must not place blocks of an FPGA."""
+    script = "\n".join(
+        (
+            f"read_verilog {_SOURCE}",
+            f"hierarchy -top {design}",
+            "proc",
+            "flatten",
+            "opt_clean",
+            "memory_dff",
+            "memory_collect",
+            "opt_clean",
+            f"write_json {_NETLIST}",
+            "",
+        )
+    )
+    key = content_key(verilog, script, tool.version)
+    stamp = folder / "machine.key"
+    if not (stamp.exists() and stamp.read_text() == key):
+        stamp.unlink(missing_ok=True)
+        (folder / _SOURCE).write_text(verilog)
+        (folder / "machine.ys").write_text(script)
+        run_tool(tool, ("machine.ys",), folder=folder, log=_LOG, what="paths between units")
+        stamp.write_text(key)
+    return crossings_of(json.loads((folder / _NETLIST).read_text()), design)
+
+
+def crossings_of(netlist: Mapping[str, Any], design: str) -> list[Crossing]:
+    """All crossings of a flat netlist of Yosys' word-level cells; `design` is its top module."""
+    graph = _Graph(netlist["modules"][design], design)
+    ends: dict[tuple[str, tuple[str, ...], str], list[str]] = defaultdict(list)
+    for unit, name, bits in graph.sinks():
+        for bit in bits:
+            for (start, passed), source in graph.histories(bit).items():
+                if _is_crossing(start, passed, unit):
+                    through = tuple(sorted(passed))
+                    ends[start, through, unit].append(f"{source} -> {name}")
+    return sorted(
+        Crossing(start, through, end, len(examples), min(examples))
+        for (start, through, end), examples in ends.items()
+    )
+
+
+def _is_crossing(start: str, passed: frozenset[str], end: str) -> bool:
+    return bool(passed - {start, end}) or (start != end and {start, end} <= passed)
+
+
+class _Graph:
+    """Where the value of each bit of a flat module comes from."""
+
+    def __init__(self, module: Mapping[str, Any], design: str) -> None:
+        self._design = design
+        self._cells: Mapping[str, Any] = {
+            name: cell for name, cell in module["cells"].items() if cell["type"] != SCOPE
+        }
+        self._names = self._signal_names(module["netnames"])
+        self._drivers: dict[_Bit, tuple[str, str, int]] = {}
+        for name, cell in self._cells.items():
+            for port, bits in cell["connections"].items():
+                if cell["port_directions"][port] == "output":
+                    self._drivers |= {bit: (name, port, at) for at, bit in enumerate(bits)}
+        self._known: dict[_Bit, _Histories] = {}
+        self._origins: dict[tuple[str, str], _Histories] = {}
+        self._merges: dict[tuple[str, frozenset[int]], _Histories] = {}
+
+    def sinks(self) -> Iterator[tuple[str, str, list[_Bit]]]:
+        """The unit, a name, and the input bits of each register and memory."""
+        for name, cell in self._cells.items():
+            connections = cell["connections"]
+            if cell["type"] in _REGISTERS:
+                inputs = [
+                    b for port, bits in connections.items() if port not in "QCLK" for b in bits
+                ]
+                shown = self._name_of(connections["Q"][0], name)
+            elif cell["type"] == "$mem_v2":
+                ports = ("WR_ADDR", "WR_DATA", "WR_EN", "RD_EN", "RD_ADDR")
+                inputs = [bit for port in ports for bit in connections[port]]
+                shown = self._name_of(None, name)
+            else:
+                continue
+            yield self._unit(name), shown, inputs
+
+    def histories(self, bit: _Bit) -> _Histories:
+        """Where a bit comes from."""
+        waiting = [bit]
+        while waiting:
+            now = waiting[-1]
+            if now in self._known:
+                waiting.pop()
+                continue
+            driver = self._drivers.get(now)
+            if driver is None:  # a port of the machine, or a constant
+                self._known[now] = _NOWHERE
+                continue
+            name, port, at = driver
+            kind = self._cells[name]["type"]
+            if kind in _REGISTERS or (kind == "$mem_v2" and self._is_synchronous(name, at)):
+                origin = self._unit(name), self._name_of(now, name)
+                self._known[now] = self._origins.setdefault(
+                    origin, {(origin[0], frozenset()): origin[1]}
+                )
+                continue
+            inputs = self._inputs(name, port, at)
+            missing = [each for each in inputs if each not in self._known]
+            if missing:
+                waiting += missing
+                continue
+            self._known[now] = self._merged(self._unit(name), [self._known[i] for i in inputs])
+        return self._known[bit]
+
+    def _merged(self, unit: str, parts: list[_Histories]) -> _Histories:
+        """The histories of what a piece of logic of `unit` makes of values with these ones."""
+        # The bits of a word mostly come from the same places: each combination is worked out once.
+        key = unit, frozenset(map(id, parts))
+        if key not in self._merges:
+            here = frozenset((unit,))
+            merged: dict[_History, str] = {}
+            for part in parts:
+                for (start, passed), source in part.items():
+                    merged.setdefault((start, passed | here), source)
+            self._merges[key] = merged
+        return self._merges[key]
+
+    def _inputs(self, name: str, port: str, at: int) -> list[_Bit]:
+        """The input bits of a cell that one of its output bits depends on."""
+        cell = self._cells[name]
+        inputs = {
+            key: bits
+            for key, bits in cell["connections"].items()
+            if cell["port_directions"][key] == "input"
+        }
+        if cell["type"] == "$mem_v2":
+            parameters = cell["parameters"]
+            width, address = (int(parameters[key], 2) for key in ("WIDTH", "ABITS"))
+            which = at // width
+            return inputs["RD_ADDR"][which * address : (which + 1) * address]
+        if cell["type"] not in _BITWISE:
+            return [bit for bits in inputs.values() for bit in bits]
+        width = len(cell["connections"][port])
+        found: list[_Bit] = list(inputs.pop("S", []))
+        for bits in inputs.values():
+            # An operand that is shorter is extended with its last bit or with zeros.
+            found += bits[at::width] if len(bits) >= width else bits[min(at, len(bits) - 1) :][:1]
+        return found
+
+    def _is_synchronous(self, name: str, at: int) -> bool:
+        parameters = self._cells[name]["parameters"]
+        which = at // int(parameters["WIDTH"], 2)
+        return parameters["RD_CLK_ENABLE"][-1 - which] == "1"
+
+    def _unit(self, name: str) -> str:
+        path = _path(name)
+        return unit_of(f"{self._design}.{path}" if path else self._design, self._design) or ""
+
+    def _name_of(self, bit: _Bit | None, register: str) -> str:
+        """The signal in the register's own module that a bit belongs to, else that module."""
+        return self._names.get((_path(register), bit)) or plain(_path(register), self._design)
+
+    def _signal_names(self, netnames: Mapping[str, Any]) -> dict[tuple[str, _Bit | None], str]:
+        """The signals with a name, by module and bit."""
+        names: dict[tuple[str, _Bit | None], str] = {}
+        for name, net in netnames.items():
+            path, _, signal = name.rpartition(".")
+            if not net["hide_name"] and not signal.startswith("$"):
+                shown = plain(name, self._design)
+                names |= {(path, bit): shown for bit in net["bits"]}
+        return names
+
+
+def _path(cell: str) -> str:
+    r"""The module that a cell is in: `core.fetch` for `$flatten\core.\fetch.$add$1.v:2$3`."""
+    cell = cell.removeprefix("$flatten")
+    parts = [part.removeprefix("\\") for part in cell.split(".")]
+    path: list[str] = []
+    for part in parts[:-1]:
+        if part.startswith("$"):
+            break
+        path.append(part)
+    return ".".join(path)
