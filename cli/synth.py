@@ -10,7 +10,7 @@ from systola.cli.arguments import add_json, configuration, whole_number
 from systola.cli.errors import UserError
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
-from systola.synth.errors import SynthesisUsageError
+from systola.synth.errors import SynthesisError, SynthesisUsageError
 from systola.synth.targets import DEFAULT_TARGET, TARGETS, target
 
 HELP = "synthesise the machine or a unit for an FPGA: resources, clock, critical path"
@@ -71,4 +71,6 @@ def execute(arguments: argparse.Namespace) -> int:
             output.write(to_json(figures))
     if arguments.json != "-":
         print(text(figures))
+    if figures["lacks"]:
+        raise SynthesisError(f"does not fit {arguments.target}: {', '.join(figures['lacks'])}")
     return 0

@@ -116,6 +116,8 @@ def _measure(design: Design) -> dict[str, Any]:
         speed=None,
         seeds=design.seeds,
     )
+    if figures["lacks"]:
+        raise SynthesisError(f"{design.name} does not fit: {', '.join(figures['lacks'])}")
     return kept(figures)
 
 

@@ -31,6 +31,7 @@ def measure(
 
     Places with the seeds 1 to `seeds`; none: synthesis only. Everything that the tools wrote stays
     in build/synth/, and is used again as long as the same would come out.
+    What does not fit is not placed, and `lacks` says what there is too little of.
     Raises SynthesisUsageError, and SynthesisError when a tool fails or a memory is in the wrong
     place.
     """
@@ -65,7 +66,8 @@ def measure(
         ),
     }
     check_memories(memories)
-    if nextpnr:
+    figures["lacks"] = report.lacks(figures)
+    if nextpnr and not figures["lacks"]:
         placements = {
             seed: place_and_route(nextpnr, target, grade, seed, seeds, folder)
             for seed in range(1, seeds + 1)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 OUTSIDE = "core"
 """The module that only holds the units together: its name is left out of theirs."""
@@ -55,14 +56,17 @@ def read_netlist(path: Path) -> Netlist:
     return netlist_of(json.loads(path.read_text()))
 
 
-def netlist_of(design: Mapping[str, object]) -> Netlist:
+def netlist_of(design: Mapping[str, Any]) -> Netlist:
     """The netlist in the content of such a file."""
-    modules = design["modules"]
-    assert isinstance(modules, dict)
-    top = next(m for m in modules.values() if int(m.get("attributes", {}).get("top", "0"), 2))
-    cells = {name.lstrip("\\"): cell["type"] for name, cell in top["cells"].items()}
+    cells = {name: cell["type"] for name, cell in top_module(design)["cells"].items()}
     scopes = frozenset(name for name, kind in cells.items() if kind == SCOPE)
     return Netlist({name: kind for name, kind in cells.items() if kind != SCOPE}, scopes)
+
+
+def top_module(design: Mapping[str, Any]) -> dict[str, Any]:
+    """The top module of a design as Yosys writes it."""
+    modules = design["modules"].values()
+    return next(m for m in modules if int(m.get("attributes", {}).get("top", "0"), 2))
 
 
 def plain(path: str, design: str) -> str:

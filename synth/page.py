@@ -71,8 +71,9 @@ accepts. `DESIGN=` is one of the set: {names}.
 
 _NEVER = """
 No bitstream of this project was ever run on a physical board. Clocks are those of nextpnr's timing
-models. No clock is given for Xilinx 7, as no place and route is published for it with the tools
-used here. Power was not looked at.
+models. Gowin's shows no path through a multiplier, so its clocks are too good to be true. No clock
+is given for Xilinx 7, as no place and route is published for it with the tools used here. Power was
+not looked at.
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from systola.sim.build import content_key
 from systola.synth.synthesis import NETLIST
-from systola.synth.targets import Target
+from systola.synth.targets import PINS, Target
 from systola.synth.tools import Tool, run_tool
 
 
@@ -24,10 +24,11 @@ def place_and_route(
         *("--json", NETLIST, "--seed", str(seed), "--freq", str(target.frequency)),
         *("--report", report.name, "--timing-allow-fail"),
     ]
-    key = content_key((folder / NETLIST).read_bytes(), repr(arguments), tool.version)
+    key = content_key((folder / NETLIST).read_bytes(), repr(arguments), target.pins, tool.version)
     stamp = folder / f"{name}.key"
     if not (stamp.exists() and stamp.read_text() == key):
         stamp.unlink(missing_ok=True)
+        (folder / PINS).write_text(target.pins)
         what = f"place and route {seed} of {seeds} ({tool.version})"
         run_tool(tool, arguments, folder=folder, log=f"{name}.log", what=what)
         stamp.write_text(key)

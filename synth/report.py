@@ -62,6 +62,17 @@ def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
     }
 
 
+def lacks(figures: Mapping[str, Any]) -> list[str]:
+    """What the design, frame and all, needs more of than the device has, each in a few words."""
+    found: list[str] = []
+    for kind, name in _COLUMNS.items():
+        need = figures["resources"][kind.value] + figures["frame"][kind.value]
+        room = figures["available"].get(kind.value)
+        if room is not None and need > room:
+            found.append(f"{_cell(need)} {name} of {_cell(room)}")
+    return found
+
+
 def timing(
     placements: Mapping[int, Mapping[str, Any]], netlist: Netlist, target: Target, design: str
 ) -> dict[str, Any]:
@@ -175,8 +186,8 @@ def _figures(target: Target, cells: Mapping[str, int]) -> dict[str, float]:
 
 
 def _clock_name(name: str) -> str:
-    """nextpnr adds the buffer to the name: `$glbnet$clk`, `clk$SB_IO_IN_$glb_clk`."""
-    return name.removeprefix("$glbnet$").split("$")[0] or name
+    """nextpnr adds buffer and module to the name: `$glbnet$clk`, `mxu.clk$SB_IO_IN_$glb_clk`."""
+    return name.removeprefix("$glbnet$").split("$")[0].split(".")[-1] or name
 
 
 def _cell(value: object) -> str:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from systola.hdl.fabric import Fabric
 from systola.sim.build import content_key
+from systola.synth.netlist import top_module
 from systola.synth.targets import Target
 from systola.synth.tools import Tool, run_tool
 
@@ -26,7 +29,28 @@ def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path)
     (folder / SOURCE).write_text(verilog)
     (folder / "yosys.ys").write_text(script)
     run_tool(tool, ("yosys.ys",), folder=folder, log=LOG, what=f"synthesis ({tool.version})")
+    if target.fabric is Fabric.NEXUS:
+        _leave_carry_in_open(folder / NETLIST)
     stamp.write_text(key)
+
+
+def _leave_carry_in_open(path: Path) -> None:
+    """Cuts the constants from the carry inputs at which Nexus' chains begin.
+
+    There the techmap of Yosys leaves the input open, later passes tie it to zero, and nextpnr wants
+    it open.
+    """
+    design = json.loads(path.read_text())
+    cells = top_module(design)["cells"].values()
+    constants: set[object] = {"0", "1", "x"}
+    for cell in cells:
+        if cell["type"] in ("VHI", "VLO"):
+            constants |= set(cell["connections"]["Z"])
+    for cell in cells:
+        if cell["type"] == "CCU2" and set(cell["connections"].get("CIN", ())) <= constants:
+            cell["connections"].pop("CIN", None)
+            cell["port_directions"].pop("CIN", None)
+    path.write_text(json.dumps(design))
 
 
 def _script(target: Target, top: str) -> str:
@@ -37,6 +61,7 @@ def _script(target: Target, top: str) -> str:
             f"{command} -run :{step}",
             f"tee -q -o {MEMORIES} dump t:$mem_v2",
             f"{command} -run {step}:",
+            "autoname",  # which not every family's command ends with
             f"write_json {NETLIST}",
             "",
         )

@@ -10,6 +10,9 @@ from systola.hdl.fabric import Fabric
 from systola.synth.errors import SynthesisUsageError
 from systola.synth.resources import Kind
 
+PINS = "pins.txt"
+"""The file with the constraints on the pins of the frame, where a target has some."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -26,6 +29,8 @@ class Target:
     """The nextpnr of the family; None where no place and route is published."""
     options: tuple[str, ...] = ()
     """Those of nextpnr; `{speed}` stands for the speed grade."""
+    pins: str = ""
+    """Constraints on the pins of the frame, where nextpnr does not choose: the file PINS."""
     speeds: tuple[str, ...] = ("",)
     frequency: int = 100
     """What nextpnr is asked to reach, in MHz."""
@@ -40,6 +45,10 @@ class Target:
             raise SynthesisUsageError(f"target '{self.name}' has no speed '{wanted}' ({known})")
         return wanted
 
+
+_NEXUS_PINS = {"clk": "L5", "rst": "E17", "pin_in": "F13", "pin_out": "G13"}
+_GOWIN_PINS = {"clk": "H11", "rst": "T10", "pin_in": "T3", "pin_out": "L14"}
+"""Any pins will do for the frame, but for the clock's."""
 
 TARGETS = {
     target.name: target
@@ -85,10 +94,15 @@ TARGETS = {
             name="nexus-40",
             device="Lattice CrossLink-NX LIFCL-40, CABGA400",
             fabric=Fabric.NEXUS,
-            synthesis="synth_lattice -family lifcl -noiopad",
+            synthesis="synth_lattice -family lifcl -iopad",
             memory_step="map_ram",
             place_and_route="nextpnr-nexus",
-            options=("--device", "LIFCL-40-{speed}BG400C"),
+            options=("--device", "LIFCL-40-{speed}BG400C", "--pdc", PINS),
+            pins="".join(
+                f"ldc_set_location -site {{{site}}} [get_ports {port}]\n"
+                f"ldc_set_port -iobuf {{IO_TYPE=LVCMOS33}} [get_ports {port}]\n"
+                for port, site in _NEXUS_PINS.items()
+            ),
             speeds=("7", "8", "9"),
             frequency=120,
             capacity={
@@ -106,7 +120,11 @@ TARGETS = {
             synthesis="synth_gowin -family gw2a",
             memory_step="map_ram",
             place_and_route="nextpnr-himbaechel-gowin",
-            options=("--device", "GW2A-LV18PG256C8/I7", "--vopt", "family=GW2A-18"),
+            options=(
+                *("--device", "GW2A-LV18PG256C8/I7", "--vopt", "family=GW2A-18"),
+                *("--vopt", f"cst={PINS}"),
+            ),
+            pins="".join(f'IO_LOC "{port}" {pin};\n' for port, pin in _GOWIN_PINS.items()),
             frequency=80,
             capacity={
                 Kind.LUT: 20736,

@@ -56,18 +56,17 @@ def find_tool(name: str) -> Tool:
 
 
 def run_tool(tool: Tool, arguments: Sequence[str], *, folder: Path, log: str, what: str) -> None:
-    """Runs a tool in `folder`, all that it prints going to the file `log` there.
+    """Runs a tool in `folder`, its log going to the file `log` there.
 
     `what` and the step that the tool is at show on stderr. Raises SynthesisError with the tool's
     own words when it fails.
     """
     started = time.monotonic()
-    problem = ""
+    last = problem = ""
     with (
-        (folder / log).open("w") as file,
         tqdm(bar_format="{desc} [{elapsed}]", desc=what, leave=False, disable=None) as bar,
         subprocess.Popen(
-            [tool.path, *arguments],
+            [tool.path, "-l", log, *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -80,18 +79,17 @@ def run_tool(tool: Tool, arguments: Sequence[str], *, folder: Path, log: str, wh
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                file.write(line)
                 if step := _STEP.match(line):
                     bar.set_description_str(f"{what}: {step[1] or step[2]}"[:90].rstrip())
                 if line.startswith("ERROR"):
                     problem = problem or line.strip()
+                last = line.strip() or last
         except KeyboardInterrupt:
             process.terminate()
             raise
     seconds = time.monotonic() - started
     if process.returncode:
-        reason = problem or f"exit status {process.returncode}"
-        raise SynthesisError(f"{what}: {reason} (log: {folder / log})")
+        raise SynthesisError(f"{what}: {problem or last or 'no result'} (log: {folder / log})")
     print(f"{what}: {seconds:.0f} s", file=sys.stderr, flush=True)
 
 

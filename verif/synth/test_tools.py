@@ -65,10 +65,16 @@ def test_missing_from_the_command(install: Install, capsys: pytest.CaptureFixtur
     assert err.count("\n") == 1
 
 
-def test_failure(install: Install, tmp_path: Path) -> None:
-    path = install("yosys", "echo starting\necho 'ERROR: no such cell'\nexit 3")
-    tool = tools.Tool("yosys", str(path), "Yosys 0.70")
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo starting; echo 'ERROR: no such cell'; echo stopped; exit 3", "ERROR: no such cell"),
+        ("echo starting; echo 'KeyError: 7'; exit 1", "KeyError: 7"),
+        ("exit 1", "no result"),
+    ],
+)
+def test_failure(install: Install, tmp_path: Path, script: str, says: str) -> None:
+    tool = tools.Tool("yosys", str(install("yosys", script)), "Yosys 0.70")
     with pytest.raises(SynthesisError) as error:
         tools.run_tool(tool, (), folder=tmp_path, log="y.log", what="synthesis")
-    assert str(error.value) == f"synthesis: ERROR: no such cell (log: {tmp_path / 'y.log'})"
-    assert (tmp_path / "y.log").read_text() == "starting\nERROR: no such cell\n"
+    assert str(error.value) == f"synthesis: {says} (log: {tmp_path / 'y.log'})"
