@@ -229,37 +229,14 @@ class Core(wiring.Component):
         accumulators: Accumulators,
     ) -> None:
         queue = board.matrix
-        input_blocked = Signal()
-        operand_blocked = Signal()
         m.d.comb += [
             weights.command.eq(board.weights.command),
             weights.command_valid.eq(board.weights.valid),
             board.weights.pop.eq(weights.command_pop),
             matrix.command.eq(queue.command),
             matrix.command_valid.eq(queue.valid),
-            queue.pop.eq(matrix.read_done),
-            input_blocked.eq(
-                waits(
-                    queue.masks.host_reading,
-                    regions(board.host_reading, "destination"),
-                    matrix.line,
-                )
-            ),
-            operand_blocked.eq(
-                waits(
-                    queue.masks.activate_writing,
-                    regions(board.activate_writing, "buffer"),
-                    matrix.line,
-                )
-            ),
-            matrix.line_blocked.eq(input_blocked | operand_blocked),
-            matrix.row_blocked.eq(
-                waits(
-                    queue.masks.activate_reading,
-                    regions(board.activate_reading, "accumulator"),
-                    matrix.row,
-                )
-            ),
+            queue.pop.eq(matrix.command_pop),
+            matrix.masks.eq(queue.masks),
             matrix.weight_row.eq(weights.row),
             matrix.weight_arrived.eq(weights.row_valid),
             weights.row_take.eq(matrix.weight_take),
@@ -277,10 +254,19 @@ class Core(wiring.Component):
             self.activity.active.eq(matrix.active),
             self.activity.awaiting_weights.eq(matrix.awaiting_weights),
             self.activity.weights_moving.eq(matrix.weights_moving),
-            self.activity.matrix_waits.eq(queue.valid),
-            self.activity.input_blocked.eq(input_blocked & matrix.reads),
-            self.activity.operand_blocked.eq(operand_blocked & matrix.reads),
+            self.activity.matrix_waits.eq(matrix.waits.as_value().any()),
+            self.activity.input_blocked.eq(matrix.waits.host_reading),
+            self.activity.operand_blocked.eq(matrix.waits.activate_writing),
         ]
+        for name, region in (
+            ("host_reading", "destination"),
+            ("activate_writing", "buffer"),
+            ("activate_reading", "accumulator"),
+        ):
+            watched = getattr(board, name)
+            m.d.comb += matrix.retired[name].eq(watched.retire)
+            for place, entry in enumerate(watched.entries):
+                m.d.comb += matrix.regions[name][place].eq(entry[region])
 
     def _activation(
         self,

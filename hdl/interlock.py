@@ -31,8 +31,8 @@ class Interlock(wiring.Component):
     once stays so. What is taken in a cycle is offered two cycles later if it is clear in the cycle
     between; an item that is not is looked at again in every other cycle, and offered in the cycle
     behind. Throughput: one a cycle, whatever was before. `output` comes from registers by a few
-    gates; `input.ready` is a register. `waits` tells for each list whether the oldest item was seen
-    to wait for it.
+    gates; `input.ready` is a register. `waits` tells for each list whether the `oldest` item was
+    seen to wait for it.
     """
 
     def __init__(self, *, item: data.StructLayout, checks: Sequence[Check], depth: int):
@@ -54,6 +54,8 @@ class Interlock(wiring.Component):
                 "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
                 "output": Out(stream.Signature(item)),
                 "waits": Out(data.StructLayout(dict.fromkeys(lists, 1))),
+                "oldest": Out(item),
+                "oldest_valid": Out(1),
             }
         )
 
@@ -84,6 +86,8 @@ class Interlock(wiring.Component):
             self.output.valid.eq(judged_valid & ~changed & clear),
             self.output.payload.eq(judged.item),
             self.input.ready.eq(~arrived_valid),
+            self.oldest.eq(Mux(changed, compared.item, judged.item)),
+            self.oldest_valid.eq(judged_valid | changed),
         ]
 
         incoming = Signal(slot)

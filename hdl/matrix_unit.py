@@ -15,11 +15,21 @@ from systola.hdl.commands import (
     MatrixCommand,
 )
 from systola.hdl.delay_line import DelayLine
+from systola.hdl.in_flight import Region
+from systola.hdl.interlock import Check, Interlock
 from systola.hdl.mxu import MXU
 from systola.hdl.unified_buffer import READ_LATENCY, BufferReadSignature
-from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
-from systola.hdl.walker import Walk, Walker
+from systola.hdl.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
+from systola.hdl.vector_planner import VectorPlanner
+from systola.hdl.walker import Position, Walk, Walker
 from systola.hdl.weight_loader import WeightLoader
+
+FRONT_LATENCY = 5
+"""Cycles from a command to the read of its first line: walk, plan, interlock, read."""
+FOLLOW_LATENCY = 2
+"""Cycles from a list that lets a line go to its read: interlock, read."""
+COMMAND_GAP = 1
+"""Cycles lost between two commands."""
 
 
 class SumEvent(data.StructLayout):
@@ -45,36 +55,71 @@ class VectorEvent(data.StructLayout):
         )
 
 
+class Item(data.StructLayout):
+    """A vector, or only a line, on its way to its issue. `done_with`: its line is read for the last
+    time, as are all below."""
+
+    def __init__(self, *, rows: int):
+        super().__init__(
+            {
+                "line": ADDRESS_BITS,
+                "reads": 1,
+                "row": ACCUMULATOR_BITS,
+                "vector": 1,
+                "done_with": 1,
+                "feed": FeedEvent(rows=rows),
+                "event": VectorEvent(),
+            }
+        )
+
+
 class MatrixUnit(wiring.Component):
     """MatrixMultiply and Convolve: issues one vector a cycle, in the order of the command's walk:
-    `line` of the buffer to accumulator `row`. It takes no line (`reads` is 0) for a vector that
-    lies outside the feature map, nor where the line is there from the vector before. Packed
-    channels take a cycle without vector at the start of a row that begins inside the map, as a
-    vector needs two lines and the next row is elsewhere.
+    a line of the buffer, or none outside the feature map, to an accumulator row (VectorPlanner).
 
-    A vector waits while `line_blocked` or `row_blocked` (an older instruction still uses that line
-    or row), and the first of a tile for its weights. A tile is switched without a bubble when
-    it has been loaded into the shadow weights, which takes `rows` cycles beside the tile before.
-    What is issued reaches the accumulators `latency` cycles later, not counting those in which a
-    missing weight row holds the unit: first the issue, READ_LATENCY cycles later all the rest.
+    A vector waits while older instructions still use its line or its row: `masks` of the command
+    and `regions` of the lists that they name, which drop their oldest entry with `retired`. The
+    first vector of a tile waits for its weights. A tile is switched without a bubble when it has
+    been loaded into the shadow weights, which takes `rows` cycles beside the tile before;
+    COMMAND_GAP cycles lie between two commands. `command_pop`: the last place of the walk is taken;
+    the next command starts while vectors are still on their way to their issue. The first line is
+    read FRONT_LATENCY cycles after its command came, and FOLLOW_LATENCY after a list lets it go.
+
+    The line of a vector is read in the cycle in which it is `active`, and `sums` come `latency`
+    cycles later, not counting those in which a missing weight row holds the unit: first the issue,
+    then all the rest. They follow their `update` by one cycle.
 
     `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
     are. `advance_sum` with `advance_sum_to`: accumulator rows below are final. `sum_done`: all are.
-    For the counters: `active` (a vector is issued), `awaiting_weights`, `weights_moving`.
+    For the counters, all of the cycle before: `active` (a vector is issued), `awaiting_weights`,
+    `weights_moving`, `waits` for which lists.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
         accumulator = ceil_log2(config.accumulator_rows)
+        depth = config.queue_depth
+        lists = {
+            "host_reading": ADDRESS_BITS,
+            "activate_writing": ADDRESS_BITS,
+            "activate_reading": ACCUMULATOR_BITS,
+        }
         super().__init__(
             {
                 "command": In(MatrixCommand()),
                 "command_valid": In(1),
-                "line": Out(ADDRESS_BITS),
-                "reads": Out(1),
-                "line_blocked": In(1),
-                "row": Out(ACCUMULATOR_BITS),
-                "row_blocked": In(1),
+                "command_pop": Out(1),
+                "masks": In(data.StructLayout(dict.fromkeys(lists, depth))),
+                "regions": In(
+                    data.StructLayout(
+                        {
+                            name: data.ArrayLayout(Region(address), depth)
+                            for name, address in lists.items()
+                        }
+                    )
+                ),
+                "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
+                "waits": Out(data.StructLayout(dict.fromkeys(lists, 1))),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "weight_row": In(8 * config.cols),
                 "weight_arrived": In(1),
@@ -104,98 +149,77 @@ class MatrixUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, command = self._config, self.command
+        config = self._config
         loader = m.submodules.loader = WeightLoader(config=config)
         mxu = m.submodules.mxu = MXU(config=config)
-        walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
         feeder = m.submodules.feeder = VectorFeeder(config=config)
-        first, last = walker.first, walker.last
-        m.d.comb += walker.walk.eq(command.walk)
+        interlock = m.submodules.interlock = Interlock(
+            item=Item(rows=config.rows),
+            checks=[
+                Check(watched="host_reading", address="line", used="reads"),
+                Check(watched="activate_writing", address="line", used="reads"),
+                Check(watched="activate_reading", address="row", used="vector"),
+            ],
+            depth=config.queue_depth,
+        )
+        self._plan(m, interlock)
 
-        first_vector = first.ox & first.oy
-        last_vector = last.ox & last.oy
-        last_k = last.block & last.kx & last.ky
-        first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
-        row_ends = ~command.wide_vectors | last.ox
-
-        # Accumulator rows: the same ones for each tile along K, then the next ones.
-        row = Signal(ACCUMULATOR_BITS)
-        first_row = Signal(ACCUMULATOR_BITS)
-        kept_row = Signal(ACCUMULATOR_BITS)
-        kept_first_row = Signal(ACCUMULATOR_BITS)
-        starts = Signal()
-        m.d.comb += [
-            starts.eq(walker.first.as_value().all()),
-            row.eq(Mux(starts, command.accumulator, kept_row)),
-            first_row.eq(Mux(starts, command.accumulator, kept_first_row)),
-        ]
-
+        # Issue: nothing but registers, and the weights.
+        item = interlock.output.payload
+        go = Signal()
         lacks_weights = Signal()
-        waits = Signal()
+        active = Signal()
         m.d.comb += [
-            feeder.command.eq(command),
-            feeder.position.eq(walker.position),
-            feeder.row_starts.eq(first.ox),
-            feeder.issue.eq(self.active),
-            self.line.eq(feeder.line),
-            self.reads.eq(feeder.reads),
-            self.row.eq(row),
-            lacks_weights.eq(self.command_valid & first_vector & ~loader.ready),
-            self.awaiting_weights.eq(loader.hold | (lacks_weights & ~self.weight_arrived)),
-            self.weights_moving.eq(lacks_weights & self.weight_arrived),
-            waits.eq(~self.command_valid | (self.line_blocked & feeder.reads) | loader.hold),
-            feeder.prime.eq(feeder.unprimed & ~waits),
-            self.active.eq(~waits & ~feeder.unprimed & ~lacks_weights & ~self.row_blocked),
-            walker.advance.eq(self.active),
-        ]
-        with m.If(self.active):
-            m.d.sync += [
-                kept_row.eq(row + row_ends),
-                kept_first_row.eq(first_row),
-            ]
-            with m.If(last_vector):
-                with m.If(last_k):
-                    m.d.sync += kept_first_row.eq(row + 1)
-                with m.Else():
-                    m.d.sync += kept_row.eq(first_row)
-        m.d.comb += [
-            self.advance_read.eq(self.active & command.sequential & last.n & last.block),
-            self.advance_read_to.eq(feeder.line + 1),
-            self.read_done.eq(self.active & walker.ends),
-        ]
-
-        m.d.comb += [
-            self.buffer.enable.eq((self.active | feeder.prime) & feeder.reads),
-            self.buffer.address.eq(feeder.line),
-            loader.swap.eq(self.active & first_vector),
+            lacks_weights.eq(item.vector & item.event.first & ~loader.ready),
+            interlock.output.ready.eq(~loader.hold & ~lacks_weights),
+            go.eq(interlock.output.valid & interlock.output.ready),
+            active.eq(go & item.vector),
+            loader.swap.eq(active & item.event.first),
             loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
         ]
-        event = Signal(VectorEvent())
+        oldest = interlock.oldest
+        awaits = Signal()
+        m.d.comb += awaits.eq(
+            interlock.oldest_valid & oldest.vector & oldest.event.first & ~loader.ready
+        )
+        issued = Signal()
+        read = Signal(Item(rows=config.rows), reset_less=True)
+        m.d.sync += [
+            issued.eq(go),
+            read.eq(item),
+            self.buffer.enable.eq(go & item.reads),
+            self.active.eq(active),
+            self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
+            self.weights_moving.eq(awaits & self.weight_arrived),
+            self.waits.eq(interlock.waits),
+            self.advance_read.eq(active & item.done_with),
+            self.advance_read_to.eq(item.line + 1),
+            self.read_done.eq(active & item.event.sum.last),
+        ]
         m.d.comb += [
-            event.first.eq(first_vector),
-            event.unsigned_vector.eq(command.wide_vectors & first.ox),
-            event.unsigned_weights.eq(command.wide_weights & first.block),
-            event.sum.row.eq(row),
-            event.sum.accumulate.eq(~first_product | command.accumulate),
-            event.sum.shift.eq(
-                (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
-            ),
-            event.sum.final.eq(last_k & row_ends),
-            event.sum.last.eq(walker.ends),
+            self.buffer.address.eq(read.line),
+            feeder.issue.eq(issued),
+            feeder.event.eq(read.feed),
         ]
 
-        # The array, from where a line arrives, lags READ_LATENCY cycles behind the issue: vectors,
-        # weights and `hold` alike.
+        # The array, from where a line arrives, lags READ_LATENCY cycles behind the read, and that
+        # one behind the issue: vectors, weights and `hold` alike.
         behind = m.submodules.behind = DelayLine(layout=VectorEvent(), cycles=READ_LATENCY)
         hold, load, weights = loader.hold, loader.load, self.weight_row
-        for stage in range(READ_LATENCY):
+        for stage in range(1 + READ_LATENCY):
             held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
             m.d.sync += [held.eq(hold), loaded.eq(load), moving.eq(weights)]
             hold_before, hold, load, weights = hold, held, loaded, moving
+        event = Signal(VectorEvent())
         arriving = behind.output
-        m.d.comb += [behind.input.eq(event), behind.input_valid.eq(self.active)]
+        m.d.comb += [
+            event.eq(read.event),
+            event.sum.row.eq(read.row),
+            behind.input.eq(event),
+            behind.input_valid.eq(self.active),
+        ]
 
         # The swap goes one cycle ahead of its vector.
         swap = Signal()
@@ -250,3 +274,96 @@ class MatrixUnit(wiring.Component):
             self.sum_done.eq(written.output_valid & written.output.last),
         ]
         return m
+
+    def _plan(self, m: Module, interlock: Interlock) -> None:
+        """From the command to the lines and rows that the interlock waits for."""
+        command = self.command
+        walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
+        planner = m.submodules.planner = VectorPlanner(config=self._config)
+
+        # The place: the walk goes on behind the last one when the next command is there.
+        valid = Signal()
+        position = Signal(Position(), reset_less=True)
+        first = Signal.like(walker.first, reset_less=True)
+        last = Signal.like(walker.last, reset_less=True)
+        ends = Signal(reset_less=True)
+        taken = Signal()
+        m.d.comb += [
+            walker.walk.eq(command.walk),
+            taken.eq(valid & planner.place_ready),
+            walker.advance.eq(self.command_valid & (~valid | (planner.place_ready & ~ends))),
+            self.command_pop.eq(taken & ends),
+        ]
+        m.d.sync += valid.eq(walker.advance | (valid & ~taken))
+        with m.If(walker.advance):
+            m.d.sync += [
+                position.eq(walker.position),
+                first.eq(walker.first),
+                last.eq(walker.last),
+                ends.eq(walker.ends),
+            ]
+
+        first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
+        row_ends = ~command.wide_vectors | last.ox
+        last_k = last.block & last.kx & last.ky
+
+        # Accumulator rows: the same ones for each tile along K, then the next ones.
+        row = Signal(ACCUMULATOR_BITS)
+        first_row = Signal(ACCUMULATOR_BITS)
+        kept_row = Signal(ACCUMULATOR_BITS)
+        kept_first_row = Signal(ACCUMULATOR_BITS)
+        starts = Signal()
+        m.d.comb += [
+            starts.eq(first.as_value().all()),
+            row.eq(Mux(starts, command.accumulator, kept_row)),
+            first_row.eq(Mux(starts, command.accumulator, kept_first_row)),
+        ]
+        # What goes with the plan of the place, and what it waits for.
+        about = Signal(VectorEvent(), reset_less=True)
+        done_with = Signal(reset_less=True)
+        masks = Signal.like(self.masks)
+        source = Signal.like(self.masks)
+        m.d.comb += source.eq(Mux(taken, self.masks, masks))
+        for name, _ in self.masks.shape():
+            m.d.sync += masks[name].eq(source[name] >> self.retired[name])
+        with m.If(taken):
+            m.d.sync += [
+                kept_row.eq(row + row_ends),
+                kept_first_row.eq(first_row),
+                about.first.eq(first.ox & first.oy),
+                about.unsigned_vector.eq(command.wide_vectors & first.ox),
+                about.unsigned_weights.eq(command.wide_weights & first.block),
+                about.sum.row.eq(row),
+                about.sum.accumulate.eq(~first_product | command.accumulate),
+                about.sum.shift.eq(
+                    (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
+                ),
+                about.sum.final.eq(last_k & row_ends),
+                about.sum.last.eq(ends),
+                done_with.eq(command.sequential & last.n & last.block),
+            ]
+            with m.If(last.ox & last.oy):
+                with m.If(last_k):
+                    m.d.sync += kept_first_row.eq(row + 1)
+                with m.Else():
+                    m.d.sync += kept_row.eq(first_row)
+
+        plan, item = planner.plan.payload, interlock.input.payload
+        m.d.comb += [
+            planner.command.eq(command),
+            planner.position.eq(position),
+            planner.row_starts.eq(first.ox),
+            planner.place_valid.eq(valid),
+            planner.plan.ready.eq(interlock.input.ready),
+            interlock.input.valid.eq(planner.plan.valid),
+            item.line.eq(plan.line),
+            item.reads.eq(plan.reads),
+            item.vector.eq(plan.vector),
+            item.feed.eq(plan.feed),
+            item.row.eq(about.sum.row),
+            item.event.eq(about),
+            item.done_with.eq(done_with),
+            interlock.masks.eq(masks),
+            interlock.regions.eq(self.regions),
+            interlock.retired.eq(self.retired),
+        ]

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
+from systola.hdl.accumulators import UPDATE_LATENCY
+from systola.hdl.matrix_unit import COMMAND_GAP, FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.matrix_unit import MatrixUnit as Hardware
 from systola.timing.bank_conflicts import ComingReads
 from systola.timing.regions import Regions, Times, paced
@@ -50,7 +52,8 @@ class MatrixUnit:
         self._rows = config.rows
         self._regions = regions
         self._weights = weights
-        self._latency = Hardware.latency(config)
+        # Sums come a cycle behind the update of their row.
+        self._latency = Hardware.latency(config) + UPDATE_LATENCY - 1
         self.free = 0.0
         """The first cycle in which it has time for another instruction."""
         self._convolutions: dict[tuple[WindowGrid, tuple[int, ...]], Passes] = {}
@@ -146,7 +149,7 @@ class MatrixUnit:
         complete = float(space.written[lines].max()) + 1
         offsets, vectors = passes.offsets, len(passes.offsets)
         rows = vectors // passes.halves
-        free = max(issued + 1, self.free)
+        free = max(issued + 1 + FRONT_LATENCY, self.free + COMMAND_GAP)
         begin = read = summed = 0.0
         for n in range(passes.n_tiles):
             here = slice(accumulator + n * rows, accumulator + (n + 1) * rows)
@@ -154,10 +157,12 @@ class MatrixUnit:
                 begun, loaded = self._weights.next_tile()
                 start = max(free, begun)
                 needed: Times | None = None
-                if n == 0 and complete > start:
-                    needed = np.where(pass_lines < 0, 0.0, space.written[pass_lines] + 1)
-                if k == 0 and sums.read[here].max() + 1 > start:
-                    row_free = np.repeat(sums.read[here] + 1, passes.halves)
+                if n == 0 and complete + FOLLOW_LATENCY > start:
+                    needed = space.written[pass_lines] + 1 + FOLLOW_LATENCY
+                    needed = np.where(pass_lines < 0, 0.0, needed)
+                if k == 0 and sums.read[here].max() + 1 + FOLLOW_LATENCY > start:
+                    row_free = sums.read[here] + 1 + FOLLOW_LATENCY
+                    row_free = np.repeat(row_free, passes.halves)
                     needed = row_free if needed is None else np.maximum(needed, row_free)
                 times = paced(start, offsets, needed)
                 first = float(times[0])

@@ -10,6 +10,7 @@ import cocotb
 import numpy as np
 import pytest
 
+from systola.hdl import matrix_unit
 from systola.hdl.commands import MatrixCommand
 from systola.hdl.matrix_unit import MatrixUnit
 from systola.hdl.unified_buffer import READ_LATENCY
@@ -24,6 +25,14 @@ CONFIGS = {
 }
 FEED_LATENCY = 4
 """Cycles from the issue of a vector to the array."""
+ARRAY_LAG = 3
+"""Cycles by which the array is behind the issue."""
+FRONT_LATENCY = 4
+"""Cycles from a command to the issue of its first vector."""
+BETWEEN_COMMANDS = 1
+"""Cycles lost there."""
+LINE_LISTS = ("host_reading", "activate_writing")
+"""Lists of older instructions that may use a line."""
 UPDATE_LATENCY = 3
 """Cycles from an update of a row to its write."""
 
@@ -76,13 +85,15 @@ class Machine(Bench):
         self.now = 0
         self.array_now = 0
         self.cycles = 0
-        self.array_holds = deque([False] * READ_LATENCY)
+        self.array_holds = deque([False] * ARRAY_LAG)
         self.holds = 0
         self.takes = 0
         self.swaps = 0
         self.issues = []
         self.primed = False
-        self.unread = []
+        self.before = 0
+        self.older = {}
+        self.older_names = (*LINE_LISTS, "activate_reading")
         self.active = []
         self.summed = []
         self.written = []
@@ -180,87 +191,94 @@ class Machine(Bench):
         done = range(accumulator, accumulator + windows * n_tiles)
         return Instruction(command, issues, range(0), done)
 
-    async def step(self, arrive=1, blocked=(False, False), **inputs):
-        """One cycle, in which up to `arrive` rows of weights come into the FIFO.
+    async def step(self, arrive=1, advance=0.0):
+        """One cycle, in which up to `arrive` rows of weights come into the FIFO, and each of the
+        older instructions that are in the way goes on with the chance `advance`.
 
         `now` counts the cycles in which the issue is not held: it must be where a tile has been
-        swapped in before its last row came, and the next of its rows is missing. `array_now` counts
-        those in which the array is not held, which lags READ_LATENCY cycles behind.
+        swapped in before its last row came, and the next of its rows is missing. What is issued
+        shows one cycle later. `array_now` counts those in which the array is not held, which lags
+        ARRAY_LAG cycles behind.
         """
-        held = bool(
-            self.takes % self.config.rows
-            and self.swaps > self.takes // self.config.rows
-            and not self.fifo
-        )
-        self.array_holds.append(held)
-        array_held = self.array_holds.popleft()
         weights = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
+        mask = {name: int(name in self.older) for name in self.older_names}
         await self.cycle(
-            **inputs,
-            line_blocked=blocked[0],
-            row_blocked=blocked[1],
+            masks=mask,
+            regions={
+                name: [self.older.get(name, {"base": 0, "end": 0})]
+                + [{"base": 0, "end": 1 << 16}] * (self.config.queue_depth - 1)
+                for name in self.older_names
+            },
             buffer__ready=1,
             buffer__data=self.shown.popleft(),
             weight_row=int.from_bytes(weights.astype(np.int8).tobytes(), "little"),
             weight_arrived=bool(self.fifo),
         )
+        active, enable = self.gets("active", "buffer__enable")
+        if self.issues:
+            self.check_turn(active, enable)
+        else:
+            assert not active and not enable
+        held = bool(
+            self.takes % self.config.rows
+            and self.swaps > self.takes // self.config.rows
+            and not self.fifo
+        )
+        self.holds += held
+        assert not (self.array_holds[-1] and (active or enable)), "issued while held"
+        assert self.array_holds[-1] <= self.get("awaiting_weights")
+        self.array_holds.append(held)
+        array_held = self.array_holds.popleft()
         if self.get("weight_take"):
             assert self.fifo, "takes weights from an empty FIFO"
             self.fifo.pop(0)
             self.takes += 1
         self.fill(arrive)
-
-        active, enable = self.gets("active", "buffer__enable")
-        if held:
-            self.holds += 1
-            assert not active and not enable and self.get("awaiting_weights")
-        if self.issues:
-            self.check_turn(active, enable, blocked)
-        else:
-            assert not active and not enable
         if enable:
             line = self.lines[self.get("buffer__address")]
-            # An optional line may lie behind the end of the buffer.
-            assert self.get("buffer__address") == self.get("line") % self.config.buffer_lines
             self.shown.append(int.from_bytes(line.astype(np.int8).tobytes(), "little"))
         else:
             self.shown.append(self.random.getrandbits(8 * self.config.line_bytes))
         self.check_sums()
 
-        for name, now in (("read", self.now), ("sum", self.cycles)):
+        for name in ("read", "sum"):
             if self.get(f"advance_{name}"):
                 self.events[name].append(self.get(f"advance_{name}_to"))
             if self.get(f"{name}_done"):
-                self.events[f"{name}_done"].append(now)
+                self.events[f"{name}_done"].append(self.cycles)
+        for region in self.older.values():
+            region["base"] += region["base"] < region["end"] and self.random.random() < advance
+        self.before = self.now
         self.now += not held
         self.array_now += not array_held
         self.cycles += 1
 
-    def check_turn(self, active, enable, blocked):
-        """The ports of the vector whose turn it is, in each cycle until it is issued."""
+    def blocked(self, name, address):
+        """Whether an older instruction is in the way."""
+        region = self.older.get(name, {"base": 0, "end": 0})
+        return region["base"] <= address < region["end"]
+
+    def check_turn(self, active, enable):
+        """What is read and issued for the vector whose turn it is."""
         turn = self.issues[0]
-        reads = self.get("reads")
-        if not turn.optional:
-            assert reads == (turn.line is not None)
         primes = turn.missing is not None and not self.primed
-        line = turn.missing if primes else turn.line
-        if reads and line is not None:
-            assert self.get("line") == line
-        assert self.get("row") == turn.row
         if enable:
-            assert reads and not blocked[0], "a blocked line was read"
+            line = turn.missing if primes else turn.line
+            # An optional line may lie behind the end of the buffer.
+            address = self.get("buffer__address")
+            assert turn.optional or address == line % self.config.buffer_lines
+            assert not any(self.blocked(name, address) for name in LINE_LISTS), "a blocked line"
         if primes:
             assert not active, "the line before is missing"
             self.primed = bool(enable)
-        else:
-            assert enable == (active and reads)
+        elif not turn.optional:
+            assert enable == (active and turn.line is not None)
         if active:
-            assert not blocked[1], "a vector to a blocked row was issued"
-            assert not (reads and blocked[0]), "a blocked vector was issued"
+            assert not self.blocked("activate_reading", turn.row), "a blocked row"
             self.swaps += turn.first
             self.issues.pop(0)
             self.primed = False
-            self.active.append(self.now)
+            self.active.append(self.before)
 
     def check_sums(self):
         """What goes to the accumulators, which are updated: the sums a cycle behind the update."""
@@ -322,30 +340,47 @@ class Machine(Bench):
         """A random instruction."""
         return self.some_multiply() if self.random.random() < 0.5 else self.some_convolve()
 
-    async def run(self, instruction, arrive=lambda: 1, blocked=lambda: (False, False)):
-        """Offers a command until its last vector is read, then takes it away."""
-        self.issues = list(instruction.issues)
+    async def run(self, instruction, arrive=lambda: 1, advance=1.0, older=()):
+        """Offers a command until its last place is taken, then takes it away.
+
+        `older`: lists with an instruction that uses all that this one does, to begin with.
+        """
+        self.older = {}
+        for name in older:
+            addresses = [
+                i.row if name == "activate_reading" else i.line for i in instruction.issues
+            ]
+            used = [address for address in addresses if address is not None] or [0]
+            self.older[name] = {"base": 0, "end": max(used) + 1}
+        self.issues += instruction.issues
         self.set(command=instruction.command, command_valid=1)
-        done = len(self.events["read_done"])
         for _ in range(20000):
-            await self.step(arrive(), blocked())
-            if len(self.events["read_done"]) > done:
+            await self.step(arrive(), advance)
+            if self.get("command_pop"):
                 break
         else:
             raise AssertionError("the command does not end")
-        assert not self.issues, "done too early"
         self.set(command_valid=0, command=self.random.getrandbits(MatrixCommand().size))
+
+    async def drain(self, arrive=lambda: 1, advance=1.0):
+        """Waits until all vectors are issued."""
+        for _ in range(20000):
+            if not self.issues:
+                return
+            await self.step(arrive(), advance)
+        raise AssertionError("vectors that are never issued")
 
     async def finish(self, instructions):
         """Waits for the last sums and checks all that must hold for any commands."""
-        end = self.now + self.latency
+        await self.drain()
+        end = self.now + 2 * ARRAY_LAG + self.latency
         while self.array_now < end:
             await self.step()
         for _ in range(UPDATE_LATENCY):
             await self.step()
         wrong = (self.sums - self.expected) % (1 << 32)
         assert not wrong.any(), f"rows {np.flatnonzero(wrong.any(axis=1))}"
-        assert self.summed == [cycle + self.latency for cycle in self.active]
+        assert self.summed == [cycle + 1 + self.latency for cycle in self.active]
         assert self.events["read"] == [line + 1 for i in instructions for line in i.lines]
         assert self.events["sum"] == [row + 1 for i in instructions for row in i.rows]
         assert len(self.events["read_done"]) == len(instructions)
@@ -373,11 +408,17 @@ async def random_waits(dut, kind):
     for _ in range(20):
         instructions.append(makers[kind]())
         slow = random.choice((0.2, 0.5, 1.0))
-        await bench.run(
-            instructions[-1],
-            lambda slow=slow: random.random() < slow,
-            lambda: (random.random() < 0.3, random.random() < 0.3),
-        )
+
+        def arrive(slow=slow):
+            return random.random() < slow
+
+        older = [name for name in bench.older_names if random.random() < 0.3]
+        # Other instructions have other masks: what is left must not meet the next lists.
+        if older:
+            await bench.drain(arrive, 0.8)
+        await bench.run(instructions[-1], arrive, 0.8, older)
+        if older:
+            await bench.drain(arrive, 0.8)
         if random.random() < 0.5:
             await bench.step()
     await bench.finish(instructions)
@@ -441,9 +482,12 @@ async def full_rate(dut, kind):
         cycle += issue.missing is not None
         expected.append(cycle)
         cycle += 1
-    assert bench.active == expected, "weights are loaded and used in one cycle, and no bubble"
     assert (kind == "packed") == (cycle > len(expected))
     await bench.finish(instructions)
+    second = len(instructions[0].issues)
+    expected[second:] = [cycle + BETWEEN_COMMANDS for cycle in expected[second:]]
+    assert bench.active == [bench.active[0] + cycle for cycle in expected], "a bubble"
+    assert bench.active[0] == FRONT_LATENCY
     assert bench.holds == 0
 
 
@@ -457,42 +501,59 @@ async def one_vector_a_tile(dut):
         buffer=3, accumulator=9, rows=1, k_tiles=7, n_tiles=2, accumulate=1
     )
     bench.fill()
-    bench.issues = list(instruction.issues)
-    bench.set(command=instruction.command, command_valid=1)
     moving = 0
-    for _ in range(period * 13 + 1):
+    bench.issues += instruction.issues
+    bench.set(command=instruction.command, command_valid=1)
+    while bench.issues:
         await bench.step()
+        if bench.get("command_pop"):
+            bench.set(command_valid=0)
         moving += bench.get("weights_moving")
         assert not bench.get("awaiting_weights")
-    bench.set(command_valid=0)
-    assert bench.active == list(range(0, period * 14, period))
-    assert moving == 13 * (period - 1)
+    # The first tile was there before its vector.
+    first, second = bench.active[:2]
+    assert first == FRONT_LATENCY and second - first <= period
+    assert bench.active[1:] == list(range(second, second + period * 13, period))
+    assert moving == 12 * (period - 1) + second - first - 1
     await bench.finish([instruction])
 
 
 @cocotb.test
 async def reasons(dut):
-    """Why a vector waits: weights not arrived, or it is blocked."""
+    """Why a vector waits: weights not arrived, or an older instruction is in the way."""
     bench = Machine(dut, "reasons")
     await bench.start()
     instruction = bench.multiply(buffer=0, accumulator=0, rows=2, k_tiles=1, n_tiles=1)
-    bench.issues = list(instruction.issues)
+    bench.issues += instruction.issues
     bench.set(command=instruction.command, command_valid=1)
     names = ("active", "awaiting_weights", "weights_moving")
 
-    async def see(*expected, arrive=0, blocked=(False, False)):
-        await bench.step(arrive, blocked)
+    async def see(*expected, arrive=0, waits=()):
+        await bench.step(arrive)
+        if bench.get("command_pop"):
+            bench.set(command_valid=0)
         assert bench.gets(*names) == expected
+        assert {name for name in bench.older_names if bench.get("waits")[name]} == set(waits)
 
-    await see(0, 1, 0)
+    bench.older = {"host_reading": {"base": 0, "end": 1}, "activate_reading": {"base": 0, "end": 1}}
+    for _ in range(FRONT_LATENCY + 1):
+        await see(0, 0, 0)
+    for _ in range(4):
+        await see(0, 1, 0, waits=bench.older)
+    bench.older["host_reading"]["base"] = 1
+    for _ in range(3):
+        await bench.step(0)
+    for _ in range(4):
+        await see(0, 1, 0, waits={"activate_reading"})
+    bench.older["activate_reading"]["base"] = 1
+    for _ in range(4):
+        await bench.step(0)
     await see(0, 1, 0, arrive=1)
-    await see(0, 0, 0, blocked=(True, False))
-    await see(0, 0, 0, blocked=(False, True))
-    await see(1, 0, 0)
     await see(0, 1, 0)
+    await see(1, 0, 0)
+    await see(0, 1, 0, arrive=1)
     await see(0, 1, 0, arrive=1)
     await see(1, 0, 0, arrive=1)
-    bench.set(command_valid=0)
     await bench.finish([instruction])
     assert bench.holds == 2
 
@@ -514,12 +575,14 @@ async def nothing_of_the_map(dut, channels):
     )
     instruction = bench.convolve(convolution, accumulator=2, n_tiles=1)
     assert {issue.line for issue in instruction.issues} == {None}
-    await bench.run(instruction, blocked=lambda: (True, False))
+    await bench.run(instruction, advance=0.0, older=LINE_LISTS)
     await bench.finish([instruction])
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_matrix_unit(simulator, variant):
+    assert matrix_unit.FRONT_LATENCY == FRONT_LATENCY + 1
+    assert matrix_unit.COMMAND_GAP == BETWEEN_COMMANDS
     config = CONFIGS[variant]
     assert MatrixUnit.latency(config) == FEED_LATENCY + config.rows + config.stages + 2
     run_unit("test_matrix_unit", simulator, unit(variant), variant=variant)

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vector feeder: lines asked for, vectors made of them, packed channels, fill, and hold."""
+"""Planner and feeder of vectors: lines asked for, vectors made of them, packed channels, fill, and
+hold."""
 
 from collections import deque
 
 import cocotb
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
-from systola.hdl.commands import MatrixCommand
+from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
 from systola.hdl.unified_buffer import READ_LATENCY
 from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
+from systola.hdl.vector_planner import VectorPlanner
 from systola.hdl.walker import Position
 from systola.verif.units.feature_map import Vector, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
@@ -22,12 +27,60 @@ LINES = 64
 COMMANDS = 60
 
 
+class Feed(wiring.Component):
+    """Planner and feeder, with a plan issued as soon as `go`; `issued` and `reads` tell of it."""
+
+    def __init__(self, config):
+        self._config = config
+        super().__init__(
+            {
+                "command": In(MatrixCommand()),
+                "position": In(Position()),
+                "row_starts": In(1),
+                "place_valid": In(1),
+                "place_ready": Out(1),
+                "go": In(1),
+                "issued": Out(1),
+                "reads": Out(1),
+                "line": Out(ADDRESS_BITS),
+                "makes": Out(1),
+                "hold": In(1),
+                "buffer_data": In(8 * config.line_bytes),
+                "vector": Out(8 * config.rows),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        planner = m.submodules.planner = VectorPlanner(config=self._config)
+        feeder = m.submodules.feeder = VectorFeeder(config=self._config)
+        plan = planner.plan.payload
+        m.d.comb += [
+            planner.command.eq(self.command),
+            planner.position.eq(self.position),
+            planner.row_starts.eq(self.row_starts),
+            planner.place_valid.eq(self.place_valid),
+            self.place_ready.eq(planner.place_ready),
+            planner.plan.ready.eq(self.go),
+            self.issued.eq(planner.plan.valid & self.go),
+            self.reads.eq(plan.reads),
+            self.line.eq(plan.line),
+            self.makes.eq(plan.vector),
+            feeder.issue.eq(self.issued),
+            feeder.event.eq(plan.feed),
+            feeder.hold.eq(self.hold),
+            feeder.buffer_data.eq(self.buffer_data),
+            self.vector.eq(feeder.vector),
+        ]
+        return m
+
+
 def unit(variant=None):
-    return VectorFeeder(config=CONFIGS[variant or chosen_variant()])
+    return Feed(CONFIGS[variant or chosen_variant()])
 
 
 class Feeder(Bench):
-    """The unit with buffer lines that are there for one cycle, READ_LATENCY cycles after they were
+    """The units with buffer lines that are there for one cycle, READ_LATENCY cycles after they were
     asked for."""
 
     def __init__(self, dut, name):
@@ -38,6 +91,8 @@ class Feeder(Bench):
             [self.random.randint(-128, 127) for _ in range(self.config.line_bytes)]
             for _ in range(LINES)
         ]
+        self.planned = deque()
+        self.primed = False
         self.in_buffer = deque([None] * READ_LATENCY)
         self.on_the_way = deque([None] * (FEED_LATENCY - READ_LATENCY))
         self.holds = deque([False] * READ_LATENCY)
@@ -47,14 +102,10 @@ class Feeder(Bench):
     def noise(self, bits):
         return self.random.getrandbits(bits)
 
-    async def step(self, vector=None, *, issue=False, prime=False, hold=False):
-        """One cycle with `vector` at its turn, or with none and anything on the inputs."""
+    async def step(self, vector=None, *, go=True, hold=False):
+        """One cycle that offers the place of `vector`, or none; whether it was taken."""
         if vector is None:
-            self.set(
-                command=self.noise(MatrixCommand().size),
-                position=self.noise(Position().size),
-                row_starts=self.noise(1),
-            )
+            self.set(position=self.noise(Position().size), row_starts=self.noise(1))
         else:
             self.set(
                 position={"line": vector.base, "y": vector.y, "x": vector.x},
@@ -62,33 +113,45 @@ class Feeder(Bench):
             )
         self.holds.append(hold)
         held = self.holds.popleft()
-        await self.cycle(buffer_data=self.arriving.popleft(), issue=issue, prime=prime, hold=held)
+        await self.cycle(
+            place_valid=vector is not None,
+            go=go and not hold,
+            buffer_data=self.arriving.popleft(),
+            hold=held,
+        )
         expected = self.on_the_way[0]
         if expected is not None:
             raw = self.get("vector").to_bytes(self.config.rows, "little")
             assert raw == bytes(value % 256 for value in expected.values), expected
+        issued = self.check_plan() if self.get("issued") else None
         arriving = self.noise(8 * self.config.line_bytes)
-        if (issue or prime) and self.get("reads"):
-            line = self.lines[self.get("line")] if self.get("line") < LINES else []
-            if line:
-                data = bytes(value % 256 for value in line)
-                arriving = int.from_bytes(data, "little")
+        if self.get("issued") and self.get("reads") and self.get("line") < LINES:
+            data = bytes(value % 256 for value in self.lines[self.get("line")])
+            arriving = int.from_bytes(data, "little")
         self.arriving.append(arriving)
-        self.in_buffer.append(vector if issue else None)
+        self.in_buffer.append(issued)
         arrived = self.in_buffer.popleft()
         assert not (held and arrived)
         if not held:
             self.made += self.on_the_way.popleft() is not None
             self.on_the_way.append(arrived)
+        taken = vector is not None and self.get("place_ready")
+        if taken:
+            self.planned.append(vector)
+        return taken
 
-    def check_asks(self, vector, primed):
-        """What the unit says about the vector at its turn."""
-        unprimed = vector.missing is not None and not primed
-        assert self.get("unprimed") == unprimed, vector
-        if not vector.optional:
-            assert self.get("reads") == (vector.line is not None), vector
-        if vector.line is not None and self.get("reads"):
-            assert self.get("line") == (vector.missing if unprimed else vector.line), vector
+    def check_plan(self):
+        """What is read for the vector whose turn it is; that vector, or None before it."""
+        vector = self.planned[0]
+        primes = vector.missing is not None and not self.primed
+        assert self.get("makes") == (not primes), vector
+        line = vector.missing if primes else vector.line
+        if primes or not vector.optional:
+            assert self.get("reads") == (line is not None), vector
+        if line is not None and self.get("reads"):
+            assert self.get("line") == line, vector
+        self.primed = primes
+        return None if primes else self.planned.popleft()
 
     async def feed(self, command, vectors, *, go=1.0, hold=0.0):
         """Feeds the vectors of one command in order.
@@ -97,21 +160,16 @@ class Feeder(Bench):
         """
         self.set(command=command)
         for vector in vectors:
-            primed = False
-            issued = False
-            while not issued:
+            taken = False
+            while not taken:
                 held = self.random.random() < hold
-                goes = not held and self.random.random() < go
-                primes = goes and vector.missing is not None and not primed
-                issued = goes and not primes
-                await self.step(vector, issue=issued, prime=primes, hold=held)
-                self.check_asks(vector, primed)
-                primed |= primes
+                taken = await self.step(vector, go=self.random.random() < go, hold=held)
+        self.set(command=self.noise(MatrixCommand().size))
 
     async def drain(self):
-        for _ in range(FEED_LATENCY + 1):
+        for _ in range(FEED_LATENCY + 3):
             await self.step()
-        assert not any(self.in_buffer) and not any(self.on_the_way)
+        assert not self.planned and not any(self.in_buffer) and not any(self.on_the_way)
 
 
 @cocotb.test

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a place in the feature map to the buffer line that its vector needs."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
+from systola.hdl.vector_feeder import FeedEvent
+from systola.hdl.walker import COORDINATE_BITS, Position
+
+
+class Plan(data.StructLayout):
+    """What is read (`line`, if it `reads`), and what the feeder makes of it: a `vector`, or only
+    the line before that of the next one."""
+
+    def __init__(self, *, rows: int):
+        super().__init__(
+            {"line": ADDRESS_BITS, "reads": 1, "vector": 1, "feed": FeedEvent(rows=rows)}
+        )
+
+
+class VectorPlanner(wiring.Component):
+    """Takes a place with `place_valid` & `place_ready` and offers its plan from the next cycle on:
+    the line of the place, or none outside the map.
+
+    Packed channels: a vector begins at any byte of a row and ends in the next line. That line is
+    read when it is a new one, which leaves its bank to others most of the time; the line before is
+    still there from the last vectors of the row. At the start of a row (`row_starts`) that begins
+    inside the map it is not, and gets a plan of its own. Throughput: one plan a cycle.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "command": In(MatrixCommand()),
+                "position": In(Position()),
+                "row_starts": In(1),
+                "place_valid": In(1),
+                "place_ready": Out(1),
+                "plan": Out(stream.Signature(Plan(rows=config.rows))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        rows, command, position = self._config.rows, self.command, self.position
+        packed = command.packed
+        plan = self.plan.payload
+
+        # Packed: `byte` is where in its first line the vector begins, `crossed` how many lines the
+        # row has moved on since its start.
+        byte = Signal(range(rows))
+        crossed = Signal(ADDRESS_BITS)
+        kept_byte = Signal.like(byte)
+        kept_crossed = Signal.like(crossed)
+        following = Signal(range(2 * rows))
+        crosses = Signal()
+        m.d.comb += [
+            byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
+            crossed.eq(Mux(self.row_starts | ~packed, 0, kept_crossed)),
+            following.eq(byte + command.byte_step),
+            crosses.eq(following >= rows),
+        ]
+
+        # The place, when it is taken.
+        taken = Signal()
+        starts = Signal(reset_less=True)
+        inside = Signal(reset_less=True)
+        unprimed = Signal()
+        line = Signal(ADDRESS_BITS, reset_less=True)
+        left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
+        here = Signal(FeedEvent(rows=rows), reset_less=True)
+        moves_on = Signal(reset_less=True)
+        inside_y = (position.y >= 0) & (position.y < command.height)
+        inside_x = (position.x >= 0) & (position.x < command.width)
+        m.d.comb += taken.eq(self.place_valid & self.place_ready)
+        with m.If(taken):
+            m.d.sync += [
+                kept_byte.eq(Mux(crosses, following - rows, following)),
+                kept_crossed.eq(crossed + crosses),
+                starts.eq(self.row_starts),
+                inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
+                unprimed.eq(packed & self.row_starts & inside_x & (~command.bounded | inside_y)),
+                line.eq(position.line + crossed),
+                left.eq(command.width - position.x),
+                moves_on.eq(crosses),
+                here.rotates.eq(packed),
+                here.shift.eq(byte),
+                here.fill.eq(command.fill),
+                here.head.eq(Mux(position.x >= 0, 0, Mux(position.x > -rows, -position.x, rows))),
+            ]
+
+        # Its plan, or first the one of the line before.
+        valid = Signal()
+        primed = Signal()
+        primes = Signal()
+        reads = Signal()
+        moved_on = Signal()  # the line read last has become the line before
+        done = Signal()
+        m.d.comb += [
+            primes.eq(unprimed & ~primed),
+            done.eq(self.plan.ready & ~primes),
+            self.place_ready.eq(~valid | done),
+            self.plan.valid.eq(valid),
+            plan.line.eq(line - primes),
+            # Behind the end of the row there is nothing to read.
+            reads.eq(
+                inside
+                & (~here.rotates | primes | ((starts | moved_on) & (left > rows - here.shift)))
+            ),
+            plan.reads.eq(reads),
+            plan.vector.eq(~primes),
+            plan.feed.rotates.eq(here.rotates),
+            plan.feed.shift.eq(here.shift),
+            plan.feed.fill.eq(here.fill),
+            plan.feed.head.eq(here.head),
+            plan.feed.fetched.eq(reads),
+            plan.feed.moved_on.eq(moved_on),
+            plan.feed.outside.eq(~inside),
+            plan.feed.body.eq(Mux(left >= rows, rows, Mux(left > 0, left, 0))),
+        ]
+        m.d.sync += valid.eq(taken | (valid & ~done))
+        with m.If(valid & self.plan.ready):
+            m.d.sync += [primed.eq(primes), moved_on.eq(primes | moves_on)]
+        return m
