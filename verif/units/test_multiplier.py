@@ -12,7 +12,7 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, varia
 SHAPES = ("s18 s18", "u18 s18", "u18 u18", "s9 s8", "s16 u16", "u1 s12")
 VARIANTS = [
     f"{fabric.value} {shapes}" for shapes in SHAPES for fabric in (Fabric.GENERIC, Fabric.ECP5)
-]
+] + [f"ice40 {shapes}" for shapes in ("s16 s16", "u16 s16", "s9 u8", "u16 u16", "u18 s18")]
 """A fabric and the operands: signed or unsigned, and their bits."""
 
 
