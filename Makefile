@@ -21,7 +21,7 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
 .PHONY: help setup demo test sim verilog bench bench-v1 lint format docs synth synth-check \
-	synth-baseline wheel clean
+	synth-baseline bitstream deliver wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
@@ -46,7 +46,7 @@ test: $(READY) ## The quick regression: unit, per-instruction and system tests
 
 # A netlist takes minutes to make and is slow to simulate: instructions and a network.
 SIM_TESTS := $(if $(NETLIST),verif/system/test_instructions.py verif/system/test_map_instructions.py \
-	verif/system/test_digits.py,verif/units verif/boards verif/system)
+	verif/system/test_digits.py,verif/units verif/boards verif/integration verif/system)
 
 sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST=ecp5]
 	$(check-preset)
@@ -70,11 +70,19 @@ synth-baseline: .venv/synth ## Measure the designs of the baseline and accept th
 	@$(BIN)/python -m systola.synth.baseline --write $(if $(DESIGN),--only '$(DESIGN)')
 	@$(BIN)/python -m systola.synth.page --write docs
 
+bitstream: .venv/synth ## The machine on a board [BOARD=ulx3s PRESET=]
+	@$(BIN)/tpu bitstream --board '$(or $(BOARD),ulx3s)' $(if $(PRESET),--preset '$(PRESET)')
+
 .venv/synth: $(READY)
 	@echo 'Installing Yosys and nextpnr in .venv: about a minute, once.'
 	@$(BIN)/pip install -qq --disable-pip-version-check \
 		--constraint requirements.lock --editable '.[synth]'
 	@touch $@
+
+deliver: $(READY) ## The machine for another design, in build/deliver_PRESET [PRESET=base FABRIC=]
+	$(check-preset)
+	@$(BIN)/tpu deliver --preset '$(or $(PRESET),base)' --fabric '$(or $(FABRIC),generic)' \
+		--output 'build/deliver_$(or $(PRESET),base)'
 
 bench: $(READY) ## Measure the tables of cycles that the README quotes
 	@$(BIN)/python -m systola.bench

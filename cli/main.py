@@ -17,7 +17,9 @@ COMMANDS = (
     "asm",
     "disasm",
     "verilog",
+    "deliver",
     "synth",
+    "bitstream",
     "info",
     "demo",
 )

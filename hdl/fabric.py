@@ -12,7 +12,9 @@ class Fabric(Enum):
     """What the machine is made of. May be passed to Amaranth as a platform."""
 
     GENERIC = "generic"
-    """Plain Verilog: simulators, chips, and any FPGA whose synthesis infers what it needs."""
+    """Plain Verilog: simulators, and any FPGA whose synthesis infers what it needs."""
+    CHIP = "chip"
+    """The same, but every Sram is an instance of `sram_1r1w`, for which a chip has macros."""
     ECP5 = "ecp5"
     ICE40 = "ice40"
     NEXUS = "nexus"

@@ -57,7 +57,7 @@ class Sram(wiring.Component):
 
     @property
     def is_macro(self) -> bool:
-        """Whether the memory becomes an instance of `sram_1r1w` on a chip."""
+        """Whether the memory becomes an instance of `sram_1r1w` in plain Verilog."""
         return self._width * self._depth >= MACRO_BITS
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -74,7 +74,7 @@ class Sram(wiring.Component):
             shown = Signal(self._width, name="output", reset_less=True)
             m.d.sync += shown.eq(read_data)
         m.d.comb += self.read_data.eq(shown)
-        if fabric is Fabric.GENERIC and self.is_macro:
+        if fabric is Fabric.CHIP or (fabric is Fabric.GENERIC and self.is_macro):
             self._macro(m, read_data)
         else:
             self._inferred(m, read_data)

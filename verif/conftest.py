@@ -5,7 +5,7 @@ import pytest
 
 from systola.verif.kit.launch import cocotb_tests
 
-FOLDERS = ("boards", "system", "units")
+FOLDERS = ("boards", "integration", "system", "units")
 """Those with cocotb tests."""
 
 

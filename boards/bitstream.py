@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a board and a configuration to a bitstream, through amaranth-boards and open tools."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from systola.arch.config import Config
+from systola.boards.board_design import BoardDesign
+from systola.boards.board_list import BOARDS, Board
+from systola.boards.clock import pll_settings
+from systola.sim.build import build_root
+from systola.synth.errors import SynthesisError, SynthesisUsageError
+from systola.synth.tools import Tool, find_tool, run_tool
+
+
+@dataclass(frozen=True)
+class Bitstream:
+    """What came out."""
+
+    path: Path
+    clock_hz: int
+    fmax_mhz: float
+    """Of the machine's clock, as routed."""
+    used: dict[str, tuple[int, int]]
+    """Cells of each kind, and how many there are."""
+
+
+def board(name: str) -> Board:
+    """The board of that name; SynthesisUsageError for an unknown one."""
+    if name not in BOARDS:
+        raise SynthesisUsageError(f"unknown board '{name}' (known: {', '.join(BOARDS)})")
+    return BOARDS[name]
+
+
+def build(
+    board: Board, config: Config, *, mhz: float, baud: int, memory_bytes: int, seed: int
+) -> Bitstream:
+    """Synthesises, places, routes and packs; minutes for a machine of any size.
+
+    Everything is in `boards/NAME` of the build folder. Raises SynthesisUsageError where a tool is
+    missing, ConfigError for what the board cannot be, and SynthesisError when the machine does not
+    fit the FPGA or misses the clock.
+    """
+    platform = _platform(board)
+    clock = pll_settings(platform, mhz * 1e6)
+    design = BoardDesign(config=config, memory_bytes=memory_bytes, baud=baud, clock=clock)
+    environment = {variable: _tool(name) for variable, name in board.tools.items()}
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    name = f"{board.name}_{config.name}"
+    plan = platform.prepare(design, name, verbose=True, nextpnr_opts=f"--seed {seed}")
+    folder = build_root() / "boards" / board.name
+    shutil.rmtree(folder, ignore_errors=True)
+    plan.extract(folder)
+    shell = Tool("sh", "env", "")
+    settings = [f"{variable}={path}" for variable, path in environment.items()]
+    log = f"{name}.log"
+    try:
+        run_tool(
+            shell,
+            [*settings, "sh", f"{plan.script}.sh"],
+            folder=folder,
+            log=log,
+            what=f"bitstream of '{config.name}' for {board.name}",
+        )
+    except SynthesisError as error:
+        used = _used((folder / log).read_text())
+        excess = [
+            f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room
+        ]
+        if excess:
+            raise SynthesisError(
+                f"'{config.name}' does not fit {board.name}: it needs {', '.join(excess)}"
+            ) from None
+        raise error from None
+    text = (folder / log).read_text()
+    return Bitstream(
+        path=folder / f"{name}.{board.product}",
+        clock_hz=round(clock.hz),
+        fmax_mhz=_fmax(text),
+        used=_used(text),
+    )
+
+
+def _platform(board: Board) -> Any:
+    try:
+        module = import_module(f"amaranth_boards.{board.module}")
+    except ImportError:
+        raise SynthesisUsageError(
+            "boards need the Python package amaranth-boards (pip install 'systola[synth]')"
+        ) from None
+    return getattr(module, board.platform)()
+
+
+def _tool(name: str) -> str:
+    """Path of a tool; those that pack bits come with the nextpnr of their family."""
+    if name.startswith(("yosys", "nextpnr")):
+        return find_tool(name).path
+    packaged = f"yowasp-{name}"
+    beside = Path(sys.executable).with_name(packaged)
+    found = shutil.which(name) or (str(beside) if beside.exists() else shutil.which(packaged))
+    if not found:
+        raise SynthesisUsageError(f"{name} is missing: it comes with nextpnr for the board's FPGA")
+    return found
+
+
+def _used(log: str) -> dict[str, tuple[int, int]]:
+    """The device utilisation in the log of nextpnr, kinds of which there are any."""
+    lines = re.findall(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%", log, re.MULTILINE)
+    return {kind: (int(have), int(room)) for kind, have, room in lines if int(have)}
+
+
+def _fmax(log: str) -> float:
+    """The slowest clock after routing, in MHz."""
+    found = re.findall(r"Max frequency for clock\s+'[^']+': ([\d.]+) MHz", log)
+    clocks = len(set(re.findall(r"Max frequency for clock\s+'([^']+)'", log)))
+    return min(map(float, found[-clocks:]))

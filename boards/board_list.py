@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The boards that `tpu bitstream` knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """One board. `preset` and `mhz` are what it gets where the user does not say."""
+
+    name: str
+    text: str
+    module: str
+    """Of amaranth_boards, in which class `platform` describes the board."""
+    platform: str
+    tools: Mapping[str, str]
+    """The programs that the build script of Amaranth runs, by the variables that name them."""
+    product: str
+    """How the name of the bitstream ends."""
+    preset: str
+    mhz: float
+    memory_bytes: int
+    """What is left beside the machine."""
+
+
+_TRELLIS = {"YOSYS": "yosys", "NEXTPNR_ECP5": "nextpnr-ecp5", "ECPPACK": "ecppack"}
+_ICESTORM = {"YOSYS": "yosys", "NEXTPNR_ICE40": "nextpnr-ice40", "ICEPACK": "icepack"}
+
+BOARDS = {
+    board.name: board
+    for board in (
+        Board(
+            name="ulx3s",
+            text="Radiona ULX3S with the ECP5 85F",
+            module="ulx3s",
+            platform="ULX3S_85F_Platform",
+            tools=_TRELLIS,
+            product="bit",
+            preset="tiny",
+            mhz=50,
+            memory_bytes=256 << 10,
+        ),
+        Board(
+            name="ecpix5",
+            text="LambdaConcept ECPIX-5 with the ECP5 85F",
+            module="ecpix5",
+            platform="ECPIX585Platform",
+            tools=_TRELLIS,
+            product="bit",
+            preset="tiny",
+            mhz=50,
+            memory_bytes=256 << 10,
+        ),
+        Board(
+            name="icebreaker",
+            text="1BitSquared iCEBreaker, iCE40 UP5K",
+            module="icebreaker",
+            platform="ICEBreakerPlatform",
+            tools=_ICESTORM,
+            product="bin",
+            preset="tiny",
+            mhz=20.25,
+            memory_bytes=128 << 10,
+        ),
+    )
+}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock of the machine, made from that of the board by the PLL of its FPGA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import ClockDomain, ClockSignal, Const, Instance, Module, Signal
+from amaranth.lib import io
+from amaranth.lib.cdc import ResetSynchronizer
+from amaranth.vendor import LatticeECP5Platform
+
+from systola.arch.config import ConfigError
+
+
+@dataclass(frozen=True)
+class PllSettings:
+    """output = input * feedback / reference; the oscillator runs `divider` times as fast."""
+
+    hz: float
+    reference: int
+    feedback: int
+    divider: int
+
+
+def ecp5_pll(input_hz: float, wanted_hz: float) -> PllSettings:
+    """The nearest that the EHXPLLL can do. Lattice FPGA-DS-02012, "sysCLOCK PLL Timing"."""
+    found = [
+        PllSettings(hz, reference, feedback, divider)
+        for reference in range(1, 129)
+        if input_hz / reference >= 3.125e6
+        for feedback in range(1, 81)
+        for divider in range(1, 129)
+        if 10e6 <= (hz := input_hz * feedback / reference) <= 400e6
+        and 400e6 <= hz * divider <= 800e6
+    ]
+    return _nearest(found, wanted_hz)
+
+
+def ice40_pll(input_hz: float, wanted_hz: float) -> PllSettings:
+    """The nearest that the SB_PLL40_PAD can do; dividers are powers of two.
+
+    Lattice FPGA-TN-02052, "iCE40 sysCLOCK PLL Design and User Guide".
+    """
+    found = [
+        PllSettings(input_hz * feedback / reference / divider, reference, feedback, divider)
+        for reference in range(1, 17)
+        if 10e6 <= input_hz / reference <= 133e6
+        for feedback in range(1, 129)
+        if 533e6 <= input_hz * feedback / reference <= 1066e6
+        for divider in (2, 4, 8, 16, 32, 64)
+    ]
+    return _nearest(found, wanted_hz)
+
+
+def _nearest(found: list[PllSettings], wanted_hz: float) -> PllSettings:
+    best = min(found, key=lambda settings: abs(settings.hz - wanted_hz))
+    if abs(best.hz - wanted_hz) > 0.02 * wanted_hz:
+        raise ConfigError(
+            f"the board's PLL makes no {wanted_hz / 1e6:g} MHz, the nearest is "
+            f"{best.hz / 1e6:g} MHz"
+        )
+    return best
+
+
+def pll_settings(platform: Any, wanted_hz: float) -> PllSettings:
+    """The settings for the FPGA of an Amaranth platform."""
+    make = ecp5_pll if isinstance(platform, LatticeECP5Platform) else ice40_pll
+    return make(platform.default_clk_frequency, wanted_hz)
+
+
+def add_clock(m: Module, platform: Any, settings: PllSettings) -> None:
+    """Adds the domain `sync` with the clock of the PLL, in reset until that is stable."""
+    m.domains.sync = domain = ClockDomain()
+    platform.add_clock_constraint(domain.clk, settings.hz)
+    locked = Signal()
+    pin = platform.request(platform.default_clk, dir="-")
+    if isinstance(platform, LatticeECP5Platform):
+        m.submodules.clock_pin = pin = io.Buffer("i", pin)
+        m.submodules.pll = Instance(
+            "EHXPLLL",
+            p_CLKI_DIV=settings.reference,
+            p_CLKFB_DIV=settings.feedback,
+            p_CLKOP_DIV=settings.divider,
+            p_CLKOP_CPHASE=settings.divider - 1,
+            p_CLKOP_ENABLE="ENABLED",
+            p_FEEDBK_PATH="CLKOP",
+            i_CLKI=pin.i,
+            i_CLKFB=ClockSignal(),
+            i_RST=Const(0),
+            i_STDBY=Const(0),
+            i_ENCLKOP=Const(0),
+            o_CLKOP=ClockSignal(),
+            o_LOCK=locked,
+        )
+    else:
+        m.submodules.pll = Instance(
+            "SB_PLL40_PAD",
+            p_FEEDBACK_PATH="SIMPLE",
+            p_DIVR=settings.reference - 1,
+            p_DIVF=settings.feedback - 1,
+            p_DIVQ=settings.divider.bit_length() - 1,
+            p_FILTER_RANGE=1,
+            i_PACKAGEPIN=pin.io,
+            i_RESETB=Const(1),
+            i_BYPASS=Const(0),
+            o_PLLOUTGLOBAL=ClockSignal(),
+            o_LOCK=locked,
+        )
+    m.submodules.reset = ResetSynchronizer(~locked)

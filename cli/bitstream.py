@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu bitstream: the machine on an FPGA board."""
+
+from __future__ import annotations
+
+import argparse
+
+from systola.arch.config import HOST_PAGE_BYTES, preset
+from systola.boards.board_list import BOARDS
+from systola.cli.arguments import configuration, positive, whole_number
+from systola.cli.errors import UserError
+from systola.runtime.serial_port import DEFAULT_BAUD
+from systola.synth.errors import SynthesisUsageError
+
+HELP = "make the bitstream of a board: the machine, a memory and a serial bridge"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    parser.add_argument("--board", required=True, metavar="B", help=", ".join(BOARDS))
+    parser.add_argument(
+        "--preset",
+        type=configuration,
+        metavar="P",
+        help="tiny, small, or ROWSxCOLS (default: what the board has room for)",
+    )
+    parser.add_argument(
+        "--mhz", type=positive, metavar="F", help="clock of the machine (default: the board's)"
+    )
+    parser.add_argument(
+        "--baud",
+        type=whole_number(1),
+        default=DEFAULT_BAUD,
+        metavar="B",
+        help=f"of the serial line (default: {DEFAULT_BAUD})",
+    )
+    parser.add_argument(
+        "--memory",
+        type=whole_number(2 * HOST_PAGE_BYTES),
+        metavar="BYTES",
+        help="on the board, in multiples of 4096 (default: what the board has room for)",
+    )
+    parser.add_argument(
+        "--seed", type=whole_number(0, 1 << 31), default=1, metavar="S", help="of the placement"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    # Amaranth takes a while to load; other commands go without.
+    from systola.boards.bitstream import board, build
+
+    try:
+        chosen = board(arguments.board)
+        made = build(
+            chosen,
+            arguments.preset or preset(chosen.preset),
+            mhz=arguments.mhz or chosen.mhz,
+            baud=arguments.baud,
+            memory_bytes=arguments.memory or chosen.memory_bytes,
+            seed=arguments.seed,
+        )
+    except SynthesisUsageError as error:
+        raise UserError(str(error)) from None
+    print(f"{chosen.text}: {made.path}")
+    print(f"clock {made.clock_hz / 1e6:g} MHz, the routed design allows {made.fmax_mhz:g} MHz")
+    for kind, (used, room) in made.used.items():
+        print(f"  {kind:<16}{used:>9,} of {room:,}")
+    return 0

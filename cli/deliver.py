@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu deliver: the machine as a folder for somebody else's design."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from systola.cli.arguments import add_preset
+from systola.cli.errors import UserError
+from systola.hdl.fabric import Fabric
+
+HELP = "write a folder with the machine as Verilog, an AXI wrapper, ports, registers, checksums"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    add_preset(parser)
+    parser.add_argument(
+        "--fabric",
+        choices=[fabric.value for fabric in Fabric],
+        default=Fabric.GENERIC.value,
+        help="whose multipliers and memories it places; chip: every memory is an instance of "
+        "sram_1r1w (default: generic)",
+    )
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FOLDER", help="new, or of an earlier delivery"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    folder = Path(arguments.output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    # Amaranth takes a while to load: the folder is checked first, other commands go without.
+    from systola.synth.delivery import delivery
+
+    try:
+        for name, text in delivery(arguments.preset, Fabric(arguments.fabric)).items():
+            (folder / name).write_text(text)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    return 0

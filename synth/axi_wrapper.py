@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thin Verilog module around `tpu` whose ports vendor tools group into AXI interfaces.
+
+The attributes are those of Vivado's IP packager and block designs (AMD UG1118, "Creating and
+Packaging Custom IP"); other tools pass over them and go by the names.
+"""
+
+from __future__ import annotations
+
+import re
+
+from systola.arch.config import Config
+
+TOP = "tpu_axi"
+INTERFACES = {
+    "s_axil": "PROTOCOL AXI4LITE, DATA_WIDTH 32",
+    "m_axi_host": "PROTOCOL AXI4, READ_WRITE_MODE READ_WRITE",
+    "m_axi_weight": "PROTOCOL AXI4, READ_WRITE_MODE READ_ONLY",
+}
+"""Name of each interface, and what a tool is told about it."""
+
+
+def port_list(verilog: str) -> list[tuple[str, bool, int]]:
+    """Name of each port of module `tpu` but clk and rst, whether it is an input, and its width."""
+    body = verilog[verilog.index("\nmodule tpu(") :]
+    body = body[: body.index("\nendmodule")]
+    ports = re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", body, re.MULTILINE)
+    return [
+        (name, direction == "input", int(high or 0) + 1)
+        for direction, high, name in ports
+        if name not in ("clk", "rst")
+    ]
+
+
+def axi_wrapper(config: Config, verilog: str) -> str:
+    """Module `tpu_axi` for the machine in `verilog`: its ports, with `aclk` and `aresetn`."""
+    associated = f"ASSOCIATED_BUSIF {':'.join(INTERFACES)}, ASSOCIATED_RESET aresetn"
+    ports = [
+        _port("aclk", True, 1, "xilinx.com:signal:clock:1.0 aclk CLK", associated),
+        _port("aresetn", True, 1, "xilinx.com:signal:reset:1.0 aresetn RST", "POLARITY ACTIVE_LOW"),
+    ]
+    told: set[str] = set()
+    names = ["clk", "rst"]
+    for name, is_input, width in port_list(verilog):
+        names.append(name)
+        if name == "irq":
+            what, parameters = (
+                "xilinx.com:signal:interrupt:1.0 irq INTERRUPT",
+                "SENSITIVITY LEVEL_HIGH",
+            )
+        else:
+            interface, _, signal = name.rpartition("_")
+            what = f"xilinx.com:interface:aximm:1.0 {interface} {signal.upper()}"
+            parameters = "" if interface in told else INTERFACES[interface]
+            told.add(interface)
+        ports.append(_port(name, is_input, width, what, parameters))
+    inside = {"clk": "aclk", "rst": "~aresetn"}
+    connections = ",\n".join(f"      .{name}({inside.get(name, name)})" for name in names)
+    return (
+        "// SPDX-License-Identifier: Apache-2.0\n"
+        f"// Machine '{config.name}' with AXI ports for block designs. aresetn is synchronous.\n"
+        f"module {TOP} (\n" + ",\n".join(ports) + f"\n);\n  tpu machine (\n{connections}\n  );\n"
+        "endmodule\n"
+    )
+
+
+def _port(name: str, is_input: bool, width: int, what: str, parameters: str) -> str:
+    lines = [f'    (* X_INTERFACE_INFO = "{what}" *)']
+    if parameters:
+        lines.append(f'    (* X_INTERFACE_PARAMETER = "{parameters}" *)')
+    size = f"[{width - 1}:0] " if width > 1 else ""
+    lines.append(f"    {'input' if is_input else 'output'} wire {size}{name}")
+    return "\n".join(lines)
