@@ -97,7 +97,10 @@ TARGETS = {
             synthesis="synth_lattice -family lifcl -iopad",
             memory_step="map_ram",
             place_and_route="nextpnr-nexus",
-            options=("--device", "LIFCL-40-{speed}BG400C", "--pdc", PINS),
+            options=(
+                *("--device", "LIFCL-40-{speed}BG400C", "--pdc", PINS),
+                *("--router", "router1"),  # the default finds no way from a pin to the clock net
+            ),
             pins="".join(
                 f"ldc_set_location -site {{{site}}} [get_ports {port}]\n"
                 f"ldc_set_port -iobuf {{IO_TYPE=LVCMOS33}} [get_ports {port}]\n"
