@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +19,7 @@ from systola.boards.board_list import BOARDS, Board
 from systola.boards.clock import pll_settings
 from systola.sim.build import build_root
 from systola.synth.errors import SynthesisError, SynthesisUsageError
-from systola.synth.tools import Tool, find_tool, run_tool
+from systola.synth.tools import find_tool
 
 
 @dataclass(frozen=True)
@@ -59,34 +60,36 @@ def build(
     folder = build_root() / "boards" / board.name
     shutil.rmtree(folder, ignore_errors=True)
     plan.extract(folder)
-    shell = Tool("sh", "env", "")
-    settings = [f"{variable}={path}" for variable, path in environment.items()]
-    log = f"{name}.log"
-    try:
-        run_tool(
-            shell,
-            [*settings, "sh", f"{plan.script}.sh"],
-            folder=folder,
-            log=log,
-            what=f"bitstream of '{config.name}' for {board.name}",
-        )
-    except SynthesisError as error:
-        used = _used((folder / log).read_text())
-        excess = [
-            f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room
-        ]
-        if excess:
-            raise SynthesisError(
-                f"'{config.name}' does not fit {board.name}: it needs {', '.join(excess)}"
-            ) from None
-        raise error from None
-    text = (folder / log).read_text()
+    log = folder / f"{name}.log"
+    print(f"bitstream of '{config.name}' for {board.name}: minutes, see {log} ...", file=sys.stderr)
+    with log.open("w") as output:
+        status = subprocess.run(
+            ["sh", f"{plan.script}.sh"],
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    text = log.read_text(errors="replace")
+    used = _used(text)
+    if status:
+        raise SynthesisError(_reason(text, used) + f" (log: {log})")
     return Bitstream(
         path=folder / f"{name}.{board.product}",
         clock_hz=round(clock.hz),
         fmax_mhz=_fmax(text),
-        used=_used(text),
+        used=used,
     )
+
+
+def _reason(log: str, used: dict[str, tuple[int, int]]) -> str:
+    """Why there is no bitstream: what there is too much of, or else the tool's own words."""
+    excess = [f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room]
+    if excess:
+        return f"the machine does not fit: it needs {', '.join(excess)}"
+    errors = [line for line in log.splitlines() if line.startswith("ERROR")]
+    return errors[0] if errors else "a tool stopped"
 
 
 def _platform(board: Board) -> Any:
