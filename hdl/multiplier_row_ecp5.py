@@ -4,7 +4,7 @@
 Lattice FPGA-TN-02205, "sysDSP Usage Guide for ECP5".
 """
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal, Value
 
 _BITS = 18
 _FIELD = 9
@@ -54,6 +54,11 @@ def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: 
     low = Signal(small, name=f"low{name}", reset_less=True)
     negative = Signal(name=f"negative{name}", reset_less=True)
 
+    # Written out, so that synthesis does not take another block for so small a product.
+    low_product = Signal(small, name=f"low_product{name}")
+    rows = [Mux(low_upper[k], low_a[: small - k] << k, 0) for k in range(small)]
+    m.d.comb += low_product.eq(sum(rows))
+
     # upper * 2^9 + lower: what a negative lower one borrows, its upper bits show.
     field = Cat(lower, lower[-1].replicate(_FIELD - len(lower)))
     borrowed = Signal(_FIELD, name=f"borrowed{name}")
@@ -71,7 +76,7 @@ def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: 
             signs_differ.eq(a[-1] ^ lower[-1]),
             some_a.eq(a.any()),
             some_lower.eq(lower.any()),
-            low.eq(low_a * low_upper),
+            low.eq(low_product),
             negative.eq(signs_differ & some_a & some_lower),
             first.eq(Cat(product[:_FIELD], rest[:small], negative)),
             second.eq(Cat(low, rest[small:])),
