@@ -31,7 +31,6 @@ from systola.verif.kit.stream import StreamMonitor, StreamSink, StreamSource, ne
 from systola.verif.units.decoder_model import (
     ALTERNATE,
     COPIES,
-    COPIES_IN,
     SETTINGS,
     WEIGHT_QUEUE,
     WINDOWED,
@@ -159,8 +158,6 @@ def check_transfer(d, opcode, f, text):
     bus, pitch = text.config.host_bus_bytes, text.pitch(opcode)
     base, end = text.regions(opcode, f)["buffer"]
     alternate = opcode in ALTERNATE
-    if opcode in COPIES_IN:
-        assert region(d.destination) == (base, end)
     tail = d.tail
     blocks = f["blocks"]
     some_lines = {*range(base, min(base + SAMPLE, end)), *range(max(base, end - SAMPLE), end)}
@@ -322,7 +319,7 @@ def check_operands(d, opcode, f, text):
     entries = tuple(PARAMETER_SPACE + entry for entry in regions.get("parameter", ()))
     tables = tuple(TABLE_SPACE + table for table in regions.get("table", ()))
     if opcode in (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE):
-        assert region(d.destination) == (entries or tables)
+        assert region(d.buffer) == (entries or tables)
         base, end = regions["host"]
         assert runs(d.transfer, 0, config.host_bus_bytes) == [(base, end - base)]
     if opcode == Opcode.READ_WEIGHTS:
