@@ -2,7 +2,7 @@
 """One lane of the activation unit: all that is done for one column."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
-from amaranth.lib import wiring
+from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -13,7 +13,7 @@ from systola.hdl.requantiser import Requantiser
 from systola.hdl.sram import Sram
 from systola.hdl.vector_lane import VectorLane, lane_bits, line_inputs
 
-TABLE_LATENCY = 1
+TABLE_LATENCY = 2
 
 
 class TableWriteSignature(wiring.Signature):
@@ -29,20 +29,35 @@ class TableWriteSignature(wiring.Signature):
         )
 
 
+class Pick(enum.Enum, shape=2):
+    """Which byte of a lane goes into the line that is written."""
+
+    PLAIN = 0
+    """The result, or its low byte."""
+    TABLE = 1
+    """What the table holds for the result."""
+    GATE = 2
+    """The low byte of the gate's result."""
+    HIGH = 3
+    """The high byte of the one picked before."""
+
+
 class ActivationLane(wiring.Component):
-    """`requantiser` (see there), and then a look-up in `table` where `use_table`.
+    """`requantiser` (see there), a look-up in `table`, and the choice of the byte to be written.
 
     The value is `accumulator` or, with `use_sum`, the `sum` of the lane's VectorLane, whose members
-    are here, too. Latency LATENCY cycles, one value a cycle, no back-pressure. `table` and
-    `use_table` come TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
+    are here, too. `byte_out` comes PICK_STAGE cycles after the value, with `pick`, out of logic: a
+    register comes behind it. One value a cycle, no back-pressure. `table` comes TABLE_STAGE cycles
+    after the value. Each lane has its own copy of the tables.
 
-    With 16-bit modes: `accumulate`, at CLAMP_STAGE, adds the addend that the VectorLane has then,
-    instead of `zero_point`; the lane has a GateLane for its result, at TABLE_STAGE,
-    with `gate` and `gate_result`.
+    With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
+    VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
+    GATE_STAGE, with `gate`.
     """
 
-    LATENCY = Requantiser.LATENCY + TABLE_LATENCY
     TABLE_STAGE = Requantiser.LATENCY
+    GATE_STAGE = Requantiser.LATENCY + 1
+    PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -59,16 +74,17 @@ class ActivationLane(wiring.Component):
             "zero_point": In(signed(8)),
             "low": In(signed(bits)),
             "high": In(signed(bits)),
-            "result": Out(bits),
+            "byte_out": Out(8),
         }
         if config.tables:
             members |= {
                 "table": In(max(1, ceil_log2(config.tables))),
-                "use_table": In(1),
                 "write": In(TableWriteSignature(tables=config.tables)),
             }
+        if config.tables or config.wide:
+            members["pick"] = In(Pick)
         if config.wide:
-            members |= {"accumulate": In(1), "gate": In(GateControl()), "gate_result": Out(16)}
+            members |= {"accumulate": In(1), "gate": In(GateControl())}
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -84,23 +100,14 @@ class ActivationLane(wiring.Component):
             requantiser.accumulator.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
             requantiser.offset.eq(self.zero_point),
         ]
-        if config.wide:
-            with m.If(self.accumulate):
-                m.d.comb += requantiser.offset.eq(vector.addend)
-            m.submodules.gate_lane = gate = GateLane()
-            m.d.comb += [
-                gate.control.eq(self.gate),
-                gate.argument.eq(requantiser.result),
-                self.gate_result.eq(gate.result),
-            ]
-
+        clamped = Signal(lane_bits(config), reset_less=True)
         plain = Signal(lane_bits(config), reset_less=True)
-        m.d.sync += plain.eq(requantiser.result)
-        m.d.comb += self.result.eq(plain)
+        m.d.sync += [clamped.eq(requantiser.result), plain.eq(clamped)]
+        m.d.comb += self.byte_out.eq(plain[:8])
         if config.tables:
-            m.submodules.tables = tables = Sram(width=8, depth=config.tables * TABLE_BYTES)
-            looked_up = Signal()
-            m.d.sync += looked_up.eq(self.use_table)
+            m.submodules.tables = tables = Sram(
+                width=8, depth=config.tables * TABLE_BYTES, output_register=True
+            )
             m.d.comb += [
                 tables.write_enable.eq(self.write.enable),
                 tables.write_address.eq(self.write.address),
@@ -108,6 +115,18 @@ class ActivationLane(wiring.Component):
                 tables.read_enable.eq(1),
                 tables.read_address.eq(Cat(requantiser.result[:8], self.table)),
             ]
-            with m.If(looked_up):
-                m.d.comb += self.result.eq(tables.read_data)
+            with m.If(self.pick == Pick.TABLE):
+                m.d.comb += self.byte_out.eq(tables.read_data)
+        if config.wide:
+            with m.If(self.accumulate):
+                m.d.comb += requantiser.offset.eq(vector.addend)
+            m.submodules.gate_lane = gate = GateLane()
+            high = Signal(8, reset_less=True)
+            m.d.comb += [gate.control.eq(self.gate), gate.argument.eq(clamped)]
+            m.d.sync += high.eq(plain[8:])
+            with m.If(self.pick == Pick.GATE):
+                m.d.comb += self.byte_out.eq(gate.result[:8])
+                m.d.sync += high.eq(gate.result[8:])
+            with m.If(self.pick == Pick.HIGH):
+                m.d.comb += self.byte_out.eq(high)
         return m

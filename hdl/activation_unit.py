@@ -23,6 +23,7 @@ from systola.hdl.result_lanes import (
     ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
+    TAP_SPACING,
     LineControl,
     ResultLanes,
 )
@@ -45,10 +46,11 @@ class ActivationUnit(wiring.Component):
     """Makes one vector after the other, and writes it to buffer `line`.
 
     Activate issues accumulator `row` to the lanes, one a cycle. The others read buffer lines, one a
-    cycle; the last of a vector issues it, SUM_LATENCY cycles later than an accumulator row.
-    The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
-    SIGMOID or TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more,
-    and DRAIN_SPACING are lost behind an instruction that reads lines.
+    cycle; the last of a vector issues it, SUM_LATENCY cycles later than an accumulator row. The
+    spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with SIGMOID or
+    TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more, and
+    DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING behind fewer than
+    three taps.
 
     Everything waits while an older instruction still uses one of the addresses that are offered
     (`row`, `read_line`, `line`, `parameter`, `table`), and while the accumulators' or the buffer's
@@ -164,7 +166,7 @@ class ActivationUnit(wiring.Component):
         operand_ends = ~command.wide_operands | now.half
         final = Signal()
         inside = Signal(16)
-        cooldown = Signal(range(GATE_SPACING + 1))
+        cooldown = Signal(range(GATE_SPACING + DRAIN_SPACING + 1))
         m.d.comb += [
             final.eq(
                 (in_elements & last_tap & ~has_operand & (~command.accumulate | from_accumulators))
@@ -233,7 +235,11 @@ class ActivationUnit(wiring.Component):
             with m.If(in_taps):
                 m.d.sync += [kept.tap.eq(now.tap + 1), kept.operand.eq(now.operand + 1)]
                 with m.If(now.tap + 1 == command.taps):
-                    m.d.sync += [kept.tap.eq(0), kept.phase.eq(Phase.ELEMENTS)]
+                    m.d.sync += [
+                        kept.tap.eq(0),
+                        kept.phase.eq(Phase.ELEMENTS),
+                        cooldown.eq(Mux(command.taps < TAP_SPACING + 1, TAP_SPACING, 0)),
+                    ]
             with m.If(in_operand):
                 m.d.sync += [
                     kept.operand.eq(now.operand + 1),
@@ -248,6 +254,7 @@ class ActivationUnit(wiring.Component):
         with m.If(issues):
             block_ends = last.ox & last.oy
             # Two lines are written for one that is read.
+            drains = walker.ends & ~from_accumulators
             two_lines = command.wide & ~has_operand & ~command.wide_operands
             m.d.sync += [
                 fresh.eq(walker.ends),
@@ -261,11 +268,11 @@ class ActivationUnit(wiring.Component):
                 cooldown.eq(
                     Mux(
                         gate,
-                        GATE_SPACING,
+                        Mux(drains, GATE_SPACING + DRAIN_SPACING, GATE_SPACING),
                         Mux(
                             command.accumulate,
                             ADDEND_SPACING,
-                            Mux(walker.ends & ~from_accumulators, DRAIN_SPACING, two_lines),
+                            Mux(drains, DRAIN_SPACING, two_lines),
                         ),
                     )
                 ),
@@ -303,9 +310,11 @@ class ActivationUnit(wiring.Component):
             (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         )
         low = Signal()
+        is_outside = Signal()
         scale = command.scale
         control = Signal(LineControl())
         m.d.comb += [
+            is_outside.eq(in_elements & outside),
             low.eq(
                 Mux(
                     in_addend,
@@ -317,23 +326,26 @@ class ActivationUnit(wiring.Component):
             control.tap.eq(now.tap),
             control.element.low.eq(low),
             control.element.wide.eq(command.wide_operands),
-            control.element.outside.eq(in_elements & outside),
-            control.element.fill.eq(command.fill),
+            control.element.outside.eq(is_outside),
             control.element.addend.eq(taken & in_addend & now.half),
-            control.element.zero.eq(Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0)),
-            control.product.coefficient.eq(
+            control.element.zero.eq(
+                Mux(
+                    is_outside,
+                    -command.fill,
+                    Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0),
+                )
+            ),
+            control.element.coefficient.eq(
                 Mux(
                     command.source == Source.DEPTHWISE,
                     Coefficient.TAP,
-                    Mux(
-                        scaled,
-                        Coefficient.SCALE,
-                        Mux(multiplies & in_operand, Coefficient.FIRST, Coefficient.ONE),
-                    ),
+                    Mux(multiplies & in_operand, Coefficient.FIRST, Coefficient.MULTIPLIER),
                 )
             ),
-            control.product.multiplier.eq(Mux(in_operand, scale.multiplier_b, scale.multiplier_a)),
-            control.product.keep.eq(in_elements),
+            control.element.multiplier.eq(
+                Mux(scaled, Mux(in_operand, scale.multiplier_b, scale.multiplier_a), 1)
+            ),
+            control.element.keep.eq(in_elements),
             control.scaling.scaled.eq(scaled),
             control.scaling.wide.eq(command.wide_operands),
             control.scaling.shift.eq(Mux(scaled, Mux(in_operand, scale.shift_b, scale.shift_a), 0)),
@@ -354,6 +366,8 @@ class ActivationUnit(wiring.Component):
             control.line.eq(now.line),
             control.last.eq(walker.ends),
             control.parameter.eq(parameter),
+            # `high` wins where it is the lower one.
+            control.low.eq(Mux(command.low > command.high, command.high, command.low)),
             control.use_sum.eq(command.source != Source.ACCUMULATORS),
             *(
                 control[name].eq(command[name])
@@ -363,7 +377,6 @@ class ActivationUnit(wiring.Component):
                     "rounding",
                     "function",
                     "zero_point",
-                    "low",
                     "high",
                     "table",
                 )

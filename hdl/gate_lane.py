@@ -5,40 +5,60 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.multiplier import Multiplier
+
 FACTORS = 7
 """Conditions 0 to 6: the factors exp(-2^-2), exp(-2^-1), ... exp(-2^4) that the argument needs."""
 ZERO, NEGATIVE, ALWAYS = 7, 8, 9
 """Conditions of the argument itself, and none."""
+PRODUCT_LATENCY = 2
+"""Cycles from the operands of the multiplier to the product."""
 
 
-class First(enum.Enum, shape=2):
-    """What the first operand of the multiplier becomes."""
+class First(enum.Enum, shape=1):
+    """What the first operand of the multiplier is."""
 
-    HOLD = 0
-    VALUE = 1
-    ARGUMENT = 2
-    SPARE = 3
+    VALUE = 0
+    ARGUMENT = 1
 
 
 class Second(enum.Enum, shape=2):
-    """What the second operand of the multiplier becomes."""
+    """What the second operand of the multiplier is."""
 
-    HOLD = 0
-    VALUE = 1
-    ARGUMENT = 2
-    CONSTANT = 3
+    CONSTANT = 0
+    ARGUMENT = 1
+    SAVED = 2
+    SPARE = 3
+
+
+class Base(enum.Enum, shape=2):
+    """What the adder adds to."""
+
+    CONSTANT = 0
+    ARGUMENT = 1
+    SAVED = 2
+    VALUE = 3
+
+
+class Addend(enum.Enum, shape=3):
+    """What the adder adds: nothing, the product rounded to 15 fewer bits, that times 4, the value,
+    or half of it, rounded down or half up."""
+
+    NOTHING = 0
+    PRODUCT = 1
+    QUADRUPLE = 2
+    VALUE = 3
+    HALF_DOWN = 4
+    HALF_UP = 5
 
 
 class GateControl(data.StructLayout):
     """What all lanes do in one cycle; all bits zero: nothing.
 
-    value = base + p, where base is register `saved` with `from_saved`, else `constant`, and p the
-    product of the operands as they were one cycle ago, rounded to 15 fewer bits, negated with
-    `negate`, times 4 with `quadruple`. A value of 32768 becomes 32767.
-
-    At the end of the cycle the operands become what `first` and `second` say, `saved` the value
-    with `save`, `spare` the value with `keep`; `first` and `save` only where `condition` holds.
-    `shift` doubles the argument, `load` takes a new one.
+    The multiplier starts with operands `first` and `second`; the product is there PRODUCT_LATENCY
+    cycles later. With `update` the value becomes `base` + `addend`, or `base` - `addend` with
+    `negate`, where `condition` holds. `save` and `keep` put the value, as it is before that, into
+    registers `saved` and `spare`. `shift` doubles the argument, `load` takes a new one.
     """
 
     def __init__(self) -> None:
@@ -48,12 +68,13 @@ class GateControl(data.StructLayout):
                 "shift": 1,
                 "first": First,
                 "second": Second,
+                "base": Base,
+                "addend": Addend,
+                "negate": 1,
+                "update": 1,
+                "condition": 4,
                 "save": 1,
                 "keep": 1,
-                "condition": 4,
-                "from_saved": 1,
-                "negate": 1,
-                "quadruple": 1,
                 "constant": signed(16),
             }
         )
@@ -93,47 +114,67 @@ class GateLane(wiring.Component):
         holds = Signal()
         m.d.comb += holds.eq(conditions.bit_select(control.condition, 1))
 
-        first = Signal(signed(16), reset_less=True)
-        second = Signal(signed(16), reset_less=True)
-        product = Signal(signed(32), reset_less=True)
-        m.d.sync += product.eq(first * second)
-
-        # One adder rounds, negates and adds: -p is ~p and a carry.
-        value = Signal(signed(16))
+        # A value of 2^15 counts as 2^15 - 1, except in the adder, which never meets one.
+        value = Signal(signed(17), reset_less=True)
+        number = Signal(signed(16))
         saved = Signal(signed(16), reset_less=True)
         spare = Signal(signed(16), reset_less=True)
-        half = product[14]
-        rounded = Mux(control.quadruple, Cat(half, half, product[15:30]), product[15:])
-        base = Signal(signed(17))
-        addend = Signal(17)
-        carry = Signal()
-        total = Signal(18)
         m.d.comb += [
-            base.eq(Mux(control.from_saved, saved, control.constant)),
-            addend.eq(rounded ^ control.negate.replicate(17)),
-            carry.eq(half ^ control.negate),
-            total.eq(Cat(1, base) + Cat(carry, addend)),
-            value.eq(Mux(total[16] & ~total[17], 0x7FFF, total[1:17])),
+            number.eq(Mux(value[15] & ~value[16], 0x7FFF, value)),
+            self.result.eq(number),
         ]
-
-        with m.If(holds):
-            with m.Switch(control.first):
-                with m.Case(First.VALUE):
-                    m.d.sync += first.eq(value)
-                with m.Case(First.ARGUMENT):
-                    m.d.sync += first.eq(centred)
-                with m.Case(First.SPARE):
-                    m.d.sync += first.eq(spare)
-            with m.If(control.save):
-                m.d.sync += saved.eq(value)
-        with m.Switch(control.second):
-            with m.Case(Second.VALUE):
-                m.d.sync += second.eq(value)
-            with m.Case(Second.ARGUMENT):
-                m.d.sync += second.eq(centred)
-            with m.Case(Second.CONSTANT):
-                m.d.sync += second.eq(control.constant)
+        with m.If(control.save):
+            m.d.sync += saved.eq(number)
         with m.If(control.keep):
-            m.d.sync += spare.eq(value)
-        m.d.comb += self.result.eq(saved)
+            m.d.sync += spare.eq(number)
+
+        m.submodules.multiplier = multiplier = Multiplier(
+            a=signed(16), b=signed(16), pipeline=False
+        )
+        product = multiplier.product
+        m.d.comb += [
+            multiplier.enable.eq(1),
+            multiplier.a.eq(Mux(control.first == First.ARGUMENT, centred, number)),
+        ]
+        with m.Switch(control.second):
+            with m.Case(Second.CONSTANT):
+                m.d.comb += multiplier.b.eq(control.constant)
+            with m.Case(Second.ARGUMENT):
+                m.d.comb += multiplier.b.eq(centred)
+            with m.Case(Second.SAVED):
+                m.d.comb += multiplier.b.eq(saved)
+            with m.Case(Second.SPARE):
+                m.d.comb += multiplier.b.eq(spare)
+
+        # One adder rounds, negates and adds: -x is ~x and a carry.
+        base = Signal(signed(17))
+        addend = Signal(signed(17))
+        half = Signal()
+        with m.Switch(control.base):
+            with m.Case(Base.CONSTANT):
+                m.d.comb += base.eq(control.constant)
+            with m.Case(Base.ARGUMENT):
+                m.d.comb += base.eq(centred)
+            with m.Case(Base.SAVED):
+                m.d.comb += base.eq(saved)
+            with m.Case(Base.VALUE):
+                m.d.comb += base.eq(value)
+        with m.Switch(control.addend):
+            with m.Case(Addend.PRODUCT):
+                m.d.comb += [addend.eq(product >> 15), half.eq(product[14])]
+            with m.Case(Addend.QUADRUPLE):
+                rounded = Cat(product[14], product[14], product[15:30])
+                m.d.comb += [addend.eq(rounded), half.eq(product[14])]
+            with m.Case(Addend.VALUE):
+                m.d.comb += addend.eq(value)
+            with m.Case(Addend.HALF_DOWN):
+                m.d.comb += addend.eq(value >> 1)
+            with m.Case(Addend.HALF_UP):
+                m.d.comb += [addend.eq(value >> 1), half.eq(value[0])]
+        total = Signal(18)
+        m.d.comb += total.eq(
+            Cat(1, base) + Cat(half ^ control.negate, addend ^ control.negate.replicate(17))
+        )
+        with m.If(control.update & holds):
+            m.d.sync += value.eq(total[1:])
         return m

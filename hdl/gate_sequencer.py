@@ -7,6 +7,7 @@ saturates, both of them -32768, does not occur here, and of its sums only those 
 that reach 32768.
 """
 
+from itertools import zip_longest
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
@@ -18,7 +19,10 @@ from systola.hdl.gate_lane import (
     ALWAYS,
     FACTORS,
     NEGATIVE,
+    PRODUCT_LATENCY,
     ZERO,
+    Addend,
+    Base,
     First,
     GateControl,
     Second,
@@ -26,9 +30,7 @@ from systola.hdl.gate_lane import (
 
 SIGMOID_INTEGER_BITS = 3
 
-MINUS_ONE = -(1 << 15)
 ONE_HALF = 1 << 14
-ONE_QUARTER = 1 << 13
 HIGHEST = (1 << 15) - 1
 EXP_OF_EIGHTH = 28918
 """exp(-1/8) with 15 fractional bits, as the constants below."""
@@ -48,57 +50,93 @@ Row = dict[str, Any]
 """Fields of GateControl that are not zero."""
 
 
-def _multiplied(*, factor: int | None = None, **row: Any) -> list[Row]:
-    """Two cycles: the operands are multiplied, meanwhile `factor` replaces the second, and then
-    the value is formed and goes where `row` says."""
-    replace = {} if factor is None else {"second": Second.CONSTANT, "constant": factor}
-    return [replace, {"condition": ALWAYS, **row}]
+class _Steps:
+    """The rows of a program, as they are put together."""
+
+    def __init__(self, shifts: int) -> None:
+        self.rows: list[Row] = [{} for _ in range(shifts)]  # the argument moves into place
+        self.now = shifts
+        """The row that first sees the present value."""
+
+    def also(self, row: int, **fields: Any) -> None:
+        """Adds fields to a row."""
+        self.rows += [{} for _ in range(row + 1 - len(self.rows))]
+        clash = self.rows[row].keys() & fields.keys()
+        if clash:
+            raise ValueError(f"row {row} has {clash} already")
+        self.rows[row] |= fields
+
+    def add(self, *, condition: int = ALWAYS, **fields: Any) -> None:
+        """The next value, from the adder."""
+        self.also(self.now, update=1, condition=condition, **fields)
+        self.now += 1
+
+    def multiply(self, **operands: Any) -> None:
+        """A product for the `add` behind this one."""
+        self.also(self.now, **operands)
+        self.now += PRODUCT_LATENCY
 
 
 def microprogram(*, tanh: bool) -> list[Row]:
     """What the lanes do from the cycle after the start on."""
-    value, spare, argument = First.VALUE, First.SPARE, First.ARGUMENT
-    rows: list[Row] = [{}] * (TANH_INTEGER_BITS + 1)  # the argument is shifted into place
-    rows += [{"first": argument, "second": Second.ARGUMENT, "condition": ALWAYS}]
+    steps = _Steps(TANH_INTEGER_BITS + 1)
+    multiply, add = steps.multiply, steps.add
+    product: Row = {"addend": Addend.PRODUCT}
 
     # exp(x - 1/8) = c + c * (x + ((x^4 / 4 + x^3) / 3 + x^2) / 2), -1/8 <= x < 1/8.
-    rows += _multiplied(first=value, second=Second.VALUE, keep=1)  # x^2
-    rows += _multiplied(factor=ONE_QUARTER, first=value)  # x^4
-    rows += _multiplied(save=1, first=spare, second=Second.ARGUMENT)  # x^4 / 4
-    rows += _multiplied(factor=ONE_THIRD, from_saved=1, first=value)  # + x^2 * x
-    rows += _multiplied(factor=MINUS_ONE, save=1, first=spare)  # / 3
-    rows += _multiplied(factor=ONE_HALF, from_saved=1, negate=1, first=value)  # + x^2
-    rows += _multiplied(factor=MINUS_ONE, save=1, first=argument)  # / 2
-    rows += _multiplied(factor=EXP_OF_EIGHTH, from_saved=1, negate=1, first=value)  # + x
-    rows += _multiplied(factor=EXPONENTIALS[0], constant=EXP_OF_EIGHTH, save=1, first=value)
+    multiply(first=First.ARGUMENT, second=Second.ARGUMENT)
+    add(**product)
+    steps.also(steps.now, save=1)  # x^2
+    steps.now += 1
+    multiply(first=First.VALUE, second=Second.SAVED)
+    add(**product)  # x^4
+    add(addend=Addend.HALF_DOWN)
+    # x^3, so early that it comes right behind the next value.
+    steps.also(steps.now + 1 - PRODUCT_LATENCY, first=First.ARGUMENT, second=Second.SAVED)
+    add(addend=Addend.HALF_UP)
+    add(base=Base.VALUE, **product)
+    multiply(constant=ONE_THIRD)
+    add(base=Base.SAVED, **product)
+    add(base=Base.ARGUMENT, addend=Addend.HALF_UP)
+    multiply(constant=EXP_OF_EIGHTH)
+    add(constant=EXP_OF_EIGHTH, **product)
 
     # Times exp(-2^e) for each 2^e that the argument lies below that interval.
     for index in range(FACTORS):
-        factor = EXPONENTIALS[index + 1] if index + 1 < FACTORS else -ONE_HALF
-        rows += _multiplied(factor=factor, save=1, first=value, condition=index)
+        multiply(constant=EXPONENTIALS[index])
+        add(condition=index, **product)
 
-    # d = (1 + e) / 2, rounded down where rounding half up of the negative does it; then 1 / d.
-    rows += _multiplied(factor=START_SLOPE, constant=ONE_HALF, negate=1, first=value, keep=1)
-    rows += _multiplied(constant=START_OFFSET, save=1, first=spare, second=Second.VALUE)
-    for iteration in range(ITERATIONS):
-        rows += _multiplied(constant=ONE, negate=1, first=value)  # 1 - d * y
-        improved = {"from_saved": 1, "quadruple": 1, "save": 1}  # y + y * (1 - d * y)
-        if iteration + 1 < ITERATIONS:
-            rows += _multiplied(**improved, first=spare, second=Second.VALUE)
-        else:
-            rows += _multiplied(factor=MINUS_ONE, **improved, first=value)
+    # d = (1 + e) / 2, rounded down; then 1 / d.
+    add(constant=ONE_HALF, addend=Addend.HALF_DOWN)
+    steps.also(steps.now, keep=1)
+    multiply(constant=START_SLOPE)
+    add(constant=START_OFFSET, **product)
+    for _ in range(ITERATIONS):
+        steps.also(steps.now, save=1)
+        multiply(second=Second.SPARE)
+        add(constant=ONE, negate=1, **product)  # 1 - d * y
+        multiply(second=Second.SAVED)
+        add(base=Base.SAVED, addend=Addend.QUADRUPLE)  # y + y * (1 - d * y)
 
     # 1/d / 2 = 1 / (1 + e), or 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
+    doublings = 1
     if tanh:
-        scaled = {"constant": MINUS_ONE, "negate": 1, "quadruple": 1}
-    else:
-        scaled = {"from_saved": 1, "negate": 1}
-    rows += _multiplied(**scaled, save=1, first=value)
+        add(constant=-ONE, addend=Addend.VALUE)
+        doublings = 2
+    for _ in range(doublings):
+        add(base=Base.VALUE, addend=Addend.VALUE)
     # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x); the argument 0 has a result of its own.
     opposite, middle = (0, 0) if tanh else (HIGHEST, ONE_HALF)
-    rows += _multiplied(factor=0, constant=opposite, save=1, condition=NEGATIVE)
-    rows += _multiplied(constant=middle, save=1, condition=ZERO)
-    return rows
+    steps.also(steps.now, save=1)
+    steps.now += 1
+    add(base=Base.SAVED)  # never 2^15
+    add(constant=opposite, addend=Addend.VALUE, negate=1, condition=NEGATIVE)
+    add(constant=middle, condition=ZERO)
+    return steps.rows
+
+
+PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
+ROWS = max(map(len, PROGRAMS.values()))
 
 
 class GateSequencer(wiring.Component):
@@ -109,7 +147,7 @@ class GateSequencer(wiring.Component):
     between, from the cycle after `start` on.
     """
 
-    LATENCY = 1 + len(microprogram(tanh=False))
+    LATENCY = 1 + ROWS
 
     start: In(1)
     tanh: In(1)
@@ -120,19 +158,17 @@ class GateSequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = GateControl()
-        programs = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
-
-        index = Signal(range(len(programs["tanh"])))
+        index = Signal(range(ROWS))
         is_tanh = Signal(reset_less=True)
         active = Signal()
         row = Signal(layout)
         m.d.comb += active.eq(self.start | (index != 0))
         with m.Switch(index):
-            pairs = zip(programs["sigmoid"], programs["tanh"], strict=True)
-            for number, (sigmoid, tanh) in enumerate(pairs):
+            pairs = zip_longest(PROGRAMS["sigmoid"], PROGRAMS["tanh"], fillvalue={})
+            for number, fields in enumerate(pairs):
                 with m.Case(number):
-                    words = [layout.const(fields).as_value() for fields in (sigmoid, tanh)]
-                    m.d.comb += row.as_value().eq(Mux(is_tanh, words[1], words[0]))
+                    sigmoid, tanh = (layout.const(word).as_value() for word in fields)
+                    m.d.comb += row.as_value().eq(Mux(is_tanh, tanh, sigmoid))
 
         # The rows come out of registers, for the sake of the clock.
         current = Signal(layout)
@@ -141,7 +177,7 @@ class GateSequencer(wiring.Component):
             current.eq(Mux(active, row.as_value(), 0)),
         ]
         with m.If(active):
-            m.d.sync += index.eq(Mux(index == len(programs["tanh"]) - 1, 0, index + 1))
+            m.d.sync += index.eq(Mux(index == ROWS - 1, 0, index + 1))
 
         # The exponential of tanh takes twice the argument: one place more.
         shifts = Signal(range(TANH_INTEGER_BITS + 2))

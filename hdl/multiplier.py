@@ -20,12 +20,14 @@ _ICE40_BITS = 16
 class Multiplier(wiring.Component):
     """`product` = `a` * `b`, exactly.
 
-    Latency 3 cycles, throughput one product a cycle. A cycle without `enable` does not count:
-    nothing moves in it. Operands have up to 18 bits, signed or not. One DSP block, except on
+    Latency LATENCY cycles, and one less without `pipeline`, the register between the others: for
+    loops through the multiplier. Throughput one product a cycle. A cycle without `enable` does not
+    count: nothing moves in it. Operands have up to 18 bits, signed or not. One DSP block, except on
     fabrics whose blocks are smaller.
     """
 
-    def __init__(self, *, a: Shape, b: Shape):
+    def __init__(self, *, a: Shape, b: Shape, pipeline: bool = True):
+        self._pipeline = pipeline
         for name, shape in (("a", a), ("b", b)):
             if not 1 <= shape.width <= WIDTH_LIMIT:
                 raise ValueError(f"operand {name} must have 1 to {WIDTH_LIMIT} bits, not {shape}")
@@ -37,7 +39,7 @@ class Multiplier(wiring.Component):
         match fabric_of(platform):
             case Fabric.ECP5:
                 self._ecp5(m)
-            case Fabric.ICE40 if max(len(self.a), len(self.b)) <= _ICE40_BITS:
+            case Fabric.ICE40 if self._pipeline and max(len(self.a), len(self.b)) <= _ICE40_BITS:
                 self._ice40(m)
             case _:
                 self._inferred(m)
@@ -46,10 +48,14 @@ class Multiplier(wiring.Component):
     def _inferred(self, m: Module) -> None:
         a = Signal.like(self.a, name="a_registered", reset_less=True)
         b = Signal.like(self.b, name="b_registered", reset_less=True)
-        pipeline = Signal.like(self.product, name="pipeline", reset_less=True)
         product = Signal.like(self.product, name="output", reset_less=True)
+        multiplied = a * b
+        if self._pipeline:
+            multiplied = Signal.like(self.product, name="pipeline", reset_less=True)
         with m.If(self.enable):
-            m.d.sync += [a.eq(self.a), b.eq(self.b), pipeline.eq(a * b), product.eq(pipeline)]
+            m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(multiplied)]
+            if self._pipeline:
+                m.d.sync += multiplied.eq(a * b)
         m.d.comb += self.product.eq(product)
 
     def _ecp5(self, m: Module) -> None:
@@ -65,7 +71,7 @@ class Multiplier(wiring.Component):
         for k in range(4):
             ports |= {f"i_CLK{k}": Const(0), f"i_CE{k}": Const(0), f"i_RST{k}": Const(0)}
         ports |= {"i_CLK0": ClockSignal(), "i_CE0": self.enable}
-        registers = ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")
+        registers = ["INPUTA", "INPUTB", "OUTPUT"] + ["PIPELINE"] * self._pipeline
         m.submodules.dsp = Instance(
             "MULT18X18D",
             **{f"p_REG_{register}_CLK": "CLK0" for register in registers},

@@ -1,29 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """One lane of the activation unit: from a 32-bit sum to an int8 code."""
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Rounding
+from systola.hdl.multiplier import Multiplier
+
+HALF_WORD = 16
+"""Bits of the lower parts of the factors."""
+KEPT_FROM = 30
+"""The first bit of the product that is kept: half a unit of the high word."""
+COARSE = 4
+"""The shift right goes in steps of this many bits first, and then by what is left."""
 
 
 class Requantiser(wiring.Component):
     """Bias, multiplier, shifts, offset and clamp: the formula of Activate in arch/isa.py
     (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
 
-    Latency LATENCY cycles, one value a cycle, no back-pressure. `rounding`, `offset`, `low` and
-    `high` (of `bits` bits, as the result) come as many cycles after the value as ROUNDING_STAGE and
-    CLAMP_STAGE say. Every input is legal; nothing overflows.
+    `result` is there LATENCY cycles after the value, out of logic: a register comes behind it.
+    One value a cycle, no back-pressure. The other inputs come as many cycles after the value as
+    MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE (`offset`) and
+    LATENCY (`low` and `high`, `low` <= `high`) say. Nothing overflows.
     """
 
+    MULTIPLIER_STAGE = 1
+    ROUNDING_STAGE = 5
+    OFFSET_STAGE = 6
     LATENCY = 7
-    ROUNDING_STAGE = 4
-    """`rounding` belongs to the value that entered this many cycles ago."""
-    CLAMP_STAGE = 6
-    """`offset`, `low` and `high` belong to the value that entered this many cycles ago."""
 
     def __init__(self, *, bits: int):
+        self._bits = bits
         number = signed(bits)
         super().__init__(
             {
@@ -42,44 +51,142 @@ class Requantiser(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-
-        def pipe(value: object, shape: object, cycles: int = 1) -> Signal:
-            for _ in range(cycles):
-                register = Signal(shape, reset_less=True)
-                m.d.sync += register.eq(value)
-                value = register
-            return value
-
-        multiplier = pipe(self.multiplier, 31, 2)
-        biased = pipe(self.accumulator + self.bias, signed(32))
-        shift_left = pipe(self.shift_left, 3)
-
-        shifted = Signal(signed(39))
-        m.d.comb += shifted.eq(biased << shift_left)
-        fits = (shifted[31:] == 0) | shifted[31:].all()
-        limit = Mux(shifted[38], -(1 << 31), (1 << 31) - 1)
-        scaled = pipe(Mux(fits, shifted[:32].as_signed(), limit), signed(32))
-
-        # Two partial products, then their sum: what DSP blocks of 18 bits can keep up with.
-        product_low = pipe(scaled * multiplier[:16], signed(48))
-        product_high = pipe(scaled * multiplier[16:], signed(47))
-        product = pipe(product_low + (product_high << 16), signed(63))
-
-        shift_right = pipe(self.shift_right, 5, self.ROUNDING_STAGE)
-        single = self.rounding == Rounding.SINGLE
-        half = Signal(62)
-        m.d.comb += half.eq(Mux(single, 1 << (30 + shift_right), 1 << 30))
-        high_word = pipe((product + half) >> 31, signed(33))
-
-        shift_last = pipe(shift_right, 5)
-        # Double rounding rounds a second time, half away from zero, where there is a shift.
-        second = pipe((~single) & (shift_right != 0), 1)
-        nudge = Signal(signed(33))
-        m.d.comb += nudge.eq(Mux(second, ((1 << shift_last) >> 1) - (high_word < 0), 0))
-        rounded = pipe((high_word + nudge) >> shift_last, signed(34))
-
-        moved = Signal(signed(35))
-        m.d.comb += moved.eq(rounded + self.offset)
-        raised = Mux(moved < self.low, self.low, moved)
-        m.d.sync += self.result.eq(Mux(raised > self.high, self.high, raised))
+        scaled = self._scaled(m)
+        product = self._product(m, scaled)
+        shift_right = self.shift_right
+        for stage in range(self.ROUNDING_STAGE):
+            delayed = Signal(5, name=f"shift_right_{stage}", reset_less=True)
+            m.d.sync += delayed.eq(shift_right)
+            shift_right = delayed
+        moved, carry = self._shifted(m, product, shift_right)
+        self._clamp(m, moved, carry)
         return m
+
+    def _scaled(self, m: Module) -> Signal:
+        """Stages 0 and 1: the biased sum, shifted left. It saturates."""
+        biased = Signal(signed(32), reset_less=True)
+        shift = Signal(3, reset_less=True)
+        at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n
+        m.d.sync += [
+            biased.eq(self.accumulator + self.bias),
+            shift.eq(self.shift_left),
+            at_least.eq(Cat(self.shift_left > n for n in range(7))),
+        ]
+        sign = biased[31]
+        overflows = Signal()
+        m.d.comb += overflows.eq(
+            Cat(longer & (biased[30 - n] ^ sign) for n, longer in enumerate(at_least)).any()
+        )
+        scaled = Signal(32)
+        m.d.comb += scaled.eq(
+            Mux(overflows, Cat((~sign).replicate(31), sign), (biased << shift)[:32])
+        )
+        return scaled
+
+    def _product(self, m: Module, scaled: Signal) -> Signal:
+        """Stages 1 to 4: the product, without the bits below KEPT_FROM.
+
+        With the factors in halves: Cat(low * low, high * high) and, HALF_WORD bits higher, the sum
+        of the two mixed products. A row of full adders makes two numbers of those three.
+        """
+
+        def part(name: str, a: Signal, b: Signal) -> Signal:
+            multiplier = Multiplier(a=a.shape(), b=b.shape())
+            m.submodules[name] = multiplier
+            m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b), multiplier.enable.eq(1)]
+            return multiplier.product
+
+        low, high = Signal(HALF_WORD), Signal(signed(32 - HALF_WORD))
+        factor_low, factor_high = Signal(HALF_WORD), Signal(31 - HALF_WORD)
+        m.d.comb += [
+            Cat(low, high).eq(scaled),
+            Cat(factor_low, factor_high).eq(self.multiplier),
+        ]
+        outer = Cat(part("low_low", low, factor_low), part("high_high", high, factor_high))
+        first = part("low_high", low, factor_high)
+        second = part("high_low", high, factor_low)
+
+        width = len(first)
+        aligned = outer[HALF_WORD:]
+        a, b, c = aligned[:width], first, second[:width]
+        sums, carries = Signal(width), Signal(width)
+        m.d.comb += [sums.eq(a ^ b ^ c), carries.eq((a & b) | (a & c) | (b & c))]
+        # Above `first` there is the sign of `second` only, which is worth -1 there, and the last
+        # of the carries: -1, 0 or 1 together.
+        negative, carry = second[-1], carries[-1]
+        rest = Cat(negative ^ carry, (negative & ~carry).replicate(len(aligned) - width - 1))
+        total = Signal(len(aligned))
+        m.d.comb += total.eq(Cat(sums, aligned[width:]) + Cat(0, carries[:-1], rest))
+        product = Signal(len(outer) - KEPT_FROM, reset_less=True)
+        m.d.sync += product.eq(total[KEPT_FROM - HALF_WORD :])
+        return product
+
+    def _shifted(self, m: Module, product: Signal, shift: Signal) -> tuple[Signal, Signal]:
+        """Stages 5 and 6: the product shifted right, with the offset, and what rounding adds.
+
+        Rounding twice, first half up (bit 0 of `product`) and then half away from zero, gives the
+        same as cutting off and adding one where, of the bits cut off, the first one is set and,
+        below zero, any other, or where, above, all the others are.
+        """
+        kept = self._bits + COARSE
+        sign = product[-1]
+        coarse, fine = shift[2:], shift[:2]
+
+        # Stage 5. What the result cannot hold shows in one bit below the sign.
+        groups = [product[i : i + COARSE] for i in range(0, 32, COARSE)]
+        cut = [coarse > k for k in range(len(groups) - 1)]
+        beyond = Cat(
+            (product[i : i + COARSE] != sign.replicate(COARSE)) & (coarse <= k)
+            for k, i in enumerate(range(kept, 32, COARSE))
+        )
+        number = Signal(signed(kept + 2), reset_less=True)
+        any_cut = Signal(reset_less=True)
+        all_cut = Signal(reset_less=True)
+        by_first = Signal(reset_less=True)
+        rest = Signal(2, reset_less=True)
+        m.d.sync += [
+            number.eq(
+                Cat((product.as_signed() >> (coarse << 2))[:kept], sign ^ beyond.any(), sign)
+            ),
+            any_cut.eq(Cat(c & g.any() for c, g in zip(cut, groups, strict=False)).any()),
+            all_cut.eq(Cat(~c | g.all() for c, g in zip(cut, groups, strict=False)).all()),
+            by_first.eq((self.rounding == Rounding.SINGLE) | (shift == 0)),
+            rest.eq(fine),
+        ]
+
+        # Stage 6.
+        first = Signal()
+        any_other, all_others = Signal(), Signal()
+        with m.Switch(rest):
+            for n in range(COARSE):
+                with m.Case(n):
+                    m.d.comb += [
+                        first.eq(number[n]),
+                        any_other.eq(any_cut | number[:n].any()),
+                        all_others.eq(all_cut & number[:n].all()),
+                    ]
+        moved = Signal(signed(kept + 2), reset_less=True)
+        carry = Signal(reset_less=True)
+        m.d.sync += [
+            moved.eq((number[1:].as_signed() >> rest) + self.offset),
+            carry.eq(Mux(by_first, first, Mux(number[-1], first & any_other, first | all_others))),
+        ]
+        return moved, carry
+
+    def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
+        """Stage 7: moved + carry, clamped. Three adders side by side."""
+
+        total = Signal(self._bits + 1)
+        differences = []
+        for name, bound in (("to_high", self.high), ("to_low", self.low)):
+            difference = Signal(signed(len(moved) + 2), name=name)
+            m.d.comb += difference.eq(Cat(1, bound).as_signed() + Cat(~carry, ~moved).as_signed())
+            differences.append(difference)
+        to_high, to_low = differences
+        m.d.comb += total.eq(Cat(1, moved) + Cat(carry, 0))
+        with m.If(to_high < 0):
+            m.d.comb += self.result.eq(self.high)
+        with m.Elif(to_low >= 0):
+            m.d.comb += self.result.eq(self.low)
+        with m.Else():
+            m.d.comb += self.result.eq(total[1:])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The datapath of the activation unit: lanes, parameters, taps, and the line that is written."""
 
+from typing import Any
+
 from amaranth.hdl import (
     Cat,
     ClockSignal,
@@ -19,8 +21,8 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function
-from systola.hdl.accumulators import READ_LATENCY
-from systola.hdl.activation_lane import ActivationLane, TableWriteSignature
+from systola.hdl.accumulators import READ_LATENCY as ROW_LATENCY
+from systola.hdl.activation_lane import ActivationLane, Pick, TableWriteSignature
 from systola.hdl.commands import ADDRESS_BITS
 from systola.hdl.delay_line import DelayLine
 from systola.hdl.gate_sequencer import GateSequencer
@@ -32,22 +34,28 @@ from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
 from systola.hdl.unified_buffer import BufferWriteSignature
 from systola.hdl.vector_lane import (
     ElementControl,
-    ProductControl,
     ScalingControl,
     SumControl,
     VectorLane,
     lane_bits,
 )
 
-GATE_SPACING = GateSequencer.LATENCY + 8
+OPERAND_LATENCY = LINE_LATENCY + 1
+"""Cycles from the read of a buffer line to its bytes at the lanes, which are behind a register."""
+SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
+"""Cycles by which the sum of lines comes later to the requantisers than an accumulator row."""
+GATE_SPACING = GateSequencer.LATENCY + 1
 """Cycles between a vector with SIGMOID or TANH and the next one."""
-SUM_LATENCY = LINE_LATENCY + VectorLane.LATENCY - READ_LATENCY
-"""Cycles by which the sum of lines is later than an accumulator row."""
 DRAIN_SPACING = SUM_LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
-ADDEND_SPACING = VectorLane.LATENCY + Requantiser.CLAMP_STAGE - 2
+ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2
 """Cycles between vectors that add to what is there: the addend of a vector comes with its second
 line at the earliest, and then that of the vector before has been added."""
+TAP_LATENCY = 2
+"""Cycles from the number of a tap to its weights."""
+TAP_SPACING = TAP_LATENCY
+"""Cycles between the load of a tap and its use, at least."""
+MULTIPLIER_PLANES = range(4, 8)
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -64,7 +72,6 @@ class LineControl(data.StructLayout):
                 "load_tap": 1,
                 "tap": range(DEPTHWISE_TAPS),
                 "element": ElementControl(),
-                "product": ProductControl(),
                 "scaling": ScalingControl(),
                 "summing": SumControl(),
             }
@@ -96,14 +103,15 @@ class VectorControl(data.StructLayout):
 class ResultLanes(wiring.Component):
     """Takes a buffer line for the front of the lanes with `line`, and makes a result of each vector
     with `issue` and `vector`. An ActivationLane for each column; the bytes of `operands` come
-    LINE_LATENCY cycles after `line`, the row of `accumulators` READ_LATENCY cycles after `issue`.
+    LINE_LATENCY cycles after `line`, the row of `accumulators` ROW_LATENCY cycles after `issue`.
 
-    The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles
-    later if it is the sum of lines (`use_sum`), the last of which comes with it, and
-    GateSequencer.LATENCY later with SIGMOID or TANH; the second line of an int16 result a cycle
-    later. Nothing stops a vector. Between vectors the caller leaves GATE_SPACING cycles behind one
-    with SIGMOID or TANH, one behind any other int16 result, ADDEND_SPACING behind one that adds to
-    what is there, and DRAIN_SPACING between a sum and an accumulator row.
+    The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
+    is the sum of lines (`use_sum`), the last of which comes with it, and GateSequencer.LATENCY
+    later with SIGMOID or TANH, which are for int16 results only; the second line of an int16 result
+    a cycle later. Nothing stops a vector. Between vectors the caller leaves GATE_SPACING cycles
+    behind one with SIGMOID or TANH, one behind any other int16 result, ADDEND_SPACING behind one
+    that adds to what is there, and DRAIN_SPACING, in addition to GATE_SPACING, between a sum and an
+    accumulator row; TAP_SPACING between a tap and its use. `vector.low` <= `vector.high`.
     `advance_write`, `advance_write_to`: lines below are written; `write_done`: all are.
     """
 
@@ -128,184 +136,197 @@ class ResultLanes(wiring.Component):
     @staticmethod
     def latency() -> int:
         """Cycles from the issue of a vector to the write of its line."""
-        return READ_LATENCY + ActivationLane.LATENCY
+        return ROW_LATENCY + ActivationLane.PICK_STAGE + 1
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-
-        # The controls of a line, delayed to where the fronts of the lanes need them.
-        stages = [self.line]
-        for stage in range(LINE_LATENCY + VectorLane.SUM_STAGE):
-            stages.append(Signal(LineControl(), name=f"line_{stage}"))
-            m.d.sync += stages[-1].eq(stages[-2])
-        byte_stage = stages[LINE_LATENCY]
-        line_controls = {
-            "element": byte_stage.element,
-            "product": stages[LINE_LATENCY + VectorLane.PRODUCT_STAGE].product,
-            "scaling": stages[LINE_LATENCY + VectorLane.SCALING_STAGE].scaling,
-            "shift": stages[LINE_LATENCY + VectorLane.SHIFT_STAGE].scaling.shift,
-            "summing": stages[LINE_LATENCY + VectorLane.SUM_STAGE].summing,
-        }
-        if config.depthwise:
-            m.submodules.taps = taps = Sram(width=8 * config.cols, depth=DEPTHWISE_TAPS)
-            m.d.comb += [
-                taps.write_enable.eq(byte_stage.load_tap),
-                taps.write_address.eq(byte_stage.tap),
-                taps.write_data.eq(self.operands[: 8 * config.cols]),
-                taps.read_enable.eq(1),
-                taps.read_address.eq(byte_stage.tap),
-            ]
-            tap_weights = taps.read_data
+        operands = Signal(8 * config.cols, reset_less=True)
+        m.d.sync += operands.eq(self.operands)
+        inputs = self._line_controls(m, operands)
 
         # A sum is ready later than an accumulator row. The contract keeps the two apart.
+        summed = self._delayed(
+            m, "to_sum", self.vector, self.issue & self.vector.use_sum, SUM_LATENCY
+        )
         control = Signal(VectorControl())
         issued = Signal()
-
-        def delayed(name: str, value: data.View, valid: object, cycles: int) -> DelayLine:
-            line = DelayLine(layout=VectorControl(), cycles=cycles)
-            m.submodules[name] = line
-            m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
-            return line
-
-        summed = delayed("to_sum", self.vector, self.issue & self.vector.use_sum, SUM_LATENCY)
         m.d.comb += [
             control.eq(Mux(summed.output_valid, summed.output, self.vector)),
             issued.eq(summed.output_valid | (self.issue & ~self.vector.use_sum)),
         ]
+        planes = self._planes(m, control, issued)
+
+        # The control of each vector, delayed to where the lanes need it.
+        at: dict[int, DelayLine] = {}
+        last, value, valid = -ROW_LATENCY, control, issued
+        for stage in (
+            0,
+            Requantiser.ROUNDING_STAGE,
+            Requantiser.OFFSET_STAGE,
+            Requantiser.LATENCY,
+            ActivationLane.GATE_STAGE,
+            ActivationLane.PICK_STAGE,
+        ):
+            at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
+            last, value, valid = stage, at[stage].output, at[stage].output_valid
+        offset = at[Requantiser.OFFSET_STAGE].output
+        clamp = at[Requantiser.LATENCY].output
+        inputs |= {
+            "use_sum": at[0].output.use_sum,
+            "rounding": at[Requantiser.ROUNDING_STAGE].output.rounding,
+            "zero_point": offset.zero_point,
+            "low": clamp.low[: lane_bits(config)],
+            "high": clamp.high[: lane_bits(config)],
+        }
+        if config.tables:
+            inputs |= {
+                "table": clamp.table,
+                "write__enable": self.tables.enable,
+                "write__address": self.tables.address,
+                "write__data": self.tables.data,
+            }
+        if config.wide:
+            m.submodules.gate_sequencer = gates = GateSequencer()
+            inputs |= {"accumulate": offset.accumulate, "gate": gates.control}
+            self._write_wide(m, gates, at[ActivationLane.GATE_STAGE], at[last], inputs)
+        else:
+            inputs["pick"] = Mux(at[last].output.function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
+            finished = at[last].output
+            m.d.sync += [
+                self.buffer.enable.eq(at[last].output_valid),
+                self.buffer.address.eq(finished.line),
+                self.advance_write_to.eq(finished.line + 1),
+                self.write_done.eq(at[last].output_valid & finished.last),
+            ]
+            m.d.comb += self.advance_write.eq(self.buffer.enable)
+
+        for c in range(config.cols):
+            byte = Signal(8, name=f"byte_{c}")
+            lane = inputs | {
+                "accumulator": self.accumulators.word_select(c, 32),
+                "byte": operands.word_select(c, 8),
+                "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
+                "multiplier": Cat(planes[4 + i].word_select(c, 8) for i in range(4))[:31],
+                "shift_right": planes[8].word_select(c, 8)[:5],
+                "shift_left": planes[8].word_select(c, 8)[5:],
+            }
+            if config.depthwise:
+                lane["tap"] = inputs["tap"].word_select(c, 8)
+            m.submodules[f"lane_{c}"] = self._lane(m, lane, {"byte_out": byte})
+            m.d.sync += self.buffer.data.word_select(c, 8).eq(byte)
+        return m
+
+    def _delayed(
+        self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
+    ) -> DelayLine:
+        line = DelayLine(layout=VectorControl(), cycles=cycles)
+        m.submodules[name] = line
+        m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
+        return line
+
+    def _line_controls(self, m: Module, operands: Signal) -> dict[str, Any]:
+        """The controls of a line, delayed to where the fronts of the lanes need them; the taps."""
+        stages = [self.line]
+        for stage in range(OPERAND_LATENCY + VectorLane.SUM_STAGE):
+            stages.append(Signal(LineControl(), name=f"line_{stage}", reset_less=True))
+            m.d.sync += stages[-1].eq(stages[-2])
+        lanes = stages[OPERAND_LATENCY:]
+        product = VectorLane.PRODUCT_STAGE
+        found = {
+            "element": lanes[0].element,
+            "product_scaling": lanes[product].scaling,
+            "scaling": lanes[product + 1].scaling,
+            "shift": lanes[product + 2].scaling.shift[2:],
+            "summing": lanes[VectorLane.SUM_STAGE].summing,
+        }
+        if self._config.depthwise:
+            width = 8 * self._config.cols
+            m.submodules.taps = taps = Sram(width=width, depth=DEPTHWISE_TAPS, output_register=True)
+            early = stages[OPERAND_LATENCY - TAP_LATENCY]
+            m.d.comb += [
+                taps.write_enable.eq(lanes[0].load_tap),
+                taps.write_address.eq(lanes[0].tap),
+                taps.write_data.eq(operands),
+                taps.read_enable.eq(1),
+                taps.read_address.eq(early.tap),
+            ]
+            found["tap"] = taps.read_data
+        return found
+
+    def _planes(self, m: Module, control: data.View, issued: Signal) -> list[Signal]:
+        """The bytes of the parameter entry: those of the multiplier a cycle later."""
+        entry = Signal.like(control.parameter, reset_less=True)
+        follows = Signal()
+        m.d.sync += [entry.eq(control.parameter), follows.eq(issued)]
         planes = []
         for plane in range(PARAMETER_PLANES):
+            late = plane in MULTIPLIER_PLANES
             memory = Sram(
-                width=8 * config.cols, depth=config.parameter_entries, output_register=True
+                width=8 * self._config.cols,
+                depth=self._config.parameter_entries,
+                output_register=True,
             )
             m.submodules[f"parameter_plane_{plane}"] = memory
             m.d.comb += [
                 memory.write_enable.eq(self.parameters.planes[plane]),
                 memory.write_address.eq(self.parameters.address),
                 memory.write_data.eq(self.parameters.data),
-                memory.read_enable.eq(issued),
-                memory.read_address.eq(control.parameter),
+                memory.read_enable.eq(follows if late else issued),
+                memory.read_address.eq(entry if late else control.parameter),
             ]
             planes.append(memory.read_data)
+        return planes
 
-        # The control of each vector, delayed to where the lanes need it.
-        entry = delayed("to_entry", control, issued, READ_LATENCY)
-        rounding = delayed(
-            "to_rounding", entry.output, entry.output_valid, Requantiser.ROUNDING_STAGE
-        )
-        clamp = delayed(
-            "to_clamp",
-            rounding.output,
-            rounding.output_valid,
-            Requantiser.CLAMP_STAGE - Requantiser.ROUNDING_STAGE,
-        )
-        table = delayed(
-            "to_table",
-            clamp.output,
-            clamp.output_valid,
-            ActivationLane.TABLE_STAGE - Requantiser.CLAMP_STAGE,
-        )
-        end = delayed(
-            "to_end",
-            table.output,
-            table.output_valid,
-            ActivationLane.LATENCY - ActivationLane.TABLE_STAGE,
-        )
+    def _write_wide(
+        self,
+        m: Module,
+        gates: GateSequencer,
+        gate: DelayLine,
+        end: DelayLine,
+        inputs: dict[str, Any],
+    ) -> None:
+        """The write of a line, where results may have two, or come from the gates."""
+        is_tanh = gate.output.function == Function.TANH
+        kept = Signal(VectorControl(), reset_less=True)
+        waiting = Signal(range(GateSequencer.LATENCY + 1))
+        m.d.comb += [
+            gates.start.eq(
+                gate.output_valid & (is_tanh | (gate.output.function == Function.SIGMOID))
+            ),
+            gates.tanh.eq(is_tanh),
+            gates.integer_bits.eq(gate.output.table),
+        ]
+        with m.If(gates.start):
+            m.d.sync += [kept.eq(gate.output), waiting.eq(GateSequencer.LATENCY)]
+        with m.Elif(waiting != 0):
+            m.d.sync += waiting.eq(waiting - 1)
 
-        inputs: dict[str, ValueLike] = {
-            **line_controls,
-            "use_sum": entry.output.use_sum,
-            "rounding": rounding.output.rounding,
-            "zero_point": clamp.output.zero_point,
-            "low": clamp.output.low[: lane_bits(config)],
-            "high": clamp.output.high[: lane_bits(config)],
-        }
-        if config.tables:
-            inputs |= {
-                "table": table.output.table,
-                "use_table": table.output.function == Function.TABLE,
-                "write__enable": self.tables.enable,
-                "write__address": self.tables.address,
-                "write__data": self.tables.data,
-            }
-        done = Signal()  # the results of a vector are there
+        done = Signal()  # the result of a vector is there
         finished = Signal(VectorControl())
-        results = [Signal(lane_bits(config), name=f"result_{c}") for c in range(config.cols)]
-        gate_results = [Signal(16, name=f"gate_result_{c}") for c in range(config.cols)]
-        m.d.comb += [done.eq(end.output_valid), finished.eq(end.output)]
-        if config.wide:
-            m.submodules.gate_sequencer = gates = GateSequencer()
-            inputs |= {"accumulate": clamp.output.accumulate, "gate": gates.control}
-            kept = Signal(VectorControl())
-            waiting = Signal(range(GateSequencer.LATENCY + 1))
-            is_tanh = table.output.function == Function.TANH
-            m.d.comb += [
-                gates.start.eq(
-                    table.output_valid & (is_tanh | (table.output.function == Function.SIGMOID))
-                ),
-                gates.tanh.eq(is_tanh),
-                gates.integer_bits.eq(table.output.table),
-            ]
-            with m.If(gates.start):
-                m.d.sync += [kept.eq(table.output), waiting.eq(GateSequencer.LATENCY)]
-            with m.Elif(waiting != 0):
-                m.d.sync += waiting.eq(waiting - 1)
-            gated = (end.output.function == Function.TANH) | (
-                end.output.function == Function.SIGMOID
-            )
-            with m.If(waiting == 1):
-                m.d.comb += [done.eq(1), finished.eq(kept)]
-            with m.Elif(gated):
-                m.d.comb += done.eq(0)
-            from_gate = waiting == 1
+        high_due = Signal()  # the low bytes are written in this cycle, the high ones are to follow
+        high_last = Signal(reset_less=True)
+        pick = Signal(Pick)
+        gated = (end.output.function == Function.TANH) | (end.output.function == Function.SIGMOID)
+        m.d.comb += [done.eq(end.output_valid & ~gated), finished.eq(end.output)]
+        with m.If(end.output.function == Function.TABLE):
+            m.d.comb += pick.eq(Pick.TABLE)
+        with m.If(waiting == 1):
+            m.d.comb += [done.eq(1), finished.eq(kept), pick.eq(Pick.GATE)]
+        with m.If(high_due):
+            m.d.comb += pick.eq(Pick.HIGH)
+        inputs["pick"] = pick
 
-        for c in range(config.cols):
-            lane = inputs | {
-                "accumulator": self.accumulators.word_select(c, 32),
-                "byte": self.operands.word_select(c, 8),
-                "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
-                "multiplier": Cat(planes[4 + i].word_select(c, 8) for i in range(4))[:31],
-                "shift_right": planes[8].word_select(c, 8)[:5],
-                "shift_left": planes[8].word_select(c, 8)[5:],
-            }
-            outputs = {"result": results[c]}
-            if config.depthwise:
-                lane["tap"] = tap_weights.word_select(c, 8)
-            if config.wide:
-                outputs["gate_result"] = gate_results[c]
-            m.submodules[f"lane_{c}"] = self._lane(m, lane, outputs)
-
-        # The line, or first the line of the low bytes and then that of the high ones.
-        if not config.wide:
-            m.d.comb += [
-                self.buffer.enable.eq(done),
-                self.buffer.address.eq(finished.line),
-                self.buffer.data.eq(Cat(results)),
-                self.advance_write.eq(done),
-                self.advance_write_to.eq(finished.line + 1),
-                self.write_done.eq(done & finished.last),
-            ]
-            return m
-        chosen = [Mux(from_gate, gate_results[c], results[c]) for c in range(config.cols)]
-        high = Signal(8 * config.cols, reset_less=True)
-        high_line = Signal(ADDRESS_BITS)
-        high_last = Signal()
-        high_due = Signal()
+        line = Mux(high_due, self.advance_write_to, finished.line)
         m.d.sync += [
             high_due.eq(done & finished.wide),
-            high.eq(Cat(result[8:] for result in chosen)),
-            high_line.eq(finished.line + 1),
             high_last.eq(finished.last),
-        ]
-        m.d.comb += [
             self.buffer.enable.eq(done | high_due),
-            self.buffer.address.eq(Mux(high_due, high_line, finished.line)),
-            self.buffer.data.eq(Mux(high_due, high, Cat(result[:8] for result in chosen))),
+            self.buffer.address.eq(line),
             self.advance_write.eq((done & ~finished.wide) | high_due),
-            self.advance_write_to.eq(self.buffer.address + 1),
+            self.advance_write_to.eq(line + 1),
             self.write_done.eq(Mux(high_due, high_last, done & ~finished.wide & finished.last)),
         ]
-        return m
 
     def _lane(
         self, m: Module, inputs: dict[str, ValueLike], outputs: dict[str, Value]

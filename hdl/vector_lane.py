@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The front of one lane: from the bytes of buffer lines to the sum that is requantised."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.hdl.multiplier import Multiplier
+
+BYTE_SHIFT, WIDE_SHIFT = 11, 16
+"""Bits by which scaled products of int8 and of int16 are shifted in any case."""
 
 
 class Coefficient(enum.Enum, shape=2):
     """What an element is multiplied by."""
 
-    ONE = 0
+    MULTIPLIER = 0
     TAP = 1
-    SCALE = 2
-    FIRST = 3
+    FIRST = 2
 
 
 class ElementControl(data.StructLayout):
-    """Stage 1, with the byte: it is the `low` half of an int16, or completes an element.
+    """Stage 0, with the byte: it is the `low` half of an int16, or completes an element.
 
-    `outside`: the element is `fill`. `addend`: it is what the result is added to. `zero`: what is
-    subtracted.
+    The element is the number less `zero`, but `zero` alone, negated, with `outside`. `coefficient`:
+    its factor, where MULTIPLIER means `multiplier`. `keep`: it is the FIRST of those that follow.
+    `addend`: it is what the result is added to.
     """
 
     def __init__(self) -> None:
@@ -30,22 +34,17 @@ class ElementControl(data.StructLayout):
                 "low": 1,
                 "wide": 1,
                 "outside": 1,
-                "fill": signed(8),
+                "zero": signed(9),
                 "addend": 1,
-                "zero": signed(8),
+                "coefficient": Coefficient,
+                "multiplier": 31,
+                "keep": 1,
             }
         )
 
 
-class ProductControl(data.StructLayout):
-    """Stage 2: the `coefficient` of the element. `keep`: it is the first factor of the next one."""
-
-    def __init__(self) -> None:
-        super().__init__({"coefficient": Coefficient, "multiplier": 31, "keep": 1})
-
-
 class ScalingControl(data.StructLayout):
-    """Stages 3 and 4: `scaled` products are shifted right by 11 or, with `wide`, by 16, and then by
+    """Stages 3 to 5: `scaled` products are shifted right by 11 or, with `wide`, by 16, and then by
     `shift`, rounded each time."""
 
     def __init__(self) -> None:
@@ -53,9 +52,9 @@ class ScalingControl(data.StructLayout):
 
 
 class SumControl(data.StructLayout):
-    """Stage 5: the sum takes the number in (`update`), begins (`first`), leaves it out (`skip`).
+    """Stage 6: the sum takes the number in (`update`), begins (`first`), leaves it out (`skip`).
 
-    It is the largest number, from -128 on, with `maximum`.
+    It is the largest number, from -128 on, with `maximum`: of int8 that are not `scaled`.
     """
 
     def __init__(self) -> None:
@@ -72,9 +71,9 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
     members = {
         "byte": In(signed(8)),
         "element": In(ElementControl()),
-        "product": In(ProductControl()),
+        "product_scaling": In(ScalingControl()),
         "scaling": In(ScalingControl()),
-        "shift": In(5),
+        "shift": In(3),
         "summing": In(SumControl()),
     }
     if config.depthwise:
@@ -86,17 +85,15 @@ class VectorLane(wiring.Component):
     """Multiplies elements and adds them up, one byte a cycle: the formulas of Depthwise, Pool and
     Vector in arch/isa.py. No back-pressure.
 
-    `sum` holds an element LATENCY cycles after its last `byte`. The controls of the stages come 0,
-    PRODUCT_STAGE, SCALING_STAGE and SUM_STAGE cycles after the byte, `tap` with the second of them,
-    `scaling` for one cycle more with `shift`. `addend` holds the element marked as such from
-    the next cycle on.
+    `sum` holds an element LATENCY cycles after its last `byte`. `element` and `tap` come with the
+    byte, ScalingControl PRODUCT_STAGE cycles later as `product_scaling` and a cycle after that as
+    `scaling`, the upper bits of its `shift` another cycle later, SumControl after SUM_STAGE cycles.
+    `addend` holds the element marked as such from the next cycle on.
     """
 
-    PRODUCT_STAGE = 1
-    SCALING_STAGE = 2
-    SHIFT_STAGE = 3
-    SUM_STAGE = 4
-    LATENCY = 5
+    PRODUCT_STAGE = 3
+    SUM_STAGE = 6
+    LATENCY = 7
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -107,66 +104,112 @@ class VectorLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
-        bits = lane_bits(config)
+        value = self._element(m)
+        total = self._product(m, value)
+        number, carry = self._scaled(m, total)
+        self._sum(m, number, carry)
+        return m
 
-        # Stage 1: the element, less its zero point.
-        number = Signal(signed(bits))
-        value = Signal(signed(bits + 1), reset_less=True)
+    def _element(self, m: Module) -> Signal:
+        """Stage 0: the element."""
+        element = self.element
+        number = Signal(signed(lane_bits(self._config)))
+        value = Signal(signed(len(number) + 1))
         m.d.comb += number.eq(self.byte)
-        if config.wide:
+        if self._config.wide:
             low = Signal(8, reset_less=True)
-            with m.If(self.element.low):
+            with m.If(element.low):
                 m.d.sync += low.eq(self.byte)
-            with m.Elif(self.element.addend):
+            with m.Elif(element.addend):
                 m.d.sync += self.addend.eq(Cat(low, self.byte))
-            with m.If(self.element.wide):
+            with m.If(element.wide):
                 m.d.comb += number.eq(Cat(low, self.byte))
-        with m.If(self.element.outside):
-            m.d.comb += number.eq(self.element.fill)
-        m.d.sync += value.eq(number - self.element.zero)
+        m.d.comb += value.eq(Mux(element.outside, 0, number) - element.zero)
+        return value
 
-        # Stage 2: the product.
+    def _product(self, m: Module, value: Signal) -> Signal:
+        """Stages 0 to 3: the product of element and coefficient, plus half a unit of what is left
+        of it."""
+        element = self.element
+        kept = Signal.like(value, reset_less=True)
         coefficient = Signal(signed(32))
-        kept = Signal(signed(bits + 1), reset_less=True)
-        product = Signal(signed(bits + 33), reset_less=True)
-        with m.If(self.product.keep):
+        with m.If(element.keep):
             m.d.sync += kept.eq(value)
-        with m.Switch(self.product.coefficient):
-            with m.Case(Coefficient.ONE):
-                m.d.comb += coefficient.eq(1)
-            with m.Case(Coefficient.SCALE):
-                m.d.comb += coefficient.eq(self.product.multiplier)
+        with m.Switch(element.coefficient):
+            with m.Case(Coefficient.MULTIPLIER):
+                m.d.comb += coefficient.eq(element.multiplier)
             with m.Case(Coefficient.FIRST):
                 m.d.comb += coefficient.eq(kept)
-            if config.depthwise:
+            if self._config.depthwise:
                 with m.Case(Coefficient.TAP):
                     m.d.comb += coefficient.eq(self.tap)
-        m.d.sync += product.eq(value * coefficient)
 
-        # Stages 3 and 4: scales of Vector.
-        def scaled(by: int) -> Value:
-            return (product + (1 << (by - 1))) >> by
+        products = []
+        for name, half in (("low", coefficient[:16]), ("high", coefficient[16:].as_signed())):
+            m.submodules[name] = part = Multiplier(a=value.shape(), b=half.shape())
+            m.d.comb += [part.a.eq(value), part.b.eq(half), part.enable.eq(1)]
+            products.append(part.product)
+        low, high = products
 
-        number_scaled = scaled(11)
-        if config.wide:
-            number_scaled = Mux(self.scaling.wide, scaled(16), number_scaled)
-        high = Signal(signed(32), reset_less=True)
-        m.d.sync += high.eq(Mux(self.scaling.scaled, number_scaled, product)[:32])
-        nudge = Signal(signed(32))
-        m.d.comb += nudge.eq(Mux(self.shift == 0, 0, ((1 << self.shift) >> 1) - (high < 0)))
+        # The upper product leaves room for the half.
+        scaling = self.product_scaling
+        half = Signal(16)
+        with m.If(scaling.scaled):
+            m.d.comb += half.eq(Mux(scaling.wide, 1 << (WIDE_SHIFT - 1), 1 << (BYTE_SHIFT - 1)))
+        total = Signal(signed(len(high) + 16), reset_less=True)
+        m.d.sync += total.eq(low + Cat(half, high).as_signed())
+        return total
+
+    def _scaled(self, m: Module, total: Signal) -> tuple[Signal, Signal]:
+        """Stages 4 and 5: the number for the sum, and what rounding adds to it."""
+        scaling = self.scaling
+        number = Signal(signed(32))
+        m.d.comb += number.eq(total)
+        with m.If(scaling.scaled):
+            m.d.comb += number.eq(total >> BYTE_SHIFT)
+            if self._config.wide:
+                with m.If(scaling.wide):
+                    m.d.comb += number.eq(total >> WIDE_SHIFT)
+
+        # Half away from zero: one more where, of the bits cut off, the first one is set and, below
+        # zero, another one. The bit below the number is the first one of none.
+        doubled = Cat(0, number).as_signed()
+        fine = scaling.shift[:2]
+        shifted = Signal(signed(33), reset_less=True)
+        other = Signal(reset_less=True)
+        m.d.sync += [
+            shifted.eq(doubled >> fine),
+            other.eq(Cat(number[n] & (fine > n + 1) for n in range(2)).any()),
+        ]
+        coarse = self.shift
+        cut = Cat(shifted[4 * n : 4 * n + 4].any() & (coarse > n) for n in range(7)).any()
+        final = Signal(signed(33))
         rounded = Signal(signed(32), reset_less=True)
-        m.d.sync += rounded.eq((high + nudge) >> self.shift)
+        carry = Signal(reset_less=True)
+        m.d.comb += final.eq(shifted >> (coarse << 2))
+        m.d.sync += [
+            rounded.eq(final[1:]),
+            carry.eq(final[0] & (~shifted[32] | other | cut)),
+        ]
+        return rounded, carry
 
-        # Stage 5: the sum.
+    def _sum(self, m: Module, number: Signal, carry: Signal) -> None:
+        """Stage 6."""
         summing = self.summing
         begun = Signal(signed(32))
         m.d.comb += begun.eq(Mux(summing.first, Mux(summing.maximum, -128, 0), self.sum))
+        term = Signal(33)
+        total = Signal(33)
+        distance = Signal(signed(9))
+        larger = Signal()
+        m.d.comb += [
+            term.eq(Mux(summing.skip, 0, Cat(carry, number) ^ summing.subtract.replicate(33))),
+            total.eq(Cat(1, begun) + term),
+            distance.eq(self.sum[:8].as_signed() - number[:8].as_signed()),
+            larger.eq(~summing.skip & (summing.first | (distance < 0))),
+        ]
         with m.If(summing.update):
-            with m.If(summing.skip):
-                m.d.sync += self.sum.eq(begun)
-            with m.Elif(summing.maximum):
-                m.d.sync += self.sum.eq(Mux(rounded > begun, rounded, begun))
+            with m.If(summing.maximum):
+                m.d.sync += self.sum.eq(Mux(larger, number[:8], begun[:8]).as_signed())
             with m.Else():
-                m.d.sync += self.sum.eq(begun + Mux(summing.subtract, -rounded, rounded))
-        return m
+                m.d.sync += self.sum.eq(total[1:])

@@ -13,7 +13,13 @@ from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Operation
 from systola.hdl.activation_unit import ActivationUnit as Hardware
 from systola.hdl.gate_sequencer import GateSequencer
-from systola.hdl.result_lanes import ADDEND_SPACING, DRAIN_SPACING, GATE_SPACING, SUM_LATENCY
+from systola.hdl.result_lanes import (
+    ADDEND_SPACING,
+    DRAIN_SPACING,
+    GATE_SPACING,
+    SUM_LATENCY,
+    TAP_SPACING,
+)
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
@@ -98,7 +104,7 @@ class ActivationUnit:
             destination=operands["destination"],
             lines=1,
             blocks=blocks,
-            before_block=window.taps,
+            before_block=window.taps + (TAP_SPACING if window.taps <= TAP_SPACING else 0),
             drain=DRAIN_SPACING,
             read_lines=self._map_lines(operands, window),
         )
@@ -168,7 +174,7 @@ class ActivationUnit:
         halves = 1 + operands["wide_operands"]
         both = operands["operation"] != Operation.COPY
         two_lines = wide and not both and halves == 1
-        drain = 0 if gate or accumulate else DRAIN_SPACING
+        drain = GATE_SPACING + DRAIN_SPACING if gate else 0 if accumulate else DRAIN_SPACING
         reads = [operands["buffer"] + half for half in range(halves)]
         if both:
             reads += [operands["operand"] + half for half in range(halves)]

@@ -27,9 +27,9 @@ from systola.verif.units.unit import Bench
 
 Fields = dict[str, int]
 
-LATENCY = 10
+LATENCY = 12
 """Cycles from the issue of an accumulator row to the write of its line."""
-SUM_LATENCY = 5
+SUM_LATENCY = 8
 """Cycles that a vector of buffer lines takes longer."""
 ADDRESSES = ("row", "read", "line", "parameter", "table")
 """What an older instruction may still use."""

@@ -15,7 +15,7 @@ from systola.hdl.gate_sequencer import GateSequencer
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 
-LATENCY = 61
+LATENCY = 73
 KEPT = 2
 """Cycles after a start in which the results before it can still be read, at least."""
 FUNCTIONS = [("sigmoid", 0), *(("tanh", bits) for bits in range(5))]

@@ -13,22 +13,25 @@ SHAPES = ("s18 s18", "u18 s18", "u18 u18", "s9 s8", "s16 u16", "u1 s12")
 VARIANTS = [
     f"{fabric.value} {shapes}" for shapes in SHAPES for fabric in (Fabric.GENERIC, Fabric.ECP5)
 ] + [f"ice40 {shapes}" for shapes in ("s16 s16", "u16 s16", "s9 u8", "u16 u16", "u18 s18")]
-"""A fabric and the operands: signed or unsigned, and their bits."""
+VARIANTS += [f"{name} s16 s16 short" for name in ("generic", "ecp5")]
+"""A fabric and the operands: signed or unsigned, and their bits; `short` without `pipeline`."""
 
 
 def operands(variant):
-    return [Shape(int(text[1:]), text[0] == "s") for text in variant.split()[1:]]
+    return [Shape(int(text[1:]), text[0] == "s") for text in variant.split()[1:3]]
 
 
 def unit(variant=None):
-    a, b = operands(variant or chosen_variant())
-    return Multiplier(a=a, b=b)
+    variant = variant or chosen_variant()
+    a, b = operands(variant)
+    return Multiplier(a=a, b=b, pipeline="short" not in variant)
 
 
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6])
 async def random_products(dut, rate):
-    """Extreme and random operands; the product comes three enabled cycles later, and then stays."""
+    """Extreme and random operands; the product comes `latency` enabled cycles later and stays."""
+    latency = LATENCY - ("short" in chosen_variant())
     shapes = operands(chosen_variant())
     bench = Bench(dut, unit())
     await bench.start()
@@ -47,8 +50,8 @@ async def random_products(dut, rate):
         while not moving:
             moving = random.random() < rate
             await bench.cycle(a=a if moving else ~a, b=b, enable=moving)
-            if len(products) >= LATENCY:
-                assert bench.get("product") == products[-LATENCY]
+            if len(products) >= latency:
+                assert bench.get("product") == products[-latency]
         products.append(a * b)
 
 

@@ -21,7 +21,7 @@ CONFIGS = {
     "no wide": small_config(wide=False),
     "no depthwise": small_config(depthwise=False),
 }
-PRODUCT, SCALING, SHIFT, SUM, LATENCY = 1, 2, 3, 4, 5
+PRODUCT, SUM, LATENCY = 3, 6, 7
 """Cycles from a byte to its controls, and to the sum."""
 COUNT = 1500
 
@@ -35,7 +35,6 @@ class Element(NamedTuple):
 
     byte: int
     element: dict
-    product: dict
     tap: int
     scaling: dict
     summing: dict
@@ -66,11 +65,14 @@ class Numbers:
     def element(self, byte, *, element=None, product=None, scaling=None, summing=None):
         """An element; what is left open does nothing, or does not matter."""
         random = self.random
-        noise = {"coefficient": Coefficient.ONE, "multiplier": random.getrandbits(31), "keep": 0}
+        noise = {
+            "coefficient": Coefficient.MULTIPLIER,
+            "multiplier": 1 if summing else random.getrandbits(31),
+            "keep": 0,
+        }
         return Element(
             byte,
-            {"fill": self.byte(), **(element or {})},
-            {**noise, **(product or {})},
+            {**noise, **(element or {}), **(product or {})},
             self.byte(),
             scaling or {},
             {"first": random.getrandbits(1), **(summing or {})},
@@ -85,14 +87,14 @@ class Numbers:
         random, total, found = self.random, 0, []
         count = random.choice((1, 4, 9))
         for number in range(count):
-            outside = int(random.random() < 0.3)
+            outside, fill = int(random.random() < 0.3), self.byte()
             element = self.element(
                 self.byte(),
-                element={"outside": outside},
+                element={"outside": outside, "zero": -fill if outside else 0},
                 product={"coefficient": Coefficient.TAP},
                 summing={"update": 1, "first": int(number == 0)},
             )
-            total += (element.element["fill"] if outside else element.byte) * element.tap
+            total += (fill if outside else element.byte) * element.tap
             found.append((element, total, None))
             if random.random() < 0.2:
                 found += self.idle()
@@ -141,7 +143,7 @@ class Numbers:
             if operation in ("add", "subtract"):
                 multiplier = random.choice((0, (1 << 31) - 1, random.getrandbits(31)))
                 shift = random.choice((0, 0, 1, 31, random.randint(0, 31)))
-                product |= {"coefficient": Coefficient.SCALE, "multiplier": multiplier}
+                product |= {"multiplier": multiplier}
                 scaling |= {"scaled": 1, "shift": shift}
                 term = scaled(x[-1], multiplier, shift, 16 if wide else 11)
                 summing["subtract"] = int(operation == "subtract" and number == 1)
@@ -197,13 +199,13 @@ async def formulas(dut):
         inputs = {
             "byte": before(0).byte,
             "element": before(0).element,
-            "product": before(PRODUCT).product,
-            "scaling": before(SCALING).scaling,
-            "shift": before(SHIFT).scaling.get("shift", 0),
+            "product_scaling": before(PRODUCT).scaling,
+            "scaling": before(PRODUCT + 1).scaling,
+            "shift": before(PRODUCT + 2).scaling.get("shift", 0) >> 2,
             "summing": before(SUM).summing if now >= SUM else {},
         }
         if numbers.config.depthwise:
-            inputs["tap"] = before(PRODUCT).tap
+            inputs["tap"] = before(0).tap
         await bench.cycle(**inputs)
         if now >= LATENCY and timeline[now - LATENCY][1] is not None:
             total = timeline[now - LATENCY][1]
@@ -218,7 +220,6 @@ async def formulas(dut):
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_vector_lane(simulator, variant):
-    stages = VectorLane.PRODUCT_STAGE, VectorLane.SCALING_STAGE, VectorLane.SHIFT_STAGE
-    assert stages == (PRODUCT, SCALING, SHIFT)
-    assert (VectorLane.SUM_STAGE, VectorLane.LATENCY) == (SUM, LATENCY)
+    stages = VectorLane.PRODUCT_STAGE, VectorLane.SUM_STAGE, VectorLane.LATENCY
+    assert stages == (PRODUCT, SUM, LATENCY)
     run_unit("test_vector_lane", simulator, unit(variant), variant=variant)
