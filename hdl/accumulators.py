@@ -17,24 +17,14 @@ UPDATE_LATENCY = 3
 shifted beside."""
 
 
-def forwarded(config: Config) -> list[int]:
-    """Distances, below UPDATE_LATENCY + 1, in which updates of one row can follow one another.
-
-    A pass over all vectors takes at least `rows` cycles, as long as loading a tile; the two halves
-    of an int16 vector are neighbours.
-    """
-    nearest = config.rows - config.wide
-    return [d for d in range(1, UPDATE_LATENCY + 1) if d >= nearest or (d == 1 and config.wide)]
-
-
 class Accumulators(wiring.Component):
     """`accumulator_rows` rows of `cols` x 32 bits, in two banks by the parity of the row.
 
     Update (from the MXU), one a cycle: `update` with `row`, `accumulate` and `shift`, and `sums` in
     the cycle after. With `accumulate` the row becomes old + sums * 2^(8 * shift) modulo 2^32 per
-    column, else without old; `shift` is 0 where there are no 16-bit modes. Two updates of a row
-    are any number of cycles from `rows` on apart; with 16-bit modes also one, once in `rows`
-    cycles. The row is written UPDATE_LATENCY cycles after `update`, and may be read from the next
+    column, else without old; `shift` is 0 where there are no 16-bit modes. Updates of a row may
+    follow one another at any distance: the next instruction may begin at the row at which this one
+    ends. The row is written UPDATE_LATENCY cycles after `update`, and may be read from the next
     cycle on.
 
     Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`;
@@ -69,10 +59,10 @@ class Accumulators(wiring.Component):
         ]
 
         # Updates on their way, the youngest first: read, sums, addition, write, and those behind.
-        distances = forwarded(config)
+        distances = range(1, UPDATE_LATENCY + 1)
         row = [self.row]
         valid = [self.update]
-        for stage in range(max(UPDATE_LATENCY, 1 + max(distances, default=0))):
+        for stage in range(1 + UPDATE_LATENCY):
             row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
@@ -115,7 +105,7 @@ class Accumulators(wiring.Component):
         chosen = Signal(range(len(sources) + len(distances)))
         m.d.sync += chosen.eq(Mux(accumulate, row[1][0], len(sources) - 1))
         recent = [new]
-        while len(recent) < max(distances, default=0):
+        while len(recent) < UPDATE_LATENCY:
             recent.append(Signal.like(new, name=f"new_{len(recent)}"))
             m.d.sync += recent[-1].eq(recent[-2])
         for distance in reversed(distances):
