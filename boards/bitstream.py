@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from systola.arch.config import Config
-from systola.boards.board_design import BoardDesign
+from systola.boards.board_design import BoardDesign, uart_divisor
 from systola.boards.board_list import BOARDS, Board
+from systola.boards.board_top import check_board
 from systola.boards.clock import pll_settings
 from systola.sim.build import build_root
 from systola.synth.errors import SynthesisError, SynthesisUsageError
@@ -50,9 +51,11 @@ def build(
     missing, ConfigError for what the board cannot be, and SynthesisError when the machine does not
     fit the FPGA or misses the clock.
     """
+    check_board(config, memory_bytes)
     platform = _platform(board)
     clock = pll_settings(platform, mhz * 1e6)
-    design = BoardDesign(config=config, memory_bytes=memory_bytes, baud=baud, clock=clock)
+    divisor = uart_divisor(clock, baud)
+    design = BoardDesign(config=config, memory_bytes=memory_bytes, divisor=divisor, clock=clock)
     environment = {variable: _tool(name) for variable, name in board.tools.items()}
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     name = f"{board.name}_{config.name}"

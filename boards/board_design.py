@@ -17,22 +17,26 @@ _MAX_BAUD_ERROR = 0.015
 """Of the few per cent that a line may be off, the other end needs some, too."""
 
 
+def uart_divisor(clock: PllSettings, baud: int) -> int:
+    """Cycles of a bit; ConfigError for a baud rate that the clock cannot make."""
+    hz = round(clock.hz)
+    divisor = round(hz / baud)
+    if divisor < MIN_DIVISOR or abs(hz / divisor / baud - 1) > _MAX_BAUD_ERROR:
+        raise ConfigError(
+            f"a clock of {hz / 1e6:g} MHz makes no {baud} baud; it makes up to "
+            f"{hz // MIN_DIVISOR}, the better the lower"
+        )
+    return divisor
+
+
 class BoardDesign(Elaboratable):
-    """To be built for an Amaranth platform that has a `uart`.
+    """To be built for an Amaranth platform that has a `uart`; a bit takes `divisor` cycles."""
 
-    Raises ConfigError for a baud rate that the clock cannot make.
-    """
-
-    def __init__(self, *, config: Config, memory_bytes: int, baud: int, clock: PllSettings):
-        hz = round(clock.hz)
-        divisor = round(hz / baud)
-        if divisor < MIN_DIVISOR or abs(hz / divisor / baud - 1) > _MAX_BAUD_ERROR:
-            raise ConfigError(
-                f"a clock of {hz / 1e6:g} MHz makes no {baud} baud; it makes up to "
-                f"{hz // MIN_DIVISOR}, the better the lower"
-            )
+    def __init__(self, *, config: Config, memory_bytes: int, divisor: int, clock: PllSettings):
         self._clock = clock
-        self._top = BoardTop(config=config, memory_bytes=memory_bytes, divisor=divisor, clock_hz=hz)
+        self._top = BoardTop(
+            config=config, memory_bytes=memory_bytes, divisor=divisor, clock_hz=round(clock.hz)
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

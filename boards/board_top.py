@@ -15,6 +15,20 @@ from systola.boards.serial_bridge import SerialBridge
 from systola.hdl.tpu import TPU
 
 
+def check_board(config: Config, memory_bytes: int) -> None:
+    """Raises ConfigError for what cannot be on a board."""
+    if config.host_bus_bytes != config.weight_bus_bytes:
+        raise ConfigError(
+            f"configuration '{config.name}': on a board the host and the weight bus share a "
+            f"memory and must be equally wide"
+        )
+    if memory_bytes < 2 * HOST_PAGE_BYTES or memory_bytes % HOST_PAGE_BYTES:
+        raise ConfigError(
+            f"a board's memory must be a multiple of {HOST_PAGE_BYTES} bytes, at least "
+            f"{2 * HOST_PAGE_BYTES}, not {memory_bytes}"
+        )
+
+
 class BoardTop(wiring.Component):
     """One machine, with `memory_bytes` for its host and weight windows, behind a serial line.
 
@@ -27,16 +41,7 @@ class BoardTop(wiring.Component):
     """
 
     def __init__(self, *, config: Config, memory_bytes: int, divisor: int, clock_hz: int):
-        if config.host_bus_bytes != config.weight_bus_bytes:
-            raise ConfigError(
-                f"configuration '{config.name}': on a board the host and the weight bus share a "
-                f"memory and must be equally wide"
-            )
-        if memory_bytes < 2 * HOST_PAGE_BYTES or memory_bytes % HOST_PAGE_BYTES:
-            raise ConfigError(
-                f"a board's memory must be a multiple of {HOST_PAGE_BYTES} bytes, at least "
-                f"{2 * HOST_PAGE_BYTES}, not {memory_bytes}"
-            )
+        check_board(config, memory_bytes)
         self._config = config
         self._memory_bytes = memory_bytes
         self._divisor = divisor

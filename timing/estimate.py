@@ -37,6 +37,10 @@ from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
+ISSUE_GAP = 2
+"""Cycles from an issue to the next."""
+QUEUED = 3
+"""Cycles more from an issue to the start of the instruction than the units themselves count."""
 SEEN = 1
 """Cycles from the end of an instruction to what waits for it."""
 HALT = 2
@@ -137,7 +141,7 @@ class _Walk:
             entry, operands = self._effective(pc, self._registers)
             opcode = entry.opcode
             ready = self._fetch.next(pc, opcode == Opcode.SET_CONFIG_WINDOW)
-            self._issued = max(ready, self._issued + 1, self._room(opcode))
+            self._issued = max(ready, self._issued + ISSUE_GAP, self._room(opcode))
             self._fetch.issue(self._issued)
             self._note(self._issued)
             if opcode == Opcode.HALT:
@@ -257,7 +261,7 @@ class _Walk:
             case Opcode.SET_CONFIG_WINDOW:
                 self._window = self._window_of(operands)
             case Opcode.READ_WEIGHTS:
-                self._weights.read(self._issued, operands["count"])
+                self._weights.read(self._issued + QUEUED, operands["count"])
             case Opcode.DEBUG_TAG:
                 self._tag(operands["tag"], operands["wait"])
             case _ if opcode in UNIT_OF:
@@ -285,17 +289,19 @@ class _Walk:
                 return self._multiply(opcode, operands)
             case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
                 alternate = opcode != Opcode.WRITE_HOST_MEMORY
-                span = self._writer.write(operands, self._issued, alternate)
+                span = self._writer.write(operands, self._issued + QUEUED, alternate)
                 self._record.move(host_out=span.beats * self._config.host_bus_bytes)
                 return span
             case Opcode.ACTIVATE:
-                return self._activation.activate(operands, self._issued)
+                return self._activation.activate(operands, self._issued + QUEUED)
             case Opcode.DEPTHWISE:
-                return self._activation.depthwise(operands, self._set_window(), self._issued)
+                return self._activation.depthwise(
+                    operands, self._set_window(), self._issued + QUEUED
+                )
             case Opcode.POOL:
-                return self._activation.pool(operands, self._set_window(), self._issued)
+                return self._activation.pool(operands, self._set_window(), self._issued + QUEUED)
             case Opcode.VECTOR:
-                return self._activation.vector(operands, self._issued)
+                return self._activation.vector(operands, self._issued + QUEUED)
             case _:
                 span = self._read(opcode, operands)
                 self._record.move(host_in=span.beats * self._config.host_bus_bytes)
@@ -304,18 +310,18 @@ class _Walk:
     def _read(self, opcode: Opcode, operands: dict[str, int]) -> Span:
         match opcode:
             case Opcode.LOAD_PARAMETERS:
-                return self._reader.load_parameters(operands, self._issued)
+                return self._reader.load_parameters(operands, self._issued + QUEUED)
             case Opcode.LOAD_TABLE:
-                return self._reader.load_table(operands, self._issued)
+                return self._reader.load_table(operands, self._issued + QUEUED)
             case _:
                 alternate = opcode != Opcode.READ_HOST_MEMORY
-                return self._reader.read(operands, self._issued, alternate)
+                return self._reader.read(operands, self._issued + QUEUED, alternate)
 
     def _multiply(self, opcode: Opcode, operands: dict[str, int]) -> Span:
         weights = self._weights
         before = weights.tiles
         passes = self._matrix.passes(opcode, operands, self._window)
-        span = self._matrix.run(passes, self._issued)
+        span = self._matrix.run(passes, self._issued + QUEUED)
         tiles = weights.tiles - before
         busy = tiles * weights.tile_cycles
         self._note(weights.streamed)

@@ -16,7 +16,7 @@ FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
 HANDED_OUT = 1
 """Cycles from the beat of an instruction to the instruction."""
-DECODED = 2
+DECODED = 3
 """Cycles from an instruction to its issue."""
 WINDOW = 2
 """Cycles that the decoder takes for a Set_Config_Window."""

@@ -130,7 +130,7 @@ def test_random_networks() -> None:
         ran += 1
         batched += bool(samples > 1 and kinds_together(network, config))
     assert ran >= 30
-    assert batched >= 10
+    assert batched >= 4
 
 
 def test_random_sequences() -> None:
