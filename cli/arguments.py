@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
+from systola.hdl.fabric import Fabric
 
 MAX_LATENCY = 1_000_000
 
@@ -69,6 +70,17 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_PRESET,
         metavar="P",
         help=f"tiny, small, base, v1 or ROWSxCOLS (default: {DEFAULT_PRESET})",
+    )
+
+
+def add_fabric(parser: argparse.ArgumentParser) -> None:
+    """Adds --fabric; the value is the name of a Fabric."""
+    parser.add_argument(
+        "--fabric",
+        choices=[fabric.value for fabric in Fabric],
+        default=Fabric.GENERIC.value,
+        help="the FPGA family whose multipliers and memories it places, or chip: every memory is "
+        "an instance of sram_1r1w (default: generic, none)",
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from systola.cli.arguments import add_preset
+from systola.cli.arguments import add_fabric, add_preset
 from systola.cli.errors import UserError
 from systola.hdl.fabric import Fabric
 
@@ -16,13 +16,7 @@ HELP = "write a folder with the machine as Verilog, an AXI wrapper, ports, regis
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     add_preset(parser)
-    parser.add_argument(
-        "--fabric",
-        choices=[fabric.value for fabric in Fabric],
-        default=Fabric.GENERIC.value,
-        help="whose multipliers and memories it places; chip: every memory is an instance of "
-        "sram_1r1w (default: generic)",
-    )
+    add_fabric(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FOLDER", help="new, or of an earlier delivery"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from systola.cli.arguments import add_preset
+from systola.cli.arguments import add_fabric, add_preset
 from systola.cli.output import OutputFile
 from systola.hdl.fabric import Fabric
 
@@ -15,12 +15,7 @@ HELP = "write the machine as Verilog"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     add_preset(parser)
-    parser.add_argument(
-        "--fabric",
-        choices=[fabric.value for fabric in Fabric],
-        default=Fabric.GENERIC.value,
-        help="the FPGA family whose multipliers and memories it places (default: generic, none)",
-    )
+    add_fabric(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="'-' for standard output"
     )
