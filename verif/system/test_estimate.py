@@ -30,8 +30,8 @@ SMALL = (
     "std_fc_autoencoder_ad",
 )
 LARGE = ("ds_cnn_kws", "mobilenet_v1_025_96", "mobilenet_v2_035_96", "std_resnet8_cifar")
-NEAR = 0.05
-NEAR_LAYER = 0.10
+NEAR = 0.03
+NEAR_LAYER = 0.06
 """Largest errors of a network and of a layer. Decisions need 10 %: these are what the model is
 known to reach, so that a change of the hardware that it does not follow shows."""
 PROGRAMS = 40
@@ -39,6 +39,26 @@ FAR = 1.5
 """Largest error of a random program: they are short, and units wait for each other all the time."""
 LONG = 200
 """Cycles from which on a layer is looked at."""
+
+
+BEHIND = (
+    "lstm_digits_rows_unrolled_k3",
+    "conv1d_movements",
+    "lenet5",
+    "mobilenet_v2_035_96",
+)
+"""Estimated less well than that: totals up to 3.6 % off, layers up to 28 % (without the first two,
+8 %). How the activation unit's new stages overlap from one instruction to the next is not
+modelled yet."""
+
+
+# Some of them pass with some stalls.
+OVERLAPS = pytest.mark.xfail(reason="activation unit's overlaps not modelled", strict=False)
+
+
+def known(names):
+    """The networks as parameters, those BEHIND as expected failures."""
+    return [pytest.param(name, marks=OVERLAPS if name in BEHIND else ()) for name in names]
 
 
 def report_of(name: str, samples: int, latency: int, stall: float) -> Report:
@@ -59,29 +79,18 @@ def check(report: Report, samples: int) -> None:
         assert row.estimated_cycles == near, row.operator
 
 
-BEHIND = ("lstm_digits_rows_unrolled_k3", "conv1d_movements")
-"""Short layers of them are estimated up to 28 % off: how the activation unit's new stages overlap
-from one instruction to the next is not modelled yet."""
-
-
 @pytest.mark.parametrize("latency", [0, 30])
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(name in BEHIND, reason="short layers"))
-        for name in SMALL
-    ],
-)
+@pytest.mark.parametrize("name", known(SMALL))
 def test_small_network(name, latency):
     check(report_of(name, 4, latency, 0.0), 4)
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", known(LARGE))
 def test_large_network(name):
     check(report_of(name, 2, 30, 0.0), 2)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", known(SMALL))
 def test_stalls(name):
     """Stalls come at random: the estimate has their mean."""
     report = report_of(name, 4, 30, 0.1)
@@ -119,7 +128,9 @@ READS_AND_RESULTS = """
 
 @pytest.mark.parametrize("latency", [0, 30])
 @pytest.mark.parametrize(
-    ("text", "near"), [(APART, 0), (ROWS_IN_USE, 2), (READS_AND_RESULTS, 8)], ids=range(3)
+    ("text", "near"),
+    [(APART, 0), (ROWS_IN_USE, 2), pytest.param(READS_AND_RESULTS, 2, marks=OVERLAPS)],
+    ids=range(3),
 )
 def test_small_program(text, near, latency):
     """Every cycle of units that do not meet is right, that of DONE and those of the tags; there is
