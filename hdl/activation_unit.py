@@ -107,7 +107,7 @@ class ActivationUnit(wiring.Component):
         command = self.command
         walker = m.submodules.walker = Walker(walk=Walk(VECTOR_LEVELS))
         last, place = walker.last, walker.position
-        m.d.comb += walker.walk.eq(command.walk)
+        m.d.comb += [walker.walk.eq(command.walk), walker.walk_valid.eq(self.command_valid)]
         from_accumulators = command.source == Source.ACCUMULATORS
         is_depthwise = command.source == Source.DEPTHWISE
         is_vector = command.source == Source.VECTOR
@@ -199,7 +199,7 @@ class ActivationUnit(wiring.Component):
         issues = Signal()
         m.d.comb += [
             free.eq(
-                self.command_valid
+                walker.present
                 & (cooldown == 0)
                 & ~self.line_blocked
                 & ~self.parameter_blocked

@@ -21,14 +21,14 @@ from systola.hdl.mxu import MXU
 from systola.hdl.unified_buffer import READ_LATENCY, BufferReadSignature
 from systola.hdl.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.vector_planner import VectorPlanner
-from systola.hdl.walker import Position, Walk, Walker
+from systola.hdl.walker import WALK_GAP, Walk, Walker
 from systola.hdl.weight_loader import WeightLoader
 
 FRONT_LATENCY = 5
 """Cycles from a command to the read of its first line: walk, plan, interlock, read."""
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a line go to its read: interlock, read."""
-COMMAND_GAP = 1
+COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
 
 
@@ -281,27 +281,15 @@ class MatrixUnit(wiring.Component):
         walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
         planner = m.submodules.planner = VectorPlanner(config=self._config)
 
-        # The place: the walk goes on behind the last one when the next command is there.
-        valid = Signal()
-        position = Signal(Position(), reset_less=True)
-        first = Signal.like(walker.first, reset_less=True)
-        last = Signal.like(walker.last, reset_less=True)
-        ends = Signal(reset_less=True)
+        first, last = walker.first, walker.last
         taken = Signal()
         m.d.comb += [
             walker.walk.eq(command.walk),
-            taken.eq(valid & planner.place_ready),
-            walker.advance.eq(self.command_valid & (~valid | (planner.place_ready & ~ends))),
-            self.command_pop.eq(taken & ends),
+            walker.walk_valid.eq(self.command_valid),
+            taken.eq(walker.present & planner.place_ready),
+            walker.advance.eq(taken),
+            self.command_pop.eq(taken & walker.ends),
         ]
-        m.d.sync += valid.eq(walker.advance | (valid & ~taken))
-        with m.If(walker.advance):
-            m.d.sync += [
-                position.eq(walker.position),
-                first.eq(walker.first),
-                last.eq(walker.last),
-                ends.eq(walker.ends),
-            ]
 
         first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
         row_ends = ~command.wide_vectors | last.ox
@@ -339,7 +327,7 @@ class MatrixUnit(wiring.Component):
                     (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
                 ),
                 about.sum.final.eq(last_k & row_ends),
-                about.sum.last.eq(ends),
+                about.sum.last.eq(walker.ends),
                 done_with.eq(command.sequential & last.n & last.block),
             ]
             with m.If(last.ox & last.oy):
@@ -351,9 +339,9 @@ class MatrixUnit(wiring.Component):
         plan, item = planner.plan.payload, interlock.input.payload
         m.d.comb += [
             planner.command.eq(command),
-            planner.position.eq(position),
+            planner.position.eq(walker.position),
             planner.row_starts.eq(first.ox),
-            planner.place_valid.eq(valid),
+            planner.place_valid.eq(walker.present),
             planner.plan.ready.eq(interlock.input.ready),
             interlock.input.valid.eq(planner.plan.valid),
             item.line.eq(plan.line),

@@ -13,6 +13,9 @@ ADDRESS_BITS = 21
 COORDINATE_BITS = 21
 """Rows and columns of windows that may lie outside the map on both sides."""
 
+WALK_GAP = 1
+"""Cycles between two walks, and from `walk_valid` to the first place."""
+
 
 class Position(data.StructLayout):
     """A place in a feature map: its buffer line, its row y and its column x.
@@ -65,10 +68,11 @@ class Walk(data.StructLayout):
 class Walker(wiring.Component):
     """Runs through the loops of `walk`, whose first level is the innermost.
 
-    `position` is the present place, in the first cycle of a walk without a cycle of latency;
-    `first` and `last` tell for each level whether it is in its first or last iteration. `advance`
-    goes on to the next place, one a cycle, and from the very last one to the start of the next
-    walk: `walk` must stay until that cycle and may change with it.
+    `position` is the present place while `present`; `first` and `last` tell for each level whether
+    it is in its first or last iteration, `ends` whether it is the last place of all: all from
+    registers. `advance` (only while `present`) goes on to the next place, one a cycle. A walk
+    begins WALK_GAP cycles after `walk_valid`, unless one is under way; `walk` must stay until the
+    cycle in which its last place is left, and WALK_GAP cycles lie between that and the next walk.
     """
 
     def __init__(self, *, walk: Walk):
@@ -77,6 +81,8 @@ class Walker(wiring.Component):
         super().__init__(
             {
                 "walk": In(walk),
+                "walk_valid": In(1),
+                "present": Out(1),
                 "advance": In(1),
                 "position": Out(Position()),
                 "first": Out(flags),
@@ -87,60 +93,48 @@ class Walker(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        state = data.StructLayout(
-            {
-                level.name: data.StructLayout(
-                    # Where the present iteration began, iterations left, is it the first.
-                    {"begun": Position(), "left": level.count_bits, "first": 1}
-                )
-                for level in self._levels
-            }
-        )
-        fresh = Signal(init=1)
-        kept = Signal(state)
-        now = Signal(state)
-        for level in self._levels:
-            here = now[level.name]
-            with m.If(fresh):
-                m.d.comb += [
-                    here.begun.eq(self.walk.start),
-                    here.left.eq(self.walk.count[level.name]),
-                    here.first.eq(1),
-                ]
-            with m.Else():
-                m.d.comb += here.eq(kept[level.name])
-            m.d.comb += [
-                self.first[level.name].eq(here.first),
-                self.last[level.name].eq(here.left == 1),
-            ]
+        levels = self._levels
+        # Of each level where its present iteration began (of the innermost: the place), and how
+        # many iterations are left behind the next one.
+        begun = {level.name: Signal(Position(), name=f"begun_{level.name}") for level in levels}
+        left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
+        single = Signal(data.StructLayout({level.name: 1 for level in levels}))
         m.d.comb += [
-            self.position.eq(now[self._levels[0].name].begun),
+            self.position.eq(begun[levels[0].name]),
             self.ends.eq(self.last.as_value().all()),
+            *(single[level.name].eq(self.walk.count[level.name] == 1) for level in levels),
         ]
 
-        with m.If(self.advance):
-            m.d.sync += [fresh.eq(self.ends), kept.eq(now)]
+        def restart(level: Level, place: Value) -> list[object]:
+            return [
+                begun[level.name].eq(place),
+                left[level.name].eq(self.walk.count[level.name]),
+                self.first[level.name].eq(1),
+                self.last[level.name].eq(single[level.name]),
+            ]
+
+        with m.If(~self.present):
+            m.d.sync += self.present.eq(self.walk_valid)
+            for level in levels:
+                m.d.sync += restart(level, self.walk.start)
+        with m.Elif(self.advance):
+            m.d.sync += self.present.eq(~self.ends)
             # The innermost level that is not at its end goes on; those inside start again there.
             inner_end: Value = Const(1)
-            for index, level in enumerate(self._levels):
-                inner = self._levels[:index]
-                here = now[level.name]
+            for index, level in enumerate(levels):
                 target = Signal(Position(), name=f"after_{level.name}")
-                m.d.comb += target.eq(here.begun)
+                m.d.comb += target.eq(begun[level.name])
                 for name in level.moves:
                     step = self.walk.step[level.name][name]
-                    m.d.comb += target[name].eq(here.begun[name] + step)
+                    m.d.comb += target[name].eq(begun[level.name][name] + step)
                 with m.If(inner_end & ~self.last[level.name]):
                     m.d.sync += [
-                        kept[level.name].begun.eq(target),
-                        kept[level.name].left.eq(here.left - 1),
-                        kept[level.name].first.eq(0),
+                        begun[level.name].eq(target),
+                        left[level.name].eq(left[level.name] - 1),
+                        self.first[level.name].eq(0),
+                        self.last[level.name].eq(left[level.name] == 2),
                     ]
-                    for other in inner:
-                        m.d.sync += [
-                            kept[other.name].begun.eq(target),
-                            kept[other.name].left.eq(self.walk.count[other.name]),
-                            kept[other.name].first.eq(1),
-                        ]
+                    for inner in levels[:index]:
+                        m.d.sync += restart(inner, target)
                 inner_end = inner_end & self.last[level.name]
         return m

@@ -20,6 +20,7 @@ from systola.hdl.result_lanes import (
     SUM_LATENCY,
     TAP_SPACING,
 )
+from systola.hdl.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
@@ -228,7 +229,7 @@ class ActivationUnit:
         per_block = work.vectors // work.blocks
         offsets += (np.arange(work.vectors) // per_block + 1) * work.before_block
         before[::per_block] += work.before_block
-        start = max(issued + 1, self.free)
+        start = max(issued + 1 + WALK_GAP, self.free)
         if work.read_lines is not None and self.other is not None:
             reader = Reader(
                 lines=work.read_lines,
@@ -243,7 +244,7 @@ class ActivationUnit:
         else:
             times = paced(start, offsets, needed)
         last = float(times[-1])
-        self.free = last + 1 + max(work.spacing, work.drain)
+        self.free = last + 1 + max(work.spacing, work.drain, WALK_GAP)
         written = np.repeat(times + work.latency, work.lines)
         written[work.lines - 1 :: work.lines] += work.lines - 1
         space.written[target] = written

@@ -95,6 +95,8 @@ def check_cycles(bench, runs):
     before, least, most = None, 0, 0
     for run in runs:
         job = run.job
+        # Between two walks lies a cycle, at the least.
+        least, most = max(least, 1), max(most, 1)
         for vector, steps in enumerate(run.steps):
             if not run.hindered:
                 gaps = [b - a - 1 for a, b in itertools.pairwise(steps)]

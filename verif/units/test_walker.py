@@ -83,23 +83,26 @@ def check(bench, levels, place, ends):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_walks(dut, rate):
-    """Walks one behind the other; between two of them `walk` may be anything."""
+    """Walks one behind the other, with one cycle between; there `walk` may be anything before."""
     levels = LEVELS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("walker", chosen_variant(), rate)
     for _ in range(50):
         while random.random() >= rate:
-            await bench.cycle(walk=some(random, levels), advance=0)
+            await bench.cycle(walk=some(random, levels), walk_valid=0, advance=0)
+            assert not bench.get("present")
         walk = some(random, levels)
         steps = list(places(levels, walk))
-        bench.set(walk=walk)
+        await bench.cycle(walk=walk, walk_valid=1, advance=0)
+        assert not bench.get("present")
         for index, place in enumerate(steps):
             ends = index == len(steps) - 1
             advance = False
             while not advance:
                 advance = random.random() < rate
                 await bench.cycle(advance=advance)
+                assert bench.get("present")
                 check(bench, levels, place, ends)
 
 
@@ -117,7 +120,8 @@ async def long_loops(dut):
             "step": {other.name: dict.fromkeys(other.moves, 11) for other in levels if other.moves},
         }
         moves = level.moves
-        bench.set(walk=walk, advance=1)
+        await bench.cycle(walk=walk, walk_valid=1, advance=0)
+        bench.set(advance=1)
         for index in range(count):
             await bench.cycle()
             seen = bench.get("position")
