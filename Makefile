@@ -5,6 +5,7 @@ BIN := .venv/bin
 READY := .venv/ready
 # One process a core; idle ones take tests over from busy ones.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
+RESULTS := build/tests.xml
 
 # The tests run the simulators' own makefiles, which must not see this one's settings.
 unexport MAKEFLAGS MAKEOVERRIDES
@@ -20,7 +21,7 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test sim verilog bench bench-v1 lint format docs synth synth-check \
+.PHONY: help setup demo test testplan sim verilog bench bench-v1 lint format docs synth synth-check \
 	synth-baseline bitstream deliver wheel clean
 
 help: ## This list
@@ -42,7 +43,10 @@ demo: $(READY) ## Classify handwritten digits on the simulated machine
 	@$(BIN)/tpu demo
 
 test: $(READY) ## The quick regression: unit, per-instruction and system tests
-	@$(PYTEST)
+	@$(PYTEST) --junitxml $(RESULTS)
+
+testplan: $(READY) ## Each promise, its tests, and what the last make test said of them
+	@$(BIN)/python -m systola.verif.plan.testplan --results $(RESULTS)
 
 # A netlist takes minutes to make and is slow to simulate: instructions and a network.
 SIM_TESTS := $(if $(NETLIST),verif/system/test_instructions.py verif/system/test_map_instructions.py \
@@ -97,6 +101,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.arch.reference --check docs
 	@$(BIN)/python -m systola.compiler.reference --check docs
 	@$(BIN)/python -m systola.synth.page --check docs
+	@$(BIN)/python -m systola.verif.plan.testplan --check docs
 	@$(BIN)/python -m systola.synth.lint
 
 format: $(READY) ## Format the Python code
@@ -107,6 +112,7 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.arch.reference --write docs
 	@$(BIN)/python -m systola.compiler.reference --write docs
 	@$(BIN)/python -m systola.synth.page --write docs
+	@$(BIN)/python -m systola.verif.plan.testplan --write docs
 
 wheel: $(READY) ## Build the wheel in dist/
 	@rm -rf build/lib build/bdist.*
