@@ -21,8 +21,8 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim verilog bench bench-v1 lint format docs synth synth-check \
-	synth-baseline bitstream deliver wheel clean
+.PHONY: help setup demo test testplan sim formal verilog bench bench-v1 lint format docs synth \
+	synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
@@ -56,6 +56,9 @@ sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST
 	$(check-preset)
 	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
 	@$(PYTEST) $(SIM_TESTS)
+
+formal: $(READY) ## Proofs of units, and the planted faults that they must find [PART=unit]
+	@$(BIN)/python -m systola.verif.formal $(PART)
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bursts: all that was asked for, once, in order, and no burst across 4 KiB."""
+
+from amaranth.hdl import Assert, Assume, Module, Mux, Signal, Value
+
+from systola.hdl.axi import BOUNDARY_BYTES
+from systola.hdl.burst_cutter import BurstCutter, Run
+from systola.hdl.burst_planner import BurstPlanner, Transfer
+from systola.verif.formal.harness import (
+    Harness,
+    Unit,
+    anything,
+    assert_stays,
+    assume_stays,
+    implies,
+)
+from systola.verif.formal.proof import Fault, Proof
+
+BUS_BYTES = 256
+"""So few beats in 4 KiB that bursts of 8 reach its edge often; addresses in beats count alike."""
+BURST_BEATS = 8
+ADDRESS_BITS = 16
+BEAT_BITS = 7
+
+
+class BurstCutterHarness(Harness):
+    """The bytes from the first address on, followed beat by beat.
+
+    Address and count are the only numbers, and they are only added and counted down: 16 and 7 bits
+    have all carries and corners that 40 have.
+    """
+
+    def claims(self, m: Module) -> None:
+        dut = BurstCutter(
+            address_bits=ADDRESS_BITS,
+            beat_bits=BEAT_BITS,
+            bus_bytes=BUS_BYTES,
+            max_burst_beats=BURST_BEATS,
+        )
+        unit = Unit(m, dut)
+        run, burst = dut.run, dut.burst
+        m.d.comb += [
+            run.valid.eq(anything(m, 1, "run_valid")),
+            run.payload.eq(anything(m, len(run.payload.as_value()), "run_payload")),
+            burst.ready.eq(anything(m, 1, "burst_ready")),
+            Assume(run.payload.beats != 0),
+            Assume(run.payload.address[: (BUS_BYTES - 1).bit_length()] == 0),
+        ]
+        assert_stays(m, burst.valid, burst.ready, burst.payload, "burst")
+
+        # What is left of the run that is being cut.
+        address = Signal(ADDRESS_BITS)
+        left = Signal(BEAT_BITS)
+        last = Signal()
+        first = Signal()
+        beats = Signal(range(BURST_BEATS + 1))
+        taken = burst.valid & burst.ready
+        m.d.comb += beats.eq(burst.payload.length + 1)
+        with m.If(taken):
+            m.d.sync += [
+                address.eq(address + beats * BUS_BYTES),
+                left.eq(left - beats),
+                first.eq(0),
+            ]
+        with m.If(run.valid & run.ready):
+            m.d.sync += [
+                address.eq(run.payload.address),
+                left.eq(run.payload.beats),
+                last.eq(run.payload.last),
+                first.eq(1),
+            ]
+        within = burst.payload.address[: (BOUNDARY_BYTES - 1).bit_length()]
+        ends = beats == left
+        full = beats == BURST_BEATS
+        m.d.comb += [
+            Assert(burst.valid == (left != 0)),
+            Assert(implies(run.ready, (left == 0) | (taken & ends))),
+            Assert(implies(burst.valid, burst.payload.address == address)),
+            Assert(implies(burst.valid, (burst.payload.length < BURST_BEATS) & (beats <= left))),
+            Assert(implies(burst.valid, within + beats * BUS_BYTES <= BOUNDARY_BYTES)),
+            Assert(implies(burst.valid & ~first & ~ends, full)),
+            Assert(implies(burst.valid, burst.payload.last == (last & ends))),
+        ]
+
+        # What the unit's registers mean: bursts to come and their lengths.
+        shift, bits = (BUS_BYTES - 1).bit_length(), (BURST_BEATS - 1).bit_length()
+        steps, none, spill = (unit.inside(name) for name in ("steps", "none", "spill"))
+        begins, whole, final = (unit.inside(name) for name in ("begins", "whole", "final"))
+        short, last_run = unit.inside("short"), unit.inside("last_run")
+        place = address[shift : shift + bits]
+        to_come = steps + spill  # bursts behind this one
+        m.d.comb += self.lemmas(
+            implies(burst.valid, none == (steps == 0)),
+            implies(burst.valid, begins == first),
+            implies(burst.valid, last_run == last),
+            implies(burst.valid, whole + place == BURST_BEATS - 1),
+            implies(burst.valid, (to_come << bits) + final + 1 == place + left),
+            implies(burst.valid & (to_come == 0) & begins, short + 1 == left),
+            final < BURST_BEATS,
+            address[:shift] == 0,
+        )
+
+
+class BurstPlannerHarness(Harness):
+    """The runs of a transfer as they go to the cutter: each block, each row, once."""
+
+    PITCH = 512
+
+    def claims(self, m: Module) -> None:
+        layout = Transfer(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)
+        dut = BurstPlanner(
+            transfer=layout, bus_bytes=BUS_BYTES, max_burst_beats=BURST_BEATS, pitch=self.PITCH
+        )
+        unit = Unit(m, dut)
+        transfer = dut.transfer
+        wanted = transfer.payload
+        m.d.comb += [
+            transfer.valid.eq(anything(m, 1, "transfer_valid")),
+            wanted.eq(anything(m, layout.size, "transfer_payload")),
+            dut.burst.ready.eq(anything(m, 1, "burst_ready")),
+            Assume((wanted.beats != 0) & (wanted.rows != 0) & (wanted.blocks != 0)),
+        ]
+        assume_stays(m, transfer.valid, transfer.ready, wanted, "transfer")
+        # The cutter, by its own proof, makes bursts of what it takes.
+        valid, ready = unit.inside("run__valid"), unit.inside("cutter.run__ready")
+        run = Run(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)(unit.inside("run__payload"))
+        assert_stays(m, valid, ready, run, "run")
+
+        # The run that comes next.
+        begun = Signal()
+        row, block = Signal(16), Signal(12)
+        address, block_address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
+        taken = valid & ready
+        last_row, last_block = row == wanted.rows - 1, block == wanted.blocks - 1
+        here = Mux(begun, address, wanted.address)
+        block_here = Mux(begun, block_address, wanted.address)
+        with m.If(taken):
+            m.d.sync += begun.eq(~(last_row & last_block))
+            with m.If(last_row & last_block):
+                m.d.sync += [row.eq(0), block.eq(0)]
+            with m.Elif(last_row):
+                m.d.sync += [
+                    row.eq(0),
+                    block.eq(block + 1),
+                    address.eq(block_here + self.PITCH),
+                    block_address.eq(block_here + self.PITCH),
+                ]
+            with m.Else():
+                m.d.sync += [
+                    row.eq(row + 1),
+                    address.eq(here + wanted.stride),
+                    block_address.eq(block_here),
+                ]
+        m.d.comb += [
+            Assert(implies(valid, transfer.valid)),
+            Assert(implies(valid, run.address == here)),
+            Assert(implies(valid, run.beats == wanted.beats)),
+            Assert(implies(valid, run.last == (last_row & last_block))),
+            Assert(implies(transfer.valid & transfer.ready, taken & run.last)),
+            Assert(implies(taken & run.last, transfer.ready)),
+        ]
+
+        first, offered = unit.inside("first"), unit.inside("offered")
+        rows_left, blocks_left = unit.inside("row"), unit.inside("column")
+        final_row, final_block = unit.inside("row_is_last"), unit.inside("column_is_last")
+        second = begun & ~offered  # it is worked out in this cycle
+        one_row = wanted.rows == 1
+
+        def moved(by: Value) -> Value:
+            return (wanted.address + by)[:ADDRESS_BITS]
+
+        m.d.comb += self.lemmas(
+            first == ~begun,
+            implies(begun, transfer.valid),
+            implies(offered, begun),
+            implies(begun, (row < wanted.rows) & (block < wanted.blocks)),
+            implies(~begun, (row == 0) & (block == 0)),
+            implies(begun, final_row == (rows_left == 1)),
+            implies(begun, final_block == (blocks_left == 1)),
+            implies(offered, rows_left == wanted.rows - row),
+            implies(offered, blocks_left == wanted.blocks - block),
+            implies(offered, unit.inside("block") == block_address),
+            implies(offered, unit.inside("address") == address),
+            implies(second, rows_left == wanted.rows),
+            implies(second, blocks_left == wanted.blocks),
+            implies(second, ~(one_row & (wanted.blocks == 1))),
+            implies(second, (row == ~one_row) & (block == one_row)),
+            implies(second, unit.inside("block") == wanted.address),
+            implies(second, unit.inside("address") == wanted.address),
+            implies(second, address == moved(Mux(one_row, self.PITCH, wanted.stride))),
+            implies(second, block_address == moved(Mux(one_row, self.PITCH, 0))),
+        )
+
+
+PROOFS = (
+    Proof(
+        unit="burst_cutter",
+        claim="each beat of a run in one burst, in order, full bursts inside, none across 4 KiB",
+        harness=BurstCutterHarness,
+        depth=2,
+        faults=(
+            Fault(
+                unit="burst_cutter",
+                old="(behind[:bits] != 0) & (behind[bits] | (odd == 0))",
+                new="behind[bits] & (odd != 0)",
+            ),
+            Fault(unit="burst_cutter", old="whole.eq(largest - place)", new="whole.eq(largest)"),
+        ),
+        fault_depth=6,
+    ),
+    Proof(
+        unit="burst_planner",
+        claim="the runs of each block and row of a transfer, once, in order",
+        harness=BurstPlannerHarness,
+        depth=2,
+        faults=(
+            Fault(
+                unit="burst_planner",
+                old="column_is_last.eq(column == 2)",
+                new="column_is_last.eq(column <= 3)",
+            ),
+            Fault(
+                unit="burst_planner",
+                old="Mux(row_is_last, block, address) +",
+                new="Mux(row_is_last & one_row, block, address) +",
+            ),
+        ),
+        fault_depth=10,
+    ),
+)

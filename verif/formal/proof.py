@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One proof: a harness, SymbiYosys and a solver; and faults that it must find."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FunctionType
+
+from amaranth.back import rtlil
+
+from systola.verif.formal.harness import Harness
+
+TOOLS = ("sby", "yosys", "yosys-smtbmc", "yosys-witness")
+SOLVER = "yices"
+SCRIPT = """\
+[options]
+mode {mode}
+depth {depth}
+[engines]
+smtbmc {solver}
+[script]
+read_rtlil top.il
+prep -top top
+[files]
+top.il
+"""
+_FAILED = re.compile(r"Assert failed in \S+: (?:.*/)?(\w+\.py):(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A mistake that somebody could make in hdl/`unit`.py: `new` instead of `old`."""
+
+    unit: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What is claimed of a unit in hdl/.
+
+    With `bounded` it is proven for the first `depth` cycles, whatever the inputs; otherwise for
+    all time, by induction over `depth` cycles. `faults` are planted ones that must be found within
+    `fault_depth` cycles.
+    """
+
+    unit: str
+    claim: str
+    harness: type[Harness]
+    depth: int
+    bounded: bool = False
+    faults: tuple[Fault, ...]
+    fault_depth: int
+
+    @property
+    def method(self) -> str:
+        return f"first {self.depth} cycles" if self.bounded else f"induction, k = {self.depth}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`holds`, or not and whether there is a `counterexample`; `what` came out; the time."""
+
+    holds: bool
+    counterexample: bool
+    what: str
+    seconds: float
+
+
+class ToolsMissing(Exception):
+    """A program that proofs need is not installed; the message says which and what to do."""
+
+
+@cache
+def tool(name: str) -> str:
+    """The path of a tool beside this Python, or on PATH."""
+    beside = Path(sys.executable).with_name(name)
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
+        raise ToolsMissing(f"{name} is missing: 'make formal' installs it")
+    return path
+
+
+def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
+    """Runs a proof in `folder`, with one fault planted or none."""
+    started = time.monotonic()
+    bounded = proof.bounded or fault is not None
+    with planted(fault):
+        text = rtlil.convert(proof.harness(inductive=not bounded), name="top")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "top.il").write_text(text)
+    depth = proof.fault_depth if fault else proof.depth
+    (folder / "proof.sby").write_text(
+        SCRIPT.format(mode="bmc" if bounded else "prove", depth=depth, solver=SOLVER)
+    )
+    sby, yosys, smtbmc, witness = (tool(f"yowasp-{name}") for name in TOOLS)
+    tool("yices-smt2")
+    programs = ["--yosys", yosys, "--smtbmc", smtbmc, "--witness", witness]
+    done = subprocess.run(
+        [sby, *programs, "-f", "proof.sby"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    (folder / "log").write_text(done.stdout)
+    return Verdict(
+        holds=done.returncode == 0,
+        counterexample=done.returncode == 2,
+        what=_what(done.returncode, done.stdout),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _what(status: int, log: str) -> str:
+    if status == 0:
+        return "proven"
+    failed = _FAILED.search(log)
+    place = f"{failed[1]}:{failed[2]}" if failed else "?"
+    if status == 2:
+        return f"counterexample, {place}"
+    if status == 4:
+        return f"no induction, {place}"
+    errors = [line for line in log.splitlines() if "ERROR" in line]
+    return f"sby stopped: {errors[0] if errors else f'status {status}'}"
+
+
+@contextmanager
+def planted(fault: Fault | None) -> Iterator[None]:
+    """Has a fault in the unit's functions while the context lasts."""
+    if fault is None:
+        yield
+        return
+    module = import_module(f"systola.hdl.{fault.unit}")
+    assert module.__file__ is not None
+    source = Path(module.__file__).read_text()
+    if source.count(fault.old) != 1:
+        raise LookupError(f"hdl/{fault.unit}.py has {source.count(fault.old)} x {fault.old!r}")
+    faulty: dict[str, object] = {"__name__": module.__name__}
+    exec(compile(source.replace(fault.old, fault.new), module.__file__, "exec"), faulty)
+    kept: list[tuple[FunctionType, CodeType]] = []
+    for function, other in zip(functions(vars(module)), functions(faulty), strict=True):
+        kept.append((function, function.__code__))
+        function.__code__ = other.__code__
+    try:
+        yield
+    finally:
+        for function, code in kept:
+            function.__code__ = code
+
+
+def functions(namespace: dict[str, object]) -> list[FunctionType]:
+    """The functions and methods that a module defines, in order."""
+    found: list[FunctionType] = []
+    for value in namespace.values():
+        if getattr(value, "__module__", None) != namespace["__name__"]:
+            continue
+        members = vars(value).values() if isinstance(value, type) else [value]
+        found += [item for item in members if isinstance(item, FunctionType)]
+    return found

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues: nothing is lost, doubled or reordered, whatever comes and goes when."""
+
+from amaranth.hdl import Array, Assert, Assume, Module, Mux, Signal, Value
+from amaranth.lib import data
+
+from systola.hdl.command_queue import CommandQueue
+from systola.hdl.delay_line import DelayLine
+from systola.hdl.payload_ring import PayloadRing
+from systola.hdl.weight_fifo import LATENCY, WeightFifo
+from systola.verif.formal.harness import Harness, Tracked, Unit, anything, before, implies
+from systola.verif.formal.proof import Fault, Proof
+
+WORD = data.StructLayout({"word": 4})
+"""Queues do not look at their words: what holds for this width holds for any."""
+
+
+def place_behind(first: Signal, steps: Value, depth: int) -> Value:
+    """The place `steps` behind `first` in a ring of `depth`; at most one turn."""
+    sum = first + steps
+    return Mux(sum >= depth, sum - depth, sum)
+
+
+class CommandQueueHarness(Harness):
+    """The word and the mask of any one instruction; the mask shifts with its list."""
+
+    DEPTH = 4
+    LIST = 3
+
+    def claims(self, m: Module) -> None:
+        places = self.DEPTH - 1
+        dut = CommandQueue(command=WORD, depth=self.DEPTH, lists={"list": self.LIST})
+        unit = Unit(m, dut)
+        mask = anything(m, self.LIST, "mask")
+        retired = anything(m, 1, "retired")
+        m.d.comb += [
+            dut.push.eq(anything(m, 1, "push")),
+            Assume(~(dut.push & dut.full)),
+            dut.pushed.eq(anything(m, 4, "word")),
+            dut.pushed_masks["list"].eq(mask),
+            dut.retired["list"].eq(retired),
+            dut.pop.eq(anything(m, 1, "pop")),
+        ]
+        exits = dut.pop & dut.valid
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=exits, most=self.DEPTH)
+        wanted = Signal(self.LIST)
+        m.d.sync += wanted.eq(Mux(item.chosen, mask, wanted) >> retired)
+        oldest = item.follows & (item.ahead == 0) & dut.valid
+        filled = before(m, (item.count != 0) & ~exits, "filled")
+        m.d.comb += [
+            Assert(implies(oldest, (dut.command.word == item.word))),
+            Assert(implies(oldest, (dut.masks["list"] == wanted))),
+            Assert(implies(item.count < places, ~dut.full)),
+            Assert(implies(filled, dut.valid)),
+        ]
+
+        waiting, first, free = (unit.inside(name) for name in ("waiting", "oldest", "free"))
+        rows = Array(unit.rows("memory", places))
+        masks = Array([unit.inside(f"list_{i}") for i in range(places)])
+        place = place_behind(first, item.ahead - dut.valid, places)
+        stored = item.follows & (item.ahead >= dut.valid)
+        m.d.comb += self.lemmas(
+            (first < places) & (free < places) & (waiting <= places),
+            waiting + dut.valid == item.count,
+            place_behind(first, waiting, places) == free,
+            implies(stored, rows[place] == item.word),
+            implies(stored, masks[place] == wanted),
+        )
+
+
+class PayloadRingHarness(Harness):
+    """Its user pushes at most `depth` and retires what is there."""
+
+    DEPTH = 5
+
+    def claims(self, m: Module) -> None:
+        dut = PayloadRing(payload=WORD, depth=self.DEPTH)
+        unit = Unit(m, dut)
+        m.d.comb += [
+            dut.push.eq(anything(m, 1, "push")),
+            dut.pushed.eq(anything(m, 4, "word")),
+            dut.retire.eq(anything(m, 1, "retire")),
+        ]
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.retire, most=self.DEPTH)
+        m.d.comb += [
+            Assume(implies(dut.retire, item.count != 0)),
+            Assume(implies(dut.push, item.count != self.DEPTH)),
+            Assert(implies(item.follows & (item.ahead == 0), dut.oldest.word == item.word)),
+        ]
+        first, free = unit.inside("first"), unit.inside("free")
+        rows = Array(unit.rows("memory", self.DEPTH))
+        m.d.comb += self.lemmas(
+            (first < self.DEPTH) & (free < self.DEPTH),
+            place_behind(first, item.count, self.DEPTH) == free,
+            implies(item.follows, rows[place_behind(first, item.ahead, self.DEPTH)] == item.word),
+        )
+
+
+class WeightFifoHarness(Harness):
+    """Its memory gives anything for a word that is being written."""
+
+    DEPTH = 6
+
+    def claims(self, m: Module) -> None:
+        dut = WeightFifo(width=4, depth=self.DEPTH)
+        unit = Unit(m, dut)
+        m.d.comb += [
+            dut.push.eq(anything(m, 1, "push")),
+            Assume(~(dut.push & dut.full)),
+            dut.pushed.eq(anything(m, 4, "row")),
+            dut.row_take.eq(anything(m, 1, "take")),
+            Assume(~(dut.row_take & ~dut.row_valid)),
+        ]
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.row_take, most=self.DEPTH)
+        m.d.comb += [
+            Assert(implies(item.follows & (item.ahead == 0) & dut.row_valid, dut.row == item.word)),
+            Assert(dut.full == (item.count == self.DEPTH)),
+        ]
+        filled = item.count != 0
+        for cycle in range(LATENCY - 1):
+            filled = before(m, filled & (item.count != 0) & ~dut.row_take, f"filled_{cycle}")
+        m.d.comb += Assert(implies(filled, dut.row_valid))
+
+        stored, held = unit.inside("stored"), unit.inside("held")
+        some_stored = unit.inside("some_stored")
+        newest, oldest = unit.inside("write_address"), unit.inside("read_address")
+        rows = Array(unit.rows("memory.memory", self.DEPTH))
+        behind = item.follows & (item.ahead >= dut.row_valid)
+        place = place_behind(oldest, item.ahead - dut.row_valid, self.DEPTH)
+        m.d.comb += self.lemmas(
+            held == item.count,
+            stored + dut.row_valid == item.count,
+            some_stored == (stored != 0),
+            (newest < self.DEPTH) & (oldest < self.DEPTH),
+            place_behind(oldest, stored, self.DEPTH) == newest,
+            implies(behind, rows[place] == item.word),
+        )
+
+
+class DelayLineHarness(Harness):
+    """Any one word comes out after as many moves as the line is long, and so does its valid bit."""
+
+    CYCLES = 4
+
+    def claims(self, m: Module) -> None:
+        dut = DelayLine(layout=WORD, cycles=self.CYCLES)
+        unit = Unit(m, dut)
+        m.d.comb += [
+            dut.input.eq(anything(m, 4, "word")),
+            dut.input_valid.eq(anything(m, 1, "valid")),
+            dut.hold.eq(anything(m, 1, "hold")),
+        ]
+        follows = Signal()
+        moves = Signal(range(self.CYCLES + 1))  # since the chosen one went in
+        word, valid = Signal(4), Signal()
+        moving = ~dut.hold
+        with m.If(moving & ~follows & anything(m, 1, "choose")):
+            m.d.sync += [
+                follows.eq(1),
+                moves.eq(1),
+                word.eq(dut.input),
+                valid.eq(dut.input_valid),
+            ]
+        with m.Elif(moving & follows):
+            m.d.sync += [follows.eq(moves != self.CYCLES), moves.eq(moves + 1)]
+        out = follows & (moves == self.CYCLES)
+        m.d.comb += [
+            Assert(implies(out, dut.output.word == word)),
+            Assert(implies(out, dut.output_valid == valid)),
+        ]
+        place = moves - 1
+        m.d.comb += self.lemmas(
+            implies(follows, (moves != 0) & (moves <= self.CYCLES)),
+            implies(follows, unit.inside("payload").word_select(place[:3], 4) == word),
+            implies(follows, unit.inside("valid").bit_select(place[:3], 1) == valid),
+        )
+
+
+PROOFS = (
+    Proof(
+        unit="command_queue",
+        claim="commands and masks come out once, in order, two cycles after their push at most",
+        harness=CommandQueueHarness,
+        depth=3,
+        faults=(
+            Fault(unit="command_queue", old="eq(waiting == places)", new="eq(waiting > places)"),
+            Fault(
+                unit="command_queue",
+                old="mask.eq(Mux(retired, now[1:], now))",
+                new="mask.eq(Mux(retired & ~self.push, now[1:], now))",
+            ),
+        ),
+        fault_depth=10,
+    ),
+    Proof(
+        unit="payload_ring",
+        claim="payloads come out once and in order",
+        harness=PayloadRingHarness,
+        depth=3,
+        faults=(
+            Fault(
+                unit="payload_ring",
+                old="first.eq(stepped(first, self._depth))",
+                new="first.eq(first + 1)",
+            ),
+        ),
+        fault_depth=16,
+    ),
+    Proof(
+        unit="weight_fifo",
+        claim="rows come out once and in order, also full and empty; none waits without need",
+        harness=WeightFifoHarness,
+        depth=4,
+        faults=(
+            Fault(
+                unit="weight_fifo",
+                old="read.eq(some_stored & (~self.row_valid | self.row_take))",
+                new="read.eq((some_stored | self.push) & (~self.row_valid | self.row_take))",
+            ),
+            Fault(
+                unit="weight_fifo",
+                old="self.full.eq(held == depth - 1)",
+                new="self.full.eq(held == depth)",
+            ),
+        ),
+        fault_depth=12,
+    ),
+    Proof(
+        unit="delay_line",
+        claim="words come out once, in order, after as many moves as it is long",
+        harness=DelayLineHarness,
+        depth=3,
+        faults=(
+            Fault(
+                unit="delay_line",
+                old="m.If(~self.hold)",
+                new="m.If(~self.hold | self.input_valid)",
+            ),
+        ),
+        fault_depth=10,
+    ),
+)
