@@ -21,7 +21,7 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim formal verilog bench bench-v1 lint format docs synth \
+.PHONY: help setup demo test testplan sim regress formal verilog bench bench-v1 lint format docs synth \
 	synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
@@ -59,6 +59,14 @@ sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST
 
 formal: $(READY) ## Proofs of units, and the planted faults that they must find [PART=unit]
 	@$(BIN)/python -m systola.verif.formal $(PART)
+
+regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESET= SEED= WAVES=1]
+	$(check-preset)
+	@$(BIN)/python -m systola.verif.regress $(if $(N),--programs '$(N)') \
+		$(if $(JOBS),--jobs '$(JOBS)') $(if $(KIND),--kind '$(KIND)') \
+		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
+		$(if $(FIRST),--first '$(FIRST)') $(if $(SCHEDULER),--scheduler '$(SCHEDULER)') \
+		$(if $(WAVES),--waves)
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make regress`: many random programs; one that fails is made short and explained."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from tqdm import tqdm
+
+from systola.arch.config import ConfigError, preset
+from systola.sim.build import build_root
+from systola.verif.regress.cases import KINDS
+from systola.verif.regress.engine import run_here, run_on_cluster
+from systola.verif.regress.job import Report, jobs, record
+
+PRESETS = ("tiny", "7x5", "small", "base")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 1 where a program failed."""
+    options = _parser().parse_args(arguments)
+    for name in options.preset:
+        try:
+            preset(name)
+        except ConfigError as error:
+            print(f"regress: {error}", file=sys.stderr)
+            return 2
+    work = jobs(options.kind, options.preset, options.seed, options.first, options.programs)
+    if options.waves:
+        path = build_root() / f"regress_{options.kind}_{options.preset[0]}.vcd"
+        record(work[0], options.first + options.programs - 1, path)
+        print(path)
+        return 0
+    if options.scheduler and not find_spec("distributed"):
+        print("regress: a cluster needs Dask: pip install '.[cluster]'", file=sys.stderr)
+        return 2
+    print(f"SEED={options.seed}")
+    reports = (
+        run_on_cluster(work, options.scheduler)
+        if options.scheduler
+        else run_here(work, options.jobs)
+    )
+    total = Report()
+    with tqdm(total=len(work), unit="job", disable=None) as bar:
+        for report in reports:
+            total.add(report)
+            bar.update()
+            for failure in report.failures:
+                bar.write(failure)
+    totals = total.totals
+    print(
+        f"{totals.programs} programs, {totals.words} instructions reached, {totals.faults} faults, "
+        f"{totals.abandoned} abandoned, {totals.cycles} cycles: {len(total.failures)} failures"
+    )
+    if options.json:
+        options.json.write_text(
+            json.dumps({"seed": options.seed, **asdict(total)}, indent=1) + "\n"
+        )
+    return bool(total.failures)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="regress", description=__doc__)
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
+    parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: four of them")
+    parser.add_argument("--programs", type=_count, default=200, metavar="N", help="on each preset")
+    parser.add_argument("--first", type=_count, default=0, metavar="N", help="number of the first")
+    parser.add_argument("--seed", type=_count, default=random.randrange(1 << 32))
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="processes")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask cluster, instead of --jobs")
+    parser.add_argument("--waves", action="store_true", help="of the last program, alone")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text, 0)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

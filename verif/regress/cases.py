@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a regression, each the same whenever its case is the same."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from systola.arch.config import Config, preset
+from systola.arch.isa import (
+    INSTRUCTION_BYTES,
+    INSTRUCTIONS,
+    OPCODE_BITS,
+    Field,
+    Opcode,
+    encode,
+)
+from systola.runtime.backend import Image
+from systola.verif.kit.images import make_image
+from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.programs import random_program
+
+KINDS = ("programs", "garbage")
+FAULT_EVERY = 5
+"""Every so many programs one ends in a fault."""
+_GARBAGE_WORDS = 6
+_SMALL_BITS = 6
+"""Most numbers in garbage are small: large ones end at the first check."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program: number `index` of a seed, of kind "programs" or "garbage"."""
+
+    kind: str
+    preset: str
+    seed: int
+    index: int
+
+    @property
+    def config(self) -> Config:
+        """The machine that it is for."""
+        return preset(self.preset)
+
+    def image(self) -> Image:
+        """The program with its data."""
+        name = f"{self.kind} {self.seed} {self.index}"
+        if self.kind == "garbage":
+            return _garbage(self.config, name)
+        faults = static_faults(self.config)
+        number, last = divmod(self.index, FAULT_EVERY)
+        fault = faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
+        return random_program(self.config, name, fault=fault)
+
+
+def _garbage(config: Config, name: str) -> Image:
+    """A random program in which words are replaced by words that nobody meant."""
+    rng = random.Random(f"{config.name} {name}")
+    image = random_program(config, name)
+    words = [
+        image.program[place : place + INSTRUCTION_BYTES]
+        for place in range(0, len(image.program), INSTRUCTION_BYTES)
+    ]
+    for _ in range(_GARBAGE_WORDS):
+        place = rng.randrange(len(words))
+        words[place] = _word(rng, words[place])
+    return make_image(
+        words, host=image.host, weights=image.weights, program_offset=image.program_offset
+    )
+
+
+def _word(rng: random.Random, word: bytes) -> bytes:
+    """A word of one of several kinds: noise, an instruction with one bit wrong, an instruction of
+    random numbers, small ones mostly."""
+    bits = 8 * INSTRUCTION_BYTES
+    kind = rng.random()
+    if kind < 0.1:
+        return rng.getrandbits(bits).to_bytes(INSTRUCTION_BYTES, "little")
+    if kind < 0.2:
+        opcode = rng.choice(list(Opcode))
+        noise = rng.getrandbits(bits) >> OPCODE_BITS << OPCODE_BITS | opcode
+        return noise.to_bytes(INSTRUCTION_BYTES, "little")
+    if kind < 0.5:
+        number = int.from_bytes(word, "little") ^ 1 << rng.randrange(bits)
+        return number.to_bytes(INSTRUCTION_BYTES, "little")
+    entry = rng.choice(INSTRUCTIONS)
+    return encode(entry.opcode, **{field.name: _number(rng, field) for field in entry.fields})
+
+
+def _number(rng: random.Random, field: Field) -> int:
+    """A value that the field can hold."""
+    low, high = field.range
+    if rng.random() < 0.1:
+        return rng.randint(low, high)
+    if field.indexes:
+        return 0 if rng.random() < 0.8 else rng.randint(low, high)
+    if field.values:
+        return rng.choice([value for value in field.values if low <= value <= high])
+    middle = 0 if low < 0 else low
+    return min(high, max(low, middle + rng.getrandbits(_SMALL_BITS) - (low < 0)))

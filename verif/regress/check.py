@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One program on the simulated machine and on the golden model, compared to the last byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, encode
+from systola.arch.registers import Register, Status
+from systola.golden.machine import Machine
+from systola.golden.outcome import LimitReached, Outcome
+from systola.runtime.backend import Image
+from systola.sim.library import RunResult, SimulationError, Simulator
+from systola.verif.kit import scoreboard
+from systola.verif.kit.bench import check_outcome
+from systola.verif.kit.images import make_image, random_memory
+
+INSTRUCTION_LIMIT = 4_000
+"""What executes more instructions is not compared, but abandoned after some cycles."""
+ABANDON_AFTER = 5_000
+CYCLE_LIMIT = 30_000_000
+"""More than any program takes within INSTRUCTION_LIMIT that does not hang."""
+_ENTRIES_AT_ONCE = 16
+
+
+@dataclass
+class Totals:
+    """What has been run. `words`: instructions reached, also those that are faults."""
+
+    programs: int = 0
+    faults: int = 0
+    abandoned: int = 0
+    words: int = 0
+    cycles: int = 0
+
+    def add(self, other: Totals) -> None:
+        """Adds the numbers of another run."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+class Pair:
+    """A simulated machine and the golden model, with the same contents of all memories."""
+
+    def __init__(
+        self, config: Config, *, latency: int, stall: float, seed: int, waves: Path | None = None
+    ):
+        self.config = config
+        self.golden = Machine(config)
+        self.machine = Simulator(config, latency=latency, stall=stall, seed=seed, waves=waves)
+        self.totals = Totals()
+        self.first_difference: int | None = None
+        """Byte of the host window where the last program differed first."""
+        problem = self._fill()
+        assert problem is None, f"filling the memories: {problem}"
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.machine.close()
+
+    def check(self, image: Image) -> str | None:
+        """What differs after the program; None when nothing does."""
+        host = image.host.copy()
+        try:
+            outcome = self.golden.run(
+                host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT
+            )
+        except LimitReached:
+            return self._abandon(image)
+        if not np.array_equal(host[image.program_offset :], image.host[image.program_offset :]):
+            # Undefined: a program that overwrites its own instructions. It must end all the same.
+            return self._abandon(image)
+        try:
+            result = self.machine.run(image, limit=CYCLE_LIMIT)
+        except SimulationError as error:
+            return str(error)
+        self.totals.programs += 1
+        self.totals.faults += outcome.fault is not None
+        self.totals.words += outcome.executed + (outcome.fault is not None)
+        self.totals.cycles += result.cycles
+        wrong = np.flatnonzero(host != result.host)
+        self.first_difference = int(wrong[0]) if wrong.size else None
+        return _difference(host, outcome, result)
+
+    def _abandon(self, image: Image) -> str | None:
+        """Runs a program whose end is not known; all memories are defined again afterwards."""
+        try:
+            self.machine.run(image, limit=CYCLE_LIMIT, abandon_after=ABANDON_AFTER)
+            busy = Status(self.machine.read(Register.STATUS)) & Status.BUSY
+        except SimulationError as error:
+            return str(error)
+        self.totals.abandoned += 1
+        if busy:
+            return "still busy after a soft reset"
+        return self._fill()
+
+    def _fill(self) -> str | None:
+        """Makes all memories equal again; does not count."""
+        totals = replace(self.totals)
+        problem = self.check(filling(self.config))
+        self.totals = totals
+        return problem
+
+
+def _difference(host: np.ndarray, outcome: Outcome, result: RunResult) -> str | None:
+    try:
+        check_outcome(result, outcome.fault, outcome.interrupts)
+        scoreboard.check(host, result.host)
+        tags = tuple(tag for _, tag in result.tags)
+        assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
+        total = sum(result.counters.values())
+        assert total == result.cycles, f"counters sum to {total}, not {result.cycles}"
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+def filling(config: Config) -> Image:
+    """A program that gives a value to every line, row, entry and table."""
+    host = random_memory(np.random.default_rng(0), 16)
+    data, pitch = HOST_PAGE_BYTES * 8, config.input_pitch
+    words = []
+    rows = min(config.buffer_lines, (host.size - data) // pitch, 1024)
+    for line in range(0, config.buffer_lines, rows):
+        words.append(
+            encode(
+                Opcode.READ_HOST_MEMORY,
+                host=data,
+                buffer=line,
+                rows=min(rows, config.buffer_lines - line),
+                stride=pitch,
+                blocks=1,
+                tail=config.rows,
+            )
+        )
+    for row in range(0, config.accumulator_rows, rows):
+        words.append(encode(Opcode.READ_WEIGHTS, tile=0, count=1))
+        words.append(
+            encode(
+                Opcode.MATRIX_MULTIPLY,
+                buffer=0,
+                accumulator=row,
+                rows=min(rows, config.accumulator_rows - row),
+                k_tiles=1,
+                n_tiles=1,
+            )
+        )
+    count = min(_ENTRIES_AT_ONCE, (host.size - data) // (PARAMETER_PLANES * config.output_pitch))
+    for entry in range(0, config.parameter_entries, count):
+        words.append(
+            encode(
+                Opcode.LOAD_PARAMETERS,
+                host=data,
+                parameter=entry,
+                count=min(count, config.parameter_entries - entry),
+            )
+        )
+    for table in range(config.tables):
+        words.append(encode(Opcode.LOAD_TABLE, host=data + table * TABLE_BYTES, table=table))
+    words.append(encode(Opcode.HALT))
+    tile = np.random.default_rng(1).integers(0, 256, config.tile_bytes, dtype=np.uint8)
+    return make_image(words, host=host, weights=tile)

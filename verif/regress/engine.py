@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where jobs run: processes of this machine, or a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from systola.verif.regress.job import Job, Report, run_job
+
+
+def run_here(jobs: Sequence[Job], processes: int) -> Iterator[Report]:
+    """The reports of the jobs as they end, from so many processes."""
+    if processes == 1:
+        yield from map(run_job, jobs)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        futures = [pool.submit(run_job, job) for job in jobs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def run_on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Report]:
+    """The same from the workers of the Dask scheduler at that address, which have this project."""
+    from dask.distributed import Client
+    from dask.distributed import as_completed as completed
+
+    with Client(scheduler) as client:
+        # Jobs are pure: the same job has the same report, wherever it runs.
+        for _, report in completed(client.map(run_job, list(jobs)), with_results=True):
+            yield report

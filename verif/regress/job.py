@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A part of a regression, which one process runs: programs after one another on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from systola.arch.assembler import disassemble
+from systola.runtime.backend import Image
+from systola.verif.regress.cases import Case
+from systola.verif.regress.check import Pair, Totals
+from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
+
+CHUNK = 50
+"""Programs of a job."""
+MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
+"""Latency in cycles and stall probability of the memories, in turn."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cases number `first` to `first` + `count` - 1 of a seed."""
+
+    kind: str
+    preset: str
+    seed: int
+    first: int
+    count: int
+
+    @property
+    def memory(self) -> tuple[int, float]:
+        """Latency and stall probability of its memories."""
+        return MEMORIES[self.first // CHUNK % len(MEMORIES)]
+
+    def case(self, index: int) -> Case:
+        """One of its cases."""
+        return Case(self.kind, self.preset, self.seed, index)
+
+
+@dataclass
+class Report:
+    """What a job has found. Reports of several jobs add up."""
+
+    totals: Totals = field(default_factory=Totals)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, other: Report) -> None:
+        """Takes over what another job has found."""
+        self.totals.add(other.totals)
+        self.failures += other.failures
+
+
+def run_job(job: Job) -> Report:
+    """Runs its programs, without a reset in between, up to the first one that fails."""
+    report = Report()
+    with _pair(job) as pair:
+        for index in range(job.first, job.first + job.count):
+            problem = pair.check(job.case(index).image())
+            if problem:
+                report.failures.append(explain(job, index, problem))
+                break
+        report.totals = pair.totals
+    return report
+
+
+def explain(job: Job, index: int, problem: str) -> str:
+    """What went wrong in case `index`, the shortest program that shows it, and how to repeat it."""
+    case = job.case(index)
+    again = (
+        f"make regress KIND={job.kind} PRESET={job.preset} SEED={job.seed} "
+        f"FIRST={job.first} N={index + 1 - job.first} JOBS=1"
+    )
+    lines = [f"{case}: {problem}", f"repeat it: {again}"]
+    image = case.image()
+    if not fails(job, image):
+        return "\n".join([*lines, "it fails behind the programs before it only"])
+    kept = fewest(words_of(image), lambda words: bool(fails(job, with_words(image, words))))
+    short = with_words(image, kept)
+    with _pair(job) as pair:
+        found = pair.check(short)
+        place = pair.first_difference
+    lines.append(f"{len(kept)} of {len(words_of(image))} instructions are enough: {found}")
+    writer = last_writer(case.config, short, place) if place is not None else None
+    for number, line in enumerate(disassemble(b"".join(words_of(short))).splitlines()):
+        mark = "   <- writes the first byte that differs" if number == writer else ""
+        lines.append(f"    {line}{mark}")
+    return "\n".join([*lines, f"waveform: {again} WAVES=1"])
+
+
+def fails(job: Job, image: Image) -> str | None:
+    """What differs when a new machine runs nothing but this program."""
+    with _pair(job) as pair:
+        return pair.check(image)
+
+
+def record(job: Job, index: int, waves: Path) -> None:
+    """Runs one program alone, with a waveform."""
+    with _pair(job, waves=waves) as pair:
+        pair.check(job.case(index).image())
+
+
+def _pair(job: Job, waves: Path | None = None) -> Pair:
+    latency, stall = job.memory
+    config = job.case(job.first).config
+    return Pair(config, latency=latency, stall=stall, seed=job.seed % (1 << 59), waves=waves)
+
+
+def jobs(kind: str, presets: Sequence[str], seed: int, first: int, count: int) -> list[Job]:
+    """The jobs of `count` programs on each preset."""
+    return [
+        Job(kind, preset, seed, start, min(CHUNK, first + count - start))
+        for start in range(first, first + count, CHUNK)
+        for preset in presets
+    ]

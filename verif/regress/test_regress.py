@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regressions: random programs and garbage pass, and a planted error is found and made short."""
+
+import json
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.arch.isa import Opcode, encode
+from systola.golden.machine import Machine
+from systola.verif.kit.images import make_image, random_memory
+from systola.verif.kit.seeds import random_seed
+from systola.verif.regress import check
+from systola.verif.regress.__main__ import main
+from systola.verif.regress.cases import KINDS, Case
+from systola.verif.regress.engine import run_here
+from systola.verif.regress.job import Job, Report, jobs, run_job
+from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
+
+GARBAGE = 400
+ALL_GARBAGE = 100_000
+"""With --exhaustive: about ten minutes."""
+
+
+class Broken(Machine):
+    """Some results of Pool have a wrong bit."""
+
+    def pool(self, **operands):
+        super().pool(**operands)
+        self.buffer[operands["buffer"], 0] ^= 4
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(GARBAGE, id="some"),
+        pytest.param(ALL_GARBAGE, id="many", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_garbage(name, count):
+    """Words that nobody meant: always the golden model's result or fault, and never a hang."""
+    total = Report()
+    for report in run_here(jobs("garbage", [name], random_seed(), 0, count), 1):
+        assert not report.failures, "\n".join(report.failures)
+        total.add(report)
+    assert total.totals.programs + total.totals.abandoned == count
+    assert total.totals.faults > count // 2
+
+
+def test_a_planted_error(monkeypatch):
+    monkeypatch.setattr(check, "Machine", Broken)
+    report = run_job(Job("programs", "tiny", seed=5, first=0, count=50))
+    (text,) = report.failures
+    assert "make regress KIND=programs PRESET=tiny SEED=5" in text
+    program = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert len(program) <= 6
+    assert any(line.startswith("pool ") for line in program)
+    (blamed,) = [line for line in program if "<-" in line]
+    assert blamed.startswith("write_host_memory")
+
+
+def test_processes_share_the_work():
+    work = jobs("programs", ["tiny"], 3, 0, 70)
+    assert [job.count for job in work] == [50, 20]
+    totals = []
+    for processes in (1, 2):
+        total = Report()
+        for report in run_here(work, processes):
+            total.add(report)
+        totals.append(total)
+    assert totals[0] == totals[1]
+    assert totals[0].totals.programs == 70
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cases_repeat(kind):
+    first, again = (Case(kind, "tiny", 1, 4).image() for _ in range(2))
+    assert first.program == again.program
+    assert first.program != Case(kind, "tiny", 1, 5).image().program
+    assert first.program != Case(kind, "tiny", 2, 4).image().program
+
+
+def test_fewest():
+    assert fewest(range(100), lambda kept: {3, 50, 51} <= set(kept)) == [3, 50, 51]
+    assert len(fewest(range(9), lambda kept: len(kept) >= 4)) == 4
+    assert fewest([1], lambda kept: True) == [1]
+
+
+def test_last_writer():
+    config = preset("tiny")
+    copy = {"rows": 1, "stride": config.output_pitch, "blocks": 1, "tail": config.cols}
+    program = [
+        encode(Opcode.WRITE_HOST_MEMORY, host=0x1000, buffer=0, **copy),
+        encode(Opcode.WRITE_HOST_MEMORY, host=0x1000, buffer=1, **copy),
+        encode(Opcode.WRITE_HOST_MEMORY, host=0x1010, buffer=2, **copy),
+        encode(Opcode.HALT),
+    ]
+    image = make_image(program, host=random_memory(np.random.default_rng(0), 2))
+    assert [last_writer(config, image, place) for place in (0x1000, 0x1010, 0x1800)] == [1, 2, None]
+    shorter = with_words(image, words_of(image)[:1])
+    assert last_writer(config, shorter, 0x1000) == 0
+    assert last_writer(config, shorter, 0x1010) is None
+
+
+def test_command(tmp_path, capsys):
+    file = tmp_path / "figures.json"
+    arguments = ["--preset", "tiny", "--programs", "3", "--seed", "7", "--jobs", "1"]
+    assert main([*arguments, "--json", str(file)]) == 0
+    assert "3 programs" in capsys.readouterr().out
+    assert json.loads(file.read_text())["totals"]["programs"] == 3
+    assert main(["--preset", "large"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_cluster_without_dask(monkeypatch, capsys):
+    monkeypatch.setattr("systola.verif.regress.__main__.find_spec", lambda name: None)
+    assert main(["--scheduler", "tcp://localhost:1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
