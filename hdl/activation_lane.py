@@ -52,12 +52,15 @@ class ActivationLane(wiring.Component):
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
     VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
-    GATE_STAGE, with `gate`.
+    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which has nothing to
+    do as long as they need one.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
     GATE_STAGE = Requantiser.LATENCY + 1
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
+    _MADE_HERE = ("accumulator", "offset", "borrow", "first", "second")
+    """Inputs of the requantiser that are not those of the lane."""
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -91,10 +94,12 @@ class ActivationLane(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.vector = vector = VectorLane(config=config)
-        m.submodules.requantiser = requantiser = Requantiser(bits=lane_bits(config))
+        m.submodules.requantiser = requantiser = Requantiser(
+            bits=lane_bits(config), lends=config.wide
+        )
         for unit in (vector, requantiser):
             for name, member in unit.signature.members.items():
-                if member.flow is In and name not in ("accumulator", "offset"):
+                if member.flow is In and name not in self._MADE_HERE:
                     m.d.comb += getattr(unit, name).eq(getattr(self, name))
         m.d.comb += [
             requantiser.accumulator.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
@@ -122,7 +127,14 @@ class ActivationLane(wiring.Component):
                 m.d.comb += requantiser.offset.eq(vector.addend)
             m.submodules.gate_lane = gate = GateLane()
             high = Signal(8, reset_less=True)
-            m.d.comb += [gate.control.eq(self.gate), gate.argument.eq(clamped)]
+            m.d.comb += [
+                gate.control.eq(self.gate),
+                gate.argument.eq(clamped),
+                requantiser.borrow.eq(self.gate.multiply),
+                requantiser.first.eq(gate.first),
+                requantiser.second.eq(gate.second),
+                gate.product.eq(requantiser.lent),
+            ]
             m.d.sync += high.eq(plain[8:])
             with m.If(self.pick == Pick.GATE):
                 m.d.comb += self.byte_out.eq(gate.result[:8])

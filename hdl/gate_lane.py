@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane of the functions SIGMOID and TANH: a multiplier that works off a microprogram."""
+"""One lane of the functions SIGMOID and TANH: it works off a microprogram with one multiplier."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
-
-from systola.hdl.multiplier import Multiplier
 
 FACTORS = 7
 """Conditions 0 to 6: the factors exp(-2^-2), exp(-2^-1), ... exp(-2^4) that the argument needs."""
@@ -55,10 +53,11 @@ class Addend(enum.Enum, shape=3):
 class GateControl(data.StructLayout):
     """What all lanes do in one cycle; all bits zero: nothing.
 
-    The multiplier starts with operands `first` and `second`; the product is there PRODUCT_LATENCY
-    cycles later. With `update` the value becomes `base` + `addend`, or `base` - `addend` with
-    `negate`, where `condition` holds. `save` and `keep` put the value, as it is before that, into
-    registers `saved` and `spare`. `shift` doubles the argument, `load` takes a new one.
+    With `multiply` the multiplier starts with operands `first` and `second`; the product is there
+    PRODUCT_LATENCY cycles later. With `update` the value becomes `base` + `addend`, or `base` -
+    `addend` with `negate`, where `condition` holds. `save` and `keep` put the value, as it is
+    before that, into registers `saved` and `spare`. `shift` doubles the argument, `load` takes a
+    new one.
     """
 
     def __init__(self) -> None:
@@ -66,6 +65,7 @@ class GateControl(data.StructLayout):
             {
                 "load": 1,
                 "shift": 1,
+                "multiply": 1,
                 "first": First,
                 "second": Second,
                 "base": Base,
@@ -85,11 +85,16 @@ class GateLane(wiring.Component):
 
     `argument` is taken in the cycle of the sequencer's `start`; `result` holds the function of it
     from GateSequencer.LATENCY cycles later until two cycles after the next start, at least.
+    The multiplier is not in here: it takes `first` and `second` when control says `multiply`, and
+    `product` comes PRODUCT_LATENCY cycles later.
     """
 
     control: In(GateControl())
     argument: In(signed(16))
     result: Out(signed(16))
+    first: Out(signed(16))
+    second: Out(signed(16))
+    product: In(signed(32))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -128,23 +133,17 @@ class GateLane(wiring.Component):
         with m.If(control.keep):
             m.d.sync += spare.eq(number)
 
-        m.submodules.multiplier = multiplier = Multiplier(
-            a=signed(16), b=signed(16), pipeline=False
-        )
-        product = multiplier.product
-        m.d.comb += [
-            multiplier.enable.eq(1),
-            multiplier.a.eq(Mux(control.first == First.ARGUMENT, centred, number)),
-        ]
+        product = self.product
+        m.d.comb += self.first.eq(Mux(control.first == First.ARGUMENT, centred, number))
         with m.Switch(control.second):
             with m.Case(Second.CONSTANT):
-                m.d.comb += multiplier.b.eq(control.constant)
+                m.d.comb += self.second.eq(control.constant)
             with m.Case(Second.ARGUMENT):
-                m.d.comb += multiplier.b.eq(centred)
+                m.d.comb += self.second.eq(centred)
             with m.Case(Second.SAVED):
-                m.d.comb += multiplier.b.eq(saved)
+                m.d.comb += self.second.eq(saved)
             with m.Case(Second.SPARE):
-                m.d.comb += multiplier.b.eq(spare)
+                m.d.comb += self.second.eq(spare)
 
         # One adder rounds, negates and adds: -x is ~x and a carry.
         base = Signal(signed(17))

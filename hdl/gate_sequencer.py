@@ -73,7 +73,7 @@ class _Steps:
 
     def multiply(self, **operands: Any) -> None:
         """A product for the `add` behind this one."""
-        self.also(self.now, **operands)
+        self.also(self.now, multiply=1, **operands)
         self.now += PRODUCT_LATENCY
 
 
@@ -92,7 +92,8 @@ def microprogram(*, tanh: bool) -> list[Row]:
     add(**product)  # x^4
     add(addend=Addend.HALF_DOWN)
     # x^3, so early that it comes right behind the next value.
-    steps.also(steps.now + 1 - PRODUCT_LATENCY, first=First.ARGUMENT, second=Second.SAVED)
+    early = steps.now + 1 - PRODUCT_LATENCY
+    steps.also(early, multiply=1, first=First.ARGUMENT, second=Second.SAVED)
     add(addend=Addend.HALF_UP)
     add(base=Base.VALUE, **product)
     multiply(constant=ONE_THIRD)
@@ -137,6 +138,10 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
 ROWS = max(map(len, PROGRAMS.values()))
+LAST_PRODUCT = 1 + max(
+    number for rows in PROGRAMS.values() for number, row in enumerate(rows) if row.get("multiply")
+)
+"""Cycles from a start to the last operands of a product."""
 
 
 class GateSequencer(wiring.Component):

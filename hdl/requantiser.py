@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One lane of the activation unit: from a 32-bit sum to an int8 code."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,18 +24,32 @@ class Requantiser(wiring.Component):
     One value a cycle, no back-pressure. The other inputs come as many cycles after the value as
     MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE (`offset`) and
     LATENCY (`low` and `high`, `low` <= `high`) say. Nothing overflows.
+
+    With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
+    and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
+    LENDING_STAGE cycles old in such a cycle.
     """
 
     MULTIPLIER_STAGE = 1
     ROUNDING_STAGE = 5
     OFFSET_STAGE = 6
     LATENCY = 7
+    LENDING_STAGE = 2
+    LENT_LATENCY = 2
 
-    def __init__(self, *, bits: int):
+    def __init__(self, *, bits: int, lends: bool = False):
         self._bits = bits
+        self._lends = lends
         number = signed(bits)
+        lending = {
+            "borrow": In(1),
+            "first": In(signed(16)),
+            "second": In(signed(16)),
+            "lent": Out(signed(32)),
+        }
         super().__init__(
             {
+                **(lending if lends else {}),
                 "accumulator": In(signed(32)),
                 "bias": In(signed(32)),
                 "multiplier": In(unsigned(31)),
@@ -102,7 +116,11 @@ class Requantiser(wiring.Component):
             Cat(low, high).eq(scaled),
             Cat(factor_low, factor_high).eq(self.multiplier),
         ]
-        outer = Cat(part("low_low", low, factor_low), part("high_high", high, factor_high))
+        if self._lends:
+            low_low = self._lent(m, low, factor_low)
+        else:
+            low_low = part("low_low", low, factor_low)
+        outer = Cat(low_low, part("high_high", high, factor_high))
         first = part("low_high", low, factor_high)
         second = part("high_low", high, factor_low)
 
@@ -120,6 +138,24 @@ class Requantiser(wiring.Component):
         product = Signal(len(outer) - KEPT_FROM, reset_less=True)
         m.d.sync += product.eq(total[KEPT_FROM - HALF_WORD :])
         return product
+
+    def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
+        """a * b with the latency of a Multiplier, from one that others may use in between.
+
+        The choice takes the place of a register in the block, so that they wait no longer than for
+        a short one.
+        """
+        own_a, own_b = Signal.like(a, reset_less=True), Signal.like(b, reset_less=True)
+        number = signed(HALF_WORD + 1)
+        m.submodules.low_low = shared = Multiplier(a=number, b=number, pipeline=False)
+        m.d.sync += [own_a.eq(a), own_b.eq(b)]
+        m.d.comb += [
+            shared.enable.eq(1),
+            shared.a.eq(Mux(self.borrow, self.first, own_a)),
+            shared.b.eq(Mux(self.borrow, self.second, own_b)),
+            self.lent.eq(shared.product),
+        ]
+        return shared.product[: 2 * HALF_WORD]
 
     def _shifted(self, m: Module, product: Signal, shift: Signal) -> tuple[Signal, Signal]:
         """Stages 5 and 6: the product shifted right, with the offset, and what rounding adds.

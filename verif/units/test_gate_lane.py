@@ -4,14 +4,18 @@
 import cocotb
 import numpy as np
 import pytest
-from amaranth.hdl import Module, signed
+from amaranth.hdl import Module, Mux, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles
 
 from systola.golden.gates import sigmoid, tanh
-from systola.hdl.gate_lane import GateLane
-from systola.hdl.gate_sequencer import GateSequencer
+from systola.hdl.activation_lane import ActivationLane
+from systola.hdl.gate_lane import PRODUCT_LATENCY, GateLane
+from systola.hdl.gate_sequencer import LAST_PRODUCT, GateSequencer
+from systola.hdl.multiplier import Multiplier
+from systola.hdl.requantiser import Requantiser
+from systola.hdl.result_lanes import GATE_SPACING
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 
@@ -50,7 +54,15 @@ class Gates(wiring.Component):
         ]
         for index in range(self._lanes):
             m.submodules[f"lane{index}"] = lane = GateLane()
+            m.submodules[f"multiplier{index}"] = multiplier = Multiplier(
+                a=signed(16), b=signed(16), pipeline=False
+            )
             m.d.comb += [
+                multiplier.enable.eq(1),
+                # What it makes without being asked is not for the gates.
+                multiplier.a.eq(Mux(sequencer.control.multiply, lane.first, -1)),
+                multiplier.b.eq(lane.second),
+                lane.product.eq(multiplier.product),
                 lane.control.eq(sequencer.control),
                 lane.argument.eq(self.arguments[index]),
                 self.results[index].eq(lane.result),
@@ -135,6 +147,13 @@ async def pauses(dut):
         result = expected(function, integer_bits, arguments)
     await bench.cycle()
     assert bench.results() == result and not bench.get("busy")
+
+
+def test_the_multiplier_is_back_in_time():
+    """The gates of a vector have made their last product before the next vector needs one."""
+    begin, last = ActivationLane.GATE_STAGE, ActivationLane.GATE_STAGE + LAST_PRODUCT
+    assert Requantiser.LENDING_STAGE < begin < last < GATE_SPACING + Requantiser.LENDING_STAGE
+    assert Requantiser.LENT_LATENCY == PRODUCT_LATENCY
 
 
 RUNS = [(simulator, "few") for simulator in simulators()]

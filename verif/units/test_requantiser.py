@@ -2,6 +2,7 @@
 """The requantiser against the scalar formula of gemmlowp and LiteRT, and its stages."""
 
 import itertools
+import os
 
 import cocotb
 import pytest
@@ -19,8 +20,9 @@ from systola.verif.golden.scalar import (
 )
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-BITS = {"int16": 16, "int8": 8}
+BITS = {"int16": 16, "int8": 8, "lends": 16}
 LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE = 7, 1, 5, 6
+LENDING_STAGE, LENT_LATENCY = 2, 2
 RANDOM = 4000
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
@@ -34,7 +36,8 @@ STAGES = {
 
 
 def unit(variant=None):
-    return Requantiser(bits=BITS[variant or chosen_variant()])
+    chosen = variant or chosen_variant()
+    return Requantiser(bits=BITS[chosen], lends=chosen == "lends")
 
 
 def ends():
@@ -143,8 +146,37 @@ async def random_values(dut):
     await stream(bench, [some(random) for _ in range(RANDOM)])
 
 
+@cocotb.test(skip=os.environ.get("TPU_UNIT_VARIANT") != "lends")
+async def borrowed_multiplier(dut):
+    """Products for others whenever no value needs the multiplier; values as ever."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    random = rng("requantiser", "borrowed")
+    values, products = {}, {}
+    for cycle in range(RANDOM):
+        now = {"borrow": random.random() < 0.5 and cycle - LENDING_STAGE not in values}
+        if now["borrow"]:
+            now |= {
+                name: random.choice((-32768, 32767, random.randint(-32768, 32767)))
+                for name in ("first", "second")
+            }
+            products[cycle + LENT_LATENCY] = now["first"] * now["second"]
+        if random.random() < 0.5:
+            values[cycle] = some(random)
+        for stage, names in STAGES.items():
+            if value := values.get(cycle - stage):
+                now |= {name: value[name] for name in names}
+        await bench.cycle(**now)
+        if value := values.get(cycle - LATENCY):
+            assert bench.get("result") == expected(value), f"{value}"
+        if cycle in products:
+            assert bench.get("lent") == products[cycle]
+    assert len(products) > RANDOM // 8
+
+
 @pytest.mark.parametrize(("simulator", "variant"), variants(*BITS))
 def test_requantiser(simulator, variant):
     assert (Requantiser.LATENCY, Requantiser.MULTIPLIER_STAGE) == (LATENCY, MULTIPLIER_STAGE)
     assert (Requantiser.ROUNDING_STAGE, Requantiser.OFFSET_STAGE) == (ROUNDING_STAGE, OFFSET_STAGE)
+    assert (Requantiser.LENDING_STAGE, Requantiser.LENT_LATENCY) == (LENDING_STAGE, LENT_LATENCY)
     run_unit("test_requantiser", simulator, unit(variant), variant=variant)
