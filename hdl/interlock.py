@@ -65,9 +65,12 @@ class Interlock(wiring.Component):
         # From `arrived`, which makes `input.ready` a register, to `compared`, whose addresses are
         # compared in this cycle, to `judged`, for which `conflicts` tell how that came out. An item
         # that has to wait changes places with its follower to be compared again.
-        arrived, arrived_valid = Signal(slot, reset_less=True), Signal()
-        compared, compared_valid = Signal(slot, reset_less=True), Signal()
-        judged, judged_valid = Signal(slot, reset_less=True), Signal()
+        arrived = Signal(slot, reset_less=True)
+        arrived_valid = Signal()
+        compared = Signal(slot, reset_less=True)
+        compared_valid = Signal()
+        judged = Signal(slot, reset_less=True)
+        judged_valid = Signal()
         changed = Signal()
         conflicts = [
             Signal(self._depth, name=f"conflicts_{check.watched}_{check.address}", reset_less=True)

@@ -105,7 +105,9 @@ class Harness(wiring.Component):
 
     def lemmas(self, *conditions: ValueLike) -> list[Assert]:
         """What is asserted only because an induction needs it, and may look inside the unit."""
-        return [Assert(condition) for condition in conditions] if self._inductive else []
+        if not self._inductive:
+            return []
+        return [Assert(condition, src_loc_at=2) for condition in conditions]
 
     @abstractmethod
     def claims(self, m: Module) -> None:
@@ -158,10 +160,20 @@ class Tracked:
     """One item on its way through a unit that must keep the order: any one, chosen freely.
 
     `count` items are inside. While `follows`, the chosen one is, behind `ahead` others, and `word`
-    is what went in with it. In the cycle in which it leaves, `leaves` is set.
+    is what went in with it. In the cycle in which it leaves, `leaves` is set. With
+    `through` an item may leave in the cycle in which it enters, and is not chosen then.
     """
 
-    def __init__(self, m: Module, *, enters: Value, word: ValueLike, exits: Value, most: int):
+    def __init__(
+        self,
+        m: Module,
+        *,
+        enters: Value,
+        word: ValueLike,
+        exits: Value,
+        most: int,
+        through: bool = False,
+    ):
         word = Value.cast(word)
         self.count = Signal(range(most + 1), name="count")
         self.follows = Signal(name="follows")
@@ -169,10 +181,11 @@ class Tracked:
         self.word = Signal(len(word), name="tracked_word")
         self.chosen = Signal(name="chosen")
         self.leaves = Signal(name="leaves")
+        passes = exits & (self.count == 0)
         m.d.comb += [
-            self.chosen.eq(enters & ~self.follows & anything(m, 1, "choose")),
+            self.chosen.eq(enters & ~self.follows & ~passes & anything(m, 1, "choose")),
             self.leaves.eq(self.follows & exits & (self.ahead == 0)),
-            Assert(~exits | (self.count != 0)),
+            Assert(~exits | (self.count != 0) | (enters if through else 0)),
             Assert(self.count <= most),
             Assert(~self.follows | (self.ahead < self.count)),
         ]
