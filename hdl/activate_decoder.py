@@ -6,17 +6,27 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import OPCODE_BITS, Function, Opcode, Reduction
-from systola.hdl.commands import ActivateCommand, InstructionLayout, ScaleLayout, Source
+from systola.hdl.commands import (
+    ADDRESS_BITS,
+    ActivateCommand,
+    InstructionLayout,
+    ScaleLayout,
+    Source,
+)
 from systola.hdl.window_registers import WindowProducts
 
 
 class ActivateDecoder(wiring.Component):
-    """The `command` of `word`, combinationally. `shape` and `products` are the present window,
-    `scale` the present Set_Config_Scale."""
+    """The `command` of `word`, combinationally: no more than a choice between its inputs.
+
+    `shape` and `products` are the present window, `first_line` the line where the walk over it
+    begins; `scale` is the present Set_Config_Scale.
+    """
 
     word: In(128)
     shape: In(InstructionLayout(Opcode.SET_CONFIG_WINDOW))
     products: In(WindowProducts())
+    first_line: In(ADDRESS_BITS)
     scale: In(InstructionLayout(Opcode.SET_CONFIG_SCALE))
     command: Out(ActivateCommand())
 
@@ -40,7 +50,7 @@ class ActivateDecoder(wiring.Component):
         def over_map(entry: data.View) -> list[object]:
             """The walk over windows, and all that Depthwise and Pool share."""
             return [
-                walk.start.line.eq(entry.buffer + products.origin),
+                walk.start.line.eq(self.first_line),
                 walk.start.y.eq(shape.top),
                 walk.start.x.eq(shape.left),
                 walk.count.kx.eq(shape.kernel_width),

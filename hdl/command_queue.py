@@ -6,6 +6,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+LATENCY = 2
+"""Cycles from `push` to the instruction, where none is before it."""
+
 
 def stepped(pointer: Value, depth: int) -> Value:
     """The place behind `pointer` in a ring of `depth` places."""
@@ -16,7 +19,7 @@ class CommandQueue(wiring.Component):
     """Instructions that wait in front of a unit, oldest first, with masks of what they wait for.
 
     `command` and `masks` are those of the oldest, from registers; `valid` tells whether there is
-    one; `pop` drops it. `push` only while not `full`. An instruction shows two cycles after its
+    one; `pop` drops it. `push` only while not `full`. An instruction shows LATENCY cycles after its
     `push` at the earliest, and in the cycle after the `pop` of the one before it. `retired[list]`
     is the `retire` of each list in `lists` (name to depth), in the same cycle.
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instruction words into regions, commands and fault causes."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,8 +10,10 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    BY_OPCODE,
     DEPTHWISE_TAPS,
     INSTRUCTIONS,
+    LOOP_DEPTH,
     OPCODE_BITS,
     PARAMETER_PLANES,
     TABLE_BYTES,
@@ -40,15 +44,16 @@ from systola.hdl.commands import (
 from systola.hdl.illegal_field import COPIES, WRITES, is_illegal
 from systola.hdl.in_flight import Region
 from systola.hdl.matrix_decoder import MatrixDecoder, Packing, unpackable
+from systola.hdl.products import ProductUnit, place_bits
 from systola.hdl.scalar_unit import EffectiveInstruction
-from systola.hdl.window_registers import WindowRegisters
+from systola.hdl.window_registers import WindowRegisters, first_operands, second_operands
 
-PRODUCT_BITS = 36
-"""Width of the products of a count and a number of rows, pixels or lines."""
-END_BITS = PRODUCT_BITS + 2
-"""Width of any end of a region before it is checked."""
-SPREAD_BITS = 40
+LENGTH_BITS = 41
+"""Width of any length of a region before it is checked."""
 EXTENT_BITS = 42
+SETTLING = 3
+"""Cycles behind a Set_Config_Window until its products can be multiplied."""
+OPCODES = tuple(Opcode)
 
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 
@@ -56,13 +61,14 @@ ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNA
 class Decoded(data.StructLayout):
     """An instruction ready for issue; what does not concern its opcode is undefined.
 
-    `cause` with `address`: the first check that failed, NONE if all hold; the address of a
-    Read_Weights is its first tile in any case. Regions on the chip, empty where an instruction has
-    no such one: `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an
-    instruction of the activation unit writes, or a read from host memory fills (parameters and
-    tables included); `source` and `operand` are what the activation unit reads, `parameters` and
-    `table` what it uses. `tiles`: weight tiles queued or consumed. `code`: that of an
-    Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`.
+    `failed`, from the second cycle on: a check does not hold; `cause` with `address`, from the
+    third cycle on: the first one that does not, NONE if all hold. The address of a Read_Weights
+    is its first tile in any case. Regions on the chip, empty where an instruction has no such one:
+    `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
+    activation unit writes, or a read from host memory fills (parameters and tables included);
+    `source` and `operand` are what the activation unit reads, `parameters` and `table` what it
+    uses. `tiles`: weight tiles queued or consumed. `code`: that of an Interrupt_Host, or the tag of
+    a Debug_Tag, which waits for `units`.
     """
 
     def __init__(self, *, config: Config):
@@ -70,6 +76,7 @@ class Decoded(data.StructLayout):
             {
                 "opcode": OPCODE_BITS,
                 "pc": PC_BITS,
+                "failed": 1,
                 "cause": ceil_log2(len(Fault)),
                 "address": 32,
                 "buffer": Region(ADDRESS_BITS),
@@ -91,29 +98,6 @@ class Decoded(data.StructLayout):
         )
 
 
-class Multiplied(data.StructLayout):
-    """An instruction between the two stages: its word, and the products that its ends need."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "word": 128,
-                "pc": PC_BITS,
-                "fetch_error": 1,
-                "illegal_opcode": 1,
-                "illegal_field": 1,
-                "loop_fault": 1,
-                "loops": 3,
-                "lines": PRODUCT_BITS,
-                "results": PRODUCT_BITS,
-                "tap_lines": 28,
-                "tiles": TILE_BITS,
-                "spread": SPREAD_BITS,
-                "packing": Packing(),
-            }
-        )
-
-
 def operands_of(word: Value) -> dict[Opcode, data.View]:
     """The fields of `word`, read as each of the instructions."""
     return {
@@ -121,14 +105,41 @@ def operands_of(word: Value) -> dict[Opcode, data.View]:
     }
 
 
+class _Token(data.StructLayout):
+    """What is in a stage: an instruction (`valid`), or only products that it or the window needs
+    later: those of packed channels, the first or the second ones of a window."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(("valid", "packing", "window_first", "window_second"), 1))
+
+
+class _Kept(data.StructLayout):
+    """What an instruction takes along from stage to stage."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "word": 128,
+                "pc": PC_BITS,
+                "fetch_error": 1,
+                "loop_fault": 1,
+                "loops": range(LOOP_DEPTH + 1),
+            }
+        )
+
+
 class Decoder(wiring.Component):
-    """Two stages: multiply, then check. One instruction a cycle, latency two cycles; after a
-    Set_Config_Window one cycle is lost.
+    """Five stages: operands of the multipliers, their own two, lengths, regions. One instruction a
+    cycle, latency LATENCY cycles to `decoded`; `failed` and `cause` come one and two cycles later.
+    A Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 +
+    SETTLING cycles.
 
     The checks are those of arch/isa.py in their order, but for the two that need the state of the
     weight queue. `idle`: there is no instruction inside. `pc`: number of the instruction behind the
     last one taken.
     """
+
+    LATENCY = 5
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -145,40 +156,96 @@ class Decoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.window = window = WindowRegisters()
-        scale = Signal(InstructionLayout(Opcode.SET_CONFIG_SCALE))
-        multiplied = Signal(Multiplied())
-        multiplied_valid = Signal()
-        moves = Signal()  # first stage to second
-        leaves = Signal()  # second stage to outside
-        taken = Signal()
-        word = self.instruction.payload.word
-        opcode = word[:OPCODE_BITS]
-        m.d.comb += [
-            leaves.eq(~self.decoded.valid | self.decoded.ready),
-            moves.eq(~multiplied_valid | leaves),
-            self.instruction.ready.eq(moves & ~window.busy),
-            taken.eq(self.instruction.valid & self.instruction.ready),
-            self.idle.eq(~multiplied_valid & ~self.decoded.valid),
-            window.word.eq(word),
-            window.load.eq(taken & (opcode == Opcode.SET_CONFIG_WINDOW)),
+        config = self._config
+        window = m.submodules.window = WindowRegisters(config=config)
+        unit = m.submodules.products = ProductUnit(config=config)
+        self._window, self._products = window, unit.products
+        tokens = [Signal(_Token(), name=f"token_{i}") for i in range(1, self.LATENCY)]
+        self._kept = [
+            Signal(_Kept(), name=f"kept_{i}", reset_less=True) for i in range(1, self.LATENCY + 1)
         ]
-        with m.If(moves):
-            m.d.sync += multiplied_valid.eq(taken)
+        enable = Signal()  # all stages move
+        m.d.comb += [
+            enable.eq(~self.decoded.valid | self.decoded.ready),
+            unit.enable.eq(enable),
+            window.multiplied.eq(unit.products),
+            window.first.eq(enable & tokens[2].window_first),
+            window.second.eq(enable & tokens[2].window_second),
+        ]
+
+        # Numbers that are too large anyway need not be told apart.
+        bits = place_bits(config)
+        self._map_lines = Signal(bits)
+        self._pixels = Signal(bits)
+        for short, product in (
+            (self._map_lines, window.products.map_lines),
+            (self._pixels, window.products.pixels),
+        ):
+            m.d.sync += short.eq(Mux(product[bits:].any(), ~0, product[:bits]))
+
+        # A Convolve is there for four cycles: with the first product the last one is made.
+        given = self.instruction.payload
+        opcode = given.word[:OPCODE_BITS]
+        is_window = opcode == Opcode.SET_CONFIG_WINDOW
+        is_convolve = opcode == Opcode.CONVOLVE
+        step = Signal(2)
+        settling = Signal(range(SETTLING + 1))
+        alone = Signal()
+        begins = Signal()
+        ends = Signal()
+        taken = Signal()
+        m.d.comb += [
+            alone.eq(~Cat(token.valid for token in tokens).any() & ~self.decoded.valid),
+            begins.eq((alone | ~is_window) & (settling == 0)),
+            ends.eq(Mux(is_window, step == 1, (step == 3) | ~is_convolve)),
+            self.instruction.ready.eq(enable & begins & ends),
+            taken.eq(self.instruction.valid & self.instruction.ready),
+            self.idle.eq(alone),
+            window.word.eq(given.word),
+            window.load.eq(taken & is_window),
+        ]
+        with m.If(enable):
+            present = self.instruction.valid & begins
+            with m.If(settling != 0):
+                m.d.sync += settling.eq(settling - 1)
+            with m.If(present):
+                m.d.sync += step.eq(Mux(ends, 0, step + 1))
+            channels = operands_of(given.word)[Opcode.CONVOLVE].channels
+            m.d.sync += [
+                tokens[0].valid.eq(taken),
+                tokens[0].packing.eq(present & is_convolve & (step == 0) & (channels != 0)),
+                tokens[0].window_first.eq(present & is_window & (step == 0)),
+                tokens[0].window_second.eq(present & is_window & (step == 1)),
+                self._kept[0].word.eq(given.word),
+                self._kept[0].pc.eq(given.pc),
+                self._kept[0].fetch_error.eq(given.error),
+                self._kept[0].loop_fault.eq(given.loop_fault),
+                self._kept[0].loops.eq(given.loops),
+                self.decoded.valid.eq(tokens[-1].valid),
+            ]
+            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(tokens)]
+            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(self._kept)]
         with m.If(taken):
-            m.d.sync += self._multiply(m, multiplied, window)
-            m.d.sync += self.pc.eq(self.instruction.payload.pc + 1)
-            with m.If(opcode == Opcode.SET_CONFIG_SCALE):
-                m.d.sync += scale.eq(word)
-        with m.If(leaves):
-            m.d.sync += self.decoded.valid.eq(multiplied_valid)
-            m.d.sync += self._check(m, multiplied, window, scale)
+            m.d.sync += self.pc.eq(given.pc + 1)
+            with m.If(is_window):
+                m.d.sync += settling.eq(SETTLING)
+
+        self._multiply(m, unit, step)
+        with m.If(enable):
+            self._decode(m, tokens[2].packing)
+        self._check(m)
+        self._show(m)
         return m
 
-    def _multiply(self, m: Module, multiplied: data.View, window: WindowRegisters) -> list[object]:
-        """Assignments that fill the first stage."""
+    def _stage(self, number: int, name: str, shape: object, value: object) -> Signal:
+        """A register of stage `number`, which takes `value` from the stage before."""
+        register = Signal(shape, name=f"{name}_{number}", reset_less=True)
+        self._m.d.sync += register.eq(value)
+        return register
+
+    def _multiply(self, m: Module, unit: ProductUnit, step: Value) -> None:
+        """What the multipliers take."""
         word = self.instruction.payload.word
-        opcode = word[:OPCODE_BITS]
         fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         matrix = fields[Opcode.MATRIX_MULTIPLY]
@@ -187,281 +254,433 @@ class Decoder(wiring.Component):
         depthwise = fields[Opcode.DEPTHWISE]
         pool = fields[Opcode.POOL]
         vector = fields[Opcode.VECTOR]
-        weights = fields[Opcode.READ_WEIGHTS]
-        shape = window.fields
+        shape, taps = self._window.fields, self._window.products.taps
 
-        known = Signal()
-        bad_field = Signal()
-        with m.Switch(opcode):
-            for entry in INSTRUCTIONS:
-                with m.Case(entry.opcode):
-                    m.d.comb += [
-                        known.eq(1),
-                        bad_field.eq(is_illegal(self._config, entry, word, fields[entry.opcode])),
-                    ]
+        def take(**operands: tuple[object, object]) -> None:
+            for name, (a, b) in operands.items():
+                m.d.comb += [unit.operands[name].a.eq(a), unit.operands[name].b.eq(b)]
 
-        # Three products serve all: lines that are read (or copied), rows or lines that result, and
-        # the distance of the last row or block from the first.
-        lines = (Signal(24), Signal(12))
-        results = (Signal(24), Signal(12))
-        spread = (Signal(16), Signal(24))
-        m.d.comb += [
-            lines[0].eq(read.rows),
-            lines[1].eq(read.blocks),
-            spread[0].eq((read.rows - 1)[:16]),
-            spread[1].eq(read.stride),
-        ]
-        with m.Switch(opcode):
+        take(lines=(read.rows, read.blocks), spread=(read.stride, (read.rows - 1)[:16]))
+        with m.Switch(word[:OPCODE_BITS]):
+            with m.Case(Opcode.READ_WEIGHTS):
+                take(tiles=(fields[Opcode.READ_WEIGHTS].count, 1))
             with m.Case(Opcode.MATRIX_MULTIPLY):
-                m.d.comb += [
-                    lines[0].eq(matrix.rows),
-                    lines[1].eq(matrix.k_tiles),
-                    results[0].eq(matrix.rows),
-                    results[1].eq(matrix.n_tiles),
-                ]
+                take(
+                    lines=(matrix.rows, matrix.k_tiles),
+                    results=(matrix.rows, matrix.n_tiles),
+                    tiles=(matrix.k_tiles, matrix.n_tiles),
+                )
             with m.Case(Opcode.CONVOLVE):
-                m.d.comb += [
-                    lines[0].eq(window.products.map_lines),
-                    lines[1].eq(1),
-                    results[0].eq(window.products.pixels),
-                    results[1].eq(convolve.n_tiles),
-                    spread[0].eq((convolve.k_tiles - 1)[:12]),
-                    spread[1].eq(convolve.plane),
-                ]
+                packed = convolve.channels != 0
+                take(
+                    results=(self._pixels, convolve.n_tiles),
+                    spread=(convolve.plane, (convolve.k_tiles - 1)[:12]),
+                    tiles=(convolve.k_tiles, convolve.n_tiles),
+                )
+                with m.If(step == 3):
+                    with m.If(packed):
+                        take(tiles=(convolve.n_tiles, shape.kernel_height))
+                    with m.Else():
+                        take(tiles=(self._products.tiles, taps))
+                with m.Elif(packed):
+                    take(
+                        lines=(shape.width, convolve.channels),
+                        results=(shape.kernel_width, convolve.channels),
+                        tiles=(shape.left.as_unsigned(), convolve.channels),
+                        spread=(shape.stride_x, convolve.channels),
+                    )
             with m.Case(Opcode.ACTIVATE):
-                m.d.comb += [results[0].eq(activate.rows), results[1].eq(activate.n_tiles)]
-            with m.Case(Opcode.DEPTHWISE, Opcode.POOL):
-                blocks = Mux(opcode == Opcode.POOL, pool.blocks, depthwise.blocks)
-                m.d.comb += [
-                    lines[0].eq(window.products.map_lines),
-                    lines[1].eq(blocks),
-                    results[0].eq(window.products.pixels),
-                    results[1].eq(blocks),
-                ]
+                take(results=(activate.rows, activate.n_tiles))
+            with m.Case(Opcode.DEPTHWISE):
+                take(
+                    lines=(self._map_lines, depthwise.blocks),
+                    results=(self._pixels, depthwise.blocks),
+                    tiles=(taps, depthwise.blocks),
+                )
+            with m.Case(Opcode.POOL):
+                take(lines=(self._map_lines, pool.blocks), results=(self._pixels, pool.blocks))
             with m.Case(Opcode.VECTOR):
-                m.d.comb += [
-                    lines[0].eq(vector.rows),
-                    lines[1].eq(1),
-                    results[0].eq(vector.rows),
-                    results[1].eq(1),
-                ]
-        is_convolve = opcode == Opcode.CONVOLVE
-        k_tiles = Mux(is_convolve, convolve.k_tiles, matrix.k_tiles)
-        n_tiles = Mux(is_convolve, convolve.n_tiles, matrix.n_tiles)
-        return [
-            multiplied.word.eq(word),
-            multiplied.pc.eq(self.instruction.payload.pc),
-            multiplied.fetch_error.eq(self.instruction.payload.error),
-            multiplied.illegal_opcode.eq(~known),
-            multiplied.illegal_field.eq(bad_field),
-            multiplied.loop_fault.eq(self.instruction.payload.loop_fault),
-            multiplied.loops.eq(self.instruction.payload.loops),
-            multiplied.lines.eq(lines[0] * lines[1]),
-            multiplied.results.eq(results[0] * results[1]),
-            multiplied.tap_lines.eq(window.products.taps * depthwise.blocks),
-            multiplied.tiles.eq(
-                Mux(opcode == Opcode.READ_WEIGHTS, weights.count, k_tiles * n_tiles)
-            ),
-            multiplied.spread.eq(spread[0] * spread[1]),
-            multiplied.packing.row_bytes.eq(shape.width * convolve.channels),
-            multiplied.packing.kernel_bytes.eq(shape.kernel_width * convolve.channels),
-            multiplied.packing.start.eq(shape.left * convolve.channels),
-            multiplied.packing.step.eq(shape.stride_x * convolve.channels),
-        ]
+                take(lines=(vector.rows, 1), results=(vector.rows, 1))
+            with m.Case(Opcode.SET_CONFIG_WINDOW):
+                new = fields[Opcode.SET_CONFIG_WINDOW]
+                take(**first_operands(new))
+                with m.If(step == 1):
+                    take(**second_operands(new))
 
-    def _check(
-        self, m: Module, multiplied: data.View, window: WindowRegisters, scale: data.View
-    ) -> list[object]:
-        """Assignments that fill the second stage."""
+    def _decode(self, m: Module, packing_comes: Value) -> None:
+        """The second to the fifth stage."""
         config = self._config
-        word = multiplied.word
-        opcode = word[:OPCODE_BITS]
+        self._m = m
+        stage = self._stage
+        products, window = self._products, self._window.products
+        shape = self._window.fields
+        align = exact_log2(config.host_bus_bytes)
+
+        # Second stage: which instruction it is, and what it says of itself.
+        word = self._kept[0].word
         fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         parameters = fields[Opcode.LOAD_PARAMETERS]
-        table = fields[Opcode.LOAD_TABLE]
+        opcode = word[:OPCODE_BITS]
+        kinds = [stage(2, "kind", len(OPCODES), Cat(opcode == member for member in OPCODES))]
+        bad_field = stage(
+            2,
+            "bad_field",
+            len(OPCODES),
+            Cat(is_illegal(config, BY_OPCODE[member], word, fields[member]) for member in OPCODES),
+        )
+        # Bytes of a row of a copy, or of all that another read from host memory takes.
+        is_write = Cat(opcode == member for member in WRITES).any()
+        row_bytes = Signal(24)
+        m.d.comb += row_bytes.eq(
+            read.blocks * Mux(is_write, config.output_pitch, config.input_pitch)
+        )
+        with m.If(opcode == Opcode.LOAD_PARAMETERS):
+            m.d.comb += row_bytes.eq(parameters.count * (PARAMETER_PLANES * config.output_pitch))
+        with m.Elif(opcode == Opcode.LOAD_TABLE):
+            m.d.comb += row_bytes.eq(TABLE_BYTES)
+        row_bytes_2 = stage(2, "row_bytes", 24, row_bytes)
+
+        # Third stage: where regions begin. Each address is chosen by the opcode; what is left is 0.
+        kept = self._kept[1]
+        fields = operands_of(kept.word)
+        read = fields[Opcode.READ_HOST_MEMORY]
+        first = {
+            name: Signal(width, name=f"first_{name}")
+            for name, width in (
+                ("buffer", 20),
+                ("source", 20),
+                ("operand", 20),
+                ("accumulator", 16),
+                ("parameter", 12),
+                ("entries", 16),
+                ("table", 4),
+                ("table_used", 1),
+                ("walk", 20),
+            )
+        }
+        self._choose(m, kept.word, first)
+        first_3 = {name: stage(3, name, len(value), value) for name, value in first.items()}
+        kinds.append(stage(3, "kind", len(OPCODES), kinds[-1]))
+        illegal_opcode = [stage(3, "illegal_opcode", 1, ~kinds[0].any())]
+        illegal_field = [stage(3, "illegal_field", 1, (bad_field & kinds[0]).any())]
+        row_bytes_3 = stage(3, "row_bytes", 24, row_bytes_2)
+        host_base_3 = stage(3, "host_base", EXTENT_BITS, read.host + row_bytes_2)
+        # One contiguous run instead of one for each line, where the lines follow one another; where
+        # they do not, a run is a block, or with the alternate copies a row.
+        alternate = self._is(kinds[0], *ALTERNATE)
+        whole = self._is(kinds[0], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
+        linear_3 = stage(
+            3,
+            "linear",
+            1,
+            whole
+            | (read.rows == 1)
+            | ((alternate | (read.blocks == 1)) & (read.stride == row_bytes_2)),
+        )
+
+        # Fourth stage: lengths, from the products.
+        kept = self._kept[2]
+        fields = operands_of(kept.word)
+        read = fields[Opcode.READ_HOST_MEMORY]
+        matrix = fields[Opcode.MATRIX_MULTIPLY]
+        convolve = fields[Opcode.CONVOLVE]
+        activate = fields[Opcode.ACTIVATE]
+        vector = fields[Opcode.VECTOR]
+        length = Signal(LENGTH_BITS)
+        source_length = Signal(LENGTH_BITS)
+        operand_length = Signal(LENGTH_BITS)
+        rows = Signal(len(products.results))
+        tiles = Signal(TILE_COUNT_BITS)
+        m.d.comb += tiles.eq(products.tiles)
+        with m.Switch(kept.word[:OPCODE_BITS]):
+            with m.Case(*COPIES):
+                m.d.comb += length.eq(products.lines)
+            with m.Case(Opcode.MATRIX_MULTIPLY):
+                m.d.comb += [
+                    length.eq(products.lines << matrix.wide_vectors),
+                    rows.eq(products.results),
+                    tiles.eq(products.tiles << matrix.wide_weights),
+                ]
+            with m.Case(Opcode.CONVOLVE):
+                m.d.comb += [length.eq(products.spread), rows.eq(products.results)]
+            with m.Case(Opcode.ACTIVATE):
+                m.d.comb += [
+                    length.eq(products.results << activate.wide),
+                    rows.eq(products.results),
+                ]
+            with m.Case(Opcode.DEPTHWISE):
+                m.d.comb += [
+                    length.eq(products.results),
+                    source_length.eq(products.lines),
+                    operand_length.eq(products.tiles),
+                ]
+            with m.Case(Opcode.POOL):
+                m.d.comb += [length.eq(products.results), source_length.eq(products.lines)]
+            with m.Case(Opcode.VECTOR):
+                m.d.comb += [
+                    length.eq(products.results << vector.wide),
+                    source_length.eq(products.lines << vector.wide_operands),
+                ]
+                with m.If(vector.operation != Operation.COPY):
+                    m.d.comb += operand_length.eq(products.lines << vector.wide_operands)
+        is_write = self._is(kinds[1], *WRITES)
+        line_beats = Mux(
+            is_write,
+            config.output_pitch // config.host_bus_bytes,
+            config.input_pitch // config.host_bus_bytes,
+        )
+        is_alternate = self._is(kinds[1], *ALTERNATE)
+        run_lines = Mux(linear_3, products.lines, Mux(is_alternate, read.blocks, 1))
+        run_beats = Mux(
+            self._is(kinds[1], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE),
+            row_bytes_3 >> align,
+            run_lines * line_beats,
+        )
+        is_convolve = self._is(kinds[1], Opcode.CONVOLVE)
+        kinds.append(stage(4, "kind", len(OPCODES), kinds[-1]))
+        illegal_opcode.append(stage(4, "illegal_opcode", 1, illegal_opcode[-1]))
+        illegal_field.append(stage(4, "illegal_field", 1, illegal_field[-1]))
+        first_4 = {name: stage(4, name, len(value), value) for name, value in first_3.items()}
+        length_4 = stage(4, "length", LENGTH_BITS, length)
+        source_length_4 = stage(4, "source_length", LENGTH_BITS, source_length)
+        operand_length_4 = stage(4, "operand_length", LENGTH_BITS, operand_length)
+        rows_4 = stage(4, "rows", len(rows), rows)
+        tiles_4 = stage(4, "tiles", TILE_COUNT_BITS, tiles)
+        end_base_4 = stage(
+            4, "end_base", 21, first_3["buffer"] + Mux(is_convolve, self._map_lines, 0)
+        )
+        host_base_4 = stage(4, "host_base", EXTENT_BITS, host_base_3)
+        spread_4 = stage(
+            4, "spread", len(products.spread), Mux(self._is(kinds[1], *COPIES), products.spread, 0)
+        )
+        before_tail_4 = stage(4, "before_tail", ADDRESS_BITS, products.lines - read.rows)
+        run_beats_4 = stage(4, "run_beats", 30, run_beats)
+        linear_4 = stage(4, "linear", 1, linear_3)
+        packing_4 = Signal(Packing(), reset_less=True)
+        excess = Signal(8)
+        with m.If(shape.left < 0):
+            m.d.comb += excess.eq(convolve.channels)
+        with m.If(packing_comes):
+            m.d.sync += [
+                packing_4.row_bytes.eq(products.lines),
+                packing_4.kernel_bytes.eq(products.results),
+                # `left` was taken as a number without sign.
+                packing_4.start.eq(products.tiles[:18] - (excess << len(shape.left))),
+                packing_4.step.eq(products.spread),
+            ]
+
+        # Fifth stage: regions.
+        kept = self._kept[3]
+        fields = operands_of(kept.word)
         weights = fields[Opcode.READ_WEIGHTS]
+        packed = self._is(kinds[2], Opcode.CONVOLVE) & (fields[Opcode.CONVOLVE].channels != 0)
+        self._kind = stage(5, "kind", len(OPCODES), kinds[-1])
+        self._illegal_opcode = stage(5, "illegal_opcode", 1, illegal_opcode[-1])
+        self._illegal_field = stage(5, "illegal_field", 1, illegal_field[-1])
+        self._first = {name: stage(5, name, len(value), value) for name, value in first_4.items()}
+
+        def end(name: str, base: Value, size: Value) -> Signal:
+            return stage(5, f"{name}_end", max(len(base), len(size)) + 1, base + size)
+
+        self._buffer_end = end("buffer", end_base_4, length_4)
+        self._source_end = end("source", first_4["source"], source_length_4)
+        self._operand_end = end("operand", first_4["operand"], operand_length_4)
+        self._accumulator_end = end("accumulator", first_4["accumulator"], rows_4)
+        self._parameter_end = end("parameter", first_4["parameter"], first_4["entries"])
+        self._table_end = end("table", first_4["table"], first_4["table_used"])
+        self._host_end = end("host", host_base_4, spread_4)
+        self._tile_end = end("tile", weights.tile, weights.count)
+        self._tiles = stage(5, "tiles", TILE_COUNT_BITS, tiles_4)
+        self._run_beats = stage(5, "run_beats", 30, run_beats_4)
+        self._linear = stage(5, "linear", 1, linear_4)
+        self._tail_line = stage(5, "tail_line", ADDRESS_BITS, first_4["buffer"] + before_tail_4)
+        self._weight_address = stage(
+            5, "weight_address", config.address_bits, weights.tile * config.tile_bytes
+        )
+        self._packing = Signal(Packing(), reset_less=True)
+        m.d.sync += self._packing.eq(packing_4)
+        before = packing_4.start < 0  # the first vector begins in the line before the row
+        # Packed channels: the line behind the first one.
+        origin = Mux(packed, window.row_origin, window.origin)
+        self._first_line = stage(
+            5, "first_line", ADDRESS_BITS, first_4["walk"] + origin + (packed & ~before)
+        )
+        self._first_byte = stage(5, "first_byte", 9, packing_4.start + Mux(before, config.rows, 0))
+
+    def _choose(self, m: Module, word: Value, first: dict[str, Signal]) -> None:
+        """Where the regions of an instruction begin."""
+        fields = operands_of(word)
+        parameters = fields[Opcode.LOAD_PARAMETERS]
         matrix = fields[Opcode.MATRIX_MULTIPLY]
         convolve = fields[Opcode.CONVOLVE]
         activate = fields[Opcode.ACTIVATE]
         depthwise = fields[Opcode.DEPTHWISE]
         pool = fields[Opcode.POOL]
         vector = fields[Opcode.VECTOR]
-        shape, products = window.fields, window.products
 
-        def one_of(*opcodes: Opcode) -> Value:
-            return Cat(opcode == member for member in opcodes).any()
+        def take(**values: object) -> None:
+            m.d.comb += [first[name].eq(value) for name, value in values.items()]
 
-        is_write = one_of(*WRITES)
-        is_parameters = opcode == Opcode.LOAD_PARAMETERS
-        is_table = opcode == Opcode.LOAD_TABLE
-        packed = convolve.channels != 0
-        too_wide = shape.width > shape.pitch
+        with m.Switch(word[:OPCODE_BITS]):
+            with m.Case(*COPIES):
+                take(buffer=fields[Opcode.READ_HOST_MEMORY].buffer)
+            with m.Case(Opcode.LOAD_PARAMETERS):
+                take(parameter=parameters.parameter, entries=parameters.count)
+            with m.Case(Opcode.LOAD_TABLE):
+                take(table=fields[Opcode.LOAD_TABLE].table, table_used=1)
+            with m.Case(Opcode.MATRIX_MULTIPLY):
+                take(buffer=matrix.buffer, accumulator=matrix.accumulator)
+            with m.Case(Opcode.CONVOLVE):
+                take(
+                    buffer=convolve.buffer,
+                    accumulator=convolve.accumulator,
+                    walk=convolve.buffer,
+                )
+            with m.Case(Opcode.ACTIVATE):
+                take(
+                    buffer=activate.buffer,
+                    accumulator=activate.accumulator,
+                    parameter=activate.parameter,
+                    entries=activate.n_tiles,
+                    table=activate.table,
+                    table_used=activate.function == Function.TABLE,
+                )
+            with m.Case(Opcode.DEPTHWISE):
+                take(
+                    buffer=depthwise.destination,
+                    source=depthwise.buffer,
+                    operand=depthwise.taps,
+                    parameter=depthwise.parameter,
+                    entries=depthwise.blocks,
+                    walk=depthwise.buffer,
+                )
+            with m.Case(Opcode.POOL):
+                take(
+                    buffer=pool.destination,
+                    source=pool.buffer,
+                    parameter=pool.parameter,
+                    entries=Mux(pool.reduction == Reduction.AVERAGE, self._window.products.taps, 1),
+                    walk=pool.buffer,
+                )
+            with m.Case(Opcode.VECTOR):
+                take(
+                    buffer=vector.destination,
+                    source=vector.buffer,
+                    operand=Mux(vector.operation == Operation.COPY, 0, vector.operand),
+                    parameter=vector.parameter,
+                    entries=1,
+                    table=vector.table,
+                    table_used=vector.function == Function.TABLE,
+                )
 
-        # Regions. Each address and length is chosen by the opcode; what is left is 0.
-        buffer = Signal(20)
-        length = Signal(END_BITS)
-        source = Signal(20)
-        source_length = Signal(END_BITS)
-        operand = Signal(20)
-        operand_length = Signal(END_BITS)
-        accumulator = Signal(16)
-        rows = Signal(END_BITS)
-        parameter = Signal(12)
-        entries = Signal(16)
-        table_number = Signal(4)
-        table_used = Signal()
-        tiles = Signal(TILE_COUNT_BITS)
+    @staticmethod
+    def _is(kind: Value, *opcodes: Opcode) -> Value:
+        """Whether an instruction of this kind is one of these."""
+        return Cat(kind[OPCODES.index(opcode)] for opcode in opcodes).any()
+
+    def _check(self, m: Module) -> None:
+        """The checks of the instruction in the last stage, then the first that does not hold."""
+        config = self._config
+        kept = self._kept[-1]
+        fields = operands_of(kept.word)
+        opcode = kept.word[:OPCODE_BITS]
+        matrix = fields[Opcode.MATRIX_MULTIPLY]
+        activate = fields[Opcode.ACTIVATE]
+        vector = fields[Opcode.VECTOR]
+        convolve = fields[Opcode.CONVOLVE]
+        window, shape = self._window, self._window.fields
+        buffer, buffer_end = self._first["buffer"], self._buffer_end
+        source, operand = self._first["source"], self._first["operand"]
+
         unavailable = Signal()
         no_window = Signal()
-        m.d.comb += tiles.eq(multiplied.tiles)
+        too_wide = shape.width > shape.pitch
+        pitch_bytes = Signal(12 + 9)
+        m.d.sync += pitch_bytes.eq(shape.pitch * config.rows)
         with m.Switch(opcode):
-            with m.Case(*COPIES):
-                m.d.comb += [buffer.eq(read.buffer), length.eq(multiplied.lines)]
-            with m.Case(Opcode.LOAD_PARAMETERS):
-                m.d.comb += [parameter.eq(parameters.parameter), entries.eq(parameters.count)]
             with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += [
-                    table_number.eq(table.table),
-                    table_used.eq(1),
-                    unavailable.eq(int(not config.tables)),
-                ]
+                m.d.comb += unavailable.eq(int(not config.tables))
             with m.Case(Opcode.MATRIX_MULTIPLY):
-                m.d.comb += [
-                    buffer.eq(matrix.buffer),
-                    length.eq(multiplied.lines << matrix.wide_vectors),
-                    accumulator.eq(matrix.accumulator),
-                    rows.eq(multiplied.results),
-                    tiles.eq(multiplied.tiles << matrix.wide_weights),
-                ]
                 if not config.wide:
                     m.d.comb += unavailable.eq(matrix.wide_vectors | matrix.wide_weights)
             with m.Case(Opcode.CONVOLVE):
-                m.d.comb += [
-                    buffer.eq(convolve.buffer),
-                    length.eq(multiplied.lines + multiplied.spread),
-                    accumulator.eq(convolve.accumulator),
-                    rows.eq(multiplied.results),
-                    tiles.eq(multiplied.tiles * Mux(packed, shape.kernel_height, products.taps)),
-                    no_window.eq(
-                        Mux(
-                            packed,
-                            unpackable(config, multiplied.packing, convolve, shape),
-                            too_wide,
-                        )
-                    ),
-                ]
+                m.d.comb += no_window.eq(
+                    Mux(
+                        convolve.channels != 0,
+                        unpackable(config, self._packing, convolve, shape)
+                        | (self._packing.row_bytes > pitch_bytes),
+                        too_wide,
+                    )
+                )
             with m.Case(Opcode.ACTIVATE):
-                m.d.comb += [
-                    buffer.eq(activate.buffer),
-                    length.eq(multiplied.results << activate.wide),
-                    accumulator.eq(activate.accumulator),
-                    rows.eq(multiplied.results),
-                    parameter.eq(activate.parameter),
-                    entries.eq(activate.n_tiles),
-                    table_number.eq(activate.table),
-                    table_used.eq(activate.function == Function.TABLE),
-                    unavailable.eq(self._lacks(activate, activate.wide)),
-                ]
+                m.d.comb += unavailable.eq(self._lacks(activate, activate.wide))
             with m.Case(Opcode.DEPTHWISE):
                 m.d.comb += [
-                    buffer.eq(depthwise.destination),
-                    length.eq(multiplied.results),
-                    source.eq(depthwise.buffer),
-                    source_length.eq(multiplied.lines),
-                    operand.eq(depthwise.taps),
-                    operand_length.eq(multiplied.tap_lines),
-                    parameter.eq(depthwise.parameter),
-                    entries.eq(depthwise.blocks),
                     unavailable.eq(int(not config.depthwise)),
-                    no_window.eq(too_wide | (products.taps > DEPTHWISE_TAPS)),
+                    no_window.eq(too_wide | (window.products.taps > DEPTHWISE_TAPS)),
                 ]
             with m.Case(Opcode.POOL):
-                m.d.comb += [
-                    buffer.eq(pool.destination),
-                    length.eq(multiplied.results),
-                    source.eq(pool.buffer),
-                    source_length.eq(multiplied.lines),
-                    parameter.eq(pool.parameter),
-                    entries.eq(Mux(pool.reduction == Reduction.AVERAGE, products.taps, 1)),
-                    no_window.eq(too_wide),
-                ]
+                m.d.comb += no_window.eq(too_wide)
             with m.Case(Opcode.VECTOR):
-                m.d.comb += [
-                    buffer.eq(vector.destination),
-                    length.eq(multiplied.results << vector.wide),
-                    source.eq(vector.buffer),
-                    source_length.eq(multiplied.lines << vector.wide_operands),
-                    parameter.eq(vector.parameter),
-                    entries.eq(1),
-                    table_number.eq(vector.table),
-                    table_used.eq(vector.function == Function.TABLE),
-                    unavailable.eq(self._lacks(vector, vector.wide | vector.wide_operands)),
-                ]
-                with m.If(vector.operation != Operation.COPY):
-                    m.d.comb += [operand.eq(vector.operand), operand_length.eq(source_length)]
-
-        def end_of(base: Signal, size: Signal) -> Signal:
-            end = Signal(END_BITS + 1, name=f"{base.name}_end")
-            m.d.comb += end.eq(base + size)
-            return end
-
-        buffer_end = end_of(buffer, length)
-        source_end = end_of(source, source_length)
-        operand_end = end_of(operand, operand_length)
-        accumulator_end = end_of(accumulator, rows)
-        parameter_end = end_of(parameter, entries)
-        extent = Signal(EXTENT_BITS)
-        host_end = Signal(EXTENT_BITS)
-        tile_end = Signal(TILE_BITS)
-        pitch = Mux(is_write, config.output_pitch, config.input_pitch)
-        m.d.comb += [
-            extent.eq(
-                Mux(
-                    is_parameters,
-                    parameters.count * (PARAMETER_PLANES * config.output_pitch),
-                    Mux(is_table, TABLE_BYTES, multiplied.spread + read.blocks * pitch),
-                )
-            ),
-            host_end.eq(read.host + extent),
-            tile_end.eq(weights.tile + weights.count),
-        ]
-
-        # What can go wrong, for each cause: the condition, and what FAULT_ADDRESS then holds.
-        beyond = [
-            (end > config.buffer_lines, base)
-            for base, end in ((source, source_end), (operand, operand_end), (buffer, buffer_end))
-        ]
+                m.d.comb += unavailable.eq(self._lacks(vector, vector.wide | vector.wide_operands))
 
         def spoiled(base: Signal, end: Signal) -> Value:
-            """Whether results overwrite an operand, other than exactly by Vector."""
-            same = (opcode == Opcode.VECTOR) & (base == buffer) & (end == buffer_end)
-            return (base < buffer_end) & (buffer < end) & ~same
+            """Whether results overwrite an operand, other than exactly by Vector. All of them are
+            inside the buffer."""
+            base, end, first, behind = (
+                value[:ADDRESS_BITS] for value in (base, end, buffer, buffer_end)
+            )
+            same = self._is(self._kind, Opcode.VECTOR) & (base == first) & (end == behind)
+            return (base < behind) & (first < end) & ~same
 
-        broken = {
-            Fault.LOOP: (multiplied.loop_fault, multiplied.loops),
-            Fault.UNAVAILABLE: (unavailable, opcode),
-            Fault.WINDOW: (~window.valid | no_window, 0),
-            Fault.BUFFER_RANGE: (
-                Cat(outside for outside, _ in beyond).any(),
-                Mux(beyond[0][0], source, Mux(beyond[1][0], operand, buffer)),
-            ),
-            Fault.OVERLAP: (spoiled(source, source_end) | spoiled(operand, operand_end), buffer),
-            Fault.ACCUMULATOR_RANGE: (accumulator_end > config.accumulator_rows, accumulator),
-            Fault.PARAMETER_RANGE: (parameter_end > config.parameter_entries, parameter),
-            Fault.TABLE_RANGE: (table_used & (table_number >= config.tables), table_number),
-            Fault.HOST_WINDOW: (host_end > self.host_limit, read.host),
-            Fault.WEIGHT_WINDOW: (tile_end > self.weight_tiles, weights.tile),
+        conditions = {
+            Fault.LOOP: kept.loop_fault,
+            Fault.UNAVAILABLE: unavailable,
+            Fault.WINDOW: ~window.valid | no_window,
+            Fault.OVERLAP: spoiled(source, self._source_end) | spoiled(operand, self._operand_end),
+            Fault.ACCUMULATOR_RANGE: self._accumulator_end > config.accumulator_rows,
+            Fault.PARAMETER_RANGE: self._parameter_end > config.parameter_entries,
+            Fault.TABLE_RANGE: self._first["table_used"] & (self._first["table"] >= config.tables),
+            Fault.HOST_WINDOW: self._host_end > self.host_limit,
+            Fault.WEIGHT_WINDOW: self._tile_end > self.weight_tiles,
         }
+        beyond = [Signal(name=f"{name}_beyond") for name in ("source", "operand", "buffer")]
+        ends = (self._source_end, self._operand_end, buffer_end)
+        in_buffer = self._applies(Fault.BUFFER_RANGE)
+        m.d.sync += [
+            flag.eq(in_buffer & (end > config.buffer_lines))
+            for flag, end in zip(beyond, ends, strict=True)
+        ]
+        broken = {fault: Signal(name=f"broken_{fault.name.lower()}") for fault in conditions}
+        m.d.sync += [
+            broken[fault].eq(self._applies(fault) & condition)
+            for fault, condition in conditions.items()
+        ]
+        broken[Fault.BUFFER_RANGE] = Cat(beyond).any()
+        unusable = kept.fetch_error | self._illegal_opcode | self._illegal_field
+        m.d.comb += self.decoded.payload.failed.eq(unusable | Cat(broken.values()).any())
+
         cause = Signal(ceil_log2(len(Fault)))
         address = Signal(32)
-        with m.If(opcode == Opcode.READ_WEIGHTS):
-            m.d.comb += address.eq(weights.tile)
-        with m.If(multiplied.fetch_error):
+        culprits = {
+            Fault.LOOP: kept.loops,
+            Fault.UNAVAILABLE: opcode,
+            Fault.BUFFER_RANGE: Mux(beyond[0], source, Mux(beyond[1], operand, buffer)),
+            Fault.OVERLAP: buffer,
+            Fault.ACCUMULATOR_RANGE: self._first["accumulator"],
+            Fault.PARAMETER_RANGE: self._first["parameter"],
+            Fault.TABLE_RANGE: self._first["table"],
+            Fault.HOST_WINDOW: fields[Opcode.READ_HOST_MEMORY].host,
+            Fault.WEIGHT_WINDOW: fields[Opcode.READ_WEIGHTS].tile,
+        }
+        with m.If(self._is(self._kind, Opcode.READ_WEIGHTS)):
+            m.d.comb += address.eq(fields[Opcode.READ_WEIGHTS].tile)
+        with m.If(kept.fetch_error):
             m.d.comb += [cause.eq(Fault.FETCH_ERROR), address.eq(0)]
-        with m.Elif(multiplied.illegal_opcode):
+        with m.Elif(self._illegal_opcode):
             m.d.comb += [cause.eq(Fault.ILLEGAL_OPCODE), address.eq(opcode)]
-        with m.Elif(multiplied.illegal_field):
+        with m.Elif(self._illegal_field):
             m.d.comb += [cause.eq(Fault.ILLEGAL_FIELD), address.eq(0)]
         with m.Else(), m.Switch(opcode):
             for entry in INSTRUCTIONS:
@@ -469,76 +688,91 @@ class Decoder(wiring.Component):
                     # The first check has the last word.
                     for fault in reversed(entry.checks):
                         if fault in broken:
-                            condition, culprit = broken[fault]
-                            with m.If(condition):
-                                m.d.comb += [cause.eq(fault), address.eq(culprit)]
-
-        # One contiguous run instead of one for each line, where the lines follow one another; where
-        # they do not, a run is a block, or with the alternate copies a row.
-        alternate = one_of(*ALTERNATE)
-        linear = (
-            is_parameters
-            | is_table
-            | (read.rows == 1)
-            | ((alternate | (read.blocks == 1)) & (read.stride == read.blocks * pitch))
-        )
-        line_beats = Mux(
-            is_write,
-            config.output_pitch // config.host_bus_bytes,
-            config.input_pitch // config.host_bus_bytes,
-        )
-        run_lines = Mux(linear, multiplied.lines, Mux(alternate, read.blocks, 1))
-        run_beats = Mux(
-            is_parameters | is_table,
-            extent >> exact_log2(config.host_bus_bytes),
-            run_lines * line_beats,
-        )
-        m.submodules.matrix = matrix_decoder = MatrixDecoder(config=config)
-        m.submodules.activate = activate_decoder = ActivateDecoder()
-        for unit in (matrix_decoder, activate_decoder):
-            m.d.comb += [unit.word.eq(word), unit.shape.eq(shape), unit.products.eq(products)]
-        m.d.comb += [
-            matrix_decoder.packing.eq(multiplied.packing),
-            activate_decoder.scale.eq(scale),
+                            with m.If(broken[fault]):
+                                m.d.comb += [
+                                    cause.eq(fault),
+                                    address.eq(culprits.get(fault, 0)),
+                                ]
+        m.d.sync += [
+            self.decoded.payload.cause.eq(cause),
+            self.decoded.payload.address.eq(address),
         ]
 
-        tile_beats = config.tile_bytes // config.weight_bus_bytes
-        out = self.decoded.payload
+    def _applies(self, fault: Fault) -> Value:
+        """Whether the instruction in the last stage has this check."""
+        opcodes = [entry.opcode for entry in INSTRUCTIONS if fault in entry.checks]
+        return self._is(self._kind, *opcodes)
+
+    def _show(self, m: Module) -> None:
+        """The output, from the registers of the last stage."""
+        config = self._config
+        kept = self._kept[-1]
+        word = kept.word
+        fields = operands_of(word)
+        read = fields[Opcode.READ_HOST_MEMORY]
+        weights = fields[Opcode.READ_WEIGHTS]
+        out, first = self.decoded.payload, self._first
+        is_parameters = self._is(self._kind, Opcode.LOAD_PARAMETERS)
+        is_table = self._is(self._kind, Opcode.LOAD_TABLE)
+        alternate = self._is(self._kind, *ALTERNATE)
+
+        scale = Signal(InstructionLayout(Opcode.SET_CONFIG_SCALE))
+        leaves = self.decoded.valid & self.decoded.ready
+        with m.If(leaves & self._is(self._kind, Opcode.SET_CONFIG_SCALE)):
+            m.d.sync += scale.eq(word)
+
+        m.submodules.matrix = matrix_decoder = MatrixDecoder()
+        m.submodules.activate = activate_decoder = ActivateDecoder()
+        for unit in (matrix_decoder, activate_decoder):
+            m.d.comb += [
+                unit.word.eq(word),
+                unit.shape.eq(self._window.fields),
+                unit.products.eq(self._window.products),
+                unit.first_line.eq(self._first_line),
+            ]
+        m.d.comb += [
+            matrix_decoder.packing.eq(self._packing),
+            matrix_decoder.first_byte.eq(self._first_byte),
+            activate_decoder.scale.eq(scale),
+        ]
 
         def region(target: data.View, base: object, end: object) -> list[object]:
             return [target.base.eq(base), target.end.eq(end)]
 
-        in_parameters = PARAMETER_SPACE + parameter, PARAMETER_SPACE + parameter_end[:13]
-        in_tables = TABLE_SPACE + table_number, TABLE_SPACE + table_number + table_used
-        return [
-            out.opcode.eq(opcode),
-            out.pc.eq(multiplied.pc),
-            out.cause.eq(cause),
-            out.address.eq(address),
+        # Parameters and tables begin at addresses that leave the lower bits free.
+        in_parameters = (
+            first["parameter"] | PARAMETER_SPACE,
+            self._parameter_end[:13] | PARAMETER_SPACE,
+        )
+        in_tables = first["table"] | TABLE_SPACE, self._table_end | TABLE_SPACE
+        tile_beats = config.tile_bytes // config.weight_bus_bytes
+        m.d.comb += [
+            out.opcode.eq(word[:OPCODE_BITS]),
+            out.pc.eq(kept.pc),
             *region(
                 out.buffer,
-                Mux(is_parameters, in_parameters[0], Mux(is_table, in_tables[0], buffer)),
-                Mux(is_parameters, in_parameters[1], Mux(is_table, in_tables[1], buffer_end)),
+                Mux(is_parameters, in_parameters[0], Mux(is_table, in_tables[0], first["buffer"])),
+                Mux(is_parameters, in_parameters[1], Mux(is_table, in_tables[1], self._buffer_end)),
             ),
-            *region(out.source, source, source_end),
-            *region(out.operand, operand, operand_end),
-            *region(out.accumulator, accumulator, accumulator_end),
+            *region(out.source, first["source"], self._source_end),
+            *region(out.operand, first["operand"], self._operand_end),
+            *region(out.accumulator, first["accumulator"], self._accumulator_end),
             *region(out.parameters, *in_parameters),
             *region(out.table, *in_tables),
-            *region(out.host, read.host, host_end),
+            *region(out.host, read.host, self._host_end),
             out.transfer.address.eq(read.host),
-            out.transfer.beats.eq(run_beats),
-            out.transfer.rows.eq(Mux(linear, 1, read.rows)),
+            out.transfer.beats.eq(self._run_beats),
+            out.transfer.rows.eq(Mux(self._linear, 1, read.rows)),
             out.transfer.stride.eq(read.stride),
-            out.transfer.blocks.eq(Mux(linear | alternate, 1, read.blocks)),
-            out.tail.line.eq(buffer_end - read.rows),
+            out.transfer.blocks.eq(Mux(self._linear | alternate, 1, read.blocks)),
+            out.tail.line.eq(self._tail_line),
             out.tail.every.eq(Mux(alternate, read.blocks, 0)),
             out.tail.bytes.eq(read.tail),
-            out.weight_transfer.address.eq(weights.tile * config.tile_bytes),
+            out.weight_transfer.address.eq(self._weight_address),
             out.weight_transfer.beats.eq(weights.count * tile_beats),
             out.weight_transfer.rows.eq(1),
             out.weight_transfer.blocks.eq(1),
-            out.tiles.eq(tiles),
+            out.tiles.eq(self._tiles),
             out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
             out.units.eq(fields[Opcode.DEBUG_TAG].wait),
             out.matrix.eq(matrix_decoder.command),

@@ -46,14 +46,14 @@ class Fetch(wiring.Component):
     have been handed out, the last of them without a jump.
     Latency: beat to instruction one cycle. Throughput: one instruction a cycle.
 
-    `jump`, only in a cycle in which an instruction is taken: it is followed by number `jump_to`,
-    not above its own, instead of the next. The last `instruction_buffer` instructions less one
-    chunk that were asked for are kept (a chunk is always free for the request being offered).
-    What is among them is not asked for again, and follows in the next cycle if it has come; else
-    all is dropped, and the chunk of `jump_to` is asked for in the second cycle behind the jump, or,
-    if a request was still being offered, behind its acceptance. As at most AHEAD instructions are
-    fetched ahead of the one that is offered, a loop body of at most `loop_capacity` instructions is
-    always kept.
+    `jump`, in the cycle in which an instruction is taken or later, before the next one is: it is
+    followed by number `jump_to`, not above its own, instead of the next. The last
+    `instruction_buffer` instructions less one chunk that were asked for are kept (a chunk is always
+    free for the request being offered). What is among them is not asked for again, and follows in
+    the next cycle if it has come; else all is dropped, and the chunk of `jump_to` is asked for in
+    the second cycle behind the jump, or, if a request was still being offered, behind its
+    acceptance. As at most AHEAD instructions are fetched ahead of the one that is offered, a loop
+    body of at most `loop_capacity` instructions is always kept.
     """
 
     def __init__(self, *, config: Config):
@@ -77,11 +77,10 @@ class Fetch(wiring.Component):
     @staticmethod
     def loop_capacity(config: Config) -> int:
         """Instructions, End_Loop included, of the largest loop body that is fetched only once
-        wherever it lies in the program: the memory less what is fetched ahead of the End_Loop, less
-        the chunk that stays free, and plus one, as the End_Loop itself belongs to the first chunk
-        ahead in the worst case."""
+        wherever it lies in the program: the memory less what is fetched ahead of the instruction
+        behind the End_Loop, less the chunk that stays free."""
         chunk = fetch_chunk_bytes(config) // INSTRUCTION_BYTES
-        return config.instruction_buffer - fetched_ahead(config) - chunk + 1
+        return config.instruction_buffer - fetched_ahead(config) - chunk
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

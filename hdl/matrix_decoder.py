@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """MatrixMultiply and Convolve: from the instruction to the walk of the matrix unit."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import OPCODE_BITS, Opcode
-from systola.hdl.commands import InstructionLayout, MatrixCommand
+from systola.hdl.commands import ADDRESS_BITS, InstructionLayout, MatrixCommand
 from systola.hdl.window_registers import WindowProducts
 
 
@@ -20,7 +20,8 @@ class Packing(data.StructLayout):
 
 
 def unpackable(config: Config, packing: data.View, convolve: data.View, shape: data.View) -> Value:
-    """Whether the window `shape` does not fit the packed channels of `convolve`."""
+    """Whether the window `shape` does not fit the packed channels of `convolve`, but for the length
+    of a row (see `Packing`)."""
     rows = config.rows
     return (
         (convolve.k_tiles != 1)
@@ -29,21 +30,25 @@ def unpackable(config: Config, packing: data.View, convolve: data.View, shape: d
         | (packing.step > rows)
         | (packing.start < -rows)
         | (packing.start >= rows)
-        | (packing.row_bytes > shape.pitch * rows)
     )
 
 
 class MatrixDecoder(wiring.Component):
-    """The `command` of `word`, combinationally. `shape` and `products` are the present window."""
+    """The `command` of `word`, combinationally: no more than a choice between its inputs.
 
-    def __init__(self, *, config: Config):
-        self._config = config
+    `shape` and `products` are the present window, `first_line` the line where the walk over it
+    begins, `first_byte` how many bytes behind the line before it the first vector does.
+    """
+
+    def __init__(self) -> None:
         super().__init__(
             {
                 "word": In(128),
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
                 "packing": In(Packing()),
+                "first_line": In(ADDRESS_BITS),
+                "first_byte": In(9),
                 "command": Out(MatrixCommand()),
             }
         )
@@ -55,9 +60,6 @@ class MatrixDecoder(wiring.Component):
         convolve = data.View(InstructionLayout(Opcode.CONVOLVE), self.word)
         walk = command.walk
         packed = convolve.channels != 0
-        before = packing.start < 0  # the first vector begins in the line before the row
-        start = Signal(9)
-        m.d.comb += start.eq(packing.start + Mux(before, self._config.rows, 0))
         with m.If(self.word[:OPCODE_BITS] == Opcode.MATRIX_MULTIPLY):
             m.d.comb += [
                 walk.start.line.eq(matrix.buffer),
@@ -78,6 +80,7 @@ class MatrixDecoder(wiring.Component):
             ]
         with m.Else():
             m.d.comb += [
+                walk.start.line.eq(self.first_line),
                 walk.start.y.eq(shape.top),
                 walk.count.ox.eq(shape.out_width),
                 walk.count.oy.eq(shape.out_height),
@@ -95,15 +98,12 @@ class MatrixDecoder(wiring.Component):
                 command.height.eq(shape.height),
                 command.fill.eq(convolve.fill),
                 command.packed.eq(packed),
-                command.byte.eq(start),
+                command.byte.eq(self.first_byte),
                 command.byte_step.eq(packing.step),
             ]
             with m.If(packed):
                 # In columns x counts bytes, and lines are counted by the matrix unit.
                 m.d.comb += [
-                    walk.start.line.eq(
-                        convolve.buffer + products.origin - shape.left + Mux(before, 0, 1)
-                    ),
                     walk.start.x.eq(packing.start),
                     walk.step.ox.x.eq(packing.step),
                     walk.count.kx.eq(1),
@@ -111,7 +111,6 @@ class MatrixDecoder(wiring.Component):
                 ]
             with m.Else():
                 m.d.comb += [
-                    walk.start.line.eq(convolve.buffer + products.origin),
                     walk.start.x.eq(shape.left),
                     walk.step.ox.line.eq(shape.stride_x),
                     walk.step.ox.x.eq(shape.stride_x),

@@ -12,21 +12,23 @@ from systola.hdl.commands import PC_BITS, TILE_BITS
 from systola.hdl.control_registers import FaultReport
 from systola.hdl.decoder import Decoded
 
+ISSUE_INTERVAL = 2
+"""Cycles from an instruction to the next one."""
 TOTAL_BITS = TILE_BITS + 5
 """Width of the running totals of tiles. Only differences count, so they may wrap: no more than
 WEIGHT_READS_IN_FLIGHT times the tiles of a Read_Weights are waiting."""
 
 
 class Sequencer(wiring.Component):
-    """Passes instructions to the scoreboard while `enable` and there is `room`, one every two
-    cycles: in the first one they are checked.
+    """Passes instructions to the scoreboard while `enable` and there is `room`, one every
+    ISSUE_INTERVAL cycles: in the first one they are checked.
 
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
     one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
     Interrupt_Host with `code` passes. `halted` is up when Halt is reached, `faulted` with `fault`
-    when an instruction fails a check: neither it nor any later one is issued, while all earlier
-    ones have been. `exhausted` with `program` and `pc`: the program has left the host window, and
-    nothing is left to decode.
+    in the third cycle of an instruction that fails a check: neither it nor any later one is
+    issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program has
+    left the host window, and nothing is left to decode.
 
     `waits`: an instruction is there, checked, and cannot be issued.
     """
@@ -125,9 +127,8 @@ class Sequencer(wiring.Component):
         ]
 
         # Faults.
-        found = Signal()
+        found = decoded.failed
         fails = Signal()
-        m.d.sync += found.eq(decoded.cause != Fault.NONE)
         m.d.comb += [
             fails.eq(found | (consumes & lacks) | (is_read & unconsumed)),
             self.fault.cause.eq(decoded.cause),
@@ -145,6 +146,7 @@ class Sequencer(wiring.Component):
             missing.eq(self.program + (self.pc << 4)),
         ]
 
+        refused = Signal()
         active = Signal()
         resumed = Signal()
         stays = Signal()
@@ -153,7 +155,7 @@ class Sequencer(wiring.Component):
             self.waiting.eq(active & waits_for_host & ~fails & self.idle & ~resumed),
             stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
             passes.eq(active & ~fails & ~halts & ~stays & self.room),
-            self.faulted.eq((active & fails) | exhausted),
+            self.faulted.eq(self.enable & (refused | exhausted)),
             self.halted.eq(active & ~fails & halts),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
@@ -161,6 +163,7 @@ class Sequencer(wiring.Component):
             self.interrupt.eq(passes & interrupts),
             self.code.eq(decoded.code),
         ]
+        m.d.sync += refused.eq(active & fails)
         with m.If(exhausted):
             m.d.comb += [
                 self.fault.cause.eq(Fault.FETCH_WINDOW),

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window of Set_Config_Window, and the products that every use of it needs."""
 
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.hdl.commands import InstructionLayout
+from systola.hdl.products import Products
 
 
 class WindowProducts(data.StructLayout):
     """What follows from the fields alone.
 
     `pixels` windows, `taps` of each, `map_lines` from one block of channels to the next, lines from
-    one row of windows (`row_step`) or of taps (`tap_step`) to the next, and the line of the first
-    tap (`origin`), which is before the map where there is padding.
+    one row of windows (`row_step`) or of taps (`tap_step`) to the next, and the lines of the first
+    row (`row_origin`) and the first tap (`origin`), which are before the map where there is
+    padding.
     """
 
     def __init__(self) -> None:
@@ -25,22 +28,44 @@ class WindowProducts(data.StructLayout):
                 "map_lines": 24,
                 "row_step": 19,
                 "tap_step": 16,
+                "row_origin": signed(26),
                 "origin": signed(26),
             }
         )
 
 
+def first_operands(window: data.View) -> dict[str, tuple[Value, Value]]:
+    """What the multipliers take first for a Set_Config_Window."""
+    return {
+        "lines": (window.height, window.pitch),
+        "results": (window.out_height, window.out_width),
+        "tiles": (window.kernel_height, window.kernel_width),
+        "spread": (window.stride_y, window.pitch),
+    }
+
+
+def second_operands(window: data.View) -> dict[str, tuple[Value, Value]]:
+    """What the multipliers take a cycle later."""
+    return {
+        "lines": (window.top.as_unsigned(), window.pitch),
+        "spread": (window.dilation_y, window.pitch),
+    }
+
+
 class WindowRegisters(wiring.Component):
     """Takes `word`, a Set_Config_Window, with `load`. `fields` show it from the next cycle on,
-    `products` one cycle later, for which `busy` is up. `valid`: there has been one.
+    `products` a cycle after those of `first` and `second` operands have been `multiplied`, but
+    `origin` two cycles after the latter. `valid`: there has been a window.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
                 "word": In(128),
                 "load": In(1),
-                "busy": Out(1),
+                "multiplied": In(Products(config=config)),
+                "first": In(1),
+                "second": In(1),
                 "valid": Out(1),
                 "fields": Out(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": Out(WindowProducts()),
@@ -49,19 +74,27 @@ class WindowRegisters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        kept = Signal(128)
+        kept = Signal(128, reset_less=True)
         window = data.View(InstructionLayout(Opcode.SET_CONFIG_WINDOW), kept)
+        products, multiplied = self.products, self.multiplied
         m.d.comb += self.fields.eq(window)
-        m.d.sync += self.busy.eq(self.load)
         with m.If(self.load):
             m.d.sync += [kept.eq(self.word), self.valid.eq(1)]
-        with m.If(self.busy):
+        with m.If(self.first):
             m.d.sync += [
-                self.products.pixels.eq(window.out_height * window.out_width),
-                self.products.taps.eq(window.kernel_height * window.kernel_width),
-                self.products.map_lines.eq(window.height * window.pitch),
-                self.products.row_step.eq(window.stride_y * window.pitch),
-                self.products.tap_step.eq(window.dilation_y * window.pitch),
-                self.products.origin.eq(window.top * window.pitch + window.left),
+                products.pixels.eq(multiplied.results),
+                products.taps.eq(multiplied.tiles),
+                products.map_lines.eq(multiplied.lines),
+                products.row_step.eq(multiplied.spread),
             ]
+        # `top` was taken as a number without sign.
+        excess = Signal(12)
+        with m.If(window.top < 0):
+            m.d.comb += excess.eq(window.pitch)
+        with m.If(self.second):
+            m.d.sync += [
+                products.tap_step.eq(multiplied.spread),
+                products.row_origin.eq(multiplied.lines - (excess << len(window.top))),
+            ]
+        m.d.sync += products.origin.eq(products.row_origin + window.left)
         return m

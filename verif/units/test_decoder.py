@@ -26,7 +26,6 @@ from systola.hdl.commands import (
 )
 from systola.hdl.decoder import Decoded, Decoder
 from systola.hdl.scalar_unit import EffectiveInstruction
-from systola.verif.kit.checker import StreamChecker
 from systola.verif.kit.stream import StreamMonitor, StreamSink, StreamSource, never, randomly
 from systola.verif.units.decoder_model import (
     ALTERNATE,
@@ -73,7 +72,11 @@ LIMITS = {
 }
 """Bytes of the host window and tiles of the weight window."""
 COUNT = 1000
-LATENCY = 2
+LATENCY = 5
+CHECKED = 2
+"""Cycles after which an instruction that is there has been checked."""
+SETTLING = 3
+"""Cycles behind a Set_Config_Window in which no instruction begins."""
 SAMPLE = 300
 """Lines of a copy that are looked at one by one, at either end."""
 LINES = 1 << 21
@@ -427,36 +430,61 @@ def check(text, instruction, raw):
 
 
 async def decode(dut, instructions, source_pauses, sink_pauses):
-    """Runs instructions through the decoder; returns when they came and went, and the causes."""
+    """Runs instructions through the decoder, and takes each when its checks are through; returns
+    the causes."""
     bench = Bench(dut, unit())
     await bench.start()
     text = reader()
     bench.set(host_limit=text.limit, weight_tiles=text.tiles)
-    cocotb.start_soon(StreamChecker(dut, "decoded").run(dut.clk))
-    entering = StreamMonitor(dut, "instruction", dut.clk)
-    leaving = StreamMonitor(dut, "decoded", dut.clk)
     source = StreamSource(dut, "instruction", dut.clk, source_pauses)
-    sink = StreamSink(dut, "decoded", dut.clk, sink_pauses)
     layout = EffectiveInstruction()
     source.put(to_bits(layout, instruction) for instruction in instructions)
-    shown = await sink.receive_all(len(instructions))
-    causes = [check(text, given, raw) for given, raw in zip(instructions, shown, strict=True)]
+    shown, seen = [], 0
+    while len(shown) < len(instructions):
+        takes = seen >= CHECKED and not next(sink_pauses)
+        await bench.cycle(decoded__ready=takes)
+        if bench.get("decoded__valid"):
+            seen += 1
+            failed = bench.get("decoded__payload").failed
+            if takes:
+                shown.append((int(dut.decoded__payload.value), failed))
+                seen = 0
+    causes = []
+    for given, (raw, failed) in zip(instructions, shown, strict=True):
+        causes.append(check(text, given, raw))
+        assert failed == (causes[-1] != Fault.NONE)
+    await bench.cycle(decoded__ready=0)
     await bench.cycle()
     assert bench.get("idle") and bench.get("pc") == (instructions[-1]["pc"] + 1) % (1 << PC_BITS)
-    return entering.cycles, leaving.cycles, causes
+    return causes
 
 
 @cocotb.test
 async def full_rate(dut):
-    """One instruction a cycle, two behind a window, each two cycles after it was taken."""
+    """One instruction a cycle, but Convolve and Set_Config_Window."""
     instructions = program("rate", COUNT)
-    entering, leaving, _ = await decode(dut, instructions, never(), never())
-    expected, now = [], entering[0]
+    bench = Bench(dut, unit())
+    await bench.start()
+    bench.set(host_limit=reader().limit, weight_tiles=reader().tiles)
+    entering = StreamMonitor(dut, "instruction", dut.clk)
+    leaving = StreamMonitor(dut, "decoded", dut.clk)
+    source = StreamSource(dut, "instruction", dut.clk, never())
+    sink = StreamSink(dut, "decoded", dut.clk, never())
+    source.put(to_bits(EffectiveInstruction(), given) for given in instructions)
+    await sink.receive_all(len(instructions))
+    expected, free = [], entering.cycles[0]
     for given in instructions:
-        expected.append(now)
-        now += 2 if given["word"] & 0xFF == Opcode.SET_CONFIG_WINDOW else 1
-    assert entering == expected
-    assert leaving == [cycle + LATENCY for cycle in entering]
+        opcode = given["word"] & 0xFF
+        if opcode == Opcode.SET_CONFIG_WINDOW:
+            alone = expected[-1] + LATENCY + 1 if expected else 0
+            expected.append(max(free, alone) + 1)
+            free = expected[-1] + 1 + SETTLING
+        else:
+            expected.append(free + 3 * (opcode == Opcode.CONVOLVE))
+            free = expected[-1] + 1
+    expected = [cycle + entering.cycles[0] - expected[0] for cycle in expected]
+    assert entering.cycles == expected
+    assert leaving.cycles == [cycle + LATENCY for cycle in entering.cycles]
 
 
 @cocotb.test
@@ -477,7 +505,7 @@ async def no_window(dut):
         if set(wrong) <= {field.name for field in BY_OPCODE[opcode].fields}
     ]
     random.shuffle(instructions)
-    _, _, causes = await decode(dut, instructions, never(), never())
+    causes = await decode(dut, instructions, never(), never())
     assert set(causes) <= {Fault.WINDOW, Fault.UNAVAILABLE} and Fault.WINDOW in causes
 
 
@@ -545,7 +573,7 @@ async def every_fault(dut):
         use_window()
     add(int(Opcode.HALT), error=1)
     add(0, error=1)
-    _, _, causes = await decode(dut, instructions, never(), never())
+    causes = await decode(dut, instructions, never(), never())
     found = {
         (given["word"] & 0xFF, cause) for given, cause in zip(instructions, causes, strict=True)
     }
@@ -646,7 +674,7 @@ async def extremes(dut):
     for window, opcode, fields in (*EXTREMES, *packed_limits(reader().config.rows)):
         instructions.append(payload(random, word(Opcode.SET_CONFIG_WINDOW, {**ONE, **window})))
         instructions.append(payload(random, word(opcode, fields)))
-    _, _, causes = await decode(dut, instructions, never(), never())
+    causes = await decode(dut, instructions, never(), never())
     assert set(causes[::2]) == {Fault.NONE}
     if chosen_variant() == "complete":
         assert causes[1::2].count(Fault.NONE) > 20

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import Out, connect, flipped
 from systola.arch.isa import LOOP_DEPTH, Opcode
 from systola.hdl.fetch import Fetch
 from systola.hdl.scalar_unit import EffectiveInstruction, ScalarUnit
-from systola.verif.units.fetch_bench import WORD, FetchBench
+from systola.verif.units.fetch_bench import WORD
 from systola.verif.units.scalar_model import (
     END,
     MODULO,
@@ -23,7 +23,7 @@ from systola.verif.units.scalar_model import (
     set_register,
     wild_word,
 )
-from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
     "16": small_config(host_bus_bytes=16, instruction_buffer=32),
@@ -32,6 +32,8 @@ CONFIGS = {
     "32, deep": small_config(host_bus_bytes=32),
 }
 PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3, 1, 1)]
+AFTER_JUMP = 5
+"""Cycles from an End_Loop that goes back to the first instruction of its body."""
 MOST = 2000
 """Instructions of one random program."""
 PLAIN = [op for op in Opcode if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
@@ -61,7 +63,7 @@ class FetchedScalar(wiring.Component):
             fetch.enable.eq(self.enable),
             fetch.program.eq(self.program),
             fetch.limit.eq(self.limit),
-            fetch.starved.eq(self.starved),
+            fetch.starved.eq(self.starved & scalar.idle),
             self.urgent.eq(fetch.urgent),
             self.exhausted.eq(fetch.exhausted),
         ]
@@ -72,27 +74,69 @@ def unit(variant=None):
     return FetchedScalar(config=CONFIGS[variant or chosen_variant()])
 
 
-class Program(FetchBench):
-    """Fetch and scalar unit with a program, NOPs behind it."""
+class Program(Bench):
+    """Fetch and scalar unit with a program, NOPs behind it, a memory and who takes instructions.
 
-    def __init__(self, dut, chance, words, **settings):
+    The memory answers in order, at the earliest `latency` cycles after the request; `ask`, `answer`
+    and `take` are the probabilities that request, beat and instruction move in a cycle.
+    """
+
+    def __init__(self, dut, chance, words, *, latency=0, ask=1, answer=1, take=1):
+        super().__init__(dut, unit())
         words = [*words, *[NOP] * (-len(words) % 256 or 256)]
-        memory = b"".join(word.to_bytes(WORD, "little") for word in words)
-        super().__init__(dut, unit(), CONFIGS[chosen_variant()], chance, memory, **settings)
+        self.memory = b"".join(word.to_bytes(WORD, "little") for word in words)
+        self.words = words
+        self.random = chance
+        self.bus = CONFIGS[chosen_variant()].host_bus_bytes
+        self.rates, self.latency = (ask, answer, take), latency
+        self.bad = set()
+        self.beats = []  # cycle in which each may come, address
+        self.taken = []
+        self.now = 0
         self.model = Interpreter()
+        self.next = 0
+        self.set(program=0, limit=len(self.memory), enable=1)
 
-    def took(self, instruction):
-        word, error = self.word(instruction.pc)
-        total, fault = self.model.shown(word)
-        assert (instruction.word, instruction.error) == (total, error)
+    async def step(self):
+        """One cycle."""
+        ask, answer, take = (self.random.random() < rate for rate in self.rates)
+        inputs = {"request__ready": ask, "instruction__ready": take, "beat__valid": 0}
+        if self.beats and self.beats[0][0] <= self.now and answer:
+            _, address = self.beats.pop(0)
+            bits = int.from_bytes(self.memory[address : address + self.bus], "little")
+            inputs["beat__valid"] = 1
+            inputs["beat__payload"] = {"data": bits, "error": address in self.bad}
+        await self.cycle(**inputs, starved=self.random.getrandbits(1))
+        if ask and self.get("request__valid"):
+            request = self.get("request__payload")
+            size = (request.length + 1) * self.bus
+            due = self.now + 1 + self.latency
+            self.beats += [(due, request.offset + i) for i in range(0, size, self.bus)]
+        if take and self.get("instruction__valid"):
+            self.check(self.get("instruction__payload"))
+            self.taken.append((self.now, self.next))
+            word, error = self.words[self.next], self.error()
+            self.next = self.model.step(self.next, word, error)
+        self.now += 1
+
+    def error(self):
+        """Whether the next instruction is not read."""
+        place, size = self.next * WORD, max(self.bus, WORD)
+        return int(any(place // size == address // size for address in self.bad))
+
+    def check(self, instruction):
+        """It is the next one, as the interpreter has it."""
+        error = self.error()
+        assert (instruction.pc, instruction.error) == (self.next, error)
+        total, fault = self.model.shown(self.words[self.next])
+        assert error or instruction.word == total
         expected = fault and not error, len(self.model.loops)
         assert (instruction.loop_fault, instruction.loops) == expected
-        return self.model.step(instruction.pc, word, error)
 
     async def run(self, count):
         """Runs until `count` instructions have been taken, or all have."""
-        while len(self.taken) < count and not (self.now and self.get("exhausted")):
-            await self.step(enable=1, starved=self.random.getrandbits(1))
+        while len(self.taken) < count and self.next < len(self.words):
+            await self.step()
             assert self.now < 100 * count + 1000, "too slow"
 
 
@@ -134,11 +178,11 @@ async def nested(dut, body):
     await bench.run(len(expected))
     assert [number for _, number in bench.taken] == expected
     assert bench.model.registers[3] == 256 * 24
-    # Behind each End_Loop that goes back the body begins in the next cycle, where it is kept.
+    # Behind each End_Loop that goes back the body comes AFTER_JUMP cycles later, where it is kept.
     if body + 7 <= Fetch.loop_capacity(CONFIGS[chosen_variant()]):
         steps = pairwise(bench.taken)
         jumps = [late - soon for (soon, a), (late, b) in steps if b <= a]
-        assert jumps == [1] * 23
+        assert jumps == [AFTER_JUMP] * 23
 
 
 def block(random, depth, size):

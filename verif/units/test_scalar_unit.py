@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scalar unit against a plain interpreter: sums, registers, loops, faults."""
 
+from itertools import pairwise
+
 import cocotb
 import pytest
 
@@ -34,28 +36,62 @@ class Scalar(Bench):
         self.model = Interpreter()
 
     async def give(self, word, *, number=0, error=0):
-        """One instruction, until it is taken; returns what came out, and where the unit jumped."""
-        while True:
+        """One instruction, until it has left; returns what came out, and where the unit jumped."""
+        payload = {"word": word, "error": error, "pc": number}
+        shown, taken = None, False
+        while shown is None:
             valid, ready = (self.random.random() < self.rate for _ in range(2))
-            payload = {"word": word, "error": error, "pc": number}
-            self.set(fetched__valid=valid, fetched__payload=payload)
+            self.set(fetched__valid=valid and not taken, fetched__payload=payload)
             await self.cycle(instruction__ready=ready)
-            assert self.get("instruction__valid") == valid
-            assert self.get("fetched__ready") == ready
-            jump = self.get("jump")
-            assert not jump or (valid and ready), "not taken yet"
-            if not valid:
-                continue
-            shown = self.get("instruction__payload")
-            total, fault = self.model.shown(word)
-            assert shown.word == total
-            assert (shown.error, shown.pc) == (error, number)
-            assert (shown.loop_fault, shown.loops) == (fault and not error, len(self.model.loops))
-            if ready:
-                follows = self.model.step(number, word, error)
-                target = self.get("jump_to") if jump else None
-                assert (follows if follows <= number else None) == target
-                return shown, target
+            assert not self.get("jump"), "not left yet"
+            assert self.get("idle") != (taken or self.get("instruction__valid"))
+            if self.get("instruction__valid"):
+                shown = self.get("instruction__payload")
+                total, fault = self.model.shown(word)
+                assert shown.word == total
+                assert (shown.error, shown.pc) == (error, number)
+                loops = len(self.model.loops)
+                assert (shown.loop_fault, shown.loops) == (fault and not error, loops)
+                shown = shown if ready else None
+            taken |= bool(valid and self.get("fetched__ready"))
+        follows = self.model.step(number, word, error)
+        await self.cycle(fetched__valid=0, instruction__ready=1)
+        target = self.get("jump_to") if self.get("jump") else None
+        assert (follows if follows <= number else None) == target
+        return shown, target
+
+
+@cocotb.test
+@cocotb.parametrize(rate=[1.0, 0.4])
+async def streams(dut, rate):
+    """Instructions one behind the other: each sees the registers as those before it left them."""
+    bench = Scalar(dut, rng("scalar streams", rate), rate)
+    await bench.start()
+    random = bench.random
+    kinds = [op for op in Opcode if op not in (Opcode.LOOP, Opcode.END_LOOP)]
+    kinds += [Opcode.SET_REGISTER] * 8
+    given = [random.getrandbits(128) & ~0xFF | random.choice(kinds) for _ in range(1500)]
+    inside, out, now = 0, [], 0
+    while len(out) < len(given):
+        valid = inside < len(given) and random.random() < rate
+        ready = random.random() < rate
+        if valid:
+            payload = {"word": given[inside], "pc": inside, "error": 0}
+            bench.set(fetched__payload=payload)
+        await bench.cycle(fetched__valid=valid, instruction__ready=ready)
+        now += 1
+        if valid and bench.get("fetched__ready"):
+            inside += 1
+        if ready and bench.get("instruction__valid"):
+            shown, number = bench.get("instruction__payload"), len(out)
+            total, _ = bench.model.shown(given[number])
+            assert (shown.word, shown.pc, shown.loop_fault) == (total, number, 0)
+            bench.model.step(number, given[number], 0)
+            out.append(now)
+    if rate == 1:
+        sets = [word & 0xFF == Opcode.SET_REGISTER for word in given]
+        gaps = [late - soon for soon, late in pairwise(out)]
+        assert gaps == [3 if behind else 1 for behind in sets[:-1]]
 
 
 @cocotb.test
