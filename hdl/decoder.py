@@ -595,6 +595,8 @@ class Decoder(wiring.Component):
 
         unavailable = Signal()
         no_window = Signal()
+        # Without tables, UNAVAILABLE comes first.
+        no_table = self._first["table"] >= config.tables if config.tables else Const(0)
         too_wide = shape.width > shape.pitch
         pitch_bytes = Signal(12 + 9)
         m.d.sync += pitch_bytes.eq(shape.pitch * config.rows)
@@ -641,7 +643,7 @@ class Decoder(wiring.Component):
             Fault.OVERLAP: spoiled(source, self._source_end) | spoiled(operand, self._operand_end),
             Fault.ACCUMULATOR_RANGE: self._accumulator_end > config.accumulator_rows,
             Fault.PARAMETER_RANGE: self._parameter_end > config.parameter_entries,
-            Fault.TABLE_RANGE: self._first["table_used"] & (self._first["table"] >= config.tables),
+            Fault.TABLE_RANGE: self._first["table_used"] & no_table,
             Fault.HOST_WINDOW: self._host_end > self.host_limit,
             Fault.WEIGHT_WINDOW: self._tile_end > self.weight_tiles,
         }

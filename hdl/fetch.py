@@ -10,6 +10,7 @@ from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS
 from systola.hdl.host_read_port import ReadBeat, ReadRequest
+from systola.hdl.indexed_operands import ADDERS, SELECTOR_BITS, selectors_of
 from systola.hdl.sram import Sram
 
 CHUNK_BYTES = 64
@@ -30,11 +31,18 @@ def fetched_ahead(config: Config) -> int:
 
 
 class FetchedInstruction(data.StructLayout):
-    """An instruction word, whether its fetch was answered with an error, and its number in the
-    program."""
+    """An instruction word, whether its fetch was answered with an error, its number in the
+    program, and which index registers it needs, if any (`selectors_of` it)."""
 
     def __init__(self) -> None:
-        super().__init__({"word": 8 * INSTRUCTION_BYTES, "error": 1, "pc": PC_BITS})
+        super().__init__(
+            {
+                "word": 8 * INSTRUCTION_BYTES,
+                "error": 1,
+                "pc": PC_BITS,
+                "selectors": data.ArrayLayout(SELECTOR_BITS, ADDERS),
+            }
+        )
 
 
 class Fetch(wiring.Component):
@@ -94,7 +102,9 @@ class Fetch(wiring.Component):
         chunk = chunk_bytes // unit_bytes
         ahead = fetched_ahead(self._config) // per_unit
         depth = self._config.instruction_buffer // per_unit
-        ring = m.submodules.ring = Sram(width=8 * unit_bytes + 1, depth=depth, transparent=True)
+        selector_bits = ADDERS * SELECTOR_BITS
+        width = 8 * unit_bytes + 1 + per_unit * selector_bits
+        ring = m.submodules.ring = Sram(width=width, depth=depth, transparent=True)
 
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
         unit = following[index_bits:]
@@ -141,11 +151,14 @@ class Fetch(wiring.Component):
 
         # Narrow buses: beats are collected to an instruction.
         arrives = Signal()
+        arriving = Signal(8 * unit_bytes)
+        failing = Signal()
         beats = unit_bytes // bus_bytes
         m.d.comb += [
             self.beat.ready.eq(1),
             arrives.eq(self.beat.valid),
-            ring.write_data.eq(Cat(self.beat.payload.data, self.beat.payload.error)),
+            arriving.eq(self.beat.payload.data),
+            failing.eq(self.beat.payload.error),
         ]
         if beats > 1:
             earlier = Signal((beats - 1) * 8 * bus_bytes)
@@ -155,7 +168,8 @@ class Fetch(wiring.Component):
             error = earlier_error | self.beat.payload.error
             m.d.comb += [
                 arrives.eq(self.beat.valid & complete),
-                ring.write_data.eq(Cat(earlier, self.beat.payload.data, error)),
+                arriving.eq(Cat(earlier, self.beat.payload.data)),
+                failing.eq(error),
             ]
             with m.If(self.beat.valid):
                 m.d.sync += [
@@ -169,6 +183,13 @@ class Fetch(wiring.Component):
         m.d.comb += [
             ring.write_enable.eq(arrives & (unwanted == 0)),
             ring.write_address.eq(arrived),
+            ring.write_data.eq(
+                Cat(
+                    arriving,
+                    *(selectors_of(arriving.word_select(i, word)) for i in range(per_unit)),
+                    failing,
+                )
+            ),
         ]
         m.d.sync += [
             arrived.eq(arrived + ring.write_enable),
@@ -184,6 +205,11 @@ class Fetch(wiring.Component):
             self.instruction.valid.eq(level > 0),
             self.instruction.payload.word.eq(
                 ring.read_data.word_select(following[:index_bits], word)
+            ),
+            self.instruction.payload.selectors.eq(
+                ring.read_data[8 * unit_bytes : -1].word_select(
+                    following[:index_bits], selector_bits
+                )
             ),
             self.instruction.payload.error.eq(ring.read_data[-1]),
             self.instruction.payload.pc.eq(following),

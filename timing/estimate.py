@@ -140,7 +140,7 @@ class _Walk:
         while True:
             entry, operands = self._effective(pc, self._registers)
             opcode = entry.opcode
-            ready = self._fetch.next(pc, opcode == Opcode.SET_CONFIG_WINDOW)
+            ready = self._fetch.next(pc, opcode)
             self._issued = max(ready, self._issued + ISSUE_GAP, self._room(opcode))
             self._fetch.issue(self._issued)
             self._note(self._issued)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction fetch, the scalar unit's jumps, and the two stages of the decoder."""
+"""Instruction fetch, and the stages of the scalar unit and the decoder."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from collections import deque
 import numpy as np
 
 from systola.arch.config import Config
-from systola.arch.isa import INSTRUCTION_BYTES
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode
+from systola.hdl.decoder import SETTLING, Decoder
 from systola.hdl.fetch import fetch_chunk_bytes, fetched_ahead
+from systola.hdl.scalar_unit import ScalarUnit
 from systola.timing.host_read_port import HostReadPort
 
 FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
 HANDED_OUT = 1
 """Cycles from the beat of an instruction to the instruction."""
-DECODED = 3
-"""Cycles from an instruction to its issue."""
-WINDOW = 2
-"""Cycles that the decoder takes for a Set_Config_Window."""
-AFTER_JUMP = 2
+DECODED = Decoder.LATENCY + 1
+"""Cycles from the decoder's taking an instruction to its issue: the sequencer looks at it first."""
+CONVOLVE = 3
+"""Cycles more that a Convolve takes in the decoder."""
+AFTER_SET = 3
+"""Cycles from a Set_Register to the instruction behind it, where that is no End_Loop."""
+AFTER_END = 3
+"""Cycles from an End_Loop to the instruction that follows."""
+NOT_KEPT = 1
 """Cycles from a jump to what is not kept to its request."""
 
 
@@ -42,9 +48,14 @@ class Fetch:
         self._asked = FIRST_REQUEST - 1.0
         self._arrived: dict[int, float] = {}
         """When each unit was there."""
-        self._taken = FIRST_REQUEST - 1.0
-        self._issued = deque([0.0, 0.0], maxlen=2)
-        self._window_busy = False
+        self._free = 0.0
+        """When the next instruction can be taken from the fetch."""
+        self._entered = deque([0.0] * ScalarUnit.LATENCY, ScalarUnit.LATENCY)
+        """When the last instructions left the scalar unit for the decoder."""
+        self._decoder_free = 0.0
+        self._sets = False
+        """The last instruction was a Set_Register."""
+        self._issued = deque([0.0] * Decoder.LATENCY, Decoder.LATENCY)
         port.before_data = self._receive_until
         self._ask(0, FIRST_REQUEST)
 
@@ -72,20 +83,30 @@ class Fetch:
         while self._requests and self._requests[0][1] < time:
             self._receive()
 
-    def next(self, pc: int, is_window: bool) -> float:
+    def next(self, pc: int, opcode: Opcode) -> float:
         """The cycle in which instruction `pc` can be issued at the earliest."""
         unit = pc // self._per_unit
         while unit not in self._arrived:
             self._receive()
-        taken = max(
-            self._arrived[unit],
-            self._taken + (WINDOW if self._window_busy else 1),
-            self._issued[0],
-        )
-        self._taken = taken
-        self._window_busy = is_window
+        taken = max(self._arrived[unit], self._free, self._entered[0])
+        enters = max(taken + ScalarUnit.LATENCY, self._decoder_free, self._issued[0])
+        if opcode in (Opcode.LOOP, Opcode.END_LOOP):
+            enters = max(enters, taken + ScalarUnit.LATENCY + 1)
+        elif self._sets:
+            enters = max(enters, self._entered[-1] + AFTER_SET)
+        busy = 1
+        if opcode == Opcode.CONVOLVE:
+            enters += CONVOLVE
+        elif opcode == Opcode.SET_CONFIG_WINDOW:
+            # The decoder must be empty, and shows two pairs of operands to the multipliers.
+            enters = max(enters, self._issued[-1] + 1) + 1
+            busy += SETTLING
+        self._free = taken + (AFTER_END if opcode == Opcode.END_LOOP else 1)
+        self._entered.append(enters)
+        self._decoder_free = enters + busy
+        self._sets = opcode == Opcode.SET_REGISTER
         self._ask((pc + 1) // self._per_unit, taken + 1)
-        return taken + DECODED
+        return enters + DECODED
 
     def issue(self, time: float) -> None:
         """The instruction is issued."""
@@ -100,14 +121,21 @@ class Fetch:
             self._arrived.clear()
             self._requested = unit - unit % self._chunk
             self._kept = 0
-            self._asked = max(self._asked, self._taken + AFTER_JUMP - 1)
-            self._ask(unit, self._taken + AFTER_JUMP)
+            self._asked = max(self._asked, self._free + NOT_KEPT - 1)
+            self._ask(unit, self._free + NOT_KEPT)
 
     def end(self, pc: int) -> float:
         """When all fetches have come, instruction `pc` being a Halt."""
-        # The decoder takes one more, if it is there.
-        if self._arrived.get((pc + 1) // self._per_unit, np.inf) <= self._taken + 1:
-            self.next(pc + 1, False)
+        # What is there goes on until the Halt is issued.
+        halted = self._issued[-1]
+        while True:
+            pc += 1
+            self._receive_until(halted)
+            there = self._arrived.get(pc // self._per_unit, np.inf)
+            if max(there, self._free, self._entered[0]) >= halted:
+                break
+            self.next(pc, Opcode.NOP)
+            self._issued.append(np.inf)
         while self._requests:
             self._receive()
         return max(self._arrived.values()) - HANDED_OUT
@@ -115,7 +143,9 @@ class Fetch:
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
         self._asked += cycles
-        self._taken += cycles
-        self._issued = deque((time + cycles for time in self._issued), maxlen=2)
+        self._free += cycles
+        self._decoder_free += cycles
+        self._entered = deque((time + cycles for time in self._entered), self._entered.maxlen)
+        self._issued = deque((time + cycles for time in self._issued), self._issued.maxlen)
         self._requests = deque((unit, time + cycles) for unit, time in self._requests)
         self._arrived = {unit: time + cycles for unit, time in self._arrived.items()}

@@ -54,6 +54,17 @@ class Interpreter:
         return number + 1
 
 
+def selectors(word: int) -> list[int]:
+    """The index registers that a word names, in their order."""
+    entry = BY_OPCODE.get(word & 0xFF)
+    fields = entry.fields if entry else ()
+    names = [field.name for field in fields if field.indexes]
+    if word & 0xFF == Opcode.SET_REGISTER:
+        names = ["first", "second"]
+    found = [word >> BY_OPCODE[Opcode(word & 0xFF)].offset(name) & 7 for name in names]
+    return [*found, *[0] * (3 - len(found))]
+
+
 def word_of(opcode: Opcode, **operands: int) -> int:
     """An instruction word."""
     return int.from_bytes(encode(opcode, **operands), "little")

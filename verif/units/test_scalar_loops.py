@@ -32,8 +32,10 @@ CONFIGS = {
     "32, deep": small_config(host_bus_bytes=32),
 }
 PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3, 1, 1)]
-AFTER_JUMP = 5
-"""Cycles from an End_Loop that goes back to the first instruction of its body."""
+AFTER_JUMP = 2
+"""Cycles from an End_Loop that goes back to the first instruction of its body, and one more to a
+Loop, which stays in the unit longer. It leaves as much behind the instruction before it, so that an
+End_Loop costs two empty cycles."""
 MOST = 2000
 """Instructions of one random program."""
 PLAIN = [op for op in Opcode if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
@@ -130,8 +132,8 @@ class Program(Bench):
         assert (instruction.pc, instruction.error) == (self.next, error)
         total, fault = self.model.shown(self.words[self.next])
         assert error or instruction.word == total
-        expected = fault and not error, len(self.model.loops)
-        assert (instruction.loop_fault, instruction.loops) == expected
+        assert instruction.loop_fault == (fault and not error)
+        assert not instruction.loop_fault or instruction.loops == len(self.model.loops)
 
     async def run(self, count):
         """Runs until `count` instructions have been taken, or all have."""
@@ -181,8 +183,10 @@ async def nested(dut, body):
     # Behind each End_Loop that goes back the body comes AFTER_JUMP cycles later, where it is kept.
     if body + 7 <= Fetch.loop_capacity(CONFIGS[chosen_variant()]):
         steps = pairwise(bench.taken)
-        jumps = [late - soon for (soon, a), (late, b) in steps if b <= a]
-        assert jumps == [AFTER_JUMP] * 23
+        jumps = [(b, late - soon) for (soon, a), (late, b) in steps if b <= a]
+        assert len(jumps) == 23
+        for target, cycles in jumps:
+            assert cycles == AFTER_JUMP + (words[target] & 0xFF == Opcode.LOOP)
 
 
 def block(random, depth, size):
