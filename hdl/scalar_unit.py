@@ -51,9 +51,9 @@ class ScalarUnit(wiring.Component):
     are the decoder's to check; index register 0 stays zero in any case.
 
     Three stages: the word, its operands and registers, their sums. Latency LATENCY cycles, one
-    instruction a cycle; but the one behind a Set_Register comes two cycles later, unless it is an
-    End_Loop, a Loop stays a cycle longer, and none is taken for two cycles behind an End_Loop,
-    which itself stays in the first stage for two, and until all Loops before it are done.
+    instruction every two cycles; but the one behind a Set_Register comes a cycle later, unless it
+    is an End_Loop, a Loop stays a cycle longer, and an End_Loop stays in the first stage for two,
+    and until all Loops before it are done.
 
     `jump` with `jump_to`, in the second cycle of an End_Loop: its loop has iterations left, and the
     first instruction of its body is next. Neither an instruction with `loop_fault`, nor one with
@@ -91,14 +91,16 @@ class ScalarUnit(wiring.Component):
         ended = Signal()  # and done
         is_new = Signal()  # it is the first cycle of what is in the last stage
         opens = Signal()  # a Loop is in the last stage, and was checked
+        leaves = Signal()  # what is in the last stage is taken
         m.d.comb += [
             ends.eq(valid[0] & (opcode == Opcode.END_LOOP)),
-            moves[2].eq(~valid[2] | (self.instruction.valid & self.instruction.ready)),
-            moves[1].eq(
-                (~valid[1] | moves[2]) & Mux(ends, ended, ~(is_set[1] | (is_set[2] & is_new)))
-            ),
-            moves[0].eq(~valid[0] | moves[1]),
-            self.fetched.ready.eq(moves[0] & ~ends),
+            # A stage takes something when it is empty, so that it does not matter here what the
+            # stage behind it does in this cycle, and so on up to the sequencer.
+            moves[2].eq(~valid[2]),
+            moves[1].eq(~valid[1] & Mux(ends, ended, ~(is_set[2] & is_new))),
+            moves[0].eq(~valid[0]),
+            leaves.eq(self.instruction.valid & self.instruction.ready),
+            self.fetched.ready.eq(moves[0]),
             self.instruction.valid.eq(valid[2] & ~(is_loop[2] & ~opens)),
             self.idle.eq(~Cat(valid).any()),
         ]
@@ -106,8 +108,10 @@ class ScalarUnit(wiring.Component):
         with m.If(moves[0]):
             m.d.sync += [
                 stages[0].eq(self.fetched.payload),
-                valid[0].eq(self.fetched.valid & self.fetched.ready),
+                valid[0].eq(self.fetched.valid),
             ]
+        with m.Elif(moves[1]):
+            m.d.sync += valid[0].eq(0)
         with m.If(moves[2]):
             m.d.sync += [
                 stages[2].eq(stages[1]),
@@ -115,6 +119,8 @@ class ScalarUnit(wiring.Component):
                 is_set[2].eq(is_set[1]),
                 is_loop[2].eq(is_loop[1]),
             ]
+        with m.Elif(leaves):
+            m.d.sync += [valid[2].eq(0), is_set[2].eq(0), is_loop[2].eq(0)]
         with m.If(moves[1]):
             m.d.sync += [
                 stages[1].eq(stages[0]),
@@ -179,7 +185,7 @@ class ScalarUnit(wiring.Component):
         m.d.sync += [
             self.jump.eq(jumps),
             self.jump_to.eq(stack[0].start),
-            opens.eq(is_loop[2] & ~(opens & moves[2])),
+            opens.eq(is_loop[2] & ~leaves),
             pushes.eq(is_loop[2] & ~opens),
         ]
         with m.If(closes):

@@ -12,7 +12,7 @@ from systola.hdl.commands import PC_BITS, TILE_BITS
 from systola.hdl.control_registers import FaultReport
 from systola.hdl.decoder import Decoded
 
-ISSUE_INTERVAL = 2
+ISSUE_INTERVAL = 3
 """Cycles from an instruction to the next one."""
 TOTAL_BITS = TILE_BITS + 5
 """Width of the running totals of tiles. Only differences count, so they may wrap: no more than
@@ -21,12 +21,14 @@ WEIGHT_READS_IN_FLIGHT times the tiles of a Read_Weights are waiting."""
 
 class Sequencer(wiring.Component):
     """Passes instructions to the scoreboard while `enable` and there is `room`, one every
-    ISSUE_INTERVAL cycles: in the first one they are checked.
+    ISSUE_INTERVAL cycles: in the first one they are checked, in the second one, or later, it is
+    decided that they may pass, and then they do. What was true when that was decided stays true:
+    as long as nothing is issued lists and queues only become shorter.
 
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
     one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
-    Interrupt_Host with `code` passes. `halted` is up when Halt is reached, `faulted` with `fault`
-    in the third cycle of an instruction that fails a check: neither it nor any later one is
+    Interrupt_Host with `code` passes. `halted` is up in the third cycle of a Halt, `faulted` with
+    `fault` in the third cycle of an instruction that fails a check: neither it nor any later one is
     issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program has
     left the host window, and nothing is left to decode.
 
@@ -58,8 +60,11 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         decoded = self.decoded.payload
+        may_pass = Signal()
         passes = Signal()
         checked = Signal()  # the instruction is there for the second cycle, or longer
+        decided = Signal()  # for the third one, or longer,
+        sound = Signal()  # and it has not failed
         m.d.sync += checked.eq(self.decoded.valid & ~passes)
 
         # What an instruction is.
@@ -152,18 +157,23 @@ class Sequencer(wiring.Component):
         stays = Signal()
         m.d.comb += [
             active.eq(self.enable & self.decoded.valid & checked),
-            self.waiting.eq(active & waits_for_host & ~fails & self.idle & ~resumed),
+            self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
             stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
-            passes.eq(active & ~fails & ~halts & ~stays & self.room),
+            passes.eq(may_pass & self.enable),
             self.faulted.eq(self.enable & (refused | exhausted)),
-            self.halted.eq(active & ~fails & halts),
+            self.halted.eq(decided & sound & halts),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
-            self.waits.eq(active & ~passes),
+            self.waits.eq(decided & ~passes),
             self.interrupt.eq(passes & interrupts),
             self.code.eq(decoded.code),
         ]
-        m.d.sync += refused.eq(active & fails)
+        m.d.sync += [
+            decided.eq(active & ~passes),
+            sound.eq(~fails),
+            refused.eq(active & fails),
+            may_pass.eq(active & ~passes & ~fails & ~halts & ~stays & self.room),
+        ]
         with m.If(exhausted):
             m.d.comb += [
                 self.fault.cause.eq(Fault.FETCH_WINDOW),

@@ -98,7 +98,7 @@ async def streams(dut, rate):
     if rate == 1:
         sets = [word & 0xFF == Opcode.SET_REGISTER for word in given]
         gaps = [late - soon for soon, late in pairwise(out)]
-        assert gaps == [3 if behind else 1 for behind in sets[:-1]]
+        assert gaps == [3 if behind else 2 for behind in sets[:-1]]
 
 
 @cocotb.test

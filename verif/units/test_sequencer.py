@@ -44,7 +44,7 @@ class Program(Bench):
         return Fault.NONE, 0
 
     async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, code=0, **inputs):
-        """A cycle with an instruction that has been checked, or none; whether it was issued."""
+        """A cycle with an instruction that has been decided, or none; whether it was issued."""
         now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, "resume": 0, **inputs}
         valid = opcode is not None
         payload = {
@@ -61,8 +61,10 @@ class Program(Bench):
         await self.cycle(decoded__valid=0, exhausted=0, resume=0)
         if valid:
             await self.cycle(decoded__valid=1, **{**now, "resume": 0})
-            quiet = self.gets("issue", "halted", "faulted", "waiting", "interrupt", "waits")
-            assert not any(quiet), "not checked yet"
+            quiet = ("issue", "halted", "faulted", "waiting", "interrupt", "waits")
+            assert not any(self.gets(*quiet)), "not checked yet"
+            await self.cycle(**{**now, "resume": 0})
+            assert not any(self.gets(*quiet)), "not decided yet"
         await self.cycle(decoded__valid=valid, **now)
         found, where = self.expected_fault(opcode, tiles, cause, address)
         active = bool(valid and now["enable"])
@@ -79,10 +81,9 @@ class Program(Bench):
             assert self.get("code") == code
         if not faulted:
             assert self.get("waiting") == (active and waiting)
-        if valid or not now["exhausted"]:
-            assert not self.get("faulted"), "its cause is not known yet"
+        if not faulted and (valid or not now["exhausted"]):
+            assert not self.get("faulted")
         if faulted:
-            await self.cycle(resume=0)
             assert self.get("faulted"), f"{opcode!r} {payload}"
             fault = self.get("fault")
             assert (fault.cause, fault.pc, fault.address) == (found, pc, where)
