@@ -5,7 +5,7 @@ from amaranth.hdl import Module, Mux, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.arch.isa import OPCODE_BITS, Function, Opcode, Reduction
+from systola.arch.isa import Function, Opcode, Reduction
 from systola.hdl.commands import (
     ADDRESS_BITS,
     ActivateCommand,
@@ -19,11 +19,12 @@ from systola.hdl.window_registers import WindowProducts
 class ActivateDecoder(wiring.Component):
     """The `command` of `word`, combinationally: no more than a choice between its inputs.
 
-    `shape` and `products` are the present window, `first_line` the line where the walk over it
-    begins; `scale` is the present Set_Config_Scale.
+    `source` tells which instruction it is. `shape` and `products` are the present window,
+    `first_line` the line where the walk over it begins; `scale` is the present Set_Config_Scale.
     """
 
     word: In(128)
+    source: In(Source)
     shape: In(InstructionLayout(Opcode.SET_CONFIG_WINDOW))
     products: In(WindowProducts())
     first_line: In(ADDRESS_BITS)
@@ -75,11 +76,11 @@ class ActivateDecoder(wiring.Component):
                 command.zero_point.eq(entry.zero_point),
             ]
 
+        m.d.comb += command.source.eq(self.source)
         full_range = [command.low.eq(-(1 << 15)), command.high.eq((1 << 15) - 1)]
-        with m.Switch(self.word[:OPCODE_BITS]):
-            with m.Case(Opcode.ACTIVATE):
+        with m.Switch(self.source):
+            with m.Case(Source.ACCUMULATORS):
                 m.d.comb += [
-                    command.source.eq(Source.ACCUMULATORS),
                     command.accumulator.eq(activate.accumulator),
                     walk.count.kx.eq(1),
                     walk.count.ky.eq(1),
@@ -99,9 +100,8 @@ class ActivateDecoder(wiring.Component):
                 ]
                 with m.If(activate.wide):
                     m.d.comb += full_range
-            with m.Case(Opcode.DEPTHWISE):
+            with m.Case(Source.DEPTHWISE):
                 m.d.comb += [
-                    command.source.eq(Source.DEPTHWISE),
                     *over_map(depthwise),
                     command.operand.eq(depthwise.taps),
                     command.taps.eq(products.taps),
@@ -109,18 +109,16 @@ class ActivateDecoder(wiring.Component):
                     command.by_block.eq(1),
                     *bounds(depthwise, depthwise.ceiling),
                 ]
-            with m.Case(Opcode.POOL):
+            with m.Case(Source.POOL):
                 m.d.comb += [
-                    command.source.eq(Source.POOL),
                     *over_map(pool),
                     command.maximum.eq(pool.reduction == Reduction.MAX),
                     command.by_taps.eq(pool.reduction == Reduction.AVERAGE),
                     command.low.eq(pool.floor),
                     command.high.eq(pool.ceiling),
                 ]
-            with m.Case(Opcode.VECTOR):
+            with m.Case(Source.VECTOR):
                 m.d.comb += [
-                    command.source.eq(Source.VECTOR),
                     walk.start.line.eq(vector.buffer),
                     walk.count.kx.eq(1 + vector.wide_operands),
                     walk.step.kx.line.eq(1),

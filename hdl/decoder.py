@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instruction words into regions, commands and fault causes."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -38,6 +39,7 @@ from systola.hdl.commands import (
     HostTransfer,
     InstructionLayout,
     MatrixCommand,
+    Source,
     Tail,
     WeightTransfer,
 )
@@ -55,6 +57,8 @@ SETTLING = 3
 """Cycles behind a Set_Config_Window until its products can be multiplied."""
 OPCODES = tuple(Opcode)
 
+GENERAL = (Fault.FETCH_ERROR, Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD)
+"""Checks of every instruction, in their order; they come before all others."""
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 
 
@@ -62,7 +66,7 @@ class Decoded(data.StructLayout):
     """An instruction ready for issue; what does not concern its opcode is undefined.
 
     `failed`, from the second cycle on: a check does not hold; `cause` with `address`, from the
-    third cycle on: the first one that does not, NONE if all hold. The address of a Read_Weights
+    fourth cycle on: the first one that does not, NONE if all hold. The address of a Read_Weights
     is its first tile in any case. Regions on the chip, empty where an instruction has no such one:
     `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
     activation unit writes, or a read from host memory fills (parameters and tables included);
@@ -130,8 +134,8 @@ class _Kept(data.StructLayout):
 
 class Decoder(wiring.Component):
     """Five stages: operands of the multipliers, their own two, lengths, regions. One instruction a
-    cycle, latency LATENCY cycles to `decoded`; `failed` and `cause` come one and two cycles later.
-    A Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 +
+    cycle, latency LATENCY cycles to `decoded`; `failed` comes one cycle later, `cause` three. A
+    Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 +
     SETTLING cycles.
 
     The checks are those of arch/isa.py in their order, but for the two that need the state of the
@@ -476,6 +480,20 @@ class Decoder(wiring.Component):
         weights = fields[Opcode.READ_WEIGHTS]
         packed = self._is(kinds[2], Opcode.CONVOLVE) & (fields[Opcode.CONVOLVE].channels != 0)
         self._kind = stage(5, "kind", len(OPCODES), kinds[-1])
+        self._source = stage(
+            5,
+            "source",
+            Source,
+            Mux(
+                self._is(kinds[2], Opcode.ACTIVATE),
+                Source.ACCUMULATORS,
+                Mux(
+                    self._is(kinds[2], Opcode.DEPTHWISE),
+                    Source.DEPTHWISE,
+                    Mux(self._is(kinds[2], Opcode.POOL), Source.POOL, Source.VECTOR),
+                ),
+            ),
+        )
         self._illegal_opcode = stage(5, "illegal_opcode", 1, illegal_opcode[-1])
         self._illegal_field = stage(5, "illegal_field", 1, illegal_field[-1])
         self._first = {name: stage(5, name, len(value), value) for name, value in first_4.items()}
@@ -663,9 +681,9 @@ class Decoder(wiring.Component):
         unusable = kept.fetch_error | self._illegal_opcode | self._illegal_field
         m.d.comb += self.decoded.payload.failed.eq(unusable | Cat(broken.values()).any())
 
-        cause = Signal(ceil_log2(len(Fault)))
-        address = Signal(32)
+        # First which it is, a cycle later its number and address.
         culprits = {
+            Fault.ILLEGAL_OPCODE: opcode,
             Fault.LOOP: kept.loops,
             Fault.UNAVAILABLE: opcode,
             Fault.BUFFER_RANGE: Mux(beyond[0], source, Mux(beyond[1], operand, buffer)),
@@ -676,29 +694,42 @@ class Decoder(wiring.Component):
             Fault.HOST_WINDOW: fields[Opcode.READ_HOST_MEMORY].host,
             Fault.WEIGHT_WINDOW: fields[Opcode.READ_WEIGHTS].tile,
         }
-        with m.If(self._is(self._kind, Opcode.READ_WEIGHTS)):
-            m.d.comb += address.eq(fields[Opcode.READ_WEIGHTS].tile)
-        with m.If(kept.fetch_error):
-            m.d.comb += [cause.eq(Fault.FETCH_ERROR), address.eq(0)]
-        with m.Elif(self._illegal_opcode):
-            m.d.comb += [cause.eq(Fault.ILLEGAL_OPCODE), address.eq(opcode)]
-        with m.Elif(self._illegal_field):
-            m.d.comb += [cause.eq(Fault.ILLEGAL_FIELD), address.eq(0)]
-        with m.Else(), m.Switch(opcode):
-            for entry in INSTRUCTIONS:
-                with m.Case(entry.opcode):
-                    # The first check has the last word.
-                    for fault in reversed(entry.checks):
-                        if fault in broken:
-                            with m.If(broken[fault]):
-                                m.d.comb += [
-                                    cause.eq(fault),
-                                    address.eq(culprits.get(fault, 0)),
-                                ]
+        held: dict[Fault, Value] = {
+            Fault.FETCH_ERROR: kept.fetch_error,
+            Fault.ILLEGAL_OPCODE: self._illegal_opcode,
+            Fault.ILLEGAL_FIELD: self._illegal_field,
+            **broken,
+        }
+        # One of these at most, and the last one if no check fails.
+        reasons = {fault: Signal(name=f"reason_{fault.name.lower()}") for fault in held}
+        fine = Signal()
+        m.d.sync += [
+            reason.eq(held[fault] & ~Cat(self._earlier(fault, held)).any())
+            for fault, reason in reasons.items()
+        ]
+        m.d.sync += fine.eq(~self.decoded.payload.failed)
+        cause: Value = Const(0, ceil_log2(len(Fault)))
+        address: Value = Mux(fine, fields[Opcode.READ_WEIGHTS].tile, Const(0, 32))
+        for fault, reason in reasons.items():
+            cause |= Mux(reason, fault, 0)
+            address |= Mux(reason, culprits.get(fault, 0), 0)
         m.d.sync += [
             self.decoded.payload.cause.eq(cause),
             self.decoded.payload.address.eq(address),
         ]
+
+    def _earlier(self, fault: Fault, held: Mapping[Fault, Value]) -> list[Value]:
+        """Whether checks do not hold that come before the one of `fault`."""
+        general = (*GENERAL, fault)[: (*GENERAL, fault).index(fault)]
+        earlier = [held[other] for other in general]
+        for other, holds in held.items():
+            both = [entry for entry in INSTRUCTIONS if {fault, other} <= set(entry.checks)]
+            before = [e.opcode for e in both if e.checks.index(other) < e.checks.index(fault)]
+            if before:
+                # Where all agree it need not be asked which instruction it is.
+                agreed = len(before) == len(both)
+                earlier.append(holds if agreed else holds & self._is(self._kind, *before))
+        return earlier
 
     def _applies(self, fault: Fault) -> Value:
         """Whether the instruction in the last stage has this check."""
@@ -733,8 +764,10 @@ class Decoder(wiring.Component):
                 unit.first_line.eq(self._first_line),
             ]
         m.d.comb += [
+            matrix_decoder.multiplies.eq(self._is(self._kind, Opcode.MATRIX_MULTIPLY)),
             matrix_decoder.packing.eq(self._packing),
             matrix_decoder.first_byte.eq(self._first_byte),
+            activate_decoder.source.eq(self._source),
             activate_decoder.scale.eq(scale),
         ]
 

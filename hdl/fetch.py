@@ -52,7 +52,7 @@ class Fetch(wiring.Component):
     on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
     of the host window) are not asked for: `exhausted` tells that all instructions inside the window
     have been handed out, the last of them without a jump.
-    Latency: beat to instruction one cycle. Throughput: one instruction a cycle.
+    Latency: beat to instruction two cycles. Throughput: one instruction a cycle.
 
     `jump`, in the cycle in which an instruction is taken or later, before the next one is: it is
     followed by number `jump_to`, not above its own, instead of the next. The last
@@ -104,12 +104,13 @@ class Fetch(wiring.Component):
         depth = self._config.instruction_buffer // per_unit
         selector_bits = ADDERS * SELECTOR_BITS
         width = 8 * unit_bytes + 1 + per_unit * selector_bits
-        ring = m.submodules.ring = Sram(width=width, depth=depth, transparent=True)
+        ring = m.submodules.ring = Sram(width=width, depth=depth)
 
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
         unit = following[index_bits:]
         requested = Signal(PC_BITS - index_bits + 1)  # the first unit not asked for
         arrived = Signal.like(requested)  # the first unit not there
+        readable = Signal.like(requested)  # the first one that cannot be read yet
         kept = Signal(range(depth))  # units before `requested` that are there, or will be
         unwanted = Signal(range(ahead + 1))  # units on their way that a jump has dropped
         lost = Signal()  # `offset` does not belong to `requested`
@@ -122,7 +123,7 @@ class Fetch(wiring.Component):
         level = Signal(range(-chunk, depth + 1))
         on_their_way = Signal(range(ahead + 1))
         m.d.comb += [
-            level.eq(distance(arrived, unit)),
+            level.eq(distance(readable, unit)),
             on_their_way.eq(distance(requested, arrived)),
         ]
 
@@ -193,6 +194,7 @@ class Fetch(wiring.Component):
         ]
         m.d.sync += [
             arrived.eq(arrived + ring.write_enable),
+            readable.eq(arrived),
             unwanted.eq(
                 unwanted - (arrives & ~ring.write_enable) + Mux(granted & lost, chunk, 0),
             ),
@@ -227,11 +229,12 @@ class Fetch(wiring.Component):
                 lost.eq(1),
                 requested.eq(first),
                 arrived.eq(first),
+                readable.eq(first),
                 kept.eq(0),
                 unwanted.eq(on_their_way - arrives + Mux(granted, chunk, 0)),
             ]
 
-        empty = ~self.instruction.valid & (on_their_way == 0)
+        empty = ~self.instruction.valid & (requested == readable)
         m.d.comb += [
             self.urgent.eq(empty & self.starved),
             self.exhausted.eq(self.enable & empty & ~inside & ~lost),

@@ -6,7 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import OPCODE_BITS, Opcode
+from systola.arch.isa import Opcode
 from systola.hdl.commands import ADDRESS_BITS, InstructionLayout, MatrixCommand
 from systola.hdl.window_registers import WindowProducts
 
@@ -36,14 +36,16 @@ def unpackable(config: Config, packing: data.View, convolve: data.View, shape: d
 class MatrixDecoder(wiring.Component):
     """The `command` of `word`, combinationally: no more than a choice between its inputs.
 
-    `shape` and `products` are the present window, `first_line` the line where the walk over it
-    begins, `first_byte` how many bytes behind the line before it the first vector does.
+    `multiplies`: it is a MatrixMultiply, else a Convolve. `shape` and `products` are the present
+    window, `first_line` the line where the walk over it begins, `first_byte` how many bytes behind
+    the line before it the first vector does.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "word": In(128),
+                "multiplies": In(1),
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
                 "packing": In(Packing()),
@@ -60,7 +62,7 @@ class MatrixDecoder(wiring.Component):
         convolve = data.View(InstructionLayout(Opcode.CONVOLVE), self.word)
         walk = command.walk
         packed = convolve.channels != 0
-        with m.If(self.word[:OPCODE_BITS] == Opcode.MATRIX_MULTIPLY):
+        with m.If(self.multiplies):
             m.d.comb += [
                 walk.start.line.eq(matrix.buffer),
                 walk.count.ox.eq(1 + matrix.wide_vectors),

@@ -28,9 +28,9 @@ class Sequencer(wiring.Component):
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
     one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
     Interrupt_Host with `code` passes. `halted` is up in the third cycle of a Halt, `faulted` with
-    `fault` in the third cycle of an instruction that fails a check: neither it nor any later one is
-    issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program has
-    left the host window, and nothing is left to decode.
+    `fault` in the fourth cycle of an instruction that fails a check: neither it nor any later one
+    is issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program
+    has left the host window, and nothing is left to decode.
 
     `waits`: an instruction is there, checked, and cannot be issued.
     """
@@ -171,7 +171,7 @@ class Sequencer(wiring.Component):
         m.d.sync += [
             decided.eq(active & ~passes),
             sound.eq(~fails),
-            refused.eq(active & fails),
+            refused.eq(self.decoded.valid & decided & ~sound),
             may_pass.eq(active & ~passes & ~fails & ~halts & ~stays & self.room),
         ]
         with m.If(exhausted):

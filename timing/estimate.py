@@ -22,6 +22,7 @@ import numpy as np
 from systola.arch import isa
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
+from systola.hdl.sequencer import ISSUE_INTERVAL
 from systola.runtime.backend import Image
 from systola.timing.activation_unit import ActivationUnit, result_lines
 from systola.timing.bank_conflicts import ComingReads, OtherReads
@@ -37,8 +38,6 @@ from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
-ISSUE_GAP = 2
-"""Cycles from an issue to the next."""
 QUEUED = 3
 """Cycles more from an issue to the start of the instruction than the units themselves count."""
 SEEN = 1
@@ -141,7 +140,7 @@ class _Walk:
             entry, operands = self._effective(pc, self._registers)
             opcode = entry.opcode
             ready = self._fetch.next(pc, opcode)
-            self._issued = max(ready, self._issued + ISSUE_GAP, self._room(opcode))
+            self._issued = max(ready, self._issued + ISSUE_INTERVAL, self._room(opcode))
             self._fetch.issue(self._issued)
             self._note(self._issued)
             if opcode == Opcode.HALT:

@@ -12,14 +12,15 @@ from systola.arch.isa import INSTRUCTION_BYTES, Opcode
 from systola.hdl.decoder import SETTLING, Decoder
 from systola.hdl.fetch import fetch_chunk_bytes, fetched_ahead
 from systola.hdl.scalar_unit import ScalarUnit
+from systola.hdl.sequencer import ISSUE_INTERVAL
 from systola.timing.host_read_port import HostReadPort
 
 FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
-HANDED_OUT = 1
+HANDED_OUT = 2
 """Cycles from the beat of an instruction to the instruction."""
-DECODED = Decoder.LATENCY + 1
-"""Cycles from the decoder's taking an instruction to its issue: the sequencer looks at it first."""
+DECODED = Decoder.LATENCY + ISSUE_INTERVAL - 1
+"""Cycles from the decoder's taking an instruction to its issue, which the sequencer decides."""
 CONVOLVE = 3
 """Cycles more that a Convolve takes in the decoder."""
 AFTER_SET = 3

@@ -73,6 +73,7 @@ class FetchBench(Bench):
         self._first = 0  # the first that was asked for since a jump dropped all
         self._asked = 0  # the first that was not asked for
         self._arrived = 0  # the first that is not there
+        self._readable = 0  # the first that was not there in the cycle before
         self._offered: int | None = None  # offset of a request that was not accepted
         self._dropped = False  # a jump has dropped all, and no request was made since
         self.set(program=start, limit=len(memory))
@@ -109,6 +110,7 @@ class FetchBench(Bench):
 
         # What this cycle changes.
         dropped_before = self._dropped
+        self._readable = self._arrived
         if beat is not None and not beat.dropped:
             self._arrived = (beat.address + self.bus - self.program) // WORD
         if granted:
@@ -131,6 +133,7 @@ class FetchBench(Bench):
                 for beat in self._beats:
                     beat.dropped = True
                 self._first = self._asked = self._arrived = following - following % self._chunk
+                self._readable = self._arrived
                 self._dropped = True
             self._next = following
         self.now += 1
@@ -153,7 +156,7 @@ class FetchBench(Bench):
         return due
 
     def _check_flags(self) -> None:
-        empty = self._next >= self._arrived and self._arrived >= self._asked
+        empty = self._next >= self._readable and self._readable >= self._asked
         inside = self.program + self._asked * WORD < len(self.memory)
         assert self.get("urgent") == (empty and self._driven["starved"])
         over = self._driven["enable"] and empty and not inside and not self._dropped
@@ -162,7 +165,7 @@ class FetchBench(Bench):
     def _check_instruction(self, take: bool) -> data.Const | None:
         """The instruction that is taken in this cycle."""
         valid = self.get("instruction__valid")
-        assert valid == (self._next < self._arrived), "one cycle after its last beat, or the jump"
+        assert valid == (self._next < self._readable), "two cycles after its last beat, or the jump"
         instruction = self.get("instruction__payload") if valid else None
         self._rules.observe(None if instruction is None else instruction.as_bits(), take)
         if instruction is not None:

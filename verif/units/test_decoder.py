@@ -73,7 +73,7 @@ LIMITS = {
 """Bytes of the host window and tiles of the weight window."""
 COUNT = 1000
 LATENCY = 5
-CHECKED = 2
+CHECKED = 3
 """Cycles after which an instruction that is there has been checked."""
 SETTLING = 3
 """Cycles behind a Set_Config_Window in which no instruction begins."""

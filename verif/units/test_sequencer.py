@@ -81,9 +81,10 @@ class Program(Bench):
             assert self.get("code") == code
         if not faulted:
             assert self.get("waiting") == (active and waiting)
-        if not faulted and (valid or not now["exhausted"]):
-            assert not self.get("faulted")
+        if valid or not now["exhausted"]:
+            assert not self.get("faulted"), "its cause is not known yet"
         if faulted:
+            await self.cycle(resume=0)
             assert self.get("faulted"), f"{opcode!r} {payload}"
             fault = self.get("fault")
             assert (fault.cause, fault.pc, fault.address) == (found, pc, where)
