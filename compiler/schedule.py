@@ -252,10 +252,11 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
+        # The host's bus is what the first results wait for where parameters go before the input.
         before_input = self._entries_before_input()
-        self._emit_weights()
         if before_input:
             self._emit_parameters(0, before_input)
+        self._emit_weights()
         load()
         current = -1
         accumulator = 0

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units and what connects them: all of the machine that a program's end clears."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
-from systola.arch.isa import Fault, Function
+from systola.arch.isa import Fault
 from systola.hdl.accumulators import Accumulators
 from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.axi import ReadSignature, WriteSignature
@@ -17,7 +17,6 @@ from systola.hdl.fetch import Fetch
 from systola.hdl.host_read_port import HostReadPort
 from systola.hdl.host_reader import HostReader
 from systola.hdl.host_writer import HostWriter
-from systola.hdl.in_flight import waits
 from systola.hdl.matrix_unit import MatrixUnit
 from systola.hdl.scalar_unit import ScalarUnit
 from systola.hdl.scoreboard import Scoreboard
@@ -276,50 +275,10 @@ class Core(wiring.Component):
         accumulators: Accumulators,
     ) -> None:
         queue = board.activate
-        masks = queue.masks
-        being_filled = regions(board.host_reading, "destination")
-        line_waits = Signal()
         m.d.comb += [
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
-            queue.pop.eq(activation.rows_done | activation.lines_done),
-            activation.parameter_blocked.eq(
-                waits(masks.host_reading, being_filled, activation.parameter)
-            ),
-            activation.table_blocked.eq(
-                (queue.command.function == Function.TABLE)
-                & waits(masks.host_reading, being_filled, activation.table)
-            ),
-            activation.row_blocked.eq(
-                waits(
-                    masks.matrix_summing,
-                    regions(board.matrix_summing, "accumulator"),
-                    activation.row,
-                )
-            ),
-            activation.read_blocked.eq(
-                waits(masks.host_reading, being_filled, activation.read_line)
-                | waits(
-                    masks.activate_writing,
-                    regions(board.activate_writing, "buffer"),
-                    activation.read_line,
-                )
-            ),
-            line_waits.eq(
-                waits(
-                    masks.matrix_reading, regions(board.matrix_reading, "buffer"), activation.line
-                )
-                | waits(masks.host_writing, regions(board.host_writing, "buffer"), activation.line)
-                | waits(masks.host_reading, being_filled, activation.line)
-            ),
-            # An int16 result takes two lines: it waits for whole instructions instead.
-            activation.line_blocked.eq(
-                Mux(
-                    queue.command.wide,
-                    (masks.matrix_reading | masks.host_writing | masks.host_reading).any(),
-                    line_waits,
-                )
-            ),
+            queue.pop.eq(activation.command_pop),
             accumulators.enable.eq(activation.enable),
             accumulators.address.eq(activation.address),
             activation.ready.eq(accumulators.ready),
@@ -333,6 +292,19 @@ class Core(wiring.Component):
             board.activate_writing.advance_to.eq(activation.advance_write_to),
             board.activate_writing.retire.eq(activation.write_done),
         ]
+        for name, region in (
+            ("matrix_summing", "accumulator"),
+            ("matrix_reading", "buffer"),
+            ("activate_writing", "buffer"),
+            ("host_writing", "buffer"),
+            ("host_reading", "destination"),
+        ):
+            watched = getattr(board, name)
+            m.d.comb += [
+                activation.masks[name].eq(queue.masks[name]),
+                activation.regions[name].eq(Cat(regions(watched, region))),
+                activation.retired[name].eq(watched.retire),
+            ]
 
     def _writer(self, m: Module, board: Scoreboard, writer: HostWriter) -> None:
         queue = board.host_writes

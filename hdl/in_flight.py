@@ -12,8 +12,6 @@ region. A follower may touch an address that no entry in its mask holds any long
 behind.
 """
 
-from collections.abc import Iterable
-
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -38,13 +36,6 @@ def holds(region: data.View, address: Value) -> Value:
     """Whether a region contains an address."""
     # Not `base <= address`, which Yosys makes of a carry chain and a comparison for equality.
     return ~(address < region.base) & (address < region.end)
-
-
-def waits(mask: Value, regions: Iterable[data.View], address: Value) -> Value:
-    """Whether `address` must wait for one of the entries in `mask` that hold `regions`."""
-    return Cat(
-        blocked & holds(region, address) for blocked, region in zip(mask, regions, strict=True)
-    ).any()
 
 
 class InFlight(wiring.Component):

@@ -13,12 +13,14 @@ from systola.hdl.in_flight import Region, holds
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Field `address` of an item against the regions of list `watched`; the item waits for none of
-    them unless its bit `used` is set."""
+    """Field `address` of an item, in that part of the addresses that begins at `space`, against the
+    regions of list `watched`; without one, the item waits for whole instructions. It waits for none
+    of them unless its bit `used` is set."""
 
     watched: str
-    address: str
     used: str
+    address: str | None = None
+    space: int = 0
 
 
 class Interlock(wiring.Component):
@@ -41,14 +43,18 @@ class Interlock(wiring.Component):
         self._depth = depth
         self._lists = lists = list(dict.fromkeys(check.watched for check in checks))
         self._masks = data.StructLayout(dict.fromkeys(lists, depth))
-        address = {check.watched: item[check.address].width for check in checks}
+        widths = dict.fromkeys(lists, 1)
+        for check in checks:
+            if check.address is not None:
+                width = max(item[check.address].width, check.space.bit_length())
+                widths[check.watched] = max(widths[check.watched], width)
         super().__init__(
             {
                 "input": In(stream.Signature(item)),
                 "masks": In(self._masks),
                 "regions": In(
                     data.StructLayout(
-                        {name: data.ArrayLayout(Region(address[name]), depth) for name in lists}
+                        {name: data.ArrayLayout(Region(widths[name]), depth) for name in lists}
                     )
                 ),
                 "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
@@ -73,7 +79,7 @@ class Interlock(wiring.Component):
         judged_valid = Signal()
         changed = Signal()
         conflicts = [
-            Signal(self._depth, name=f"conflicts_{check.watched}_{check.address}", reset_less=True)
+            Signal(self._depth, name=f"conflicts_{check.watched}_{check.used}", reset_less=True)
             for check in self._checks
         ]
 
@@ -112,17 +118,11 @@ class Interlock(wiring.Component):
         with m.If(exchange | move):
             m.d.sync += [judged.item.eq(compared.item), judged_valid.eq(compared_valid)]
             for check, found in zip(self._checks, conflicts, strict=True):
-                address = compared.item[check.address]
-                m.d.sync += found.eq(
-                    Cat(
-                        compared.item[check.used] & named & holds(region, address)
-                        for named, region in zip(
-                            compared.masks[check.watched],
-                            self.regions[check.watched],
-                            strict=True,
-                        )
-                    )
-                )
+                named = compared.masks[check.watched]
+                if check.address is not None:
+                    address = compared.item[check.address] | check.space
+                    named &= Cat(holds(region, address) for region in self.regions[check.watched])
+                m.d.sync += found.eq(Mux(compared.item[check.used], named, 0))
         m.d.sync += changed.eq(exchange & ~changed)
 
         # Masks move with their items, and with the lists.

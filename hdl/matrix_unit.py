@@ -28,6 +28,9 @@ FRONT_LATENCY = 5
 """Cycles from a command to the read of its first line: walk, plan, interlock, read."""
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a line go to its read: interlock, read."""
+SUMS_ANNOUNCED = UPDATE_LATENCY - 1
+"""Cycles from the announcement of a row to its write. An `Interlock` lets nobody read it before the
+cycle behind the write."""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
 
@@ -90,7 +93,8 @@ class MatrixUnit(wiring.Component):
     then all the rest. They follow their `update` by one cycle.
 
     `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
-    are. `advance_sum` with `advance_sum_to`: accumulator rows below are final. `sum_done`: all are.
+    are. `advance_sum` with `advance_sum_to`: accumulator rows below are final in SUMS_ANNOUNCED
+    cycles, as nothing can stop an update. `sum_done`: all are.
     For the counters, all of the cycle before: `active` (a vector is issued), `awaiting_weights`,
     `weights_moving`, `waits` for which lists.
     """
@@ -255,8 +259,14 @@ class MatrixUnit(wiring.Component):
             layout=SumEvent(), cycles=self.latency(config) - READ_LATENCY - 1
         )
         update = Signal(SumEvent(), reset_less=True)
-        m.d.sync += [self.update.eq(delay.output_valid & ~hold_before), update.eq(delay.output)]
-        written = m.submodules.written = DelayLine(layout=SumEvent(), cycles=UPDATE_LATENCY)
+        m.d.sync += [
+            self.update.eq(delay.output_valid & ~hold_before),
+            update.eq(delay.output),
+            # A cycle behind the update.
+            self.advance_sum.eq(self.update & update.final),
+            self.advance_sum_to.eq(update.row + 1),
+            self.sum_done.eq(self.update & update.last),
+        ]
         m.d.comb += [
             announced.input.eq(event.sum),
             announced.input_valid.eq(self.active),
@@ -267,11 +277,6 @@ class MatrixUnit(wiring.Component):
             self.accumulate.eq(update.accumulate),
             self.shift.eq(update.shift),
             self.sums.eq(mxu.sums),
-            written.input.eq(update),
-            written.input_valid.eq(self.update),
-            self.advance_sum.eq(written.output_valid & written.output.final),
-            self.advance_sum_to.eq(written.output.row + 1),
-            self.sum_done.eq(written.output_valid & written.output.last),
         ]
         return m
 

@@ -55,6 +55,10 @@ TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY
 """Cycles between the load of a tap and its use, at least."""
+ANNOUNCED = 2
+"""Cycles from the announcement of a line to its write. An `Interlock` lets nobody read it before
+the cycle behind the write."""
+ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 MULTIPLIER_PLANES = range(4, 8)
 
 
@@ -112,7 +116,8 @@ class ResultLanes(wiring.Component):
     behind one with SIGMOID or TANH, one behind any other int16 result, ADDEND_SPACING behind one
     that adds to what is there, and DRAIN_SPACING, in addition to GATE_SPACING, between a sum and an
     accumulator row; TAP_SPACING between a tap and its use. `vector.low` <= `vector.high`.
-    `advance_write`, `advance_write_to`: lines below are written; `write_done`: all are.
+    `advance_write`, `advance_write_to`: lines below are written in ANNOUNCED cycles; `write_done`:
+    all are. Both lines of an int16 result are announced together.
     """
 
     def __init__(self, *, config: Config):
@@ -160,14 +165,17 @@ class ResultLanes(wiring.Component):
         # The control of each vector, delayed to where the lanes need it.
         at: dict[int, DelayLine] = {}
         last, value, valid = -ROW_LATENCY, control, issued
-        for stage in (
+        stages = {
             0,
             Requantiser.ROUNDING_STAGE,
             Requantiser.OFFSET_STAGE,
             Requantiser.LATENCY,
+            ANNOUNCED_STAGE,
+            ANNOUNCED_STAGE + 1,
             ActivationLane.GATE_STAGE,
             ActivationLane.PICK_STAGE,
-        ):
+        }
+        for stage in sorted(stages):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
         offset = at[Requantiser.OFFSET_STAGE].output
@@ -189,17 +197,17 @@ class ResultLanes(wiring.Component):
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
             inputs |= {"accumulate": offset.accumulate, "gate": gates.control}
-            self._write_wide(m, gates, at[ActivationLane.GATE_STAGE], at[last], inputs)
+            self._write_wide(m, gates, at, inputs)
         else:
             inputs["pick"] = Mux(at[last].output.function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
-            finished = at[last].output
+            coming = at[ANNOUNCED_STAGE]
             m.d.sync += [
                 self.buffer.enable.eq(at[last].output_valid),
-                self.buffer.address.eq(finished.line),
-                self.advance_write_to.eq(finished.line + 1),
-                self.write_done.eq(at[last].output_valid & finished.last),
+                self.buffer.address.eq(at[last].output.line),
+                self.advance_write.eq(coming.output_valid),
+                self.advance_write_to.eq(coming.output.line + 1),
+                self.write_done.eq(coming.output_valid & coming.output.last),
             ]
-            m.d.comb += self.advance_write.eq(self.buffer.enable)
 
         for c in range(config.cols):
             byte = Signal(8, name=f"byte_{c}")
@@ -282,18 +290,21 @@ class ResultLanes(wiring.Component):
         self,
         m: Module,
         gates: GateSequencer,
-        gate: DelayLine,
-        end: DelayLine,
+        at: dict[int, DelayLine],
         inputs: dict[str, Any],
     ) -> None:
         """The write of a line, where results may have two, or come from the gates."""
+        gate, end = at[ActivationLane.GATE_STAGE], at[ActivationLane.PICK_STAGE]
         is_tanh = gate.output.function == Function.TANH
+
+        def gated(vector: DelayLine) -> Value:
+            function = vector.output.function
+            return (function == Function.TANH) | (function == Function.SIGMOID)
+
         kept = Signal(VectorControl(), reset_less=True)
         waiting = Signal(range(GateSequencer.LATENCY + 1))
         m.d.comb += [
-            gates.start.eq(
-                gate.output_valid & (is_tanh | (gate.output.function == Function.SIGMOID))
-            ),
+            gates.start.eq(gate.output_valid & gated(gate)),
             gates.tanh.eq(is_tanh),
             gates.integer_bits.eq(gate.output.table),
         ]
@@ -305,10 +316,8 @@ class ResultLanes(wiring.Component):
         done = Signal()  # the result of a vector is there
         finished = Signal(VectorControl())
         high_due = Signal()  # the low bytes are written in this cycle, the high ones are to follow
-        high_last = Signal(reset_less=True)
         pick = Signal(Pick)
-        gated = (end.output.function == Function.TANH) | (end.output.function == Function.SIGMOID)
-        m.d.comb += [done.eq(end.output_valid & ~gated), finished.eq(end.output)]
+        m.d.comb += [done.eq(end.output_valid & ~gated(end)), finished.eq(end.output)]
         with m.If(end.output.function == Function.TABLE):
             m.d.comb += pick.eq(Pick.TABLE)
         with m.If(waiting == 1):
@@ -317,15 +326,28 @@ class ResultLanes(wiring.Component):
             m.d.comb += pick.eq(Pick.HIGH)
         inputs["pick"] = pick
 
-        line = Mux(high_due, self.advance_write_to, finished.line)
+        line = Mux(high_due, self.buffer.address + 1, finished.line)
         m.d.sync += [
             high_due.eq(done & finished.wide),
-            high_last.eq(finished.last),
             self.buffer.enable.eq(done | high_due),
             self.buffer.address.eq(line),
-            self.advance_write.eq((done & ~finished.wide) | high_due),
-            self.advance_write_to.eq(line + 1),
-            self.write_done.eq(Mux(high_due, high_last, done & ~finished.wide & finished.last)),
+        ]
+
+        # The announcement of two lines is one of the second.
+        one, two = at[ANNOUNCED_STAGE], at[ANNOUNCED_STAGE + 1]
+        by_one, by_two, by_gate, announces = Signal(), Signal(), Signal(), Signal()
+        coming = Signal(VectorControl())
+        m.d.comb += [
+            by_one.eq(one.output_valid & ~one.output.wide),
+            by_two.eq(two.output_valid & two.output.wide & ~gated(two)),
+            by_gate.eq(waiting == ANNOUNCED),
+            announces.eq(by_one | by_two | by_gate),
+            coming.eq(Mux(by_gate, kept, Mux(by_two, two.output, one.output))),
+        ]
+        m.d.sync += [
+            self.advance_write.eq(announces),
+            self.advance_write_to.eq(coming.line + 1 + coming.wide),
+            self.write_done.eq(announces & coming.last),
         ]
 
     def _lane(

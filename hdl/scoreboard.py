@@ -145,10 +145,10 @@ class Scoreboard(wiring.Component):
     |---|---|---|
     | `host_reading` | reads from host memory, Load_* | the last line is written |
     | `matrix_reading` | MatrixMultiply, Convolve, their buffer lines | the last vector is read |
-    | `matrix_summing` | MatrixMultiply, Convolve, their rows | the last row is written |
+    | `matrix_summing` | MatrixMultiply, Convolve, their rows | the last row is announced |
     | `activate_reading` | Activate, its rows | the last row is read |
     | `activate_operands` | Depthwise, Pool, Vector, their operands | the last line is read |
-    | `activate_writing` | all four, their lines, parameters, table | the last line is written |
+    | `activate_writing` | all four, their lines, parameters, table | the last line is announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
     `idle`: all lists are empty, and so is the queue of tags behind this cycle. The oldest

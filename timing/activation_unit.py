@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Operation
+from systola.hdl.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation_unit import ActivationUnit as Hardware
 from systola.hdl.gate_sequencer import GateSequencer
 from systola.hdl.result_lanes import (
     ADDEND_SPACING,
+    ANNOUNCED,
     DRAIN_SPACING,
     GATE_SPACING,
     SUM_LATENCY,
@@ -26,6 +28,10 @@ from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.window import WindowGrid
 
+FOLLOWS = 1 + FOLLOW_LATENCY
+"""Cycles from the announcement that lets a step go to its read."""
+TOLD = 1
+"""Cycles from a read to its announcement."""
 ADDEND = 2
 """Lines that hold what an int16 result is added to."""
 
@@ -61,6 +67,8 @@ class ActivationUnit:
         self._regions = regions
         self.free = 0.0
         """The first cycle in which it has time for another instruction."""
+        self._left = 0.0, 0.0
+        """When the last two instructions took their last steps."""
         self.written: tuple[Times, int] = np.zeros(1), 0
         """When the last instruction writes its lines, and the first of them."""
         self.other: OtherReads | None = None
@@ -81,15 +89,15 @@ class ActivationUnit:
         )
         sums = self._regions.accumulators
         here = slice(operands["accumulator"], operands["accumulator"] + rows)
-        needed = sums.written[here] + 1
+        needed = sums.written[here] + FOLLOWS
         entries = self._regions.parameters.written
         first = operands["parameter"]
-        entry = entries[first : first + operands["n_tiles"]] + 1
+        entry = entries[first : first + operands["n_tiles"]] + FOLLOWS
         needed = np.maximum(needed, np.repeat(entry, operands["rows"]))
         if operands["function"] == Function.TABLE:
-            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + 1)
+            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + FOLLOWS)
         times, span = self._run(work, needed, issued)
-        sums.read[here] = times
+        sums.read[here] = times + TOLD
         self._use_entries(first, operands["n_tiles"], span.end)
         self._use_table(operands, span.end)
         return span
@@ -154,17 +162,17 @@ class ActivationUnit:
     ) -> Span:
         first = operands["parameter"]
         written = self._regions.parameters.written[first : first + entries]
-        needed = float(written.max()) + 1
+        needed = float(written.max()) + FOLLOWS
         space = self._regions.buffer
         source = slice(operands["buffer"], operands["buffer"] + work.blocks * window.map_lines)
-        late = max(space.written[source].max(), space.written[taps].max(initial=0.0)) + 1
+        late = max(space.written[source].max(), space.written[taps].max(initial=0.0)) + FOLLOWS
         times_needed: float | Times = needed
         if late > issued:
             last = window.last_lines()
             lines = [operands["buffer"] + n * window.map_lines + last for n in range(work.blocks)]
-            times_needed = np.maximum(space.written[np.concatenate(lines)] + 1, needed)
+            times_needed = np.maximum(space.written[np.concatenate(lines)] + FOLLOWS, needed)
         times, span = self._run(work, times_needed, issued)
-        self._read_lines(source, taps, float(times[-1]))
+        self._read_lines(source, taps, float(times[-1]) + TOLD)
         self._use_entries(first, entries, span.end)
         return span
 
@@ -199,15 +207,15 @@ class ActivationUnit:
         source = slice(operands["buffer"], operands["buffer"] + count)
         second = operands["operand"] if both else 0
         operand = slice(second, second + count * both)
-        needed = space.written[source][halves - 1 :: halves] + 1
+        needed = space.written[source][halves - 1 :: halves] + FOLLOWS
         if both:
-            needed = np.maximum(needed, space.written[operand][halves - 1 :: halves] + 1)
+            needed = np.maximum(needed, space.written[operand][halves - 1 :: halves] + FOLLOWS)
         first = operands["parameter"]
-        needed = np.maximum(needed, self._regions.parameters.written[first] + 1)
+        needed = np.maximum(needed, self._regions.parameters.written[first] + FOLLOWS)
         if operands["function"] == Function.TABLE:
-            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + 1)
+            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + FOLLOWS)
         times, span = self._run(work, needed, issued)
-        self._read_lines(source, operand, float(times[-1]))
+        self._read_lines(source, operand, float(times[-1]) + TOLD)
         self._use_entries(first, 1, span.end)
         self._use_table(operands, span.end)
         return span
@@ -218,9 +226,9 @@ class ActivationUnit:
         target = slice(work.destination, work.destination + work.vectors * work.lines)
         if work.lines == 1:
             # Results follow those who still read the lines, or fill them, one by one.
-            free = np.maximum(space.read[target], space.written[target]) + 1
+            free = np.maximum(space.read[target], space.written[target]) + FOLLOWS
         else:
-            free = np.full(work.vectors, space.used[target].max() + 1)
+            free = np.full(work.vectors, space.used[target].max() + FOLLOWS)
         needed = np.maximum(needed, free)
         step = work.reads + work.spacing
         offsets = step * np.arange(work.vectors, dtype=np.float64) + (work.reads - 1)
@@ -229,7 +237,9 @@ class ActivationUnit:
         per_block = work.vectors // work.blocks
         offsets += (np.arange(work.vectors) // per_block + 1) * work.before_block
         before[::per_block] += work.before_block
-        start = max(issued + 1 + WALK_GAP, self.free)
+        # Its command comes when the one before has the unit to itself.
+        came = max(issued, self._left[0] + 1)
+        start = max(came + 1 + FRONT_LATENCY, self.free)
         if work.read_lines is not None and self.other is not None:
             reader = Reader(
                 lines=work.read_lines,
@@ -244,12 +254,15 @@ class ActivationUnit:
         else:
             times = paced(start, offsets, needed)
         last = float(times[-1])
+        self._left = self._left[1], last
         self.free = last + 1 + max(work.spacing, work.drain, WALK_GAP)
         written = np.repeat(times + work.latency, work.lines)
         written[work.lines - 1 :: work.lines] += work.lines - 1
-        space.written[target] = written
         self.written = written, work.destination
-        end = float(written[-1])
+        # Both lines of a result are announced together.
+        told = written - ANNOUNCED
+        space.written[target] = np.repeat(told[work.lines - 1 :: work.lines], work.lines)
+        end = float(told[-1])
         space.used[target] = np.maximum(space.used[target], end)
         busy = work.vectors * step + work.blocks * work.before_block + work.drain
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
@@ -270,6 +283,7 @@ class ActivationUnit:
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
         self.free += cycles
+        self._left = self._left[0] + cycles, self._left[1] + cycles
 
 
 def result_lines(

@@ -17,10 +17,10 @@ class Space:
 
     def __init__(self, size: int) -> None:
         self.written: Times = np.zeros(size)
-        """When the last write was made."""
+        """When the last write was announced."""
         self.read: Times = np.zeros(size)
-        """When the last read was made by an instruction that frees addresses as it reads them, or
-        the end of the instruction where it does not."""
+        """When the last read was announced by an instruction that frees addresses as it reads them,
+        or the end of the instruction where it does not."""
         self.used: Times = np.zeros(size)
         """End of the last instruction that used the address in any way."""
 

@@ -6,9 +6,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from amaranth.hdl import Module
+from amaranth.lib import wiring
 
 from systola.arch.config import Config
 from systola.arch.isa import (
@@ -31,8 +34,15 @@ LATENCY = 12
 """Cycles from the issue of an accumulator row to the write of its line."""
 SUM_LATENCY = 8
 """Cycles that a vector of buffer lines takes longer."""
-ADDRESSES = ("row", "read", "line", "parameter", "table")
-"""What an older instruction may still use."""
+FRONT_LATENCY = 5
+"""Cycles from a command to its first read."""
+ANNOUNCED = 2
+"""Cycles from the announcement of a line to its write."""
+OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading")
+"""Lists of older instructions in other units."""
+AFRESH = 7
+"""Cycles from the last step of an instruction to the first one of the second behind it, if the one
+between is short: its command must first make room."""
 GATES = (Function.SIGMOID, Function.TANH)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 
@@ -56,6 +66,10 @@ class Job(NamedTuple):
     @property
     def is_gate(self) -> bool:
         return self.fields.get("function") in GATES
+
+    @property
+    def looks_up(self) -> bool:
+        return self.fields.get("function") == Function.TABLE
 
     @property
     def taps(self) -> int:
@@ -236,14 +250,58 @@ class Job(NamedTuple):
         }
 
 
-class Run(NamedTuple):
-    """How a job went: the cycles of each vector's steps, which of the lines written was its first,
-    and whether it had to wait for lines of older ones."""
+class Unit(wiring.Component):
+    """The unit, with the end of its own instructions wired as in the core."""
+
+    def __init__(self, *, config: Config):
+        self._unit = ActivationUnit(config=config)
+        super().__init__(self._unit.signature)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self._unit
+        inner, outer = (part.signature.flatten(part) for part in (unit, self))
+        for (_, member, its), (_, _, mine) in zip(inner, outer, strict=True):
+            m.d.comb += its.eq(mine) if member.flow is wiring.In else mine.eq(its)
+        m.d.comb += unit.retired["activate_writing"].eq(unit.write_done)
+        return m
+
+
+@dataclass
+class Run:
+    """How a job goes: the cycles of each vector's steps, which of the lines written is its first,
+    and whether it has to wait for older ones."""
 
     job: Job
-    steps: list[list[int]]
     first: int
     hindered: bool
+    offered: int
+    awaits: set[int]
+    """Numbers of the entries that its masks name."""
+    steps: list[list[int]] = field(default_factory=lambda: [[]])
+    entries: list[int] = field(default_factory=list[int])
+    counts: list[int] = field(default_factory=list[int])
+
+    @property
+    def over(self) -> bool:
+        """Whether all steps are taken."""
+        return len(self.steps) > len(self.counts)
+
+
+class Entry(NamedTuple):
+    """An entry of a list."""
+
+    number: int
+    base: int
+    end: int
+
+
+class _Before(NamedTuple):
+    """The lists as they were in the cycle before, and which row and line were read then."""
+
+    lists: dict[str, list[Entry]]
+    row: int | None
+    line: int | None
 
 
 class Jobs:
@@ -385,10 +443,10 @@ class Jobs:
 
 
 class Surroundings(Bench):
-    """The unit, what lies around it, and the golden model one instruction ahead.
+    """The unit, what lies around it, and the golden model ahead of it.
 
-    `blocked` and `busy` are the shares of cycles in which addresses are in use, and in which
-    accumulators and buffer have no time.
+    `blocked` is the share of instructions that older ones are in the way of, for each list, `busy`
+    that of cycles in which accumulators and buffer have no time.
     """
 
     def __init__(
@@ -418,12 +476,17 @@ class Surroundings(Bench):
         self.rows = deque([0] * ROW_LATENCY)
         self.lines = deque([0] * LINE_LATENCY)
         """What the accumulators and the buffer show in the next cycles."""
+        self.lists: dict[str, list[Entry]] = {name: [] for name in (*OLDER, "activate_writing")}
+        self.numbers = itertools.count()
+        self.runs: deque[Run] = deque()
+        """Those whose steps are not all taken."""
+        self.before = _Before({}, None, None)
         self.pending: list[tuple[int, int]] = []
         """Lines of instructions so far that are not written yet, and what will be in them."""
         self.written: list[int] = []
         """Cycles in which a line was written."""
-        self.progress: list[tuple[int, int, int]] = []
-        """What was reported with each line written."""
+        self.announced: list[tuple[int, int, int]] = []
+        """Cycle, line behind and `write_done` of each announcement."""
 
     def _parameters(self, data: np.random.Generator) -> Any:
         """Entries for sums of very different sizes; some are wholly at random."""
@@ -458,115 +521,203 @@ class Surroundings(Bench):
                 )
             self.set(tables__enable=0)
 
-    def expect(self, job: Job) -> None:
-        """Lets the golden model do the job, and notes the lines that must be written."""
+    async def perform(self, jobs: list[Job], *, idle: tuple[int, ...] = (0,)) -> list[Run]:
+        """Offers commands until the last vector is issued, `idle` cycles between them."""
+        waiting, pause, free = deque(jobs), 0, self.now
+        offered: Run | None = None
+        runs: list[Run] = []
+        for _ in range(20000 + 2000 * len(jobs)):
+            room = len(self.lists["activate_writing"]) < self.config.queue_depth
+            if offered is None and waiting and not pause and room:
+                offered = self._offer(waiting.popleft())
+                runs.append(offered)
+                offered.hindered |= self.now > free
+            await self.step(offered)
+            if offered is not None and self.get("command_pop"):
+                offered, pause, free = None, self.random.choice(idle), self.now
+            pause = max(0, pause - 1)
+            if not waiting and offered is None and not self.runs:
+                return runs
+        raise AssertionError(f"{self.runs[0].job} does not end")
+
+    def _offer(self, job: Job) -> Run:
+        """A job that comes into the queue: what it does, and what it waits for."""
+        pending = {line for line, _ in self.pending}
+        reads, own = job.reads(), self.lists["activate_writing"]
+        awaits = {e.number for e in own if not reads.isdisjoint(range(e.base, e.end))}
+        run = Run(
+            job=job,
+            first=len(self.written) + len(self.pending),
+            hindered=not reads.isdisjoint(pending),
+            offered=self.now,
+            awaits=awaits,
+            entries=job.entries(),
+            counts=job.steps(),
+        )
+        lines = job.writes()
+        targets = {
+            "matrix_summing": [],
+            "matrix_reading": [lines],
+            "host_writing": [lines],
+            "host_reading": [
+                lines,
+                sorted(reads),
+                [PARAMETER_SPACE + entry for entry in sorted(set(run.entries))],
+            ],
+        }
+        if job.opcode == Opcode.ACTIVATE:
+            first = job.fields["accumulator"]
+            targets["matrix_summing"].append(list(range(first, first + len(run.entries))))
+        if job.looks_up:
+            targets["host_reading"].append([TABLE_SPACE + job.fields["table"]])
+        for name, choices in targets.items():
+            choices = [choice for choice in choices if choice]
+            known = self.lists[name]
+            if not choices or len(known) == self.config.queue_depth:
+                continue
+            if self.random.random() < self.rates[0]:
+                base = self.random.choice(self.random.choice(choices))
+                entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
+                known.append(entry)
+                # Some are in nobody's way.
+                if self.random.random() < 0.7:
+                    awaits.add(entry.number)
+                    run.hindered = True
         golden = self.golden
         golden.set_config_window(**job.window)
         golden.set_config_scale(**job.scale)
         getattr(golden, job.opcode.name.lower())(**job.fields)
-        self.pending += [(line, _number(golden.buffer[line])) for line in job.writes()]
+        self.pending += [(line, _number(golden.buffer[line])) for line in lines]
+        own.append(Entry(next(self.numbers), lines[0], lines[-1] + 1))
+        self.runs.append(run)
+        return run
 
-    async def step(self, job: Job | None = None, older: int = 0, ends: bool = False) -> bool:
-        """One cycle, with a command or none; returns whether it took a step.
-
-        The first `older` of the pending lines belong to older instructions. `ends`: if a step is
-        taken, it is the last one of its vector.
-        """
-        random = self.random
-        blocked = {f"{name}_blocked": random.random() < self.rates[0] for name in ADDRESSES}
-        reads = job.reads() if job else set()
-        blocked["read_blocked"] |= any(line in reads for line, _ in self.pending[:older])
+    async def step(self, offered: Run | None = None) -> None:
+        """One cycle, with a command or none."""
+        random, depth = self.random, self.config.queue_depth
+        masks = {name: random.getrandbits(depth) for name in self.lists}
+        if offered is not None:
+            self.set(command=offered.job.command())
+            masks = {
+                name: sum((e.number in offered.awaits) << i for i, e in enumerate(entries))
+                for name, entries in self.lists.items()
+            }
+        regions = {
+            name: [{"base": e.base, "end": e.end} for e in entries]
+            + [{"base": 0, "end": (1 << 17) - 1}] * (depth - len(entries))
+            for name, entries in self.lists.items()
+        }
+        ends = {name: bool(self.lists[name]) and random.random() < 0.05 for name in OLDER}
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
         self.set(accumulators=self.rows.popleft(), operands__data=self.lines.popleft())
-        await self.cycle(**blocked, ready=ready, operands__ready=operands_ready, buffer__ready=1)
+        await self.cycle(
+            command_valid=offered is not None,
+            masks=masks,
+            regions=regions,
+            retired=ends,
+            ready=ready,
+            operands__ready=operands_ready,
+            buffer__ready=1,
+        )
+        self._report()
         noise = random.getrandbits
         row = noise(32 * self.config.cols)
         line = noise(8 * self.config.line_bytes)
         row_taken = bool(self.get("enable") and ready)
         line_taken = bool(self.get("operands__enable") and operands_ready)
-        if self.get("enable"):
-            assert not blocked["row_blocked"]
-            assert self.get("row") == self.get("address")
-        if self.get("operands__enable"):
-            assert not blocked["read_blocked"]
-            assert self.get("read_line") == self.get("operands__address")
-        if self.get("enable") or self.get("operands__enable"):
-            assert job is not None, "a step without a command"
-            assert not any(blocked[f"{name}_blocked"] for name in ("line", "parameter", "table"))
         if row_taken:
             row = self.accumulators[self.get("address")]
         if line_taken:
             line = self.memory[self.get("operands__address")]
         self.rows.append(row)
         self.lines.append(line)
-        is_reader = job is not None and job.opcode in READERS
-        taken = bool(self.get("takes_line")) if is_reader else row_taken or line_taken
-        assert taken >= (row_taken or line_taken) and (is_reader or not self.get("takes_line"))
-        if taken:
-            assert not any(blocked[f"{name}_blocked"] for name in ("line", "parameter", "table"))
-        is_row = taken and ends and not is_reader
-        assert self.get("advance_read") == is_row
-        if is_row:
-            assert self.get("advance_read_to") == self.get("address") + 1
+        self.before = _Before(
+            {name: list(entries) for name, entries in self.lists.items()},
+            self.get("address") if row_taken else None,
+            self.get("operands__address") if line_taken else None,
+        )
         self._writes()
+        self._advance(ends)
         self.now += 1
-        return taken
+
+    def _report(self) -> None:
+        """What the unit tells of the cycle before, and what it did then."""
+        lists, row, line = self.before
+        reads = row is not None or line is not None
+        told = self.gets("advance_read", "rows_done", "lines_done")
+        if not self.runs:
+            assert not reads and not self.get("takes_line") and told == (0, 0, 0)
+            return
+        run = self.runs[0]
+        job, vector = run.job, len(run.steps) - 1
+        is_reader = job.opcode in READERS
+        taken = bool(self.get("takes_line")) if is_reader else reads
+        assert taken >= reads and (is_reader or not self.get("takes_line"))
+        final = taken and len(run.steps[-1]) + 1 == run.counts[vector]
+        last = final and vector + 1 == len(run.counts)
+        assert told == (final and not is_reader, last and not is_reader, last and is_reader), job
+
+        def held(name: str, address: int) -> bool:
+            return any(
+                entry.number in run.awaits and entry.base <= address < entry.end
+                for entry in lists[name]
+            )
+
+        if row is not None:
+            assert not held("matrix_summing", row)
+        if line is not None:
+            assert not held("host_reading", line) and not held("activate_writing", line)
+        if taken:
+            run.steps[-1].append(self.now - 1)
+        if final:
+            run.steps.append([])
+            if not is_reader:
+                assert row == job.fields["accumulator"] + vector
+                assert self.get("advance_read_to") == row + 1
+            target = job.destination + vector * (1 + job.wide)
+            for name in ("matrix_reading", "host_writing", "host_reading"):
+                if job.wide:
+                    assert not any(entry.number in run.awaits for entry in lists[name])
+                else:
+                    assert not held(name, target)
+            assert not held("host_reading", PARAMETER_SPACE + run.entries[vector])
+            if job.looks_up:
+                assert not held("host_reading", TABLE_SPACE + job.fields["table"])
+        if last:
+            run.steps.pop()
+            self.runs.popleft()
+
+    def _advance(self, ends: dict[str, bool]) -> None:
+        """What happens to the lists with the end of the cycle."""
+        random = self.random
+        for name, end in ends.items():
+            entries = self.lists[name]
+            if end:
+                entries.pop(0)
+            elif entries and random.random() < 0.3:
+                number, base, top = entries[0]
+                entries[0] = Entry(number, min(base + 1, top), top)
+        own = self.lists["activate_writing"]
+        if self.get("advance_write"):
+            own[0] = own[0]._replace(base=self.get("advance_write_to"))
+            self.announced.append((self.now, self.get("advance_write_to"), self.get("write_done")))
+        else:
+            assert not self.get("write_done")
+        if self.get("write_done"):
+            own.pop(0)
 
     def _writes(self) -> None:
         """What the unit writes in this cycle: the next of the pending lines."""
-        writes = self.get("buffer__enable")
-        if not writes:
-            assert not self.get("advance_write") and not self.get("write_done")
+        if not self.get("buffer__enable"):
             return
         assert self.pending, f"line {self.get('buffer__address')} is written for nobody"
         place = self.get("buffer__address"), self.get("buffer__data")
         assert place == self.pending.pop(0)
         self.memory[place[0]] = place[1]
         self.written.append(self.now)
-        self.progress.append(
-            (self.get("advance_write"), self.get("advance_write_to"), self.get("write_done"))
-        )
-
-    async def run(self, job: Job, *, limit: int = 20000) -> Run:
-        """Offers a command until its last vector is issued."""
-        older = len(self.pending)
-        first = len(self.written) + older
-        hindered = not job.reads().isdisjoint(line for line, _ in self.pending)
-        self.expect(job)
-        self.set(command=job.command(), command_valid=1)
-        entries, counts = job.entries(), job.steps()
-        steps: list[list[int]] = [[]]
-        for _ in range(limit):
-            vector = len(steps) - 1
-            ends = len(steps[-1]) + 1 == counts[vector]
-            # The older ones of the pending lines are those before the first of this job.
-            if await self.step(job, max(0, first - len(self.written)), ends):
-                steps[-1].append(self.now - 1)
-                if ends:
-                    self._check_issue(job, vector, entries[vector])
-                    steps.append([])
-            done = self.get("rows_done"), self.get("lines_done")
-            if len(steps) > len(entries):
-                is_reader = job.opcode in READERS
-                assert done == (not is_reader, is_reader)
-                break
-            assert done == (0, 0), f"{job} ends early"
-        else:
-            raise AssertionError(f"{job} does not end")
-        self.set(command_valid=0)
-        return Run(job, steps[:-1], first, hindered)
-
-    def _check_issue(self, job: Job, vector: int, entry: int) -> None:
-        """The addresses offered with the issue of a vector."""
-        assert self.get("line") == job.destination + vector * (1 + job.wide)
-        assert self.get("parameter") == PARAMETER_SPACE + entry, f"{job}, vector {vector}"
-        if job.fields.get("function") == Function.TABLE and job.opcode != Opcode.DEPTHWISE:
-            assert self.get("table") == TABLE_SPACE + job.fields["table"]
-        if job.opcode == Opcode.ACTIVATE:
-            assert self.get("address") == job.fields["accumulator"] + vector
 
     async def finish(self, jobs: list[Job]) -> None:
-        """Waits for the last line and checks the progress that was reported."""
+        """Waits for the last line and checks all announcements."""
         for _ in range(200):
             if not self.pending:
                 break
@@ -574,15 +725,13 @@ class Surroundings(Bench):
         assert not self.pending, "lines that are never written"
         for _ in range(2 * LATENCY):
             await self.step()
-        expected = []
-        for job in jobs:
-            lines = job.writes()
-            for number, line in enumerate(lines, 1):
-                whole = not job.wide or number % 2 == 0
-                expected.append((whole, line + 1, number == len(lines)))
-        for (advances, to, done), (whole, after, last) in zip(self.progress, expected, strict=True):
-            assert (advances, done) == (whole, last)
-            assert not whole or to == after
+        lines = [(job, line) for job in jobs for line in job.writes()]
+        expected = [
+            (time - ANNOUNCED, line + 1, line == job.writes()[-1])
+            for time, (job, line) in zip(self.written, lines, strict=True)
+            if not job.wide or (line - job.destination) % 2
+        ]
+        assert self.announced == expected
 
 
 def _number(row: Any) -> int:

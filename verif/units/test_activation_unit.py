@@ -9,6 +9,7 @@ import pytest
 
 from systola.arch.isa import Function, Opcode, Operation, Reduction
 from systola.hdl.activation_lane import ActivationLane
+from systola.hdl.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.result_lanes import (
     ADDEND_SPACING,
@@ -17,13 +18,18 @@ from systola.hdl.result_lanes import (
     TAP_SPACING,
     lanes_are_instances,
 )
+from systola.hdl.result_lanes import ANNOUNCED as HARDWARE_ANNOUNCED
 from systola.hdl.result_lanes import SUM_LATENCY as HARDWARE_SUM_LATENCY
 from systola.verif.units.activation_bench import (
+    AFRESH,
+    ANNOUNCED,
+    FRONT_LATENCY,
     LATENCY,
     READERS,
     SUM_LATENCY,
     Jobs,
     Surroundings,
+    Unit,
 )
 from systola.verif.units.unit import (
     chosen_variant,
@@ -62,7 +68,7 @@ WINDOW = {
 
 
 def unit(variant=None):
-    return ActivationUnit(config=CONFIGS[variant or chosen_variant()])
+    return Unit(config=CONFIGS[variant or chosen_variant()])
 
 
 async def started(dut, name, **rates):
@@ -92,11 +98,14 @@ def spacing(job, ends):
 
 def check_cycles(bench, runs):
     """Each step and each line written came when it had to."""
-    before, least, most = None, 0, 0
+    before, before_that, least, most = None, None, 0, 0
     for run in runs:
         job = run.job
         # Between two walks lies a cycle, at the least.
         least, most = max(least, 1), max(most, 1)
+        if before_that is not None:
+            most = max(most, before_that + AFRESH - before - 1)
+        before_that = before
         for vector, steps in enumerate(run.steps):
             if not run.hindered:
                 gaps = [b - a - 1 for a, b in itertools.pairwise(steps)]
@@ -122,20 +131,18 @@ async def full_rate(dut):
     """A step in every cycle but for those that the contract gives away."""
     bench, jobs = await started(dut, "rate")
     done = [jobs.some() for _ in range(COUNT)]
-    runs = [await bench.run(job) for job in done]
+    runs = await bench.perform(done)
     await bench.finish(done)
     check_cycles(bench, runs)
+    assert runs[0].steps[0][0] == runs[0].offered + FRONT_LATENCY
 
 
 @cocotb.test
 async def random_waits(dut):
     """Any of the addresses is in use at random; accumulators and buffer are busy at random."""
-    bench, jobs = await started(dut, "waits", blocked=0.1, busy=0.3)
-    done = [jobs.some() for _ in range(COUNT)]
-    for job in done:
-        await bench.run(job)
-        for _ in range(bench.random.choice((0, 0, 1, 20))):
-            await bench.step()
+    bench, jobs = await started(dut, "waits", blocked=0.3, busy=0.3)
+    done = [jobs.some() for _ in range(2 * COUNT)]
+    await bench.perform(done, idle=(0, 0, 1, 20))
     await bench.finish(done)
 
 
@@ -181,7 +188,7 @@ async def durations(dut):
             ),
         ]
     for job, cycles in cases:
-        run = await bench.run(job)
+        (run,) = await bench.perform([job])
         assert run.steps[-1][-1] + 1 - run.steps[0][0] == cycles, job
         for _ in range(100):
             await bench.step()
@@ -210,8 +217,7 @@ async def corners(dut):
         for function in (Function.NONE, Function.RELU, Function.RELU6):
             fields = {"operation": int(operation), "function": function, "wide": 0}
             done += [jobs.of(Opcode.VECTOR, **fields) for _ in range(3)]
-    for job in done:
-        await bench.run(job)
+    await bench.perform(done)
     await bench.finish(done)
 
 
@@ -219,6 +225,8 @@ async def corners(dut):
 def test_activation_unit(simulator, variant):
     assert ActivationUnit.latency() == LATENCY
     assert HARDWARE_SUM_LATENCY == SUM_LATENCY
+    assert HARDWARE_ANNOUNCED == ANNOUNCED
+    assert HARDWARE_FRONT_LATENCY == FRONT_LATENCY
     config = CONFIGS[variant]
     assert lanes_are_instances(config) == ("placed" in variant)
     text = ""

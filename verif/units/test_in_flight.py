@@ -7,7 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.hdl.in_flight import InFlight, Region, overlaps, waits
+from systola.hdl.in_flight import InFlight, Region, holds, overlaps
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 
@@ -16,7 +16,7 @@ CYCLES = 3000
 
 
 class Watched(wiring.Component):
-    """A list, and who must wait for it: `blocked` for `address`, `touches` for `pushed`."""
+    """A list, and which of its entries hold `address`, and touch what is `pushed`."""
 
     def __init__(self):
         entry = data.StructLayout({"tag": 6, "region": Region(8)})
@@ -24,9 +24,8 @@ class Watched(wiring.Component):
         super().__init__(
             {
                 **self._list.signature.members,
-                "mask": In(DEPTH),
                 "address": In(8),
-                "blocked": Out(1),
+                "holds": Out(DEPTH),
                 "touches": Out(DEPTH),
             }
         )
@@ -38,9 +37,11 @@ class Watched(wiring.Component):
             mine, its = getattr(self, name), getattr(inner, name)
             m.d.comb += its.eq(mine) if member.flow is In else mine.eq(its)
         regions = [entry.region for entry in inner.entries]
-        m.d.comb += self.blocked.eq(waits(self.mask, regions, self.address))
         for i, region in enumerate(regions):
-            m.d.comb += self.touches[i].eq(overlaps(region, self.pushed.region))
+            m.d.comb += [
+                self.holds[i].eq(holds(region, self.address)),
+                self.touches[i].eq(overlaps(region, self.pushed.region)),
+            ]
         return m
 
 
@@ -77,22 +78,18 @@ async def random_use(dut, rate):
         advance = bool(entries) and random.random() < 0.5
         pushed = {"tag": random.getrandbits(6), "region": region(random)}
         base = random.randint(0, 48)
-        mask, address = random.getrandbits(DEPTH), random.randint(0, 50)
+        address = random.randint(0, 50)
         await bench.cycle(
             push=push,
             pushed=pushed,
             retire=retire,
             advance=advance,
             advance_to=base,
-            mask=mask & ((1 << len(entries)) - 1),
             address=address,
         )
         check(bench, entries)
-        regions = [entry["region"] for entry in entries]
-        assert bench.get("blocked") == any(
-            mask >> i & 1 and address in range(r["base"], r["end"]) for i, r in enumerate(regions)
-        )
-        for i, r in enumerate(regions):
+        for i, r in enumerate(entry["region"] for entry in entries):
+            assert bench.get("holds") >> i & 1 == (r["base"] <= address < r["end"])
             common = set(range(r["base"], r["end"])) & set(
                 range(pushed["region"]["base"], pushed["region"]["end"])
             )

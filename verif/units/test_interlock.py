@@ -12,8 +12,11 @@ from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 
 DEPTH = 4
-LISTS = {"filling": "line", "draining": "line", "summing": "row"}
-ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "reads": 1, "sums": 1})
+LISTS = ("filling", "draining", "summing")
+SPACE = 64
+"""Where entries begin among the addresses of `filling`, behind the lines."""
+FLAGS = ("reads", "sums", "enters", "alone")
+ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "entry": 4, **dict.fromkeys(FLAGS, 1)})
 
 
 def unit():
@@ -23,6 +26,8 @@ def unit():
             Check(watched="filling", address="line", used="reads"),
             Check(watched="draining", address="line", used="reads"),
             Check(watched="summing", address="row", used="sums"),
+            Check(watched="filling", address="entry", space=SPACE, used="enters"),
+            Check(watched="draining", used="alone"),
         ],
         depth=DEPTH,
     )
@@ -50,15 +55,19 @@ class Model(Bench):
 
     def blocked(self, item):
         """The lists that an item must wait for in this cycle."""
-        used = {"line": item["reads"], "row": item["sums"]}
+        checks = [
+            ("filling", item["line"], item["reads"]),
+            ("draining", item["line"], item["reads"]),
+            ("summing", item["row"], item["sums"]),
+            ("filling", SPACE + item["entry"], item["enters"]),
+            ("draining", None, item["alone"]),
+        ]
         return {
             name
-            for name, address in LISTS.items()
-            if used[address]
-            and any(
-                entry["number"] in item["awaits"] and entry["base"] <= item[address] < entry["end"]
-                for entry in self.lists[name]
-            )
+            for name, address, used in checks
+            for entry in self.lists[name]
+            if used and entry["number"] in item["awaits"]
+            if address is None or entry["base"] <= address < entry["end"]
         }
 
     async def step(self, item=None, *, ready=True, retire=(), advance=None):
@@ -74,7 +83,7 @@ class Model(Bench):
                 )
                 for name in LISTS
             }
-            fields = {name: item[name] for name in ("number", "line", "row", "reads", "sums")}
+            fields = {name: item[name] for name in ITEM.members}
         regions = {
             name: [{"base": entry["base"], "end": entry["end"]} for entry in entries]
             + [{"base": 0, "end": 31}] * (DEPTH - len(entries))
@@ -118,8 +127,11 @@ class Model(Bench):
             "number": self.items,
             "line": random.randrange(12),
             "row": random.randrange(12),
+            "entry": random.randrange(12),
             "reads": random.random() < 0.8,
             "sums": random.random() < 0.5,
+            "enters": random.random() < 0.3,
+            "alone": random.random() < 0.3,
             "awaits": {number for number in numbers if random.random() < 0.5},
         }
 
@@ -145,7 +157,7 @@ async def random_use(dut, rate, lively):
         item = None if taken else item
         for name in LISTS:
             if len(bench.lists[name]) < DEPTH and random.random() < 2 * lively:
-                low = random.randrange(12)
+                low = random.randrange(12) + SPACE * (name == "filling" and random.random() < 0.3)
                 bench.push(name, low, low + random.randint(1, 6))
     assert len(bench.left) > 50
     assert [number for number, _ in bench.left] == list(range(1, len(bench.left) + 1))
@@ -157,7 +169,7 @@ async def full_rate(dut):
     an item that had to wait."""
     bench = Model(dut, "full")
     await bench.start()
-    free = {"line": 3, "row": 3, "reads": 1, "sums": 1, "awaits": set()}
+    free = {"line": 3, "row": 3, "entry": 3, **dict.fromkeys(FLAGS, 1), "awaits": set()}
     for number in range(20):
         assert await bench.step(free | {"number": number})
     assert bench.left == [(number, number + 2) for number in range(18)]
@@ -166,7 +178,7 @@ async def full_rate(dut):
     assert not bench.inside
 
     bench.push("filling", 0, 9)
-    waiting = {"line": 5, "row": 0, "reads": 1, "sums": 0, "awaits": {0}}
+    waiting = free | {"line": 5, "awaits": {0}}
     assert await bench.step(waiting | {"number": 20})
     number = 21
     for cycle in range(6):

@@ -35,6 +35,8 @@ LINE_LISTS = ("host_reading", "activate_writing")
 """Lists of older instructions that may use a line."""
 UPDATE_LATENCY = 3
 """Cycles from an update of a row to its write."""
+SUMS_ANNOUNCED = 2
+"""Cycles from the announcement of a row to its write."""
 
 
 def unit(variant=None):
@@ -385,7 +387,7 @@ class Machine(Bench):
         assert self.events["sum"] == [row + 1 for i in instructions for row in i.rows]
         assert len(self.events["read_done"]) == len(instructions)
         last = np.cumsum([len(i.issues) for i in instructions]) - 1
-        assert self.events["sum_done"] == [self.written[place] for place in last]
+        assert self.events["sum_done"] == [self.written[place] - SUMS_ANNOUNCED for place in last]
 
 
 def shape_of_a_map(**changes):
