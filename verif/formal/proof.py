@@ -52,7 +52,7 @@ class Proof:
 
     With `bounded` it is proven for the first `depth` cycles, whatever the inputs; otherwise for
     all time, by induction over `depth` cycles. `faults` are planted ones that must be found within
-    `fault_depth` cycles.
+    `fault_depth` cycles. What is not `quick` stays out of the regression.
     """
 
     unit: str
@@ -62,6 +62,7 @@ class Proof:
     bounded: bool = False
     faults: tuple[Fault, ...]
     fault_depth: int
+    quick: bool = True
 
     @property
     def method(self) -> str:

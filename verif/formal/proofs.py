@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """All proofs, in the order in which `make formal` runs them."""
 
-from systola.verif.formal import bursts, queues, waiting
+from systola.verif.formal import arithmetic, bursts, ports, queues, waiting
 from systola.verif.formal.proof import Proof
 
-PROOFS: tuple[Proof, ...] = (*queues.PROOFS, *bursts.PROOFS, *waiting.PROOFS)
+PROOFS: tuple[Proof, ...] = (
+    *queues.PROOFS,
+    *bursts.PROOFS,
+    *ports.PROOFS,
+    *waiting.PROOFS,
+    *arithmetic.PROOFS,
+)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The requantiser against its formula, for all sums and parameters.
+
+No solver finds that a sum of products of halves is the product, which is school arithmetic:
+(a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d. So the multipliers are cut out. One
+proof shows that they get the halves of the right factors and that the sum of what they give, any
+numbers at all, reaches the rounding. The other one takes it from there.
+"""
+
+from unittest.mock import patch
+
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Assert, Assume, Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib.wiring import In
+
+from systola.arch.isa import Rounding
+from systola.hdl.multiplier import LATENCY as PRODUCT_LATENCY
+from systola.hdl.multiplier import Multiplier
+from systola.hdl.requantiser import KEPT_FROM, Requantiser
+from systola.verif.formal.harness import Harness, Unit, anything, before, implies
+from systola.verif.formal.proof import Fault, Proof
+
+TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
+MULTIPLIED = Requantiser.MULTIPLIER_STAGE + PRODUCT_LATENCY
+
+
+def clipped(value: Value, low: Value, high: Value) -> Value:
+    return Mux(value > high, high, Mux(value < low, low, value))
+
+
+def ago(m: Module, value: Value, cycles: int, name: str) -> Value:
+    """`value` as it was some cycles ago."""
+    for cycle in range(cycles):
+        value = before(m, value, f"{name}_{cycle}")
+    return value
+
+
+class _Requantiser(Harness):
+    """Free inputs, and multipliers whose products are anything, or 0 for those WITHOUT."""
+
+    BITS = 8
+    LENDS = False
+    WITHOUT: tuple[int, ...] = ()
+
+    def unit(self, m: Module) -> tuple[Requantiser, Unit, list[Multiplier]]:
+        multipliers: list[Multiplier] = []
+
+        def cut(multiplier: Multiplier, platform: object) -> Module:
+            inner = Module()
+            if len(multipliers) not in self.WITHOUT:
+                inner.d.comb += multiplier.product.eq(AnySeq(len(multiplier.product)))
+            multipliers.append(multiplier)
+            return inner
+
+        dut = Requantiser(bits=self.BITS, lends=self.LENDS)
+        with patch.object(Multiplier, "elaborate", cut):
+            unit = Unit(m, dut)
+        for name, member in dut.signature.members.items():
+            if member.flow is In:
+                m.d.comb += getattr(dut, name).eq(anything(m, member.shape, f"any_{name}"))
+        return dut, unit, multipliers
+
+
+class FactorsHarness(_Requantiser):
+    """From the sum to the multipliers, and from their products to the rounding."""
+
+    def claims(self, m: Module) -> None:
+        dut, unit, multipliers = self.unit(m)
+        started = ago(m, Const(1), Requantiser.LATENCY, "started")
+        biased = Signal(signed(32))
+        scaled = Signal(signed(32))
+        m.d.comb += [
+            biased.eq(dut.accumulator + dut.bias),
+            scaled.eq(clipped(biased << dut.shift_left, Const(BOTTOM), Const(TOP))),
+        ]
+        x = ago(m, scaled, Requantiser.MULTIPLIER_STAGE, "x")
+        q = dut.multiplier
+        low, high = x[:16], x[16:].as_signed()
+        factors = [(low, q[:16]), (high, q[16:]), (low, q[16:]), (high, q[:16])]
+        borrowed = Const(0)
+        if self.LENDS:
+            shared = multipliers[0]
+            borrowed = dut.borrow
+            factors[0] = (before(m, low, "low_a"), before(m, q[:16], "low_b"))
+            m.d.comb += [
+                Assert(implies(borrowed, shared.a == dut.first)),
+                Assert(implies(borrowed, shared.b == dut.second)),
+                Assert(dut.lent == shared.product[:32].as_signed()),
+            ]
+        for part, (a, b) in zip(multipliers, factors, strict=True):
+            mine = started & ~(borrowed if part is multipliers[0] else 0)
+            m.d.comb += Assert(implies(mine, (part.a == a) & (part.b == b)))
+
+        low_low, high_high, low_high, high_low = (part.product for part in multipliers)
+        product = Signal(signed(66))
+        rounded = unit.inside("product")
+        m.d.comb += [
+            product.eq((high_high << 32) + ((low_high + high_low) << 16) + low_low[:32]),
+            Assume((product >= -(1 << 62)) & (product < (1 << 62))),
+            Assert(implies(started, rounded == before(m, product >> KEPT_FROM, "p")[:33])),
+        ]
+
+
+class LendingFactorsHarness(FactorsHarness):
+    """For 16 bits; and one of the multipliers is lent in between, to products of its own."""
+
+    BITS = 16
+    LENDS = True
+
+
+class RoundingHarness(_Requantiser):
+    """From the product, without the bits that no rounding looks at, to the clamped result.
+
+    (p + 2^(30 + r)) >> (31 + r) is (p' + 2^r) >> (r + 1) where p' = p >> 30, and the high word of
+    twice the product, rounded, is (p' + 1) >> 1.
+
+    Shifts come in turn, 0 to 31, one a cycle, so that the solver sees one at a time; nothing else
+    is bounded, as a result depends on inputs of the last LATENCY cycles only.
+    """
+
+    WITHOUT = (2, 3)
+
+    def claims(self, m: Module) -> None:
+        dut, _, (low_low, high_high, _, _) = self.unit(m)
+        started = ago(m, Const(1), Requantiser.LATENCY, "started")
+        latency = Requantiser.LATENCY
+        shift = Signal(5)
+        m.d.sync += shift.eq(shift + 1)
+        m.d.comb += [Assume(dut.low <= dut.high), Assume(dut.shift_right == shift)]
+        kept = Cat(low_low.product[KEPT_FROM:], high_high.product).as_signed()
+        p = ago(m, kept, latency - MULTIPLIED, "p").as_signed()
+        r = Signal(5)
+        m.d.comb += r.eq(shift - latency)
+        rounding = ago(m, dut.rounding, latency - Requantiser.ROUNDING_STAGE, "rounding")
+        offset = ago(m, dut.offset, latency - Requantiser.OFFSET_STAGE, "offset").as_signed()
+        doubled = Signal(signed(34))
+        power = Signal(32)
+        single, double, y = Signal(signed(34)), Signal(signed(36)), Signal(signed(38))
+        m.d.comb += [
+            power.eq(1 << r),
+            doubled.eq((p + 1) >> 1),
+            single.eq(((p + power) >> r) >> 1),
+            double.eq(Mux(r == 0, doubled, (doubled + power[1:] - (doubled < 0)) >> r)),
+            y.eq(Mux(rounding == Rounding.SINGLE, single, double) + offset),
+            Assert(implies(started, dut.result == clipped(y, dut.low, dut.high))),
+        ]
+
+
+class WideRoundingHarness(RoundingHarness):
+    """For 16 bits."""
+
+    BITS = 16
+
+
+CASES = Requantiser.LATENCY + 32 + 1
+"""Cycles until each shift has come out."""
+ROUNDING_FAULTS = (
+    Fault(unit="requantiser", old="& (coarse <= k)", new="& (coarse < k)"),
+    Fault(
+        unit="requantiser",
+        old="first & any_other, first | all_others",
+        new="first & any_other, first & all_others",
+    ),
+    Fault(unit="requantiser", old="m.If(to_high < 0)", new="m.If(to_high < -1)"),
+)
+PROOFS = (
+    Proof(
+        unit="requantiser",
+        claim="the right factors, saturated, into the multipliers; their sum to the rounding",
+        harness=FactorsHarness,
+        depth=9,
+        faults=(
+            Fault(unit="requantiser", old="(biased[30 - n] ^", new="(biased[31 - n] ^"),
+            Fault(unit="requantiser", old="Cat(negative ^ carry,", new="Cat(negative | carry,"),
+        ),
+        fault_depth=9,
+    ),
+    Proof(
+        unit="requantiser",
+        claim="the same for int16, with a multiplier that is lent out in between",
+        harness=LendingFactorsHarness,
+        depth=9,
+        faults=(
+            Fault(
+                unit="requantiser",
+                old="shared.b.eq(Mux(self.borrow, self.second, own_b))",
+                new="shared.b.eq(own_b)",
+            ),
+        ),
+        fault_depth=9,
+    ),
+    Proof(
+        unit="requantiser",
+        claim="int8: shift, both roundings, offset and clamp as the formula, for every product",
+        harness=RoundingHarness,
+        depth=CASES,
+        bounded=True,
+        faults=ROUNDING_FAULTS,
+        fault_depth=CASES,
+        quick=False,
+    ),
+    Proof(
+        unit="requantiser",
+        claim="int16: the same",
+        harness=WideRoundingHarness,
+        depth=CASES,
+        bounded=True,
+        faults=ROUNDING_FAULTS[:1],
+        fault_depth=CASES,
+        quick=False,
+    ),
+)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The AXI masters: offers that stay, the bursts that were asked for, as many beats as announced."""
+
+from dataclasses import replace
+
+from amaranth.hdl import Assert, Assume, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data
+
+from systola.arch.config import PRESETS
+from systola.hdl.axi import BOUNDARY_BYTES, Response
+from systola.hdl.host_read_port import DATA_ID, FETCH_ID, READS_IN_FLIGHT, HostReadPort
+from systola.verif.formal.harness import (
+    Harness,
+    Tracked,
+    Unit,
+    anything,
+    assert_stays,
+    assume_stays,
+    constant,
+    implies,
+)
+from systola.verif.formal.proof import Fault, Proof
+
+TINY = replace(PRESETS["tiny"], max_burst_beats=4)
+"""Short bursts, so that they end often; addresses have all their bits."""
+
+
+def within(address: Value, size: Value, window: Value) -> Value:
+    return (address + size) <= window
+
+
+class HostReadPortHarness(Harness):
+    """Requests that stay inside a window and a page; a memory that answers what it was asked for,
+    with any ids, at any time.
+
+    Whether a burst has as many beats as it asked for is the memory's business: `rlast` ends it.
+    """
+
+    def claims(self, m: Module) -> None:
+        config = TINY
+        dut = HostReadPort(config=config)
+        unit = Unit(m, dut)
+        bus = dut.bus
+        base = constant(m, config.address_bits, "base")
+        limit = constant(m, 33, "limit")
+        m.d.comb += [
+            dut.base.eq(base),
+            Assume(base[:12] == 0),
+            Assume(base + limit <= (1 << config.address_bits)),
+            dut.fetch_urgent.eq(anything(m, 1, "urgent")),
+            dut.stop.eq(anything(m, 1, "stop")),
+            dut.data_beat.ready.eq(anything(m, 1, "data_ready")),
+            dut.fetch_beat.ready.eq(1),
+        ]
+        for name in ("arready", "rid", "rdata", "rresp", "rlast", "rvalid"):
+            port = Value.cast(getattr(bus, name))
+            m.d.comb += port.eq(anything(m, len(port), f"any_{name}"))
+        for name in ("data_request", "fetch_request"):
+            request = getattr(dut, name)
+            asked = request.payload
+            size = (asked.length + 1) * config.host_bus_bytes
+            m.d.comb += [
+                request.valid.eq(anything(m, 1, f"{name}_valid")),
+                asked.eq(anything(m, len(asked.as_value()), f"{name}_payload")),
+                Assume(within(asked.offset, size, limit)),
+                Assume(within(asked.offset[:12], size, Value.cast(BOUNDARY_BYTES))),
+            ]
+            assume_stays(m, request.valid, request.ready, asked, name)
+
+        # AR: what was taken, once, in order, in the window and in one page.
+        fetched = dut.fetch_request.valid & dut.fetch_request.ready
+        taken = dut.data_request.valid & dut.data_request.ready
+        asked = Mux(fetched, dut.fetch_request.payload, dut.data_request.payload)
+        sent = bus.arvalid & bus.arready
+        word = data.StructLayout({"request": dut.data_request.payload.shape(), "fetched": 1})
+        item = Tracked(m, enters=fetched | taken, word=Cat(asked, fetched), exits=sent, most=1)
+        one = data.View(word, item.word)
+        size = (bus.arlen + 1) * config.host_bus_bytes
+        assert_stays(m, bus.arvalid, bus.arready, Cat(bus.araddr, bus.arlen, bus.arid), "ar")
+        m.d.comb += [
+            Assert(~(fetched & taken)),
+            Assert(implies(dut.stop, ~(fetched | taken))),
+            Assert(bus.arvalid == (item.count != 0)),
+            Assert(implies(item.follows, bus.araddr == base + one.request.offset)),
+            Assert(implies(item.follows, bus.arlen == one.request.length)),
+            Assert(implies(item.follows, bus.arid == Mux(one.fetched, FETCH_ID, DATA_ID))),
+            Assert(implies(bus.arvalid, bus.araddr >= base)),
+            Assert(implies(bus.arvalid, within(bus.araddr, size, base + limit))),
+            Assert(implies(bus.arvalid, within(bus.araddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
+        ]
+
+        # R: each beat goes to one side, or nowhere on `stop`.
+        under_way = Signal(range(READS_IN_FLIGHT + 2))
+        answered = bus.rvalid & bus.rready
+        m.d.sync += under_way.eq(under_way + (fetched | taken) - (answered & bus.rlast))
+        m.d.comb += [
+            Assume(implies(bus.rvalid, under_way > bus.arvalid)),
+            Assert(under_way <= READS_IN_FLIGHT),
+            Assert(dut.quiet == (under_way == 0)),
+        ]
+        m.d.comb += self.lemmas(unit.inside("under_way") == under_way, under_way >= bus.arvalid)
+        to_data = dut.data_beat.valid & dut.data_beat.ready
+        to_fetch = dut.fetch_beat.valid
+        failed = (bus.rresp == Response.SLVERR) | (bus.rresp == Response.DECERR)
+        m.d.comb += [
+            Assert(to_data == (answered & ~dut.stop & (bus.rid == DATA_ID))),
+            Assert(to_fetch == (answered & ~dut.stop & (bus.rid == FETCH_ID))),
+            Assert(implies(to_data, dut.data_beat.payload.data == bus.rdata)),
+            Assert(implies(to_data, dut.data_beat.payload.error == failed)),
+            Assert(implies(to_fetch, dut.fetch_beat.payload.data == bus.rdata)),
+            Assert(implies(to_fetch, dut.fetch_beat.payload.error == failed)),
+        ]
+
+
+PROOFS = (
+    Proof(
+        unit="host_read_port",
+        claim="AR stays, asks once for each request, in its window and page; beats to their side",
+        harness=HostReadPortHarness,
+        depth=3,
+        faults=(
+            Fault(
+                unit="host_read_port",
+                old="(~bus.arvalid | bus.arready) &",
+                new="(~bus.arvalid | bus.arready | self.fetch_urgent) &",
+            ),
+            Fault(
+                unit="host_read_port",
+                old="under_way.eq(under_way + sent - ended)",
+                new="under_way.eq(under_way + sent - (bus.rvalid & bus.rlast))",
+            ),
+            Fault(
+                unit="host_read_port",
+                old="passes & ~self.stop",
+                new="~self.stop",
+            ),
+        ),
+        fault_depth=6,
+    ),
+)
