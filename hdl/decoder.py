@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instruction words into regions, commands and fault causes."""
 
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -47,7 +50,7 @@ from systola.hdl.illegal_field import COPIES, WRITES, is_illegal
 from systola.hdl.in_flight import Region
 from systola.hdl.matrix_decoder import MatrixDecoder, Packing, unpackable
 from systola.hdl.products import ProductUnit, place_bits
-from systola.hdl.scalar_unit import EffectiveInstruction
+from systola.hdl.scalar_unit import OPCODES, EffectiveInstruction, is_one_of
 from systola.hdl.window_registers import WindowRegisters, first_operands, second_operands
 
 LENGTH_BITS = 41
@@ -55,7 +58,6 @@ LENGTH_BITS = 41
 EXTENT_BITS = 42
 SETTLING = 3
 """Cycles behind a Set_Config_Window until its products can be multiplied."""
-OPCODES = tuple(Opcode)
 
 GENERAL = (Fault.FETCH_ERROR, Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD)
 """Checks of every instruction, in their order; they come before all others."""
@@ -124,6 +126,7 @@ class _Kept(data.StructLayout):
         super().__init__(
             {
                 "word": 128,
+                "kind": len(OPCODES),
                 "pc": PC_BITS,
                 "fetch_error": 1,
                 "loop_fault": 1,
@@ -189,9 +192,8 @@ class Decoder(wiring.Component):
 
         # A Convolve is there for four cycles: with the first product the last one is made.
         given = self.instruction.payload
-        opcode = given.word[:OPCODE_BITS]
-        is_window = opcode == Opcode.SET_CONFIG_WINDOW
-        is_convolve = opcode == Opcode.CONVOLVE
+        is_window = is_one_of(given.kind, Opcode.SET_CONFIG_WINDOW)
+        is_convolve = is_one_of(given.kind, Opcode.CONVOLVE)
         step = Signal(2)
         settling = Signal(range(SETTLING + 1))
         alone = Signal()
@@ -221,6 +223,7 @@ class Decoder(wiring.Component):
                 tokens[0].window_first.eq(present & is_window & (step == 0)),
                 tokens[0].window_second.eq(present & is_window & (step == 1)),
                 self._kept[0].word.eq(given.word),
+                self._kept[0].kind.eq(given.kind),
                 self._kept[0].pc.eq(given.pc),
                 self._kept[0].fetch_error.eq(given.error),
                 self._kept[0].loop_fault.eq(given.loop_fault),
@@ -249,7 +252,7 @@ class Decoder(wiring.Component):
 
     def _multiply(self, m: Module, unit: ProductUnit, step: Value) -> None:
         """What the multipliers take."""
-        word = self.instruction.payload.word
+        word, kind = self.instruction.payload.word, self.instruction.payload.kind
         fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         matrix = fields[Opcode.MATRIX_MULTIPLY]
@@ -260,56 +263,65 @@ class Decoder(wiring.Component):
         vector = fields[Opcode.VECTOR]
         shape, taps = self._window.fields, self._window.products.taps
 
-        def take(**operands: tuple[object, object]) -> None:
-            for name, (a, b) in operands.items():
-                m.d.comb += [unit.operands[name].a.eq(a), unit.operands[name].b.eq(b)]
+        # Of the conditions for one multiplier no two hold.
+        chosen: dict[str, list[tuple[Value, Value, Value]]] = defaultdict(list)
 
-        take(lines=(read.rows, read.blocks), spread=(read.stride, (read.rows - 1)[:16]))
-        with m.Switch(word[:OPCODE_BITS]):
-            with m.Case(Opcode.READ_WEIGHTS):
-                take(tiles=(fields[Opcode.READ_WEIGHTS].count, 1))
-            with m.Case(Opcode.MATRIX_MULTIPLY):
-                take(
-                    lines=(matrix.rows, matrix.k_tiles),
-                    results=(matrix.rows, matrix.n_tiles),
-                    tiles=(matrix.k_tiles, matrix.n_tiles),
-                )
-            with m.Case(Opcode.CONVOLVE):
-                packed = convolve.channels != 0
-                take(
-                    results=(self._pixels, convolve.n_tiles),
-                    spread=(convolve.plane, (convolve.k_tiles - 1)[:12]),
-                    tiles=(convolve.k_tiles, convolve.n_tiles),
-                )
-                with m.If(step == 3):
-                    with m.If(packed):
-                        take(tiles=(convolve.n_tiles, shape.kernel_height))
-                    with m.Else():
-                        take(tiles=(self._products.tiles, taps))
-                with m.Elif(packed):
-                    take(
-                        lines=(shape.width, convolve.channels),
-                        results=(shape.kernel_width, convolve.channels),
-                        tiles=(shape.left.as_unsigned(), convolve.channels),
-                        spread=(shape.stride_x, convolve.channels),
-                    )
-            with m.Case(Opcode.ACTIVATE):
-                take(results=(activate.rows, activate.n_tiles))
-            with m.Case(Opcode.DEPTHWISE):
-                take(
-                    lines=(self._map_lines, depthwise.blocks),
-                    results=(self._pixels, depthwise.blocks),
-                    tiles=(taps, depthwise.blocks),
-                )
-            with m.Case(Opcode.POOL):
-                take(lines=(self._map_lines, pool.blocks), results=(self._pixels, pool.blocks))
-            with m.Case(Opcode.VECTOR):
-                take(lines=(vector.rows, 1), results=(vector.rows, 1))
-            with m.Case(Opcode.SET_CONFIG_WINDOW):
-                new = fields[Opcode.SET_CONFIG_WINDOW]
-                take(**first_operands(new))
-                with m.If(step == 1):
-                    take(**second_operands(new))
+        def take(condition: Value, **operands: tuple[ValueLike, ValueLike]) -> None:
+            for name, (a, b) in operands.items():
+                chosen[name].append((condition, Value.cast(a), Value.cast(b)))
+
+        copy = is_one_of(kind, *COPIES)
+        take(copy, lines=(read.rows, read.blocks), spread=(read.stride, (read.rows - 1)[:16]))
+        take(is_one_of(kind, Opcode.READ_WEIGHTS), tiles=(fields[Opcode.READ_WEIGHTS].count, 1))
+        take(
+            is_one_of(kind, Opcode.MATRIX_MULTIPLY),
+            lines=(matrix.rows, matrix.k_tiles),
+            results=(matrix.rows, matrix.n_tiles),
+            tiles=(matrix.k_tiles, matrix.n_tiles),
+        )
+        # A Convolve takes the products of packed channels first, and the number of tiles last.
+        packed = convolve.channels != 0
+        last = step == 3
+        convolves = is_one_of(kind, Opcode.CONVOLVE)
+        take(
+            convolves & packed & ~last,
+            lines=(shape.width, convolve.channels),
+            results=(shape.kernel_width, convolve.channels),
+            tiles=(shape.left.as_unsigned(), convolve.channels),
+            spread=(shape.stride_x, convolve.channels),
+        )
+        take(
+            convolves & ~(packed & ~last),
+            results=(self._pixels, convolve.n_tiles),
+            spread=(convolve.plane, (convolve.k_tiles - 1)[:12]),
+        )
+        take(convolves & ~packed & ~last, tiles=(convolve.k_tiles, convolve.n_tiles))
+        take(convolves & packed & last, tiles=(convolve.n_tiles, shape.kernel_height))
+        take(convolves & ~packed & last, tiles=(self._products.tiles, taps))
+        take(
+            is_one_of(kind, Opcode.ACTIVATE),
+            results=(activate.rows, activate.n_tiles),
+        )
+        take(
+            is_one_of(kind, Opcode.DEPTHWISE),
+            lines=(self._map_lines, depthwise.blocks),
+            results=(self._pixels, depthwise.blocks),
+            tiles=(taps, depthwise.blocks),
+        )
+        take(
+            is_one_of(kind, Opcode.POOL),
+            lines=(self._map_lines, pool.blocks),
+            results=(self._pixels, pool.blocks),
+        )
+        take(is_one_of(kind, Opcode.VECTOR), lines=(vector.rows, 1), results=(vector.rows, 1))
+        new = fields[Opcode.SET_CONFIG_WINDOW]
+        window = is_one_of(kind, Opcode.SET_CONFIG_WINDOW)
+        take(window & (step == 0), **first_operands(new))
+        take(window & (step == 1), **second_operands(new))
+        for name, choices in chosen.items():
+            for place in (0, 1):
+                values = [Mux(choice[0], choice[1 + place], 0) for choice in choices]
+                m.d.comb += unit.operands[name]["ab"[place]].eq(reduce(or_, values))
 
     def _decode(self, m: Module, packing_comes: Value) -> None:
         """The second to the fifth stage."""
@@ -326,7 +338,7 @@ class Decoder(wiring.Component):
         read = fields[Opcode.READ_HOST_MEMORY]
         parameters = fields[Opcode.LOAD_PARAMETERS]
         opcode = word[:OPCODE_BITS]
-        kinds = [stage(2, "kind", len(OPCODES), Cat(opcode == member for member in OPCODES))]
+        kinds = [kept.kind for kept in self._kept[1:]]
         bad_field = stage(
             2,
             "bad_field",
@@ -365,15 +377,14 @@ class Decoder(wiring.Component):
         }
         self._choose(m, kept.word, first)
         first_3 = {name: stage(3, name, len(value), value) for name, value in first.items()}
-        kinds.append(stage(3, "kind", len(OPCODES), kinds[-1]))
         illegal_opcode = [stage(3, "illegal_opcode", 1, ~kinds[0].any())]
         illegal_field = [stage(3, "illegal_field", 1, (bad_field & kinds[0]).any())]
         row_bytes_3 = stage(3, "row_bytes", 24, row_bytes_2)
         host_base_3 = stage(3, "host_base", EXTENT_BITS, read.host + row_bytes_2)
         # One contiguous run instead of one for each line, where the lines follow one another; where
         # they do not, a run is a block, or with the alternate copies a row.
-        alternate = self._is(kinds[0], *ALTERNATE)
-        whole = self._is(kinds[0], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
+        alternate = is_one_of(kinds[0], *ALTERNATE)
+        whole = is_one_of(kinds[0], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
         linear_3 = stage(
             3,
             "linear",
@@ -428,21 +439,20 @@ class Decoder(wiring.Component):
                 ]
                 with m.If(vector.operation != Operation.COPY):
                     m.d.comb += operand_length.eq(products.lines << vector.wide_operands)
-        is_write = self._is(kinds[1], *WRITES)
+        is_write = is_one_of(kinds[1], *WRITES)
         line_beats = Mux(
             is_write,
             config.output_pitch // config.host_bus_bytes,
             config.input_pitch // config.host_bus_bytes,
         )
-        is_alternate = self._is(kinds[1], *ALTERNATE)
+        is_alternate = is_one_of(kinds[1], *ALTERNATE)
         run_lines = Mux(linear_3, products.lines, Mux(is_alternate, read.blocks, 1))
         run_beats = Mux(
-            self._is(kinds[1], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE),
+            is_one_of(kinds[1], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE),
             row_bytes_3 >> align,
             run_lines * line_beats,
         )
-        is_convolve = self._is(kinds[1], Opcode.CONVOLVE)
-        kinds.append(stage(4, "kind", len(OPCODES), kinds[-1]))
+        is_convolve = is_one_of(kinds[1], Opcode.CONVOLVE)
         illegal_opcode.append(stage(4, "illegal_opcode", 1, illegal_opcode[-1]))
         illegal_field.append(stage(4, "illegal_field", 1, illegal_field[-1]))
         first_4 = {name: stage(4, name, len(value), value) for name, value in first_3.items()}
@@ -456,7 +466,7 @@ class Decoder(wiring.Component):
         )
         host_base_4 = stage(4, "host_base", EXTENT_BITS, host_base_3)
         spread_4 = stage(
-            4, "spread", len(products.spread), Mux(self._is(kinds[1], *COPIES), products.spread, 0)
+            4, "spread", len(products.spread), Mux(is_one_of(kinds[1], *COPIES), products.spread, 0)
         )
         before_tail_4 = stage(4, "before_tail", ADDRESS_BITS, products.lines - read.rows)
         run_beats_4 = stage(4, "run_beats", 30, run_beats)
@@ -478,19 +488,19 @@ class Decoder(wiring.Component):
         kept = self._kept[3]
         fields = operands_of(kept.word)
         weights = fields[Opcode.READ_WEIGHTS]
-        packed = self._is(kinds[2], Opcode.CONVOLVE) & (fields[Opcode.CONVOLVE].channels != 0)
-        self._kind = stage(5, "kind", len(OPCODES), kinds[-1])
+        packed = is_one_of(kinds[2], Opcode.CONVOLVE) & (fields[Opcode.CONVOLVE].channels != 0)
+        self._kind = kinds[3]
         self._source = stage(
             5,
             "source",
             Source,
             Mux(
-                self._is(kinds[2], Opcode.ACTIVATE),
+                is_one_of(kinds[2], Opcode.ACTIVATE),
                 Source.ACCUMULATORS,
                 Mux(
-                    self._is(kinds[2], Opcode.DEPTHWISE),
+                    is_one_of(kinds[2], Opcode.DEPTHWISE),
                     Source.DEPTHWISE,
-                    Mux(self._is(kinds[2], Opcode.POOL), Source.POOL, Source.VECTOR),
+                    Mux(is_one_of(kinds[2], Opcode.POOL), Source.POOL, Source.VECTOR),
                 ),
             ),
         )
@@ -592,11 +602,6 @@ class Decoder(wiring.Component):
                     table_used=vector.function == Function.TABLE,
                 )
 
-    @staticmethod
-    def _is(kind: Value, *opcodes: Opcode) -> Value:
-        """Whether an instruction of this kind is one of these."""
-        return Cat(kind[OPCODES.index(opcode)] for opcode in opcodes).any()
-
     def _check(self, m: Module) -> None:
         """The checks of the instruction in the last stage, then the first that does not hold."""
         config = self._config
@@ -651,7 +656,7 @@ class Decoder(wiring.Component):
             base, end, first, behind = (
                 value[:ADDRESS_BITS] for value in (base, end, buffer, buffer_end)
             )
-            same = self._is(self._kind, Opcode.VECTOR) & (base == first) & (end == behind)
+            same = is_one_of(self._kind, Opcode.VECTOR) & (base == first) & (end == behind)
             return (base < behind) & (first < end) & ~same
 
         conditions = {
@@ -728,13 +733,13 @@ class Decoder(wiring.Component):
             if before:
                 # Where all agree it need not be asked which instruction it is.
                 agreed = len(before) == len(both)
-                earlier.append(holds if agreed else holds & self._is(self._kind, *before))
+                earlier.append(holds if agreed else holds & is_one_of(self._kind, *before))
         return earlier
 
     def _applies(self, fault: Fault) -> Value:
         """Whether the instruction in the last stage has this check."""
         opcodes = [entry.opcode for entry in INSTRUCTIONS if fault in entry.checks]
-        return self._is(self._kind, *opcodes)
+        return is_one_of(self._kind, *opcodes)
 
     def _show(self, m: Module) -> None:
         """The output, from the registers of the last stage."""
@@ -745,13 +750,13 @@ class Decoder(wiring.Component):
         read = fields[Opcode.READ_HOST_MEMORY]
         weights = fields[Opcode.READ_WEIGHTS]
         out, first = self.decoded.payload, self._first
-        is_parameters = self._is(self._kind, Opcode.LOAD_PARAMETERS)
-        is_table = self._is(self._kind, Opcode.LOAD_TABLE)
-        alternate = self._is(self._kind, *ALTERNATE)
+        is_parameters = is_one_of(self._kind, Opcode.LOAD_PARAMETERS)
+        is_table = is_one_of(self._kind, Opcode.LOAD_TABLE)
+        alternate = is_one_of(self._kind, *ALTERNATE)
 
         scale = Signal(InstructionLayout(Opcode.SET_CONFIG_SCALE))
         leaves = self.decoded.valid & self.decoded.ready
-        with m.If(leaves & self._is(self._kind, Opcode.SET_CONFIG_SCALE)):
+        with m.If(leaves & is_one_of(self._kind, Opcode.SET_CONFIG_SCALE)):
             m.d.sync += scale.eq(word)
 
         m.submodules.matrix = matrix_decoder = MatrixDecoder()
@@ -764,7 +769,7 @@ class Decoder(wiring.Component):
                 unit.first_line.eq(self._first_line),
             ]
         m.d.comb += [
-            matrix_decoder.multiplies.eq(self._is(self._kind, Opcode.MATRIX_MULTIPLY)),
+            matrix_decoder.multiplies.eq(is_one_of(self._kind, Opcode.MATRIX_MULTIPLY)),
             matrix_decoder.packing.eq(self._packing),
             matrix_decoder.first_byte.eq(self._first_byte),
             activate_decoder.source.eq(self._source),

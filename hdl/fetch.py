@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import INSTRUCTION_BYTES
+from systola.arch.isa import INSTRUCTION_BYTES, OPCODE_BITS, Opcode
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS
 from systola.hdl.host_read_port import ReadBeat, ReadRequest
 from systola.hdl.indexed_operands import ADDERS, SELECTOR_BITS, selectors_of
@@ -30,9 +30,31 @@ def fetched_ahead(config: Config) -> int:
     return max(AHEAD, 2 * fetch_chunk_bytes(config) // INSTRUCTION_BYTES)
 
 
+class Known(data.StructLayout):
+    """What is found out of a word before it is needed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "selectors": data.ArrayLayout(SELECTOR_BITS, ADDERS),
+                "sets": 1,
+                "opens": 1,
+                "ends": 1,
+            }
+        )
+
+
+def known_of(word: Value) -> Value:
+    """What Known says of a word."""
+    opcode = word[:OPCODE_BITS]
+    here = (Opcode.SET_REGISTER, Opcode.LOOP, Opcode.END_LOOP)
+    return Cat(selectors_of(word), *(opcode == member for member in here))
+
+
 class FetchedInstruction(data.StructLayout):
     """An instruction word, whether its fetch was answered with an error, its number in the
-    program, and which index registers it needs, if any (`selectors_of` it)."""
+    program, which index registers it needs, if any (`selectors_of` it), and whether it is one of
+    those that the scalar unit does itself."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -40,7 +62,7 @@ class FetchedInstruction(data.StructLayout):
                 "word": 8 * INSTRUCTION_BYTES,
                 "error": 1,
                 "pc": PC_BITS,
-                "selectors": data.ArrayLayout(SELECTOR_BITS, ADDERS),
+                "known": Known(),
             }
         )
 
@@ -102,8 +124,8 @@ class Fetch(wiring.Component):
         chunk = chunk_bytes // unit_bytes
         ahead = fetched_ahead(self._config) // per_unit
         depth = self._config.instruction_buffer // per_unit
-        selector_bits = ADDERS * SELECTOR_BITS
-        width = 8 * unit_bytes + 1 + per_unit * selector_bits
+        known_bits = Known().size
+        width = 8 * unit_bytes + 1 + per_unit * known_bits
         ring = m.submodules.ring = Sram(width=width, depth=depth)
 
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
@@ -187,7 +209,7 @@ class Fetch(wiring.Component):
             ring.write_data.eq(
                 Cat(
                     arriving,
-                    *(selectors_of(arriving.word_select(i, word)) for i in range(per_unit)),
+                    *(known_of(arriving.word_select(i, word)) for i in range(per_unit)),
                     failing,
                 )
             ),
@@ -208,10 +230,8 @@ class Fetch(wiring.Component):
             self.instruction.payload.word.eq(
                 ring.read_data.word_select(following[:index_bits], word)
             ),
-            self.instruction.payload.selectors.eq(
-                ring.read_data[8 * unit_bytes : -1].word_select(
-                    following[:index_bits], selector_bits
-                )
+            self.instruction.payload.known.eq(
+                ring.read_data[8 * unit_bytes : -1].word_select(following[:index_bits], known_bits)
             ),
             self.instruction.payload.error.eq(ring.read_data[-1]),
             self.instruction.payload.pc.eq(following),

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scalar unit: index registers and loops."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
-    INSTRUCTIONS,
     LOOP_DEPTH,
     OPCODE_BITS,
     REGISTERS,
@@ -15,17 +14,26 @@ from systola.arch.isa import (
 )
 from systola.hdl.commands import PC_BITS, InstructionLayout
 from systola.hdl.fetch import FetchedInstruction
-from systola.hdl.indexed_operands import ADDERS, REGISTER_BITS, indexed, operands_of
+from systola.hdl.indexed_operands import ADDERS, REGISTER_BITS, operands_of, sums_at
+
+OPCODES = tuple(Opcode)
+
+
+def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
+    """Whether an instruction of this kind is one of these."""
+    return Cat(kind[OPCODES.index(opcode)] for opcode in opcodes).any()
 
 
 class EffectiveInstruction(data.StructLayout):
-    """A fetched instruction with the index registers added to its operands. `loop_fault`: check
-    LOOP fails; then `loops` were open before the instruction."""
+    """A fetched instruction with the index registers added to its operands. `kind` has a bit for
+    each of OPCODES. `loop_fault`: check LOOP fails; then `loops` were open before the instruction.
+    """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "word": 8 * INSTRUCTION_BYTES,
+                "kind": len(OPCODES),
                 "error": 1,
                 "pc": PC_BITS,
                 "loop_fault": 1,
@@ -84,16 +92,16 @@ class ScalarUnit(wiring.Component):
         moves = [Signal(name=f"moves_{i}") for i in range(3)]  # into a stage from the one before
 
         # Instructions that are done here, in the stages that tell.
-        opcode = stages[0].word[:OPCODE_BITS]
-        is_set = [opcode == Opcode.SET_REGISTER, *(Signal(name=f"is_set_{i}") for i in (1, 2))]
-        is_loop = [opcode == Opcode.LOOP, *(Signal(name=f"is_loop_{i}") for i in (1, 2))]
+        known = stages[0].known
+        is_set = [known.sets, *(Signal(name=f"is_set_{i}") for i in (1, 2))]
+        is_loop = [known.opens, *(Signal(name=f"is_loop_{i}") for i in (1, 2))]
         ends = Signal()  # an End_Loop is in the first stage,
         ended = Signal()  # and done
         is_new = Signal()  # it is the first cycle of what is in the last stage
         opens = Signal()  # a Loop is in the last stage, and was checked
         leaves = Signal()  # what is in the last stage is taken
         m.d.comb += [
-            ends.eq(valid[0] & (opcode == Opcode.END_LOOP)),
+            ends.eq(valid[0] & known.ends),
             # A stage takes something when it is empty, so that it does not matter here what the
             # stage behind it does in this cycle, and so on up to the sequencer.
             moves[2].eq(~valid[2]),
@@ -138,7 +146,10 @@ class ScalarUnit(wiring.Component):
         for i, operand in enumerate(operands_of(stages[0].word)):
             kept = Signal(REGISTER_BITS, name=f"operand_{i}", reset_less=True)
             with m.If(moves[1]):
-                m.d.sync += [kept.eq(operand), chosen[i].eq(registers[stages[0].selectors[i]])]
+                m.d.sync += [
+                    kept.eq(operand),
+                    chosen[i].eq(registers[stages[0].known.selectors[i]]),
+                ]
             with m.If(moves[2]):
                 m.d.sync += sums[i].eq(kept + chosen[i])
         with m.If(moves[2]):
@@ -147,14 +158,24 @@ class ScalarUnit(wiring.Component):
         # The last stage: what comes out.
         last = stages[2]
         effective = self.instruction.payload
-        m.d.comb += effective.word.eq(last.word)
-        with m.Switch(last.word[:OPCODE_BITS]):
-            for entry in INSTRUCTIONS:
-                if operands := indexed(entry):
-                    with m.Case(entry.opcode):
-                        results = data.View(InstructionLayout(entry.opcode), effective.word)
-                        for i, (operand, _) in enumerate(operands):
-                            m.d.comb += results[operand].eq(sums[i])
+        kind = Signal(len(OPCODES), reset_less=True)
+        m.d.comb += effective.kind.eq(kind)
+        with m.If(moves[2]):
+            m.d.sync += kind.eq(Cat(stages[1].word[:OPCODE_BITS] == member for member in OPCODES))
+        flags: dict[tuple[int, int, frozenset[Opcode]], Signal] = {}
+        for bit, sources in enumerate(sums_at()):
+            terms: list[Value] = []
+            own: Value = Const(1)
+            for adder, start, opcodes in sources:
+                key = adder, start, opcodes
+                if key not in flags:
+                    flags[key] = here = Signal(name=f"sum_{adder}_at_{start}", reset_less=True)
+                    code = stages[1].word[:OPCODE_BITS]
+                    with m.If(moves[2]):
+                        m.d.sync += here.eq(Cat(code == opcode for opcode in opcodes).any())
+                terms.append(flags[key] & sums[adder][bit - start])
+                own &= ~flags[key]
+            m.d.comb += effective.word[bit].eq(Cat(last.word[bit] & own, *terms).any())
 
         # Every cycle that a Set_Register is in the last stage writes the same.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register

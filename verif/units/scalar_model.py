@@ -65,6 +65,22 @@ def selectors(word: int) -> list[int]:
     return [*found, *[0] * (3 - len(found))]
 
 
+def known(word: int) -> dict[str, object]:
+    """What the fetch finds out of a word."""
+    opcode = word & 0xFF
+    return {
+        "selectors": selectors(word),
+        "sets": opcode == Opcode.SET_REGISTER,
+        "opens": opcode == Opcode.LOOP,
+        "ends": opcode == Opcode.END_LOOP,
+    }
+
+
+def kind(word: int) -> int:
+    """A bit for each opcode, in the order in which they are listed."""
+    return sum(1 << place for place, opcode in enumerate(Opcode) if opcode == word & 0xFF)
+
+
 def word_of(opcode: Opcode, **operands: int) -> int:
     """An instruction word."""
     return int.from_bytes(encode(opcode, **operands), "little")

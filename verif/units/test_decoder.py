@@ -38,6 +38,7 @@ from systola.verif.units.decoder_model import (
     operands_of,
     word,
 )
+from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,
@@ -429,6 +430,11 @@ def check(text, instruction, raw):
     return cause
 
 
+def offered(instruction):
+    """Bits of the decoder's input."""
+    return to_bits(EffectiveInstruction(), {**instruction, "kind": kind(instruction["word"])})
+
+
 async def decode(dut, instructions, source_pauses, sink_pauses):
     """Runs instructions through the decoder, and takes each when its checks are through; returns
     the causes."""
@@ -437,8 +443,7 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
     text = reader()
     bench.set(host_limit=text.limit, weight_tiles=text.tiles)
     source = StreamSource(dut, "instruction", dut.clk, source_pauses)
-    layout = EffectiveInstruction()
-    source.put(to_bits(layout, instruction) for instruction in instructions)
+    source.put(offered(instruction) for instruction in instructions)
     shown, seen = [], 0
     while len(shown) < len(instructions):
         takes = seen >= CHECKED and not next(sink_pauses)
@@ -470,7 +475,7 @@ async def full_rate(dut):
     leaving = StreamMonitor(dut, "decoded", dut.clk)
     source = StreamSource(dut, "instruction", dut.clk, never())
     sink = StreamSink(dut, "decoded", dut.clk, never())
-    source.put(to_bits(EffectiveInstruction(), given) for given in instructions)
+    source.put(offered(given) for given in instructions)
     await sink.receive_all(len(instructions))
     expected, free = [], entering.cycles[0]
     for given in instructions:

@@ -14,9 +14,10 @@ from systola.verif.units.scalar_model import (
     END,
     MODULO,
     Interpreter,
+    kind,
+    known,
     load_table,
     loop,
-    selectors,
     set_register,
     wild_word,
 )
@@ -29,7 +30,7 @@ def unit():
 
 def fetched(word, *, number, error=0):
     """What the fetch hands over."""
-    return {"word": word, "error": error, "pc": number, "selectors": selectors(word)}
+    return {"word": word, "error": error, "pc": number, "known": known(word)}
 
 
 class Scalar(Bench):
@@ -59,6 +60,7 @@ class Scalar(Bench):
                 assert shown.word == total
                 assert (shown.error, shown.pc) == (error, number)
                 assert shown.loop_fault == (fault and not error)
+                assert shown.kind == kind(shown.word)
                 assert not shown.loop_fault or shown.loops == len(self.model.loops)
                 shown = shown if ready else None
             taken |= bool(valid and self.get("fetched__ready"))
