@@ -31,9 +31,9 @@ class BurstPlanner(wiring.Component):
     """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
     each run cut by a `BurstCutter`.
 
-    A transfer is taken when its last run goes to the cutter. Latency: one cycle from transfer to
-    first burst. Throughput: a burst a cycle, also from transfer to transfer; only the second run of
-    a transfer comes a cycle later.
+    A transfer is taken in the cycle after its last run goes to the cutter; `ready` is a register.
+    Latency: one cycle from transfer to first burst. Throughput: a burst a cycle; only the second
+    run of a transfer, and the first one of the next transfer, may come a cycle later.
     """
 
     def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
@@ -71,19 +71,20 @@ class BurstPlanner(wiring.Component):
         m.d.comb += [
             one_row.eq(transfer.rows == 1),
             one_block.eq(transfer.blocks == 1),
-            cutter.run.valid.eq(Mux(first, self.transfer.valid, offered)),
+            cutter.run.valid.eq(Mux(first, self.transfer.valid & ~self.transfer.ready, offered)),
             cutter.run.payload.address.eq(Mux(first, transfer.address, address)),
             cutter.run.payload.beats.eq(transfer.beats),
             cutter.run.payload.last.eq(
                 Mux(first, one_row & one_block, row_is_last & column_is_last)
             ),
             taken.eq(cutter.run.valid & cutter.run.ready),
-            self.transfer.ready.eq(cutter.run.ready & cutter.run.payload.last),
         ]
+        m.d.sync += self.transfer.ready.eq(taken & cutter.run.payload.last)
         with m.If(taken):
             m.d.sync += first.eq(cutter.run.payload.last)
-        with m.If(taken & first):
+        with m.If(first):
             m.d.sync += [
+                offered.eq(0),
                 address.eq(transfer.address),
                 block.eq(transfer.address),
                 row.eq(transfer.rows),
@@ -91,12 +92,12 @@ class BurstPlanner(wiring.Component):
                 column.eq(transfer.blocks),
                 column_is_last.eq(one_block),
             ]
-        with m.Elif(~first & (taken | ~offered)):
+        with m.Elif(taken | ~offered):
             following = Signal(self._address_bits)
             m.d.comb += following.eq(
                 Mux(row_is_last, block, address) + Mux(row_is_last, self._pitch, transfer.stride)
             )
-            m.d.sync += [offered.eq(~self.transfer.ready), address.eq(following)]
+            m.d.sync += [offered.eq(~(taken & cutter.run.payload.last)), address.eq(following)]
             with m.If(row_is_last):
                 m.d.sync += [
                     block.eq(following),

@@ -91,22 +91,17 @@ class Tail(data.StructLayout):
         super().__init__({"line": ADDRESS_BITS, "every": 12, "bytes": 9})
 
 
-class HostReadPayload(data.StructLayout):
-    """A read from host memory under way: where its data goes, and how its beats become lines."""
-
-    def __init__(self) -> None:
-        super().__init__({"pc": PC_BITS, "kind": Kind, "tail": Tail()})
-
-
 class HostReadEntry(data.StructLayout):
-    """The oldest read from host memory under way, and what it still has to fill."""
+    """A read from host memory under way: its data fills `lines` on-chip addresses from
+    `destination` on; `kind` and `tail` tell how beats become lines."""
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "pc": PC_BITS,
                 "kind": Kind,
-                "destination": Region(ADDRESS_BITS),
+                "destination": ADDRESS_BITS,
+                "lines": ADDRESS_BITS,
                 "tail": Tail(),
             }
         )

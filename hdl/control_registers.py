@@ -4,7 +4,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -43,7 +43,7 @@ class FaultReport(data.StructLayout):
 
 class ControlRegisters(wiring.Component):
     """One write and one read at a time; a write is taken in the cycle after address and data are
-    both there, a read is answered in the second cycle after its address. Unknown addresses read 0
+    both there, a read is answered in the third cycle after its address. Unknown addresses read 0
     and swallow writes, as do writes of less than a whole word.
 
     `start`, `soft_reset` and `resume` are up in the cycle in which their write is accepted.
@@ -92,10 +92,14 @@ class ControlRegisters(wiring.Component):
             m.d.sync += bus.bvalid.eq(0)
         with m.If(write):
             m.d.sync += bus.bvalid.eq(1)
-        whole = write & bus.wstrb.all()
 
-        def is_written(register: Register) -> object:
-            return whole & (bus.awaddr[2:] == register >> 2)
+        def is_written(register: Register) -> Value:
+            # Address and strobes stay as they are offered: they are looked at a cycle before.
+            chosen = Signal(name=f"write_{register.name.lower()}")
+            written = Signal(name=f"written_{register.name.lower()}")
+            m.d.sync += chosen.eq((bus.awaddr[2:] == register >> 2) & bus.wstrb.all())
+            m.d.comb += written.eq(write & chosen)
+            return written
 
         # Read-write registers: offset, the signal, its lowest bit in the word.
         program = Signal(32 - exact_log2(PROGRAM_ALIGNMENT))
@@ -184,20 +188,22 @@ class ControlRegisters(wiring.Component):
             Register.TAGS: tags,
         }
         values |= {register: field << lowest for register, field, lowest in fields}
+        counts = {}
         for which in CycleClass:
-            values[counter_offset(which)] = self.counters[which][:32]
-            values[counter_offset(which) + 4] = self.counters[which][32:]
+            counts[counter_offset(which)] = self.counters[which][:32]
+            counts[counter_offset(which) + 4] = self.counters[which][32:]
 
-        # A read: which register, then its value. The memory of the trace takes as long, and lies at
-        # a multiple of its size.
+        # A read: which register, then its value among the counters or the others, then the one of
+        # both. The memory of the trace, which lies at a multiple of its size, takes a cycle less.
         asked = Signal()
+        gathered = Signal()
         read = Signal()
         answer = Signal(32)
         from_trace = Signal()
         second_word = Signal()
         trace_size = exact_log2(8 * TRACE_DEPTH)
         m.d.comb += [
-            bus.arready.eq(~asked & ~bus.rvalid),
+            bus.arready.eq(~asked & ~gathered & ~bus.rvalid),
             read.eq(bus.arvalid & bus.arready),
             trace.read_enable.eq(read),
             trace.read_address.eq(bus.araddr[3:]),
@@ -205,20 +211,26 @@ class ControlRegisters(wiring.Component):
                 Mux(from_trace, trace.read_data.word_select(second_word, 32), answer),
             ),
         ]
-        m.d.sync += asked.eq(read)
+        m.d.sync += [asked.eq(read), gathered.eq(asked)]
         with m.If(read):
             m.d.sync += [
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
             ]
-        found = []
-        for offset, value in values.items():
-            chosen = Signal(name=f"chosen_{offset:x}")
-            with m.If(read):
-                m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
-            found.append(Mux(chosen, value, 0))
-        with m.If(asked):
-            m.d.sync += [bus.rvalid.eq(1), answer.eq(reduce(or_, found))]
+        parts = []
+        for number, group in enumerate((values, counts)):
+            found = []
+            for offset, value in group.items():
+                chosen = Signal(name=f"chosen_{offset:x}")
+                with m.If(read):
+                    m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
+                found.append(Mux(chosen, value, 0))
+            part = Signal(32, name=f"part_{number}")
+            with m.If(asked):
+                m.d.sync += part.eq(reduce(or_, found))
+            parts.append(part)
+        with m.If(gathered):
+            m.d.sync += [bus.rvalid.eq(1), answer.eq(reduce(or_, parts))]
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return m

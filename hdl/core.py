@@ -143,17 +143,19 @@ class Core(wiring.Component):
             port.stop.eq(self.stop),
             weights.stop.eq(self.stop),
             writer.stop.eq(self.stop),
-            self.quiet.eq(port.quiet & weights.quiet & writer.quiet),
             matrix.clear.eq(self.clear),
         ]
+        m.d.sync += [
+            self.quiet.eq(self.stop & port.quiet & weights.quiet & writer.quiet),
+            self.error.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
+        ]
         for failing, cause, pc in (
-            (reader, Fault.HOST_READ_ERROR, board.host_read.pc),
+            (reader, Fault.HOST_READ_ERROR, board.host_read.command.pc),
             (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),
             (weights, Fault.WEIGHT_READ_ERROR, weights.error_pc),
         ):
             with m.If(failing.error):
-                m.d.comb += [
-                    self.error.eq(1),
+                m.d.sync += [
                     self.error_cause.eq(cause),
                     self.error_pc.eq(pc),
                 ]
@@ -210,10 +212,8 @@ class Core(wiring.Component):
             reader.transfer_valid.eq(queue.valid),
             reader.transfer_blocked.eq(queue.masks.as_value().any()),
             queue.pop.eq(reader.transfer_pop),
-            reader.entry.pc.eq(board.host_read.pc),
-            reader.entry.kind.eq(board.host_read.kind),
-            reader.entry.tail.eq(board.host_read.tail),
-            reader.entry.destination.eq(reading.entries[0].destination),
+            reader.entry.eq(board.host_read.command),
+            board.host_read.pop.eq(reader.entry_pop),
             reading.advance.eq(reader.advance),
             reading.advance_to.eq(reader.advance_to),
             reading.retire.eq(reader.done),

@@ -7,13 +7,27 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.registers import COUNTER_BITS, CycleClass
 
+CONDITIONS = (
+    "active",
+    "awaiting_weights",
+    "weights_moving",
+    "matrix_waits",
+    "input_blocked",
+    "operand_blocked",
+    "vector",
+    "draining",
+    "host_wait",
+    "issue_waits",
+)
+"""What decides to which class a cycle belongs."""
+
 
 class Counters(wiring.Component):
     """Counts each cycle of a program in exactly one class; the classes sum to its duration.
 
     `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
-    rest; `busy` from the next one to that before DONE shows. What is counted shows two cycles
-    later. The conditions are looked at in the
+    rest; `busy` from the next one to that before DONE shows. What is counted shows three
+    cycles later: all that comes in goes through a register. The conditions are looked at in the
     order of `CycleClass` as far as they concern a waiting MatrixMultiply or Convolve; then come
     `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
     """
@@ -34,34 +48,41 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # The inputs, a cycle later.
+        start = Signal()
+        busy = Signal()
+        seen = {name: Signal(name=f"seen_{name}") for name in CONDITIONS}
+        m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
+        m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
+
         now = Signal(range(len(CycleClass)))
-        with m.If(self.active):
+        with m.If(seen["active"]):
             m.d.comb += now.eq(CycleClass.ARRAY_ACTIVE)
-        with m.Elif(self.awaiting_weights):
+        with m.Elif(seen["awaiting_weights"]):
             m.d.comb += now.eq(CycleClass.WEIGHT_STALL)
-        with m.Elif(self.weights_moving):
+        with m.Elif(seen["weights_moving"]):
             m.d.comb += now.eq(CycleClass.WEIGHT_SHIFT)
-        with m.Elif(self.matrix_waits & self.input_blocked):
+        with m.Elif(seen["matrix_waits"] & seen["input_blocked"]):
             m.d.comb += now.eq(CycleClass.INPUT_STALL)
-        with m.Elif(self.matrix_waits & self.operand_blocked):
+        with m.Elif(seen["matrix_waits"] & seen["operand_blocked"]):
             m.d.comb += now.eq(CycleClass.OPERAND_STALL)
-        with m.Elif(self.matrix_waits):
+        with m.Elif(seen["matrix_waits"]):
             m.d.comb += now.eq(CycleClass.ACCUMULATOR_STALL)
-        with m.Elif(self.vector):
+        with m.Elif(seen["vector"]):
             m.d.comb += now.eq(CycleClass.VECTOR)
-        with m.Elif(self.draining):
+        with m.Elif(seen["draining"]):
             m.d.comb += now.eq(CycleClass.DRAIN)
-        with m.Elif(self.host_wait):
+        with m.Elif(seen["host_wait"]):
             m.d.comb += now.eq(CycleClass.HOST_WAIT)
-        with m.Elif(self.issue_waits):
+        with m.Elif(seen["issue_waits"]):
             m.d.comb += now.eq(CycleClass.OUTPUT_STALL)
         with m.Else():
             m.d.comb += now.eq(CycleClass.FETCH)
 
         counted = Signal(len(CycleClass))  # one-hot
         for which in CycleClass:
-            m.d.sync += counted[which].eq(self.busy & (now == which))
-        with m.If(self.start):
+            m.d.sync += counted[which].eq(busy & (now == which))
+        with m.If(start):
             for which in CycleClass:
                 m.d.sync += self.values[which].eq(int(which == CycleClass.FETCH))
         with m.Else():

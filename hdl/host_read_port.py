@@ -13,6 +13,9 @@ from systola.hdl.commands import HOST_OFFSET_BITS
 READS_IN_FLIGHT = 64
 """Bursts under way at one time; enough for a beat a cycle from single-beat bursts at 60 cycles."""
 
+FETCH_INTERVAL = 3
+"""Cycles from one request of the fetch to its next, at least."""
+
 DATA_ID = 0
 FETCH_ID = 1
 
@@ -34,10 +37,14 @@ class ReadBeat(data.StructLayout):
 class HostReadPort(wiring.Component):
     """Sends bursts to host memory and hands the beats back by AXI id.
 
-    A request is registered and appears on AR in the next cycle; one a cycle. Data goes first,
-    unless `fetch_urgent`. Beats pass through without delay. The fetch takes each of its beats at
-    once; `data_beat.ready` stops the channel for both, whosever beat comes next, so it must depend
-    neither on that nor on anything that waits for the fetch.
+    A request of data appears on AR in the next cycle at the earliest, one a cycle. The fetch's is
+    copied into a register first, which is why it takes a cycle more, and its `ready` comes behind
+    the grant: it may ask once in FETCH_INTERVAL
+    cycles. Data goes first, unless `fetch_urgent` was up in the
+    cycle before. `ready` is a function of registers and `stop`.
+    Beats pass through without delay. The fetch takes each of its beats at once; `data_beat.ready`
+    stops the channel for both, whosever beat comes next, so it must depend neither on that nor on
+    anything that waits for the fetch.
     `stop`: takes no more requests and swallows the beats; `quiet` once nothing is under way.
     """
 
@@ -65,33 +72,58 @@ class HostReadPort(wiring.Component):
         m = Module()
         bus = self.bus
         under_way = Signal(range(READS_IN_FLIGHT + 1))
-        free = Signal()
-        m.d.comb += free.eq(
-            (~bus.arvalid | bus.arready) & ~under_way[exact_log2(READS_IN_FLIGHT)] & ~self.stop
-        )
+        free = Signal()  # room for one more in `waiting` and under way
 
+        fetched = Signal(ReadRequest())
+        fetch_waits = Signal()
+        urgent = Signal()
         fetch_goes = Signal()
-        request = Signal(ReadRequest())
+        data_goes = Signal()
         m.d.comb += [
-            fetch_goes.eq(
-                self.fetch_request.valid & (self.fetch_urgent | ~self.data_request.valid)
-            ),
-            request.eq(Mux(fetch_goes, self.fetch_request.payload, self.data_request.payload)),
-            self.fetch_request.ready.eq(free & fetch_goes),
-            self.data_request.ready.eq(free & ~fetch_goes),
+            self.data_request.ready.eq(free & ~self.stop & ~(fetch_waits & urgent)),
+            data_goes.eq(self.data_request.valid & self.data_request.ready),
+            fetch_goes.eq(free & ~self.stop & fetch_waits & (urgent | ~self.data_request.valid)),
         ]
-        sent = free & (self.fetch_request.valid | self.data_request.valid)
-        with m.If(bus.arready):
-            m.d.sync += bus.arvalid.eq(0)
-        with m.If(sent):
+        m.d.sync += [
+            urgent.eq(self.fetch_urgent),
+            fetch_waits.eq(self.fetch_request.valid & ~fetch_goes & ~self.fetch_request.ready),
+            self.fetch_request.ready.eq(fetch_goes),
+        ]
+        with m.If(~fetch_waits):
+            m.d.sync += fetched.eq(self.fetch_request.payload)
+
+        # A request goes to AR, or into `waiting`.
+        sent = Signal()
+        request = Signal(ReadRequest())
+        waits = Signal()
+        waiting = Signal(ReadRequest())
+        waiting_fetch = Signal()
+        moves = Signal()
+        m.d.comb += [
+            sent.eq(data_goes | fetch_goes),
+            request.eq(Mux(fetch_goes, fetched, self.data_request.payload)),
+            moves.eq(~bus.arvalid | bus.arready),
+        ]
+        with m.If(~waits):
+            m.d.sync += [waiting.eq(request), waiting_fetch.eq(fetch_goes)]
+        m.d.sync += waits.eq(~moves & (waits | sent))
+        with m.If(moves):
             m.d.sync += [
-                bus.arvalid.eq(1),
-                bus.arid.eq(Mux(fetch_goes, FETCH_ID, DATA_ID)),
-                bus.araddr.eq(self.base + request.offset),
-                bus.arlen.eq(request.length),
+                bus.arvalid.eq(waits | sent),
+                bus.arid.eq(Mux(Mux(waits, waiting_fetch, fetch_goes), FETCH_ID, DATA_ID)),
+                bus.araddr.eq(self.base + Mux(waits, waiting.offset, request.offset)),
+                bus.arlen.eq(Mux(waits, waiting.length, request.length)),
             ]
         ended = bus.rvalid & bus.rready & bus.rlast
-        m.d.sync += under_way.eq(under_way + sent - ended)
+        last_one = under_way[:-1].all()
+        m.d.sync += [
+            under_way.eq(under_way + sent - ended),
+            # Unless AR stalls now, or this was or is the last burst that may be under way.
+            free.eq(
+                (moves | ~(waits | sent))
+                & (ended | ~(under_way[exact_log2(READS_IN_FLIGHT)] | (last_one & sent)))
+            ),
+        ]
         m.d.comb += self.quiet.eq(under_way == 0)
 
         m.d.comb += bus.rready.eq(self.data_beat.ready | self.stop)

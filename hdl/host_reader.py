@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DMA in: reads from host memory, Load_Parameters and Load_Table."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2, exact_log2
+from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
@@ -33,14 +33,16 @@ class HostReader(wiring.Component):
 
     Requests run ahead of the data by any number of instructions: `transfer` is the oldest
     instruction that still has runs to ask for (`transfer_blocked`: an older instruction still uses
-    its destination), `entry` the oldest whose data is not complete. Latency: one cycle from
-    transfer to request, one from the last beat of a line to its write. Throughput: a beat a cycle
+    its destination), `entry` the oldest whose data is not complete; `entry_pop` drops it, and the
+    next one shows in the cycle after, or before its first beat comes. Latency: one cycle from
+    transfer to request, two from the last beat of a line to its write. Throughput: a beat a cycle
     into buffer and parameters, a byte a cycle into tables; a cycle is lost between instructions.
-    Nothing but the buffer's `ready` holds up the beats, and it only after two lines.
+    Nothing but the buffer's `ready` holds up the beats, and it only after three lines.
 
-    `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written,
-    `done` that all of `entry` is, or, of a table, will be in the next cycle.
-    `error` is up in the cycle after a beat of `entry` that memory answered with an error.
+    `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written;
+    `done`, in the cycle after the last write, that all of the oldest instruction is. All writes
+    come from registers. `error` is up in the cycle after a beat of `entry` that memory answered
+    with an error.
     """
 
     def __init__(self, *, config: Config):
@@ -52,6 +54,7 @@ class HostReader(wiring.Component):
                 "transfer_blocked": In(1),
                 "transfer_pop": Out(1),
                 "entry": In(HostReadEntry()),
+                "entry_pop": Out(1),
                 "request": Out(stream.Signature(ReadRequest())),
                 "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
                 "buffer": Out(BufferWriteSignature(config=config)),
@@ -88,130 +91,169 @@ class HostReader(wiring.Component):
 
         # Beats are collected to a line (buffer), a plane (parameters), or stand alone (table). One
         # of two registers is filled while the other one is written.
-        kind = self.entry.kind
         width = 8 * max(config.input_pitch, config.output_pitch, bus)
         lines = [Signal(width, name=f"line_{i}", reset_less=True) for i in range(2)]
         full = Signal(2)
         filling = Signal()
         writing = Signal()
-        count = Signal(range(max(width // (8 * bus), 2)))
-        last_beat = Signal.like(count)
-        with m.Switch(kind):
-            with m.Case(Kind.BUFFER):
-                m.d.comb += last_beat.eq(config.input_pitch // bus - 1)
-            with m.Case(Kind.PARAMETERS):
-                m.d.comb += last_beat.eq(config.output_pitch // bus - 1)
-            with m.Default():
-                m.d.comb += last_beat.eq(0)
-
-        valid = Signal()
+        closed = Signal()  # the last beat of `entry` has come
         emptied = Signal()
-        last = Signal()
+        self._collect(m, lines, full, filling, closed)
+        for number in range(2):
+            with m.If(emptied & (writing == number)):
+                m.d.sync += full[number].eq(0)
+        m.d.sync += writing.eq(writing ^ emptied)
+        with m.If(self.entry_pop):
+            m.d.sync += closed.eq(0)
+        m.d.comb += self.entry_pop.eq(emptied & closed & ~full.bit_select(~writing, 1))
+        line = Mux(writing, lines[1], lines[0])
+        self._write(m, full.bit_select(writing, 1), line, emptied)
+        return m
+
+    def _collect(
+        self, m: Module, lines: list[Signal], full: Signal, filling: Signal, closed: Signal
+    ) -> None:
+        """Beats into the line that is being filled, up to the last one of `entry`: what comes
+        behind belongs to an instruction that `entry` does not show yet."""
+        config, entry = self._config, self.entry
+        bus = config.host_bus_bytes
+        count = Signal(range(max(len(lines[0]) // (8 * bus), 2)))
+        last_beat = Signal.like(count)
+        plane = Signal(PARAMETER_PLANES, init=1)
+        table_beat = Signal(range(max(TABLE_BYTES // bus, 2)))
+        # Addresses to be filled, this one included, once the first one is.
+        first = Signal(init=1)
+        left = Signal(ADDRESS_BITS)
+        left_is_one = Signal()
+        is_last = Signal()
+        address_ends = Signal()
+        entry_ends = Signal()
         taken = Signal()
+        completes = Signal()
         m.d.comb += [
-            valid.eq(full.bit_select(writing, 1)),
-            # The beat behind the last one belongs to another instruction, which `entry` shows only
-            # after `done`.
-            self.beat.ready.eq(~full.bit_select(filling, 1) & ~(valid & last)),
+            self.beat.ready.eq(~full.bit_select(filling, 1) & ~closed),
             taken.eq(self.beat.valid & self.beat.ready),
+            completes.eq(taken & (count == last_beat)),
+            is_last.eq(Mux(first, entry.lines == 1, left_is_one)),
         ]
         m.d.sync += self.error.eq(taken & self.beat.payload.error)
+        with m.Switch(entry.kind):
+            with m.Case(Kind.BUFFER):
+                m.d.comb += [
+                    last_beat.eq(config.input_pitch // bus - 1),
+                    address_ends.eq(1),
+                    entry_ends.eq(is_last),
+                ]
+            with m.Case(Kind.PARAMETERS):
+                m.d.comb += [
+                    last_beat.eq(config.output_pitch // bus - 1),
+                    address_ends.eq(plane[-1]),
+                    entry_ends.eq(plane[-1] & is_last),
+                ]
+                with m.If(completes):
+                    m.d.sync += plane.eq(plane.rotate_left(1))
+            with m.Case(Kind.TABLE):
+                m.d.comb += [
+                    address_ends.eq(entry_ends),
+                    entry_ends.eq(table_beat == TABLE_BYTES // bus - 1),
+                ]
+                with m.If(completes):
+                    m.d.sync += table_beat.eq(Mux(entry_ends, 0, table_beat + 1))
         for number, line in enumerate(lines):
             # A line that is not complete may change: its beat is overwritten by the one that comes.
             with m.If(~full[number] & (filling == number)):
                 m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
-            with m.If(taken & (filling == number) & (count == last_beat)):
+            with m.If(completes & (filling == number)):
                 m.d.sync += full[number].eq(1)
-            with m.If(emptied & (writing == number)):
-                m.d.sync += full[number].eq(0)
-        with m.If(taken):
-            with m.If(count == last_beat):
-                m.d.sync += [count.eq(0), filling.eq(~filling)]
-            with m.Else():
-                m.d.sync += count.eq(count + 1)
-        m.d.sync += writing.eq(writing ^ emptied)
+        with m.If(completes):
+            m.d.sync += [count.eq(0), filling.eq(~filling), closed.eq(entry_ends)]
+            with m.If(address_ends):
+                m.d.sync += [
+                    first.eq(entry_ends),
+                    left.eq(Mux(first, entry.lines, left) - 1),
+                    left_is_one.eq(Mux(first, entry.lines == 2, left == 2)),
+                ]
+        with m.Elif(taken):
+            m.d.sync += count.eq(count + 1)
 
-        # What holds for the line that is written next, from where that will be.
-        address, end = self.entry.destination.base, self.entry.destination.end
-        tail = self.entry.tail
-        last_line = Signal()
+    def _write(self, m: Module, valid: Value, line: Value, emptied: Signal) -> None:
+        """The lines that are there into the registers of the write ports."""
+        config, entry = self._config, self.entry
+        kind, tail = entry.kind, entry.tail
+        bus = config.host_bus_bytes
+
+        # What holds for the next line, worked out from `entry` while nothing of it is written.
+        first = Signal(init=1)
+        steps = Signal()
+        address = Signal(ADDRESS_BITS)
         in_tail = Signal()
+        until_tail = Signal(ADDRESS_BITS)  # lines to the start of the tail, if it is not behind
         within = Signal(config.rows)  # the bytes of a line in the tail
-        left = Signal.like(end)
-        behind = Signal(signed(len(address) + 1))  # lines since the start of the tail
         # Where rows have their blocks side by side: those to the end of the row, this one included.
         columns_left = Signal(12)
-        starts = Signal(init=1)  # nothing of `entry` is written
         ends_row = Signal()
-        m.d.comb += [
-            left.eq(end - address),
-            behind.eq(address - tail.line),
-            ends_row.eq(columns_left == 1),
-        ]
-        m.d.sync += [
-            last_line.eq(Mux(self.advance, left == 2, left == 1)),
-            within.eq(Cat(i < tail.bytes for i in range(config.rows))),
-        ]
-        with m.If(kind != Kind.BUFFER):
-            m.d.sync += in_tail.eq(0)
-        with m.Elif(tail.every == 0):
-            m.d.sync += in_tail.eq((behind >= 0) | (self.advance & (behind == -1)))
-        with m.Elif(self.advance):
-            m.d.sync += in_tail.eq(Mux(ends_row, tail.every == 1, columns_left == 2))
-        with m.Else():
-            m.d.sync += in_tail.eq(Mux(starts, tail.every == 1, ends_row))
-        with m.If(self.advance):
+        m.d.comb += ends_row.eq(columns_left == 1)
+        m.d.sync += within.eq(Cat(i < tail.bytes for i in range(config.rows)))
+        with m.If(steps):
             m.d.sync += [
+                first.eq(self.entry_pop),
+                address.eq(address + 1),
+                until_tail.eq(until_tail - 1),
                 columns_left.eq(Mux(ends_row, tail.every, columns_left - 1)),
-                starts.eq(self.done),
             ]
-        with m.Elif(starts):
-            m.d.sync += columns_left.eq(tail.every)
+            with m.If(tail.every != 0):
+                m.d.sync += in_tail.eq(Mux(ends_row, tail.every == 1, columns_left == 2))
+            with m.Elif(until_tail == 1):
+                m.d.sync += in_tail.eq(1)
+        with m.Elif(first):
+            m.d.sync += [
+                address.eq(entry.destination),
+                until_tail.eq(tail.line - entry.destination),
+                columns_left.eq(tail.every),
+                in_tail.eq(Mux(tail.every == 0, entry.destination >= tail.line, tail.every == 1)),
+            ]
 
+        # The registers of the ports; of the buffer's they wait for `ready`.
         plane = Signal(PARAMETER_PLANES, init=1)
         byte = Signal(range(TABLE_BYTES))
-        data = Signal(width)
-        line = Mux(writing, lines[1], lines[0])
-        kept = Cat((~in_tail | bit).replicate(8) for bit in within)
+        written = Signal(len(line))
+        written_address = Signal(ADDRESS_BITS)
+        fills_entry = Signal()  # the last plane of a parameter entry is written
+        last = Signal()  # what is written is the last of its instruction
+        free = Signal()
+        kept = Cat(((kind != Kind.BUFFER) | ~in_tail | bit).replicate(8) for bit in within)
         m.d.comb += [
-            data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
-            self.buffer.data.eq(data[: len(kept)]),
-            self.buffer.address.eq(address),
-            self.parameters.data.eq(data),
-            self.parameters.address.eq(address),
-            self.advance_to.eq(address + 1),
+            free.eq(~self.buffer.enable | self.buffer.ready),
+            self.buffer.address.eq(written_address),
+            self.buffer.data.eq(written[: len(kept)]),
+            self.parameters.address.eq(written_address),
+            self.parameters.data.eq(written),
+            self.advance.eq((self.buffer.enable & self.buffer.ready) | fills_entry),
         ]
-        # A table is written a cycle later.
+        m.d.sync += self.done.eq(last & free)
+        with m.If(free):
+            m.d.sync += [
+                self.buffer.enable.eq(valid & (kind == Kind.BUFFER)),
+                self.parameters.planes.eq(Mux(valid & (kind == Kind.PARAMETERS), plane, 0)),
+                fills_entry.eq(valid & (kind == Kind.PARAMETERS) & plane[-1]),
+                last.eq(self.entry_pop),
+                written.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
+                written_address.eq(address),
+                self.advance_to.eq(address + 1),
+            ]
         m.d.sync += [
-            self.tables.enable.eq(valid & (kind == Kind.TABLE)),
-            self.tables.address.eq(Cat(byte, address)),
-            self.tables.data.eq(data.word_select(byte % bus, 8)),
+            self.tables.enable.eq(valid & free & (kind == Kind.TABLE)),
+            self.tables.address.eq(Cat(byte, entry.destination)),
+            self.tables.data.eq(line.word_select(byte % bus, 8)),
         ]
         with m.Switch(kind):
             with m.Case(Kind.BUFFER):
-                m.d.comb += [
-                    self.buffer.enable.eq(valid),
-                    emptied.eq(valid & self.buffer.ready),
-                    self.advance.eq(emptied),
-                    last.eq(last_line),
-                    self.done.eq(emptied & last),
-                ]
+                m.d.comb += [emptied.eq(valid & free), steps.eq(emptied)]
             with m.Case(Kind.PARAMETERS):
-                m.d.comb += [
-                    self.parameters.planes.eq(Mux(valid, plane, 0)),
-                    emptied.eq(valid),
-                    self.advance.eq(valid & plane[-1]),
-                    last.eq(plane[-1] & last_line),
-                    self.done.eq(valid & last),
-                ]
-                with m.If(valid):
+                m.d.comb += [emptied.eq(valid & free), steps.eq(emptied & plane[-1])]
+                with m.If(emptied):
                     m.d.sync += plane.eq(plane.rotate_left(1))
             with m.Case(Kind.TABLE):
-                m.d.comb += [
-                    emptied.eq(valid & (byte % bus == bus - 1)),
-                    last.eq(byte[exact_log2(bus) :].all()),
-                    self.done.eq(emptied & last),
-                ]
-                with m.If(valid):
+                m.d.comb += emptied.eq(valid & free & (byte % bus == bus - 1))
+                with m.If(valid & free):
                     m.d.sync += byte.eq(byte + 1)
-        return m

@@ -109,16 +109,12 @@ class HostWriter(wiring.Component):
         planned = Signal()
         announced = Signal()
         announces = Signal()
+        full = Signal()  # of bursts announced, or without an answer
         unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         m.d.comb += [
             planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
             planner.transfer.payload.eq(self.command.transfer),
-            burst.ready.eq(
-                (~bus.awvalid | bus.awready)
-                & bursts.w_rdy
-                & ~unanswered[exact_log2(WRITES_IN_FLIGHT)]
-                & ~self.stop
-            ),
+            burst.ready.eq((~bus.awvalid | bus.awready) & ~full & ~self.stop),
             announces.eq(burst.valid & burst.ready),
             bursts.w_en.eq(announces),
             bursts.w_data.eq(burst.payload.length),
@@ -134,7 +130,15 @@ class HostWriter(wiring.Component):
                 bus.awlen.eq(burst.payload.length),
                 announced.eq(burst.payload.last),
             ]
+        ahead = bursts.level
+        last_one = unanswered[:-1].all()
         m.d.sync += [
+            full.eq(
+                (ahead[exact_log2(BURSTS_AHEAD)] & ~bursts.r_en)
+                | (ahead[: exact_log2(BURSTS_AHEAD)].all() & announces & ~bursts.r_en)
+                | (unanswered[exact_log2(WRITES_IN_FLIGHT)] & ~bus.bvalid)
+                | (last_one & announces & ~bus.bvalid)
+            ),
             unanswered.eq(unanswered + announces - bus.bvalid),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.done.eq(announced & (unanswered == 1) & bus.bvalid),

@@ -28,7 +28,8 @@ class MachineControl(wiring.Component):
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
     the cycle before the bits show in `status`. `waiting`, a program that waits for the host, shows
-    there at once and only while the program runs. `forget`: a soft reset is over.
+    there at once and only while the program runs. `forget`: a soft reset is over. `stop` and
+    `clear` are registers, as they go everywhere.
     """
 
     start: In(1)
@@ -85,7 +86,7 @@ class MachineControl(wiring.Component):
                     ]
             with m.Case(State.DRAIN):
                 with m.If(self.idle):
-                    m.d.sync += state.eq(State.STOP)
+                    m.d.sync += [state.eq(State.STOP), self.stop.eq(1)]
             with m.Case(State.STOP):
                 with m.If(self.quiet & ~self.soft_reset):
                     m.d.sync += [
@@ -100,12 +101,13 @@ class MachineControl(wiring.Component):
                         self.forget.eq(abandoned),
                     ]
         with m.If(self.clear):
-            m.d.sync += self.clear.eq(0)
+            m.d.sync += [self.clear.eq(0), self.stop.eq(0)]
 
         # An instruction whose transfer fails is older than one that is rejected at issue.
         with m.If(self.error & ((state == State.RUN) | (state == State.DRAIN))):
             m.d.sync += [
                 state.eq(State.STOP),
+                self.stop.eq(1),
                 failed.eq(1),
                 self.report.cause.eq(self.error_cause),
                 self.report.pc.eq(self.error_pc),
@@ -116,7 +118,7 @@ class MachineControl(wiring.Component):
             with m.If(state == State.IDLE):
                 m.d.comb += self.forget.eq(1)
             with m.Else():
-                m.d.sync += [state.eq(State.STOP), abandoned.eq(1)]
+                m.d.sync += [state.eq(State.STOP), self.stop.eq(1), abandoned.eq(1)]
         with m.If(self.forget):
             m.d.sync += [done.eq(0), fault.eq(0), self.report.eq(0)]
 
@@ -124,7 +126,6 @@ class MachineControl(wiring.Component):
             self.running.eq(state == State.RUN),
             self.draining.eq((state != State.RUN) & (state != State.IDLE)),
             self.busy.eq(state != State.IDLE),
-            self.stop.eq((state == State.STOP) | self.clear),
             self.status.eq(
                 self.busy * int(Status.BUSY)
                 | done * int(Status.DONE)

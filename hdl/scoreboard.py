@@ -15,7 +15,7 @@ from systola.hdl.commands import (
     ADDRESS_BITS,
     HOST_OFFSET_BITS,
     ActivateCommand,
-    HostReadPayload,
+    HostReadEntry,
     HostTransfer,
     HostWriteCommand,
     Kind,
@@ -25,7 +25,6 @@ from systola.hdl.commands import (
 from systola.hdl.decoder import Decoded
 from systola.hdl.in_flight import InFlight, Region, overlaps
 from systola.hdl.list_scan import ListScan
-from systola.hdl.payload_ring import PayloadRing
 from systola.hdl.tag_queue import TAG_BITS, TagQueue
 
 WATCHED = {"host_memory": ("host_reading", "host_memory")}
@@ -62,8 +61,8 @@ class QueueSignature(wiring.Signature):
         )
 
 
-class WeightQueueSignature(wiring.Signature):
-    """The queue of the weight fetch, which waits for nobody."""
+class OpenQueueSignature(wiring.Signature):
+    """A queue whose instructions wait for nobody."""
 
     def __init__(self, *, command: data.StructLayout):
         super().__init__({"valid": Out(1), "command": Out(command), "pop": In(1)})
@@ -227,8 +226,8 @@ class Scoreboard(wiring.Component):
                     name: Out(QueueSignature(command=command, lists=lists))
                     for name, (command, lists) in self._queues.items()
                 },
-                "weights": Out(WeightQueueSignature(command=self._weight_command)),
-                "host_read": Out(HostReadPayload()),
+                "weights": Out(OpenQueueSignature(command=self._weight_command)),
+                "host_read": Out(OpenQueueSignature(command=HostReadEntry())),
                 **{
                     name: Out(
                         ListSignature(
@@ -345,24 +344,30 @@ class Scoreboard(wiring.Component):
     def _fill(self, m: Module, queues: dict[str, CommandQueue], reading: InFlight) -> None:
         """What goes into the queues, from the fields of the decoded instruction."""
         decoded = self.decoded
-        payload = m.submodules.host_read_payload = PayloadRing(
-            payload=HostReadPayload(), depth=self._depth
+        # A read leaves this queue no later than its list, so there is always room.
+        reads = m.submodules.host_read_queue = CommandQueue(
+            command=HostReadEntry(), depth=self._depth, lists={}
         )
+        read = reads.pushed
+        # An instruction is there for a cycle at least before its issue.
+        m.d.sync += read.lines.eq(decoded.buffer.end - decoded.buffer.base)
         with m.Switch(decoded.opcode):
             with m.Case(Opcode.LOAD_PARAMETERS):
-                m.d.comb += payload.pushed.kind.eq(Kind.PARAMETERS)
+                m.d.comb += read.kind.eq(Kind.PARAMETERS)
             with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += payload.pushed.kind.eq(Kind.TABLE)
+                m.d.comb += read.kind.eq(Kind.TABLE)
             with m.Default():
-                m.d.comb += payload.pushed.kind.eq(Kind.BUFFER)
+                m.d.comb += read.kind.eq(Kind.BUFFER)
 
         write = queues["host_writes"].pushed
         m.d.comb += [
-            payload.push.eq(reading.push),
-            payload.retire.eq(reading.retire),
-            payload.pushed.pc.eq(decoded.pc),
-            payload.pushed.tail.eq(decoded.tail),
-            self.host_read.eq(payload.oldest),
+            reads.push.eq(reading.push),
+            read.pc.eq(decoded.pc),
+            read.destination.eq(decoded.buffer.base),
+            read.tail.eq(decoded.tail),
+            self.host_read.valid.eq(reads.valid),
+            self.host_read.command.eq(reads.command),
+            reads.pop.eq(self.host_read.pop),
             queues["host_reads"].pushed.eq(decoded.transfer),
             write.pc.eq(decoded.pc),
             write.transfer.eq(decoded.transfer),

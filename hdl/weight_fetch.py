@@ -26,10 +26,10 @@ class WeightFetch(wiring.Component):
     by `row_take`; it must go into a register. Latency: two cycles from the command to the bus,
     ROW_LATENCY cycles from a row's last beat to `row_valid`.
 
-    `command_pop` when all bursts of the command before have been asked for; they follow one another
-    without waiting for data. `stop`: asks for nothing more and swallows the beats; `quiet` once
-    nothing is under way. `error` is up in the cycle after a beat that memory answered with an
-    error, and `error_pc` tells for which instruction.
+    `command_pop`, a register, when all bursts of the command before have been asked for; commands
+    follow one another without waiting for data. `stop`: asks for nothing more and swallows the
+    beats; `quiet` once nothing is under way. `error` is up in the cycle after a beat that memory
+    answered with an error, and `error_pc` tells for which instruction.
     """
 
     def __init__(self, *, config: Config):
@@ -68,20 +68,23 @@ class WeightFetch(wiring.Component):
             max_burst_beats=config.max_burst_beats,
         )
         pc = Signal(PC_BITS)  # the instruction of the bursts that are being cut
+        begins = Signal()
         m.d.comb += [
-            cutter.run.valid.eq(self.command_valid),
+            cutter.run.valid.eq(self.command_valid & ~self.command_pop),
             cutter.run.payload.address.eq(self.command.transfer.address),
             cutter.run.payload.beats.eq(self.command.transfer.beats),
-            self.command_pop.eq(self.command_valid & cutter.run.ready),
+            begins.eq(cutter.run.valid & cutter.run.ready),
         ]
-        with m.If(self.command_pop):
+        m.d.sync += self.command_pop.eq(begins)
+        with m.If(begins):
             m.d.sync += pc.eq(self.command.pc)
 
         under_way = m.submodules.under_way = SyncFIFO(width=PC_BITS, depth=READS_IN_FLIGHT)
         burst = cutter.burst
         asks = Signal()
+        full = Signal()  # of bursts under way
         m.d.comb += [
-            burst.ready.eq((~bus.arvalid | bus.arready) & under_way.w_rdy & ~self.stop),
+            burst.ready.eq((~bus.arvalid | bus.arready) & ~full & ~self.stop),
             asks.eq(burst.valid & burst.ready),
             under_way.w_en.eq(asks),
             under_way.w_data.eq(pc),
@@ -100,7 +103,12 @@ class WeightFetch(wiring.Component):
             under_way.r_en.eq(beat & bus.rlast),
             self.quiet.eq(~under_way.r_rdy),
         ]
+        level = under_way.level
         m.d.sync += [
+            full.eq(
+                ~under_way.r_en
+                & ((level == READS_IN_FLIGHT) | ((level == READS_IN_FLIGHT - 1) & asks))
+            ),
             self.error.eq(beat & is_error(bus.rresp)),
             self.error_pc.eq(under_way.r_data),
         ]

@@ -16,8 +16,8 @@ class WeightFifo(wiring.Component):
 
     `push` (only while not `full`) appends `pushed`. `row` is the oldest one while `row_valid`, and
     `row_take` drops it. Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push`
-    to `row_valid`. `row_valid` and `full` are registers; `row` comes straight from the memory, so
-    it must go into a register.
+    to `row_valid`, two from `row_take` to the room for another row. `row_valid` and `full` are
+    registers; `row` comes straight from the memory, so it must go into a register.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -65,8 +65,10 @@ class WeightFifo(wiring.Component):
             m.d.sync += [stored.eq(stored + 1), some_stored.eq(1)]
         with m.Elif(~self.push & read):
             m.d.sync += [stored.eq(stored - 1), some_stored.eq(stored != 1)]
-        with m.If(self.push & ~self.row_take):
+        taken = Signal()
+        m.d.sync += taken.eq(self.row_take)
+        with m.If(self.push & ~taken):
             m.d.sync += [held.eq(held + 1), self.full.eq(held == depth - 1)]
-        with m.Elif(~self.push & self.row_take):
+        with m.Elif(~self.push & taken):
             m.d.sync += [held.eq(held - 1), self.full.eq(0)]
         return m

@@ -42,7 +42,7 @@ QUEUED = 3
 """Cycles more from an issue to the start of the instruction than the units themselves count."""
 SEEN = 1
 """Cycles from the end of an instruction to what waits for it."""
-HALT = 2
+HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
 """Iterations that must take the course of the one before, cycle by cycle, before all others of the

@@ -11,6 +11,7 @@ from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode
 from systola.hdl.decoder import SETTLING, Decoder
 from systola.hdl.fetch import fetch_chunk_bytes, fetched_ahead
+from systola.hdl.host_read_port import FETCH_INTERVAL
 from systola.hdl.scalar_unit import ScalarUnit
 from systola.hdl.sequencer import ISSUE_INTERVAL
 from systola.timing.host_read_port import HostReadPort
@@ -46,7 +47,7 @@ class Fetch:
         """First unit and time of what was asked for and not looked at since."""
         self._requested = 0
         self._kept = 0
-        self._asked = FIRST_REQUEST - 1.0
+        self._asked = float(FIRST_REQUEST - FETCH_INTERVAL)
         self._arrived: dict[int, float] = {}
         """When each unit was there."""
         self._free = 0.0
@@ -63,7 +64,7 @@ class Fetch:
     def _ask(self, unit: int, time: float) -> None:
         """Asks for all that there is room for when `unit` is the next to be handed out."""
         while self._requested - unit <= self._ahead - self._chunk:
-            self._asked = max(self._asked + 1, time)
+            self._asked = max(self._asked + FETCH_INTERVAL, time)
             self._requests.append((self._requested, self._asked))
             self._requested += self._chunk
             self._kept = min(self._kept + self._chunk, self._depth - self._chunk)
@@ -122,7 +123,7 @@ class Fetch:
             self._arrived.clear()
             self._requested = unit - unit % self._chunk
             self._kept = 0
-            self._asked = max(self._asked, self._free + NOT_KEPT - 1)
+            self._asked = max(self._asked, self._free + NOT_KEPT - FETCH_INTERVAL)
             self._ask(unit, self._free + NOT_KEPT)
 
     def end(self, pc: int) -> float:

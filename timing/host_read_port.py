@@ -14,6 +14,8 @@ CUT = 1
 """Cycles from a transfer to the request for its first burst."""
 REQUEST = 1
 """Cycles from a request to its appearance on the bus."""
+FETCH_REQUEST = 2
+"""The same for a fetch, which is copied into a register first."""
 
 
 @dataclass
@@ -89,7 +91,7 @@ class HostReadPort:
                 )
                 sent = transfer.first + number * transfer.burst * transfer.beat
                 before = max(before, min(sent, transfer.end + self._memory.beat))
-        first = max(granted + REQUEST + self._memory.answer, before)
+        first = max(granted + FETCH_REQUEST + self._memory.answer, before)
         last = first + (beats - 1) * self._memory.beat
         self._fetched = last + self._memory.beat
         self._free = max(self._free, self._fetched)

@@ -17,8 +17,10 @@ from systola.timing.host_read_port import HostReadPort
 from systola.timing.regions import Regions, Space, Times, last_overlap
 from systola.timing.span import Span
 
-WRITTEN = 1
+WRITTEN = 2
 """Cycles from a line's last beat to its write."""
+DONE = 1
+"""Cycles from the last write to the end of the instruction."""
 
 
 @dataclass
@@ -78,7 +80,7 @@ class HostReader:
         self._free = transfer.asked
         steps = transfer.beat * (beats * np.arange(1, copy.lines + 1, dtype=np.float64) - 1)
         times = transfer.first + steps + pace - 1 + WRITTEN
-        end = float(times[-1])
+        end = float(times[-1]) + DONE
         space.written[place] = times
         self._recent.append(_Fetched(space, place, times, float(steps[0]) + pace))
         self._regions.host_reads[:] = [
@@ -108,7 +110,7 @@ class HostReader:
                 fetched.space.written[fetched.place] = times
                 fetched.times = times
         self._port.hold_up(late)
-        return [float(fetched.times[-1]) for fetched in self._recent]
+        return [float(fetched.times[-1]) + DONE for fetched in self._recent]
 
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""

@@ -128,10 +128,12 @@ class BurstPlannerHarness(Harness):
 
         # The run that comes next.
         begun = Signal()
+        finished = Signal()  # the last one was taken in the cycle before
         row, block = Signal(16), Signal(12)
         address, block_address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
         taken = valid & ready
         last_row, last_block = row == wanted.rows - 1, block == wanted.blocks - 1
+        m.d.sync += finished.eq(taken & last_row & last_block)
         here = Mux(begun, address, wanted.address)
         block_here = Mux(begun, block_address, wanted.address)
         with m.If(taken):
@@ -156,8 +158,7 @@ class BurstPlannerHarness(Harness):
             Assert(implies(valid, run.address == here)),
             Assert(implies(valid, run.beats == wanted.beats)),
             Assert(implies(valid, run.last == (last_row & last_block))),
-            Assert(implies(transfer.valid & transfer.ready, taken & run.last)),
-            Assert(implies(taken & run.last, transfer.ready)),
+            Assert(transfer.ready == finished),
         ]
 
         first, offered = unit.inside("first"), unit.inside("offered")
@@ -171,6 +172,8 @@ class BurstPlannerHarness(Harness):
 
         m.d.comb += self.lemmas(
             first == ~begun,
+            transfer.ready == finished,
+            implies(finished, transfer.valid & ~begun),
             implies(begun, transfer.valid),
             implies(offered, begun),
             implies(begun, (row < wanted.rows) & (block < wanted.blocks)),

@@ -133,7 +133,8 @@ async def random_requests(dut, latency, stall, probability):
 @cocotb.test
 @cocotb.parametrize(urgent=[0, 1])
 async def priorities(dut, urgent):
-    """Data first, or fetches first where they are urgent; one a cycle, a cycle later on AR."""
+    """Data first, or fetches first where they are urgent; data one a cycle, a cycle later on AR, a
+    fetch every third cycle."""
     bench = Port(dut, name=f"urgent {urgent}")
     await bench.begin()
     bench.set(fetch_urgent=urgent)
@@ -141,15 +142,19 @@ async def priorities(dut, urgent):
         bench.ask(name, [(64 * i, 1) for i in range(10)])
     for _ in range(60):
         await bench.step()
-    first, second = (FETCH, DATA) if urgent else (DATA, FETCH)
-    assert [id for _, id, _ in bench.addresses] == [first] * 10 + [second] * 10
-    cycles = [now for now, _, _ in bench.addresses]
-    assert cycles == list(range(cycles[0], cycles[0] + 20))
-    taken = sorted(bench.taken["data"].cycles + bench.taken["fetch"].cycles)
+    shown = {id: [now for now, i, _ in bench.addresses if i == id] for id in (DATA, FETCH)}
+    assert len(shown[DATA]) == len(shown[FETCH]) == 10
     # The monitors count from the start of the clock, `step` from the end of the reset.
-    offset = taken[0] + 1 - cycles[0]
-    assert taken == [cycle - 1 + offset for cycle in cycles]
-    assert bench.taken["data"].cycles[0] == (taken[10] if urgent else taken[0])
+    offset = bench.taken["data"].cycles[0] + 1 - shown[DATA][0]
+    assert bench.taken["data"].cycles == [cycle - 1 + offset for cycle in shown[DATA]]
+    assert bench.taken["fetch"].cycles == [cycle + offset for cycle in shown[FETCH]]
+    if urgent:
+        # Two of three cycles are left to the data.
+        assert shown[FETCH] == list(range(shown[FETCH][0], shown[FETCH][0] + 30, 3))
+        assert shown[DATA][-1] < shown[FETCH][-1]
+    else:
+        assert shown[DATA] == list(range(shown[DATA][0], shown[DATA][0] + 10))
+        assert shown[FETCH] == list(range(shown[DATA][-1] + 1, shown[DATA][-1] + 31, 3))
 
 
 @cocotb.test

@@ -401,15 +401,16 @@ async def commands(dut):
 
     for opcode in LOADS:
         await pass_through({"opcode": int(opcode), **common_part, **regions})
-        await bench.cycle(host_reads__pop=1, host_reading__retire=1)
-        entry = bench.get("host_read")
+        await bench.cycle(host_reads__pop=1, host_read__pop=1, host_reading__retire=1)
+        entry = bench.get("host_read__command")
         assert entry.pc == 9 and {name: entry.tail[name] for name in tail} == tail
         assert entry.kind == kinds.get(opcode, Kind.BUFFER)
         destination = bench.get("host_reading__entries")[0].destination
         assert (destination.base, destination.end) == (5, 35)
         command = bench.get("host_reads__command")
         assert {name: command[name] for name in transfer} == transfer
-        bench.set(host_reads__pop=0, host_reading__retire=0)
+        assert (entry.destination, entry.lines) == (5, 30)
+        bench.set(host_reads__pop=0, host_read__pop=0, host_reading__retire=0)
     for opcode in WRITES:
         await pass_through({"opcode": int(opcode), **common_part, **regions})
         await bench.cycle(host_writes__pop=1, host_writing__retire=1)
