@@ -74,15 +74,20 @@ class HostReadPort(wiring.Component):
         under_way = Signal(range(READS_IN_FLIGHT + 1))
         free = Signal()  # room for one more in `waiting` and under way
 
-        fetched = Signal(ReadRequest())
+        # The sum with `base` comes before the choice, for data from registers straight to AR.
+        placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
+        fetched = Signal(placed)
+        asked = Signal(placed)
         fetch_waits = Signal()
         urgent = Signal()
+        fetch_first = Signal()
         fetch_goes = Signal()
         data_goes = Signal()
         m.d.comb += [
             self.data_request.ready.eq(free & ~self.stop & ~(fetch_waits & urgent)),
             data_goes.eq(self.data_request.valid & self.data_request.ready),
-            fetch_goes.eq(free & ~self.stop & fetch_waits & (urgent | ~self.data_request.valid)),
+            fetch_first.eq(fetch_waits & (urgent | ~self.data_request.valid)),
+            fetch_goes.eq(free & ~self.stop & fetch_first),
         ]
         m.d.sync += [
             urgent.eq(self.fetch_urgent),
@@ -90,29 +95,35 @@ class HostReadPort(wiring.Component):
             self.fetch_request.ready.eq(fetch_goes),
         ]
         with m.If(~fetch_waits):
-            m.d.sync += fetched.eq(self.fetch_request.payload)
+            m.d.sync += [
+                fetched.address.eq(self.base + self.fetch_request.payload.offset),
+                fetched.length.eq(self.fetch_request.payload.length),
+                fetched.id.eq(FETCH_ID),
+            ]
 
         # A request goes to AR, or into `waiting`.
         sent = Signal()
-        request = Signal(ReadRequest())
+        request = Signal(placed)
         waits = Signal()
-        waiting = Signal(ReadRequest())
-        waiting_fetch = Signal()
+        waiting = Signal(placed)
         moves = Signal()
         m.d.comb += [
             sent.eq(data_goes | fetch_goes),
-            request.eq(Mux(fetch_goes, fetched, self.data_request.payload)),
+            asked.address.eq(self.base + self.data_request.payload.offset),
+            asked.length.eq(self.data_request.payload.length),
+            asked.id.eq(DATA_ID),
+            request.eq(Mux(waits, waiting, Mux(fetch_first, fetched, asked))),
             moves.eq(~bus.arvalid | bus.arready),
         ]
         with m.If(~waits):
-            m.d.sync += [waiting.eq(request), waiting_fetch.eq(fetch_goes)]
+            m.d.sync += waiting.eq(request)
         m.d.sync += waits.eq(~moves & (waits | sent))
         with m.If(moves):
             m.d.sync += [
                 bus.arvalid.eq(waits | sent),
-                bus.arid.eq(Mux(Mux(waits, waiting_fetch, fetch_goes), FETCH_ID, DATA_ID)),
-                bus.araddr.eq(self.base + Mux(waits, waiting.offset, request.offset)),
-                bus.arlen.eq(Mux(waits, waiting.length, request.length)),
+                bus.arid.eq(request.id),
+                bus.araddr.eq(request.address),
+                bus.arlen.eq(request.length),
             ]
         ended = bus.rvalid & bus.rready & bus.rlast
         last_one = under_way[:-1].all()

@@ -182,35 +182,42 @@ class HostReader(wiring.Component):
         kind, tail = entry.kind, entry.tail
         bus = config.host_bus_bytes
 
-        # What holds for the next line, worked out from `entry` while nothing of it is written.
+        # What holds for the next line. For the first one of `entry`, which shows a cycle at least
+        # before that is there, it is worked out in registers of its own.
         first = Signal(init=1)
         steps = Signal()
         address = Signal(ADDRESS_BITS)
         in_tail = Signal()
         until_tail = Signal(ADDRESS_BITS)  # lines to the start of the tail, if it is not behind
+        first_until_tail = Signal(ADDRESS_BITS)
+        first_in_tail = Signal()
         within = Signal(config.rows)  # the bytes of a line in the tail
         # Where rows have their blocks side by side: those to the end of the row, this one included.
         columns_left = Signal(12)
         ends_row = Signal()
-        m.d.comb += ends_row.eq(columns_left == 1)
         m.d.sync += within.eq(Cat(i < tail.bytes for i in range(config.rows)))
+        m.d.sync += [
+            first_until_tail.eq(tail.line - entry.destination),
+            first_in_tail.eq(Mux(tail.every == 0, entry.destination >= tail.line, tail.every == 1)),
+        ]
+        here = Mux(first, entry.destination, address)
+        tail_here = Mux(first, first_in_tail, in_tail)
+        until_here = Mux(first, first_until_tail, until_tail)
+        columns_here = Mux(first, tail.every, columns_left)
+        m.d.comb += ends_row.eq(columns_here == 1)
         with m.If(steps):
             m.d.sync += [
                 first.eq(self.entry_pop),
-                address.eq(address + 1),
-                until_tail.eq(until_tail - 1),
-                columns_left.eq(Mux(ends_row, tail.every, columns_left - 1)),
-            ]
-            with m.If(tail.every != 0):
-                m.d.sync += in_tail.eq(Mux(ends_row, tail.every == 1, columns_left == 2))
-            with m.Elif(until_tail == 1):
-                m.d.sync += in_tail.eq(1)
-        with m.Elif(first):
-            m.d.sync += [
-                address.eq(entry.destination),
-                until_tail.eq(tail.line - entry.destination),
-                columns_left.eq(tail.every),
-                in_tail.eq(Mux(tail.every == 0, entry.destination >= tail.line, tail.every == 1)),
+                address.eq(here + 1),
+                until_tail.eq(until_here - 1),
+                columns_left.eq(Mux(ends_row, tail.every, columns_here - 1)),
+                in_tail.eq(
+                    Mux(
+                        tail.every == 0,
+                        tail_here | (until_here == 1),
+                        Mux(ends_row, tail.every == 1, columns_here == 2),
+                    )
+                ),
             ]
 
         # The registers of the ports; of the buffer's they wait for `ready`.
@@ -221,7 +228,7 @@ class HostReader(wiring.Component):
         fills_entry = Signal()  # the last plane of a parameter entry is written
         last = Signal()  # what is written is the last of its instruction
         free = Signal()
-        kept = Cat(((kind != Kind.BUFFER) | ~in_tail | bit).replicate(8) for bit in within)
+        kept = Cat(((kind != Kind.BUFFER) | ~tail_here | bit).replicate(8) for bit in within)
         m.d.comb += [
             free.eq(~self.buffer.enable | self.buffer.ready),
             self.buffer.address.eq(written_address),
@@ -238,8 +245,8 @@ class HostReader(wiring.Component):
                 fills_entry.eq(valid & (kind == Kind.PARAMETERS) & plane[-1]),
                 last.eq(self.entry_pop),
                 written.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
-                written_address.eq(address),
-                self.advance_to.eq(address + 1),
+                written_address.eq(here),
+                self.advance_to.eq(here + 1),
             ]
         m.d.sync += [
             self.tables.enable.eq(valid & free & (kind == Kind.TABLE)),
