@@ -39,9 +39,8 @@ class HostReadPort(wiring.Component):
 
     A request of data appears on AR in the next cycle at the earliest, one a cycle. The fetch's is
     copied into a register first, which is why it takes a cycle more, and its `ready` comes behind
-    the grant: it may ask once in FETCH_INTERVAL
-    cycles. Data goes first, unless `fetch_urgent` was up in the
-    cycle before. `ready` is a function of registers and `stop`.
+    the grant: it may ask once in FETCH_INTERVAL cycles. Data goes first, unless `fetch_urgent` was
+    up in the cycle before. `ready` is a function of registers and `stop`.
     Beats pass through without delay. The fetch takes each of its beats at once; `data_beat.ready`
     stops the channel for both, whosever beat comes next, so it must depend neither on that nor on
     anything that waits for the fetch.

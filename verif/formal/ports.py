@@ -67,38 +67,71 @@ class HostReadPortHarness(Harness):
             ]
             assume_stays(m, request.valid, request.ready, asked, name)
 
-        # AR: what was taken, once, in order, in the window and in one page.
-        fetched = dut.fetch_request.valid & dut.fetch_request.ready
+        # AR: what was taken, once, in order, in the window and in one page. The fetch is told a
+        # cycle later that its request is taken.
+        fetched = unit.inside("fetch_goes")
         taken = dut.data_request.valid & dut.data_request.ready
         asked = Mux(fetched, dut.fetch_request.payload, dut.data_request.payload)
         sent = bus.arvalid & bus.arready
         word = data.StructLayout({"request": dut.data_request.payload.shape(), "fetched": 1})
-        item = Tracked(m, enters=fetched | taken, word=Cat(asked, fetched), exits=sent, most=1)
+        item = Tracked(m, enters=fetched | taken, word=Cat(asked, fetched), exits=sent, most=2)
         one = data.View(word, item.word)
+        shown = item.follows & (item.ahead == 0)
         size = (bus.arlen + 1) * config.host_bus_bytes
+        told = Signal()
+        m.d.sync += told.eq(fetched)
         assert_stays(m, bus.arvalid, bus.arready, Cat(bus.araddr, bus.arlen, bus.arid), "ar")
         m.d.comb += [
             Assert(~(fetched & taken)),
+            Assert(implies(fetched, dut.fetch_request.valid & ~told)),
+            Assert(dut.fetch_request.ready == told),
             Assert(implies(dut.stop, ~(fetched | taken))),
             Assert(bus.arvalid == (item.count != 0)),
-            Assert(implies(item.follows, bus.araddr == base + one.request.offset)),
-            Assert(implies(item.follows, bus.arlen == one.request.length)),
-            Assert(implies(item.follows, bus.arid == Mux(one.fetched, FETCH_ID, DATA_ID))),
+            Assert(implies(shown, bus.araddr == base + one.request.offset)),
+            Assert(implies(shown, bus.arlen == one.request.length)),
+            Assert(implies(shown, bus.arid == Mux(one.fetched, FETCH_ID, DATA_ID))),
             Assert(implies(bus.arvalid, bus.araddr >= base)),
             Assert(implies(bus.arvalid, within(bus.araddr, size, base + limit))),
             Assert(implies(bus.arvalid, within(bus.araddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
         ]
+        placed = data.StructLayout({"address": config.address_bits, "length": 8, "id": 1})
+        waits, waiting = unit.inside("waits"), data.View(placed, unit.inside("waiting"))
+        fetch_waits, copied = unit.inside("fetch_waits"), data.View(placed, unit.inside("fetched"))
+        waiting_size = (waiting.length + 1) * config.host_bus_bytes
+        behind = item.follows & (item.ahead == 1)
+        m.d.comb += self.lemmas(
+            waits == (item.count == 2),
+            implies(unit.inside("free"), ~waits),
+            implies(behind, waiting.address == base + one.request.offset),
+            implies(behind, waiting.length == one.request.length),
+            implies(behind, waiting.id == Mux(one.fetched, FETCH_ID, DATA_ID)),
+            implies(waits, waiting.address >= base),
+            implies(waits, within(waiting.address, waiting_size, base + limit)),
+            implies(
+                waits,
+                within(waiting.address[:12], waiting_size, Value.cast(BOUNDARY_BYTES)),
+            ),
+            implies(fetch_waits, dut.fetch_request.valid & ~told),
+            implies(fetch_waits, copied.address == base + dut.fetch_request.payload.offset),
+            implies(fetch_waits, copied.length == dut.fetch_request.payload.length),
+            implies(fetch_waits, copied.id == FETCH_ID),
+            implies(told, dut.fetch_request.valid),
+        )
 
         # R: each beat goes to one side, or nowhere on `stop`.
         under_way = Signal(range(READS_IN_FLIGHT + 2))
         answered = bus.rvalid & bus.rready
         m.d.sync += under_way.eq(under_way + (fetched | taken) - (answered & bus.rlast))
         m.d.comb += [
-            Assume(implies(bus.rvalid, under_way > bus.arvalid)),
+            Assume(implies(bus.rvalid, under_way > item.count)),
             Assert(under_way <= READS_IN_FLIGHT),
             Assert(dut.quiet == (under_way == 0)),
         ]
-        m.d.comb += self.lemmas(unit.inside("under_way") == under_way, under_way >= bus.arvalid)
+        m.d.comb += self.lemmas(
+            unit.inside("under_way") == under_way,
+            under_way >= item.count,
+            implies(unit.inside("free"), under_way < READS_IN_FLIGHT),
+        )
         to_data = dut.data_beat.valid & dut.data_beat.ready
         to_fetch = dut.fetch_beat.valid
         failed = (bus.rresp == Response.SLVERR) | (bus.rresp == Response.DECERR)
@@ -121,8 +154,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="host_read_port",
-                old="(~bus.arvalid | bus.arready) &",
-                new="(~bus.arvalid | bus.arready | self.fetch_urgent) &",
+                old="moves.eq(~bus.arvalid | bus.arready)",
+                new="moves.eq(~bus.arvalid | bus.arready | self.fetch_urgent)",
             ),
             Fault(
                 unit="host_read_port",
