@@ -74,7 +74,7 @@ class Fetch(wiring.Component):
     on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
     of the host window) are not asked for: `exhausted` tells that all instructions inside the window
     have been handed out, the last of them without a jump.
-    Latency: beat to instruction two cycles. Throughput: one instruction a cycle.
+    Latency: beat to instruction three cycles. Throughput: one instruction a cycle.
 
     `jump`, in the cycle in which an instruction is taken or later, before the next one is: it is
     followed by number `jump_to`, not above its own, instead of the next. The last
@@ -177,26 +177,30 @@ class Fetch(wiring.Component):
         arriving = Signal(8 * unit_bytes)
         failing = Signal()
         beats = unit_bytes // bus_bytes
+        # What a word needs is found out of registers, not of the bus.
+        came = Signal()
+        beat = Signal.like(self.beat.payload, reset_less=True)
+        m.d.sync += [came.eq(self.beat.valid), beat.eq(self.beat.payload)]
         m.d.comb += [
             self.beat.ready.eq(1),
-            arrives.eq(self.beat.valid),
-            arriving.eq(self.beat.payload.data),
-            failing.eq(self.beat.payload.error),
+            arrives.eq(came),
+            arriving.eq(beat.data),
+            failing.eq(beat.error),
         ]
         if beats > 1:
             earlier = Signal((beats - 1) * 8 * bus_bytes)
             earlier_error = Signal()
             count = Signal(range(beats))
             complete = count == beats - 1
-            error = earlier_error | self.beat.payload.error
+            error = earlier_error | beat.error
             m.d.comb += [
-                arrives.eq(self.beat.valid & complete),
-                arriving.eq(Cat(earlier, self.beat.payload.data)),
+                arrives.eq(came & complete),
+                arriving.eq(Cat(earlier, beat.data)),
                 failing.eq(error),
             ]
-            with m.If(self.beat.valid):
+            with m.If(came):
                 m.d.sync += [
-                    earlier.eq(Cat(earlier, self.beat.payload.data)[8 * bus_bytes :]),
+                    earlier.eq(Cat(earlier, beat.data)[8 * bus_bytes :]),
                     earlier_error.eq(error & ~complete),
                 ]
                 with m.If(complete):

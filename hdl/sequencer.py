@@ -159,13 +159,13 @@ class Sequencer(wiring.Component):
             active.eq(self.enable & self.decoded.valid & checked),
             self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
             stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
-            passes.eq(may_pass & self.enable),
+            passes.eq(may_pass),
             self.faulted.eq(self.enable & (refused | exhausted)),
             self.halted.eq(decided & sound & halts),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
             self.waits.eq(decided & ~passes),
-            self.interrupt.eq(passes & interrupts),
+            self.interrupt.eq(passes & interrupts & self.enable),
             self.code.eq(decoded.code),
         ]
         m.d.sync += [

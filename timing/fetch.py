@@ -18,7 +18,7 @@ from systola.timing.host_read_port import HostReadPort
 
 FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
-HANDED_OUT = 2
+HANDED_OUT = 3
 """Cycles from the beat of an instruction to the instruction."""
 DECODED = Decoder.LATENCY + ISSUE_INTERVAL - 1
 """Cycles from the decoder's taking an instruction to its issue, which the sequencer decides."""

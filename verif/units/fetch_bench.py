@@ -73,6 +73,7 @@ class FetchBench(Bench):
         self._first = 0  # the first that was asked for since a jump dropped all
         self._asked = 0  # the first that was not asked for
         self._arrived = 0  # the first that is not there
+        self._came: _Beat | None = None  # in the cycle before
         self._readable = 0  # the first that was not there in the cycle before
         self._offered: int | None = None  # offset of a request that was not accepted
         self._dropped = False  # a jump has dropped all, and no request was made since
@@ -111,8 +112,9 @@ class FetchBench(Bench):
         # What this cycle changes.
         dropped_before = self._dropped
         self._readable = self._arrived
-        if beat is not None and not beat.dropped:
-            self._arrived = (beat.address + self.bus - self.program) // WORD
+        came, self._came = self._came, beat
+        if came is not None and not came.dropped:
+            self._arrived = (came.address + self.bus - self.program) // WORD
         if granted:
             self.requested.append(shown)
             due = self.now + 1 + self._latency
@@ -130,7 +132,7 @@ class FetchBench(Bench):
             following = self.took(instruction)
             asked = self._asked - (self._chunk if granted and not dropped_before else 0)
             if following <= self._next and following < max(self._first, asked - self._kept):
-                for beat in self._beats:
+                for beat in (*self._beats, *filter(None, [self._came])):
                     beat.dropped = True
                 self._first = self._asked = self._arrived = following - following % self._chunk
                 self._readable = self._arrived
@@ -165,7 +167,9 @@ class FetchBench(Bench):
     def _check_instruction(self, take: bool) -> data.Const | None:
         """The instruction that is taken in this cycle."""
         valid = self.get("instruction__valid")
-        assert valid == (self._next < self._readable), "two cycles after its last beat, or the jump"
+        assert valid == (self._next < self._readable), (
+            "three cycles after its last beat"
+        )
         instruction = self.get("instruction__payload") if valid else None
         self._rules.observe(None if instruction is None else instruction.as_bits(), take)
         if instruction is not None:

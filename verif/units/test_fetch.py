@@ -98,7 +98,7 @@ async def latency(dut):
     await bench.run(40)
     beats = max(WORD // bench.bus, 1)
     cycles = [cycle for cycle, _ in bench.taken]
-    assert cycles[0] == beats + 2, "request, the beats, the memory, the instruction"
+    assert cycles[0] == beats + 3, "request, the beats, a register, the memory, the instruction"
     assert [b - a for a, b in pairwise(cycles)] == [beats] * 39
 
 
