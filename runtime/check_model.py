@@ -120,8 +120,11 @@ def _check_map(place: HostMap, size: int, samples: int, host: int) -> None:
 
 def _are_places(numbers: NDArray[np.int64], size: int) -> bool:
     """Whether they are different places among `size`."""
-    inside = bool(((numbers >= 0) & (numbers < size)).all())
-    return numbers.ndim == 1 and inside and np.unique(numbers).size == numbers.size
+    if numbers.ndim != 1 or not bool(((numbers >= 0) & (numbers < size)).all()):
+        return False
+    taken = np.zeros(size, np.bool_)
+    taken[numbers] = True
+    return np.count_nonzero(taken) == numbers.size
 
 
 def _size(value: Value) -> int:

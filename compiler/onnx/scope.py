@@ -27,8 +27,10 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.operations import Node, Reshape, Unary, Value
 from systola.compiler.quantise import table_bytes
 
-MAX_ELEMENTS = 1 << 24
-"""Of a value that is calculated."""
+MAX_ELEMENTS = 1 << 23
+"""Of a value that is calculated, for all samples in one of the model's own."""
+MAX_WEIGHTS = 1 << 24
+"""Elements of constants with scales."""
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
 """Scales beyond have no meaning; what is calculated with them would overflow."""
 
@@ -55,8 +57,11 @@ class Scope:
         """Says what the tensor `name` is."""
         if isinstance(entry, Codes | Dequantised | HostArray | Pending | Weights):
             shape = entry_shape(entry)
-            if math.prod(shape) > MAX_ELEMENTS or 0 in shape:
-                raise ModelError(f"a result of shape {shape} is not supported")
+            constant = isinstance(entry, Weights)
+            times, most = (1, MAX_WEIGHTS) if constant else (self.repeat, MAX_ELEMENTS)
+            if times * math.prod(shape) > most or 0 in shape:
+                several = f"{times} times " if times > 1 else ""
+                raise ModelError(f"a result of {several}shape {shape} is not supported")
         else:
             # Of arrays without dimensions numpy makes numbers.
             entry = np.asarray(entry)

@@ -109,6 +109,10 @@ def _huge_input(graph: onnx.GraphProto) -> None:
         size.dim_value = 1 << 30
 
 
+def _many_samples(graph: onnx.GraphProto) -> None:
+    graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1 << 20
+
+
 def _unknown_size(graph: onnx.GraphProto) -> None:
     graph.input[0].type.tensor_type.shape.dim[3].dim_param = "width"
 
@@ -129,6 +133,7 @@ def _domain(graph: onnx.GraphProto) -> None:
         (_short, "the model is not valid"),
         (_huge, "the model is not valid"),
         (_huge_input, "is not supported"),
+        (_many_samples, "a result of 1048576 times shape (1, 2, 6, 6) is not supported"),
         (_unknown_size, "the size of dimension 3 of the input"),
         (_not_a_number, "it has a scale that is not between"),
         (_domain, "the model is not valid"),
