@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import signal
 import struct
 import subprocess
@@ -19,8 +20,10 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, BinaryIO
 
-SECONDS = 60
-"""A call that takes longer is ended."""
+CPU_SECONDS = 60
+"""A call that takes more of the processor is ended, however busy the machine is."""
+SECONDS = 1200
+"""A call that takes longer is ended: it may wait for something."""
 _LENGTH = struct.Struct("<q")
 
 Steps = Callable[..., Iterator[Any]]
@@ -89,6 +92,7 @@ def _serve(function: Steps) -> None:
         child = os.fork()
         if child == 0:
             with os.fdopen(write_end, "wb") as found:
+                resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, resource.RLIM_INFINITY))
                 signal.alarm(SECONDS)
                 for item in function(*arguments):
                     _send(found, item)
