@@ -99,14 +99,11 @@ class QuantisedSoftmax:
     out_scale: float
     zero_point: int
     """Of the result, as the machine has it."""
-    unsigned: bool
-    """The model has uint8, 128 more than the machine's codes."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        return quantised_softmax(
-            x.reshape(-1, self.length), self.scale, self.out_scale, self.zero_point, self.unsigned
-        )
+        rows = x.reshape(-1, self.length)
+        return quantised_softmax(rows, self.scale, self.out_scale, self.zero_point)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
 FORMAT = "systola program"
-VERSION = 1
+VERSION = 2
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 
 _MAGIC = b"PK\x03\x04"

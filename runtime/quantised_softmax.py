@@ -10,28 +10,35 @@ RESERVE = 5.0
 """What ONNX Runtime keeps free of the logarithm of the largest float32, so that sums fit."""
 
 
+def fits_float32(length: int, scale: float, out_scale: float) -> bool:
+    """Whether QLinearSoftmax of rows of `length` elements has results.
+
+    Where it has none it makes an integer of infinity, and that is whatever the processor gives:
+    0 in a uint8, 127 in an int8.
+    """
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(_exponentials(scale, length)[255] * _steps(out_scale)))
+
+
 def quantised_softmax(
-    x: NDArray[np.int8], scale: float, out_scale: float, zero_point: int, unsigned: bool
+    x: NDArray[np.int8], scale: float, out_scale: float, zero_point: int
 ) -> NDArray[np.int8]:
     """Softmax of the rows of `x`, rows x elements, with results of the same shape.
 
-    `unsigned`: the model has uint8, 128 more than the codes here.
+    It must fit float32. Codes of uint8 are 128 less here, and so is their zero point.
     """
     table = _exponentials(scale, x.shape[1])
     codes = x.astype(np.int64)
     # The largest element of a row stands for the largest code.
     values = table[255 + codes - codes.max(axis=1, keepdims=True)]
     total = np.add.accumulate(values, axis=1, dtype=np.float32)[:, -1:]
-    steps = np.floor(np.float32(1) / np.float32(out_scale))
-    with np.errstate(over="ignore"):
-        results = np.rint(values * steps / total)
-    if unsigned:
-        # A row of one element is too large for float32, and becomes 0.
-        whole = np.where(np.isfinite(results), results, 0).astype(np.int64)
-        return (np.minimum(whole + zero_point + 128, 255) - 128).astype(np.int8)
-    # Here it becomes the least number of 32 bits, from which a zero point below 0 goes round.
-    whole = np.where(np.isfinite(results), results, -(2.0**31)).astype(np.int64) + zero_point
-    return np.clip(np.where(whole < -(2**31), 127, whole), -128, 127).astype(np.int8)
+    whole = np.rint(values * _steps(out_scale) / total).astype(np.int64)
+    return np.clip(whole + zero_point, -128, 127).astype(np.int8)
+
+
+def _steps(out_scale: float) -> np.float32:
+    """How many codes of the result there are from 0 to 1."""
+    return np.floor(np.float32(1) / np.float32(out_scale))
 
 
 def _exponentials(scale: float, length: int) -> NDArray[np.float32]:

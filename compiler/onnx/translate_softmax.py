@@ -20,6 +20,7 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.onnx.scope import Scope, value_shape
 from systola.compiler.operations import Value
+from systola.runtime.quantised_softmax import fits_float32
 
 ALONG_ONE_AXIS = 13
 """The version of the operators from which on Softmax is along one axis."""
@@ -96,16 +97,16 @@ def _on_codes(
     if opset >= ALONG_ONE_AXIS:
         order = (*order[:axis], *order[axis + 1 :], axis)
         length = codes.shape[axis]
+    scales = float(source.quantisation.scale), float(quantisation.scale)
+    if not fits_float32(length, *scales):
+        raise ModelError(
+            f"a Softmax of rows of length {length}, to codes of the scale {scales[1]:.3g}, has no "
+            "defined result in ONNX Runtime: it goes beyond float32"
+        )
     shape = value_shape(codes.shape, order)
     value = scope.arranged(node, codes, order, shape, to_host=True)
     result = Value(node.outputs[0], shape)
-    function = QuantisedSoftmax(
-        length,
-        float(source.quantisation.scale),
-        float(quantisation.scale),
-        quantisation.zero_point,
-        quantisation.unsigned,
-    )
+    function = QuantisedSoftmax(length, *scales, quantisation.zero_point)
     scope.add(HostStage(operator=str(node), sources=(value,), result=result, function=function))
     layout = stored(codes.shape, order) if opset >= ALONG_ONE_AXIS else plain(codes.shape)
     return Codes(result, codes.shape, layout, quantisation.unsigned)

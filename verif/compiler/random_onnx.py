@@ -483,7 +483,11 @@ class RandomOnnx:
         return self.codes(self.writer.node("Concat", *numbers, axis=axis), shape)
 
     def softmax(self, source: Tensor) -> Tensor:
-        axis = int(self.rng.integers(1, len(source.shape)))
+        """Of more than one element: that of one has no defined result in ONNX Runtime."""
+        axes = [axis for axis in range(1, len(source.shape)) if source.shape[axis] > 1]
+        if not axes:
+            return self.requantise(source)
+        axis = int(self.rng.choice(axes))
         limits = np.iinfo(self.dtype)
         result = Tensor("", source.shape, np.float32(1 / 255), limits.min)
         if self.fused:
