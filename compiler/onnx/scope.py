@@ -52,6 +52,8 @@ class Scope:
         """Values that the host has before the machine does."""
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
+        self._first_shape: dict[Value, Value] = {}
+        """For values that are others in another shape, those."""
 
     def define(self, name: str, entry: Entry) -> None:
         """Says what the tensor `name` is."""
@@ -256,6 +258,8 @@ class Scope:
 
     def reshaped(self, user: object, value: Value, shape: tuple[int, ...]) -> Value:
         """The same elements in the same order in another shape."""
+        # A shape in between would have to be one that the machine can make this one of.
+        value = self._first_shape.get(value, value)
         if value.shape == shape:
             return value
         assert math.prod(value.shape) == math.prod(shape)
@@ -264,6 +268,7 @@ class Scope:
             result = Value(f"{value.name} for {user}", shape, value.dtype)
             self.add(Reshape(operator=str(user), source=value, result=result))
             self._reshaped[key] = result
+            self._first_shape[result] = value
         return self._reshaped[key]
 
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:

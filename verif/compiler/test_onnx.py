@@ -11,8 +11,9 @@ import pytest
 from systola.arch.config import preset
 from systola.compiler.network import make_network
 from systola.compiler.onnx.translate import translate_onnx
+from systola.runtime import api
 from systola.runtime.iss import GoldenBackend
-from systola.verif.compiler.onnx_writer import interpret
+from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
 from systola.verif.compiler.random_onnx import KINDS, RandomOnnx
 from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
@@ -37,6 +38,22 @@ def test_stored_outputs(name: str, machine: str) -> None:
     samples = x[:, np.newaxis]
     assert np.array_equal(interpret(content, samples)[:, 0], fused)
     assert np.array_equal(interpret(content, samples, optimised=False)[:, 0], unfused)
+
+
+def test_input_in_several_shapes() -> None:
+    """One as the input has it, and one that is made by way of another with as many channels."""
+    writer = OnnxWriter()
+    x = writer.input((1, 19, 4))
+    rows = writer.node("Gather", x, writer.constant(np.array([1, 17])), axis=1)
+    shaped = writer.node("Reshape", x, writer.constant(np.array([1, 2, 38])))
+    # 19 x 4 and 2 x 38 have no factors in common: it is brought in the order of its shape first.
+    ordered = writer.node("Transpose", shaped, perm=[0, 1, 2])
+    columns = writer.node("Gather", ordered, writer.constant(np.array([5, 30, 7])), axis=2)
+    content = writer.content((rows, "int8", (1, 2, 4)), (columns, "int8", (1, 2, 3)))
+    samples = np.random.default_rng(random_seed()).integers(-128, 128, (3, 1, 19, 4), np.int8)
+    y = api.compile(content, preset="small", batch=3).run(samples, backend="iss").outputs
+    assert np.array_equal(y[0], samples[:, :, [1, 17]])
+    assert np.array_equal(y[1], samples.reshape(3, 1, 2, 38)[..., [5, 30, 7]])
 
 
 MEANS = ("average_pool", "global_average", "reduce_mean")
