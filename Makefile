@@ -37,6 +37,7 @@ $(READY): pyproject.toml requirements.lock
 	@$(BIN)/pip install -qq --disable-pip-version-check \
 		--constraint requirements.lock --editable '.[test,lint]'
 	@mkdir -p .venv/checkout && ln -sfn ../.. .venv/checkout/systola
+	@touch .venv/FUSESOC_IGNORE
 	@touch $@
 
 demo: $(READY) ## Classify handwritten digits on the simulated machine
