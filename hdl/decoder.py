@@ -136,10 +136,13 @@ class _Kept(data.StructLayout):
 
 
 class Decoder(wiring.Component):
-    """Five stages: operands of the multipliers, their own two, lengths, regions. One instruction a
-    cycle, latency LATENCY cycles to `decoded`; `failed` comes one cycle later, `cause` three. A
-    Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 +
+    """Five stages: operands of the multipliers, their own two, lengths, regions. One instruction
+    every two cycles, latency LATENCY cycles to `decoded`; `failed` comes one cycle later, `cause`
+    three. A Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 +
     SETTLING cycles.
+
+    The fourth stage takes nothing in the cycle in which it is left, so that the stages before it do
+    not depend on `decoded.ready`; nor do they stop for it while the third one is empty.
 
     The checks are those of arch/isa.py in their order, but for the two that need the state of the
     weight queue. `idle`: there is no instruction inside. `pc`: number of the instruction behind the
@@ -171,9 +174,14 @@ class Decoder(wiring.Component):
         self._kept = [
             Signal(_Kept(), name=f"kept_{i}", reset_less=True) for i in range(1, self.LATENCY + 1)
         ]
-        enable = Signal()  # all stages move
+        enable = Signal()  # the first three stages move,
+        fourth = Signal()  # the fourth stage takes what is in the third,
+        fifth = Signal()  # and the fifth what is in the fourth
+        self._moves = {2: enable, 3: enable, 4: fourth, 5: fifth}
         m.d.comb += [
-            enable.eq(~self.decoded.valid | self.decoded.ready),
+            fifth.eq(~self.decoded.valid | self.decoded.ready),
+            fourth.eq(~tokens[3].valid),
+            enable.eq(fourth | ~(tokens[2].valid | tokens[2].packing)),
             unit.enable.eq(enable),
             window.multiplied.eq(unit.products),
             window.first.eq(enable & tokens[2].window_first),
@@ -228,18 +236,22 @@ class Decoder(wiring.Component):
                 self._kept[0].fetch_error.eq(given.error),
                 self._kept[0].loop_fault.eq(given.loop_fault),
                 self._kept[0].loops.eq(given.loops),
-                self.decoded.valid.eq(tokens[-1].valid),
             ]
-            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(tokens)]
-            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(self._kept)]
+            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(tokens[:3])]
+            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(self._kept[:3])]
+        with m.If(fourth):
+            m.d.sync += [tokens[3].eq(tokens[2]), self._kept[3].eq(self._kept[2])]
+        with m.Elif(fifth):
+            m.d.sync += tokens[3].valid.eq(0)
+        with m.If(fifth):
+            m.d.sync += [self.decoded.valid.eq(tokens[3].valid), self._kept[4].eq(self._kept[3])]
         with m.If(taken):
             m.d.sync += self.pc.eq(given.pc + 1)
             with m.If(is_window):
                 m.d.sync += settling.eq(SETTLING)
 
         self._multiply(m, unit, step)
-        with m.If(enable):
-            self._decode(m, tokens[2].packing)
+        self._decode(m, enable & tokens[2].packing)
         self._check(m)
         self._show(m)
         return m
@@ -247,7 +259,8 @@ class Decoder(wiring.Component):
     def _stage(self, number: int, name: str, shape: object, value: object) -> Signal:
         """A register of stage `number`, which takes `value` from the stage before."""
         register = Signal(shape, name=f"{name}_{number}", reset_less=True)
-        self._m.d.sync += register.eq(value)
+        with self._m.If(self._moves[number]):
+            self._m.d.sync += register.eq(value)
         return register
 
     def _multiply(self, m: Module, unit: ProductUnit, step: Value) -> None:
@@ -527,7 +540,8 @@ class Decoder(wiring.Component):
             5, "weight_address", config.address_bits, weights.tile * config.tile_bytes
         )
         self._packing = Signal(Packing(), reset_less=True)
-        m.d.sync += self._packing.eq(packing_4)
+        with m.If(self._moves[5]):
+            m.d.sync += self._packing.eq(packing_4)
         before = packing_4.start < 0  # the first vector begins in the line before the row
         # Packed channels: the line behind the first one.
         origin = Mux(packed, window.row_origin, window.origin)
