@@ -22,6 +22,9 @@ HANDED_OUT = 3
 """Cycles from the beat of an instruction to the instruction."""
 DECODED = Decoder.LATENCY + ISSUE_INTERVAL - 1
 """Cycles from the decoder's taking an instruction to its issue, which the sequencer decides."""
+INTERVAL = 2
+"""Cycles from an instruction to the next one in the scalar unit and in the decoder: a stage takes
+the next one when it is empty."""
 CONVOLVE = 3
 """Cycles more that a Convolve takes in the decoder."""
 AFTER_SET = 3
@@ -90,22 +93,23 @@ class Fetch:
         unit = pc // self._per_unit
         while unit not in self._arrived:
             self._receive()
-        taken = max(self._arrived[unit], self._free, self._entered[0])
-        enters = max(taken + ScalarUnit.LATENCY, self._decoder_free, self._issued[0])
+        # An empty place goes from the end of either unit to its begin.
+        taken = max(self._arrived[unit], self._free, self._entered[0] + ScalarUnit.LATENCY)
+        enters = max(taken + ScalarUnit.LATENCY, self._decoder_free, self._issued[0] + 1)
         if opcode in (Opcode.LOOP, Opcode.END_LOOP):
             enters = max(enters, taken + ScalarUnit.LATENCY + 1)
         elif self._sets:
             enters = max(enters, self._entered[-1] + AFTER_SET)
-        busy = 1
+        free = INTERVAL
         if opcode == Opcode.CONVOLVE:
             enters += CONVOLVE
         elif opcode == Opcode.SET_CONFIG_WINDOW:
             # The decoder must be empty, and shows two pairs of operands to the multipliers.
             enters = max(enters, self._issued[-1] + 1) + 1
-            busy += SETTLING
-        self._free = taken + (AFTER_END if opcode == Opcode.END_LOOP else 1)
+            free = 1 + SETTLING
+        self._free = taken + (AFTER_END if opcode == Opcode.END_LOOP else INTERVAL)
         self._entered.append(enters)
-        self._decoder_free = enters + busy
+        self._decoder_free = enters + free
         self._sets = opcode == Opcode.SET_REGISTER
         self._ask((pc + 1) // self._per_unit, taken + 1)
         return enters + DECODED
