@@ -113,6 +113,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.arch.reference --check docs
 	@$(BIN)/python -m systola.compiler.reference --check docs
 	@$(BIN)/python -m systola.synth.page --check docs
+	@$(BIN)/python -m systola.verif.formal.page --check docs
 	@$(BIN)/python -m systola.verif.plan.testplan --check docs
 	@$(BIN)/python -m systola.synth.lint
 
@@ -124,6 +125,7 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.arch.reference --write docs
 	@$(BIN)/python -m systola.compiler.reference --write docs
 	@$(BIN)/python -m systola.synth.page --write docs
+	@$(BIN)/python -m systola.verif.formal.page --write docs
 	@$(BIN)/python -m systola.verif.plan.testplan --write docs
 
 wheel: $(READY) ## Build the wheel in dist/

@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from systola.verif.formal.page import formal_page
 from systola.verif.formal.proof import Fault, Proof, check
 from systola.verif.formal.proofs import PROOFS
 
 QUICK = [proof for proof in PROOFS if proof.quick]
 FAULTS = [(proof, fault) for proof in QUICK for fault in proof.faults]
+
+
+def test_page_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs" / "formal.md"
+    assert page.read_text(encoding="utf-8") == formal_page()
 
 
 def test_every_proof_can_fail() -> None:

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The AXI masters with bursts of their own: the bursts that were asked for, in the window, and as
+many beats as announced."""
+
+from dataclasses import replace
+
+from amaranth.hdl import Assert, Assume, Cat, Const, Module, Mux, Signal, Value
+
+from systola.hdl.axi import BOUNDARY_BYTES
+from systola.hdl.host_writer import HostWriter
+from systola.hdl.weight_fetch import READS_IN_FLIGHT as READS_OF_WEIGHTS
+from systola.hdl.weight_fetch import WeightFetch
+from systola.verif.formal.harness import (
+    Harness,
+    Tracked,
+    Unit,
+    anything,
+    assert_stays,
+    assume_stays,
+    before,
+    implies,
+)
+from systola.verif.formal.ports import TINY, within
+from systola.verif.formal.proof import Fault, Proof
+
+SHALLOW = replace(TINY, queue_depth=2, address_bits=32, weight_fifo_tiles=2, rows=2)
+WINDOW_BASE, WINDOW_BYTES = 0x10000, 0x2000
+
+
+class _HostWriter(Harness):
+    """One command after the other, each a matrix inside the window; a memory that acknowledges
+    bursts of which it has seen address and data, at any time; nothing to wait for in the buffer.
+    """
+
+    def unit(self, m: Module) -> HostWriter:
+        config = SHALLOW
+        dut = HostWriter(config=config)
+        Unit(m, dut)
+        bus = dut.bus
+        command, transfer = dut.command, dut.command.transfer
+        stop = anything(m, 1, "stop")
+        stopped = before(m, stop, "stopped_before")
+        m.d.comb += [
+            dut.base.eq(WINDOW_BASE),
+            dut.stop.eq(stop),
+            Assume(implies(stopped, stop)),  # it ends with a reset
+            dut.buffer.ready.eq(anything(m, 1, "buffer_ready")),
+            Value.cast(dut.buffer.data).eq(anything(m, len(dut.buffer.data), "line")),
+            dut.blocked.eq(anything(m, 1, "blocked")),
+        ]
+        for name in ("awready", "wready", "bid", "bvalid", "bresp"):
+            port = Value.cast(getattr(bus, name))
+            m.d.comb += port.eq(anything(m, len(port), f"any_{name}"))
+
+        # Commands: small matrices anywhere, with as many lines in the buffer as they have rows.
+        m.d.comb += [
+            dut.command_valid.eq(anything(m, 1, "command_valid")),
+            command.eq(anything(m, len(command.as_value()), "command_payload")),
+            Assume((transfer.address[:2] == 0) & (transfer.address < WINDOW_BYTES)),
+            Assume((transfer.stride[:2] == 0) & (transfer.stride < 64)),
+            Assume((transfer.rows != 0) & (transfer.rows <= 2)),
+            Assume((transfer.blocks != 0) & (transfer.blocks <= 2)),
+            Assume((transfer.beats != 0) & (transfer.beats <= 6)),
+        ]
+        assume_stays(m, dut.command_valid, dut.done, command, "command")
+        down = Mux(transfer.rows == 2, transfer.stride, 0)
+        across = Mux(transfer.blocks == 2, config.output_pitch, 0)
+        beats = Mux(transfer.rows == 2, 2, 1) * Mux(transfer.blocks == 2, 2, 1) * transfer.beats
+        end = transfer.address + down + across + transfer.beats * config.host_bus_bytes
+        m.d.comb += [
+            Assume(implies(dut.command_valid, end <= WINDOW_BYTES)),
+            Assume(command.buffer.end == command.buffer.base + beats),
+        ]
+        return dut
+
+
+class WriteAddressHarness(_HostWriter):
+    """AW, which runs ahead of the data: of those there are none. The window has two pages, so that
+    bursts come to the edge between them and to its end."""
+
+    def claims(self, m: Module) -> None:
+        dut = self.unit(m)
+        bus = dut.bus
+        base, limit = Const(WINDOW_BASE), Const(WINDOW_BYTES)
+        m.d.comb += Assume(~bus.wready & ~dut.buffer.ready & ~bus.bvalid)
+        assert_stays(m, bus.awvalid, bus.awready, Cat(bus.awaddr, bus.awlen), "aw")
+        size = (bus.awlen + 1) * SHALLOW.host_bus_bytes
+        m.d.comb += [
+            Assert(implies(bus.awvalid, bus.awaddr >= base)),
+            Assert(implies(bus.awvalid, within(bus.awaddr, size, base + limit))),
+            Assert(implies(bus.awvalid, within(bus.awaddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
+        ]
+
+
+class WriteDataHarness(_HostWriter):
+    """W and the end of a command; matrices lie at one place."""
+
+    def claims(self, m: Module) -> None:
+        dut = self.unit(m)
+        bus = dut.bus
+        transfer = dut.command.transfer
+        m.d.comb += [
+            Assume((transfer.address == 0) & (transfer.stride == 32)),
+            Assert(bus.bready),
+        ]
+        stop = dut.stop
+        stopped = before(m, stop, "stopped")
+        beats = dut.command.buffer.end - dut.command.buffer.base
+        assert_stays(m, bus.wvalid, bus.wready, Cat(bus.wdata, bus.wstrb, bus.wlast), "w")
+        # W: the bursts of AW in their order, each as long as announced, none before it is offered.
+        waited = before(m, bus.awvalid & ~bus.awready, "aw_offered_before")
+        announced = bus.awvalid & ~waited
+        sent = bus.wvalid & bus.wready
+        place = Signal(8)  # of the beat in its burst
+        item = Tracked(
+            m, enters=announced, word=bus.awlen, exits=sent & bus.wlast, most=16, through=True
+        )
+        with m.If(sent):
+            m.d.sync += place.eq(Mux(bus.wlast, 0, place + 1))
+        current = item.follows & (item.ahead == 0)
+        m.d.comb += [
+            Assert(implies(bus.wvalid, (item.count != 0) | announced)),
+            Assert(implies(current & bus.wvalid, bus.wlast == (place == item.word))),
+        ]
+
+        # Ends: `done` after all beats and answers of a command; `quiet` when nothing is open.
+        accepted, answered, finished = (Signal(6, name=n) for n in ("aws", "bs", "ws"))
+        beat_count = Signal(8)
+        m.d.sync += [
+            accepted.eq(accepted + (bus.awvalid & bus.awready)),
+            finished.eq(finished + (sent & bus.wlast)),
+            answered.eq(answered + bus.bvalid),
+            beat_count.eq(Mux(dut.done, 0, beat_count + sent)),
+        ]
+        long_stopped = before(m, stop & stopped, "long_stopped")
+        w_waited = before(m, bus.wvalid & ~bus.wready, "w_offered_before")
+        m.d.comb += [
+            Assume(implies(bus.bvalid, (answered < accepted) & (answered < finished))),
+            Assert(implies(dut.quiet, ~(bus.awvalid | bus.wvalid) & (answered == accepted))),
+            Assert(implies(dut.done & ~stop, beat_count == beats)),
+            Assert(implies(dut.done, (answered == accepted) & (answered == finished))),
+            Assert(implies(stopped & announced, ~long_stopped)),
+            Assert(implies(stopped & bus.wvalid & ~w_waited, bus.wstrb == 0)),
+        ]
+
+
+class WeightFetchHarness(Harness):
+    """One command after the other, each inside the window; a memory that answers bursts it took.
+
+    A beat is a row here.
+    """
+
+    def claims(self, m: Module) -> None:
+        config = SHALLOW
+        dut = WeightFetch(config=config)
+        Unit(m, dut)
+        bus = dut.bus
+        base, limit = Const(WINDOW_BASE), Const(WINDOW_BYTES)
+        stop = anything(m, 1, "stop")
+        stopped = before(m, stop, "stopped")
+        transfer = dut.command.transfer
+        m.d.comb += [
+            dut.base.eq(base),
+            dut.stop.eq(stop),
+            Assume(implies(stopped, stop)),  # it ends with a reset
+            dut.row_take.eq(dut.row_valid & ~stop & anything(m, 1, "take")),
+            dut.command_valid.eq(anything(m, 1, "command_valid")),
+            dut.command.eq(anything(m, len(dut.command.as_value()), "command_payload")),
+            Assume((transfer.address[:2] == 0) & (transfer.address < WINDOW_BYTES)),
+            Assume((transfer.beats != 0) & (transfer.beats <= 12)),
+            Assume(transfer.address + transfer.beats * config.weight_bus_bytes <= limit),
+        ]
+        assume_stays(m, dut.command_valid, dut.command_pop, dut.command, "command")
+        for name in ("arready", "rid", "rdata", "rresp", "rlast", "rvalid"):
+            port = Value.cast(getattr(bus, name))
+            m.d.comb += port.eq(anything(m, len(port), f"any_{name}"))
+
+        assert_stays(m, bus.arvalid, bus.arready, Cat(bus.araddr, bus.arlen), "ar")
+        beats = bus.arlen + 1
+        size = beats * config.weight_bus_bytes
+        waited = before(m, bus.arvalid & ~bus.arready, "ar_offered_before")
+        asked = bus.arvalid & ~waited
+        under_way = Signal(range(READS_OF_WEIGHTS + 2))  # with the one on offer
+        owed = Signal(8)  # beats of commands taken that were not asked for
+        answered = bus.rvalid & bus.rready
+        m.d.sync += [
+            under_way.eq(under_way + asked - (answered & bus.rlast)),
+            owed.eq(owed + Mux(dut.command_pop, transfer.beats, 0) - Mux(asked, beats, 0)),
+        ]
+        m.d.comb += [
+            Assume(implies(bus.rvalid, under_way > (waited & bus.arvalid))),
+            Assert(implies(bus.arvalid, bus.araddr >= base)),
+            Assert(implies(bus.arvalid, within(bus.araddr, size, base + limit))),
+            Assert(implies(bus.arvalid, within(bus.araddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
+            Assert(implies(asked, owed >= beats)),
+            Assert(under_way + asked <= READS_OF_WEIGHTS),
+            Assert(dut.quiet == (under_way + asked == 0)),
+            Assert(implies(stopped & before(m, stopped, "long_stopped"), ~asked)),
+        ]
+
+        # Rows: each beat once, in order.
+        rows = config.weight_fifo_tiles * config.rows
+        arrives = answered & ~stop
+        item = Tracked(m, enters=arrives, word=bus.rdata, exits=dut.row_take, most=rows)
+        m.d.comb += Assert(
+            implies(item.follows & (item.ahead == 0) & dut.row_valid, dut.row == item.word)
+        )
+
+
+PROOFS = (
+    Proof(
+        unit="host_writer",
+        claim="AW stays; its bursts lie in the window and in one page",
+        harness=WriteAddressHarness,
+        depth=10,
+        bounded=True,
+        faults=(
+            Fault(
+                unit="host_writer",
+                old="(~bus.awvalid | bus.awready)",
+                new="(~bus.awvalid | bus.awready | ~self.blocked)",
+            ),
+            Fault(unit="burst_cutter", old="whole.eq(largest - place)", new="whole.eq(largest)"),
+        ),
+        fault_depth=7,
+        quick=False,
+    ),
+    Proof(
+        unit="host_writer",
+        claim="W stays, has the bursts that AW announced; done when all beats are answered",
+        harness=WriteDataHarness,
+        depth=15,
+        bounded=True,
+        faults=(
+            Fault(
+                unit="host_writer", old="last.eq(sent == bursts.r_data)", new="last.eq(sent == 3)"
+            ),
+            Fault(
+                unit="host_writer",
+                old="(~bus.wvalid | bus.wready) &",
+                new="(~bus.wvalid | bus.wready | bus.awready) &",
+            ),
+            Fault(
+                unit="host_writer",
+                old="announced & (unanswered == 1) &",
+                new="announced & (unanswered <= 2) &",
+            ),
+        ),
+        fault_depth=12,
+        quick=False,
+    ),
+    Proof(
+        unit="weight_fetch",
+        claim="AR stays, in window and page, no more than commands ask for; rows once, in order",
+        harness=WeightFetchHarness,
+        depth=12,
+        bounded=True,
+        faults=(
+            Fault(
+                unit="weight_fetch",
+                old="burst.ready.eq((~bus.arvalid | bus.arready)",
+                new="burst.ready.eq((~bus.arvalid | bus.arready | bus.rvalid)",
+            ),
+            Fault(
+                unit="weight_fetch",
+                old="bus.rready.eq((~fifo.full & allowed) | self.stop)",
+                new="bus.rready.eq(allowed | self.stop)",
+            ),
+        ),
+        fault_depth=9,
+        quick=False,
+    ),
+)
