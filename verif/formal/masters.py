@@ -229,7 +229,7 @@ PROOFS = (
         unit="host_writer",
         claim="W stays, has the bursts that AW announced; done when all beats are answered",
         harness=WriteDataHarness,
-        depth=15,
+        depth=13,
         bounded=True,
         faults=(
             Fault(
