@@ -226,9 +226,10 @@ class ActivationUnit:
         target = slice(work.destination, work.destination + work.vectors * work.lines)
         if work.lines == 1:
             # Results follow those who still read the lines, or fill them, one by one.
-            free = np.maximum(space.read[target], space.written[target]) + FOLLOWS
+            free = np.maximum(space.read[target], space.filled[target]) + FOLLOWS
         else:
-            free = np.full(work.vectors, space.used[target].max() + FOLLOWS)
+            used = max(space.used[target].max(), space.filled[target].max())
+            free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
         step = work.reads + work.spacing
         offsets = step * np.arange(work.vectors, dtype=np.float64) + (work.reads - 1)
@@ -263,22 +264,22 @@ class ActivationUnit:
         told = written - ANNOUNCED
         space.written[target] = np.repeat(told[work.lines - 1 :: work.lines], work.lines)
         end = float(told[-1])
-        space.used[target] = np.maximum(space.used[target], end)
+        space.activated[target] = np.maximum(space.activated[target], end)
         busy = work.vectors * step + work.blocks * work.before_block + work.drain
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _read_lines(self, source: slice, operand: slice, end: float) -> None:
-        used = self._regions.buffer.used
+        used = self._regions.buffer.activated
         for lines in (source, operand):
             used[lines] = np.maximum(used[lines], end)
 
     def _use_entries(self, first: int, count: int, end: float) -> None:
-        used: NDArray[np.float64] = self._regions.parameters.used
+        used: NDArray[np.float64] = self._regions.parameters.activated
         used[first : first + count] = end
 
     def _use_table(self, operands: Mapping[str, int], end: float) -> None:
         if operands["function"] == Function.TABLE:
-            self._regions.tables.used[operands["table"]] = end
+            self._regions.tables.activated[operands["table"]] = end
 
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""

@@ -90,9 +90,10 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                 ready += chunk.ready.tolist()
             if producer[place] >= vector:
                 break
-            free = max(free, ready[place])
+            need = ready[place]
             if producer[place] >= 0:
-                free = max(free, float(times[producer[place]]) + reader.latency + 1)
+                need = max(need, float(times[producer[place]]) + reader.latency + 1)
+            free = looked_at(free, need)
             if lines[place] >= 0:
                 taken[free] = lines[place] % banks
             free += 1
@@ -103,6 +104,12 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
             time += 1
         times[vector] = time - 1
     return times
+
+
+def looked_at(first: float, needed: float) -> float:
+    """When an interlock lets something go that it could let go in cycle `first`, if it is clear
+    from `needed` on: it looks in every other cycle."""
+    return first + 2 * ceil(max(0.0, needed - first) / 2)
 
 
 def _producers(reader: Reader, lines: NDArray[np.int64], last: int) -> list[int]:

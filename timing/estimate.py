@@ -38,7 +38,7 @@ from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
-QUEUED = 3
+QUEUED = 1
 """Cycles more from an issue to the start of the instruction than the units themselves count."""
 SEEN = 1
 """Cycles from the end of an instruction to what waits for it."""
@@ -68,6 +68,16 @@ UNIT_OF = {
     Opcode.POOL: Unit.ACTIVATION,
     Opcode.VECTOR: Unit.ACTIVATION,
 }
+COMPARED = {
+    opcode: {
+        Unit.HOST_READ: (Unit.ARRAY, Unit.ACTIVATION, Unit.HOST_WRITE),
+        Unit.HOST_WRITE: (Unit.HOST_READ, Unit.ACTIVATION),
+        Unit.ARRAY: (Unit.HOST_READ, Unit.ACTIVATION),
+        Unit.ACTIVATION: (Unit.HOST_READ, Unit.ARRAY, Unit.ACTIVATION, Unit.HOST_WRITE),
+    }[unit]
+    for opcode, unit in UNIT_OF.items()
+}
+"""The units with whose instructions under way those of each opcode are compared."""
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
@@ -140,7 +150,9 @@ class _Walk:
             entry, operands = self._effective(pc, self._registers)
             opcode = entry.opcode
             ready = self._fetch.next(pc, opcode)
-            self._issued = max(ready, self._issued + ISSUE_INTERVAL, self._room(opcode))
+            seen = max(ready - ISSUE_INTERVAL, self._issued)
+            compared = self._compared(opcode, seen)
+            self._issued = max(seen + ISSUE_INTERVAL, compared, self._room(opcode))
             self._fetch.issue(self._issued)
             self._note(self._issued)
             if opcode == Opcode.HALT:
@@ -247,6 +259,15 @@ class _Walk:
             return self._tagged[0] + SEEN
         unit = UNIT_OF.get(opcode)
         return self._ends[unit][0] + SEEN if unit else 0.0
+
+    def _compared(self, opcode: Opcode, seen: float) -> float:
+        """When an instruction is issued that is compared with all that it may have to wait for, an
+        entry of the longest list a cycle, from the cycle behind `seen` on."""
+        time = 0.0
+        for unit in COMPARED.get(opcode, ()):
+            entries = sum(end + SEEN > seen for end in self._ends[unit])
+            time = max(time, seen + entries + ISSUE_INTERVAL - 1)
+        return time
 
     def _note(self, time: float) -> None:
         """A time that is part of the course of the open loops."""

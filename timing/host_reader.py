@@ -75,13 +75,14 @@ class HostReader:
     ) -> Span:
         """Fills `place`, `beats` beats for each address, one every `pace` cycles at best."""
         written = last_overlap(self._regions.host_writes, copy.first, copy.end)
-        begin = max(issued, float(space.used[place].max()), written, self._free) + 1
+        used = np.maximum(space.used[place], space.activated[place])
+        begin = max(issued, float(used.max()), written, self._free) + 1
         transfer = self._port.data(begin, copy.beats, copy.bursts, pace)
         self._free = transfer.asked
         steps = transfer.beat * (beats * np.arange(1, copy.lines + 1, dtype=np.float64) - 1)
         times = transfer.first + steps + pace - 1 + WRITTEN
         end = float(times[-1]) + DONE
-        space.written[place] = times
+        space.written[place] = space.filled[place] = times
         self._recent.append(_Fetched(space, place, times, float(steps[0]) + pace))
         self._regions.host_reads[:] = [
             *self._regions.host_reads[-self._config.queue_depth + 1 :],
@@ -108,6 +109,7 @@ class HostReader:
             before = float(times[-1])
             if late:
                 fetched.space.written[fetched.place] = times
+                fetched.space.filled[fetched.place] = times
                 fetched.times = times
         self._port.hold_up(late)
         return [float(fetched.times[-1]) + DONE for fetched in self._recent]

@@ -21,12 +21,17 @@ class Space:
         self.read: Times = np.zeros(size)
         """When the last read was announced by an instruction that frees addresses as it reads them,
         or the end of the instruction where it does not."""
+        self.filled: Times = np.zeros(size)
+        """The same of the last write from host memory."""
         self.used: Times = np.zeros(size)
-        """End of the last instruction that used the address in any way."""
+        """End of the last instruction that used the address, but for those of the activation
+        unit."""
+        self.activated: Times = np.zeros(size)
+        """End of the last instruction of the activation unit that used the address."""
 
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
-        for times in (self.written, self.read, self.used):
+        for times in (self.written, self.read, self.filled, self.used, self.activated):
             times += cycles
 
 
