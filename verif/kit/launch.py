@@ -19,6 +19,8 @@ from systola.sim.runner import SIMULATORS, TestFailure, run
 from systola.verif.kit.seeds import random_seed
 
 PREFIX = "systola.verif."
+NETLIST_MACHINE = "3x2"
+"""Whose netlist is made unless PRESET says: small, not square, and it has every instruction."""
 
 
 def simulators() -> list[str]:
@@ -42,8 +44,8 @@ def machine_verilog(config: Config) -> str:
 
 
 def preset_name(default: str = "tiny") -> str:
-    """PRESET, or the one that the test prefers."""
-    return os.environ.get("PRESET") or default
+    """PRESET, or the one that the test prefers, or of all tests on netlists the same."""
+    return os.environ.get("PRESET") or (NETLIST_MACHINE if chosen_netlist() else default)
 
 
 def cocotb_tests(module: str) -> list[str]:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digits network on other forms of the machine: the same bytes in the same cycles.
-
-The machine with the blocks of an FPGA, or the netlist that NETLIST asks for.
-"""
+"""The digits network on the machine with the blocks of an FPGA: the same bytes and cycles."""
 
 import pytest
 
@@ -12,16 +9,14 @@ from systola.sim.design import verilog_of
 from systola.sim.library import Simulator
 from systola.sim.primitives import models_of
 from systola.verif.compiler.stored_networks import stored_program
-from systola.verif.kit.launch import chosen_netlist, machine_verilog, preset_name
+from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
 
 NETWORK = "mlp_tutorial_pc_softmax"
 SAMPLES = 20
 
 
-def another_form(config):
-    if chosen_netlist():
-        return machine_verilog(config)
+def with_blocks(config):
     text = verilog_of(config, Fabric.ECP5)
     return f"{text}\n{models_of(text)}"
 
@@ -31,7 +26,7 @@ def test_digits(latency, stall):
     config = preset(preset_name())
     image, check = stored_program(NETWORK, config, SAMPLES)
     results = []
-    for text in (verilog_of(config), another_form(config)):
+    for text in (verilog_of(config), with_blocks(config)):
         with Simulator(
             config, latency=latency, stall=stall, seed=random_seed(), verilog=text
         ) as machine:

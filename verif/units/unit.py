@@ -70,13 +70,13 @@ def run_unit(
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
     component places by name; blocks of `fabric` need not be there. NETLIST asks for what becomes of
-    the Verilog in synthesis; for its fabric, unless the test chooses another.
+    the Verilog in synthesis for its fabric, unless the test chooses another.
     """
     netlist = chosen_netlist()
     if netlist and fabric is Fabric.GENERIC:
         fabric = netlist
     text = f"{convert(component, fabric=fabric)}\n{modules}"
-    text = netlist_of(text, TOP, fabric) if netlist else f"{text}\n{models_of(text)}"
+    text = netlist_of(text, TOP, fabric) if fabric is netlist else f"{text}\n{models_of(text)}"
     environment = {_VARIANT: variant}
     run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
 

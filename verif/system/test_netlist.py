@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The digits network on the netlist that NETLIST asks for.
+
+The bytes are those of LiteRT, the cycles those of the Verilog that the netlist was made of.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import cocotb
+import pytest
+
+from systola.arch.config import preset
+from systola.sim.library import RunResult, Simulator
+from systola.verif.compiler.stored_networks import stored_program
+from systola.verif.kit.bench import TB
+from systola.verif.kit.launch import chosen_netlist, preset_name, run_machine, simulators
+from systola.verif.kit.seeds import random_seed
+
+NETWORK = "mlp_tutorial_pc_softmax"
+SAMPLES = 4
+MEMORY = {"latency": 12, "stall": 0.1, "seed": random_seed()}
+
+
+def facts(result: RunResult) -> list[object]:
+    return [result.cycles, result.counters, result.host.tobytes().hex()]
+
+
+@cocotb.test
+async def digits(dut):
+    tb = TB(dut, **MEMORY)
+    await tb.start()
+    image, check = stored_program(NETWORK, tb.config, SAMPLES)
+    result = await tb.run_program(image, limit=1_000_000)
+    check(result.host)
+    Path(os.environ["TPU_FACTS"]).write_text(json.dumps(facts(result)))
+
+
+@pytest.mark.skipif(not chosen_netlist(), reason="only with NETLIST")
+@pytest.mark.parametrize("simulator", simulators())
+def test_netlist(simulator, tmp_path):
+    path = tmp_path / "facts.json"
+    run_machine("system.test_netlist", simulator, extra_env={"TPU_FACTS": str(path)})
+    config = preset(preset_name())
+    image, _ = stored_program(NETWORK, config, SAMPLES)
+    with Simulator(config, **MEMORY) as library:
+        assert facts(library.run(image)) == json.loads(path.read_text())

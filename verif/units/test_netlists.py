@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units after synthesis pass their own tests; `make sim NETLIST=ecp5` does it with the machine.
+
+Between them they have every kind of cell: look-up tables, carry chains, flip-flops, memories in
+blocks and in look-up tables, multipliers.
+"""
+
+from importlib import import_module
+
+import pytest
+
+from systola.verif.kit.launch import simulators
+from systola.verif.units.unit import run_unit
+
+
+@pytest.mark.parametrize(
+    ("netlist", "module", "variant"),
+    [
+        ("ecp5", "test_requantiser", "int8"),
+        ("ecp5", "test_accumulators", "narrow"),
+        ("generic", "test_accumulators", "narrow"),
+    ],
+)
+def test_netlists(netlist, module, variant, monkeypatch):
+    monkeypatch.setenv("NETLIST", netlist)
+    unit = import_module(f"systola.verif.units.{module}").unit(variant)
+    run_unit(module, simulators()[0], unit, variant=variant)
