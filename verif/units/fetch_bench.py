@@ -167,9 +167,7 @@ class FetchBench(Bench):
     def _check_instruction(self, take: bool) -> data.Const | None:
         """The instruction that is taken in this cycle."""
         valid = self.get("instruction__valid")
-        assert valid == (self._next < self._readable), (
-            "three cycles after its last beat"
-        )
+        assert valid == (self._next < self._readable), "three cycles after its last beat"
         instruction = self.get("instruction__payload") if valid else None
         self._rules.observe(None if instruction is None else instruction.as_bits(), take)
         if instruction is not None:
