@@ -167,6 +167,8 @@ def sized(rows: int, cols: int) -> Config:
         rows=rows,
         cols=cols,
         columns_per_stage=next(n for n in (4, 2, 1) if cols % n == 0),
+        # For more than 9x9 the largest ECP5 has too few blocks to give each product its own.
+        products_per_dsp=1 if rows * cols <= 81 else 2,
         buffer_lines=8192,
         accumulator_rows=1024,
         host_bus_bytes=bus,
