@@ -41,24 +41,15 @@ LONG = 200
 """Cycles from which on a layer is looked at."""
 
 
-BEHIND = (
-    "lstm_digits_rows_unrolled_k3",
-    "conv1d_movements",
-    "lenet5",
-    "mobilenet_v2_035_96",
-)
-"""Estimated less well than that: totals up to 3.6 % off, layers up to 28 % (without the first two,
-8 %). How the activation unit's new stages overlap from one instruction to the next is not
-modelled yet."""
-
-
-# Some of them pass with some stalls.
-OVERLAPS = pytest.mark.xfail(reason="activation unit's overlaps not modelled", strict=False)
+BEHIND = ("lstm_digits_rows_unrolled_k3", "lenet5")
+"""Networks with layers estimated less well than that, up to 13 % off: many short instructions, of
+which one in three or four is issued a cycle later than in the model."""
+ISSUE = pytest.mark.xfail(reason="bubbles between instructions not modelled", strict=False)
 
 
 def known(names):
     """The networks as parameters, those BEHIND as expected failures."""
-    return [pytest.param(name, marks=OVERLAPS if name in BEHIND else ()) for name in names]
+    return [pytest.param(name, marks=ISSUE if name in BEHIND else ()) for name in names]
 
 
 def report_of(name: str, samples: int, latency: int, stall: float) -> Report:
@@ -129,7 +120,7 @@ READS_AND_RESULTS = """
 @pytest.mark.parametrize("latency", [0, 30])
 @pytest.mark.parametrize(
     ("text", "near"),
-    [(APART, 0), (ROWS_IN_USE, 2), pytest.param(READS_AND_RESULTS, 2, marks=OVERLAPS)],
+    [(APART, 0), (ROWS_IN_USE, 2), (READS_AND_RESULTS, 2)],
     ids=range(3),
 )
 def test_small_program(text, near, latency):
