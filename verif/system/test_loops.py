@@ -8,6 +8,7 @@ from systola.arch.config import preset
 from systola.arch.isa import LOOP_DEPTH, Opcode, encode
 from systola.arch.registers import Register
 from systola.golden.machine import Machine
+from systola.hdl.sequencer import ISSUE_INTERVAL
 from systola.sim.library import Simulator
 from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
 from systola.verif.kit.launch import preset_name
@@ -17,9 +18,9 @@ ROWS = 24
 PARTS = 4
 """The operand, and the accumulators, are this many times ROWS."""
 INPUT, ENTRY, OUTPUT, PAGES = 0x1000, 0x6000, 0x8000, 16
-PROLOGUE = 16
-"""Cycles that a loop may take for its first and last instructions, narrow host bus included, beside
-a latency of the memory."""
+PROLOGUE = 8 * ISSUE_INTERVAL
+"""Cycles that loops may take for their eight first and last instructions, narrow host bus included,
+beside a latency of the memory."""
 
 
 def multiply(part, **registers):
