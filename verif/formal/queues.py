@@ -112,9 +112,10 @@ class WeightFifoHarness(Harness):
             Assume(~(dut.row_take & ~dut.row_valid)),
         ]
         item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.row_take, most=self.DEPTH)
+        taken = before(m, dut.row_take, "taken")  # the room of a row is told a cycle later
         m.d.comb += [
             Assert(implies(item.follows & (item.ahead == 0) & dut.row_valid, dut.row == item.word)),
-            Assert(dut.full == (item.count == self.DEPTH)),
+            Assert(dut.full == (item.count + taken == self.DEPTH)),
         ]
         filled = item.count != 0
         for cycle in range(LATENCY - 1):
@@ -128,7 +129,9 @@ class WeightFifoHarness(Harness):
         behind = item.follows & (item.ahead >= dut.row_valid)
         place = place_behind(oldest, item.ahead - dut.row_valid, self.DEPTH)
         m.d.comb += self.lemmas(
-            held == item.count,
+            unit.inside("taken") == taken,
+            item.count + taken <= self.DEPTH,
+            held == item.count + taken,
             stored + dut.row_valid == item.count,
             some_stored == (stored != 0),
             (newest < self.DEPTH) & (oldest < self.DEPTH),
