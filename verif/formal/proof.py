@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import os
 import shutil
 import subprocess
 import sys
@@ -106,11 +107,13 @@ def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
         SCRIPT.format(mode="bmc" if bounded else "prove", depth=depth, solver=SOLVER)
     )
     sby, yosys, smtbmc, witness = (tool(f"yowasp-{name}") for name in TOOLS)
-    tool("yices-smt2")
+    # The solver is looked for on PATH, where the environment's programs need not be.
+    path = os.pathsep.join((str(Path(tool("yices-smt2")).parent), os.environ["PATH"]))
     programs = ["--yosys", yosys, "--smtbmc", smtbmc, "--witness", witness]
     done = subprocess.run(
         [sby, *programs, "-f", "proof.sby"],
         cwd=folder,
+        env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
