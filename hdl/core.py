@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units and what connects them: all of the machine that a program's end clears."""
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -145,9 +145,15 @@ class Core(wiring.Component):
             writer.stop.eq(self.stop),
             matrix.clear.eq(self.clear),
         ]
+        failed = Signal()
+        m.d.comb += [
+            failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
+            # What fails completes, too, but no tag may say so.
+            board.hold_tags.eq(self.stop | self.error | failed),
+        ]
         m.d.sync += [
             self.quiet.eq(self.stop & port.quiet & weights.quiet & writer.quiet),
-            self.error.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
+            self.error.eq(failed),
         ]
         for failing, cause, pc in (
             (reader, Fault.HOST_READ_ERROR, board.host_read.command.pc),
@@ -197,7 +203,6 @@ class Core(wiring.Component):
             sequencer.resume.eq(self.resume),
             self.waiting.eq(sequencer.waiting),
             self.code.eq(sequencer.code),
-            board.hold_tags.eq(self.stop),
             self.tagged.eq(board.tagged),
             self.tag.eq(board.tag),
             self.activity.host_wait.eq(sequencer.waiting),

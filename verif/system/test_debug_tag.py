@@ -14,6 +14,7 @@ from systola.arch.registers import Register, Status
 from systola.cli.gemm import random_gemm
 from systola.compiler.schedule import compile_chain
 from systola.golden.machine import Machine
+from systola.hdl.sequencer import ISSUE_INTERVAL
 from systola.runtime.rtl import RtlBackend
 from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB
@@ -86,11 +87,11 @@ async def cycle(tb, *program):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 20])
 async def each_unit(dut, latency):
-    """A tag enters a cycle before Synchronize can pass, or in that of its issue."""
+    """A tag enters two cycles before Synchronize can pass, or in that of its issue."""
     tb = TB(dut, latency=latency)
     await tb.start()
     for unit, work in works(tb.config):
-        complete = await cycle(tb, *work, SYNCHRONIZE, tag(0)) - 2
+        complete = await cycle(tb, *work, SYNCHRONIZE, tag(0)) - ISSUE_INTERVAL - 1
         issued = await cycle(tb, *work, tag(0))
         assert issued + 5 < complete, "the unit has work for a while"
         assert await cycle(tb, *work, tag(0, unit)) == complete, unit
@@ -164,16 +165,17 @@ def encode_one_beat(config):
 
 @cocotb.test
 async def an_interrupt_finds_all_tags(dut):
-    """And the host that a program waits for."""
-    tb = TB(dut, latency=5)
+    """And the host that a program waits for. As many as are fetched before the data of the read."""
+    tb = TB(dut, latency=25)
     await tb.start()
-    work = [read(tb.config), *[tag(n, ALL) for n in range(MOST)]]
+    count = MOST - 1
+    work = [read(tb.config), *[tag(n, ALL) for n in range(count)]]
     seen = []
     stop = encode(Opcode.SYNCHRONIZE_HOST)
     await tb.prepare(image(tb.config, *work, encode(Opcode.INTERRUPT_HOST), stop))
     result = await tb.finish(on_wait=lambda _: seen.append(1))
-    assert seen and len(result.tags) == MOST
-    assert [b - a for (a, _), (b, _) in pairwise(result.tags)] == [1] * (MOST - 1)
+    assert seen and len(result.tags) == count
+    assert [b - a for (a, _), (b, _) in pairwise(result.tags)] == [1] * (count - 1)
 
 
 @pytest.mark.parametrize("simulator", simulators())
@@ -263,8 +265,8 @@ def test_prediction(memory):
 def test_completion_on_paper():
     """64x64x64 on `base` as docs/architecture.md has it, in cycles before DONE.
 
-    The last sums are written 25 cycles before it, the last line 14 cycles after them; the last
-    answer comes 4 cycles before it. A tag enters the cycle after the sums or the line are written,
+    The last sums are written 26 cycles before it, the last line 14 cycles after them; the last
+    answer comes 5 cycles before it. A tag enters the cycle after the sums or the line are written,
     and two after the answer.
     """
     config = preset("base")
@@ -283,7 +285,7 @@ def test_completion_on_paper():
         result = machine.run(longer(*[tag(n, unit) for n, unit in enumerate(units)]))
     assert (result.cycles, result.counters) == (free.cycles, free.counters)
     sums, line, answer = (at - result.cycles for at, _ in result.tags)
-    assert (sums, line, answer) == (-25 + 1, -25 + 14 + 1, -4 + 2)
+    assert (sums, line, answer) == (-26 + 1, -26 + 14 + 1, -5 + 2)
 
 
 def spaced(config, count, nops):
@@ -311,7 +313,7 @@ def test_tags_too_fast_for_the_host():
     with Simulator(config) as machine:
         result = machine.run(spaced(config, 2000, 0))
         first, second = result.tags[0][0], result.tags[1][0]
-        every = {first, *(second + 4 * n for n in range(2000 - 1))}
+        every = {first, *(second + 2 * ISSUE_INTERVAL * n for n in range(2000 - 1))}
         assert 0 < result.missing_tags == 2000 - len(result.tags)
         assert {at for at, _ in result.tags} < every
         assert result.tags == tuple(sorted(result.tags))
