@@ -4,7 +4,8 @@
 The units of the machine run decoupled, and interlocks keep the order of a program, so a program is
 right in any case and the schedule is about speed only:
 
-- Read_Weights for a whole chunk of rows comes first, as the weight port then streams on its own.
+- Read_Weights for a whole chunk of rows comes behind the first input, which takes longer to the
+  array than a tile: the weight port then streams on its own.
 - Activate and Write_Host_Memory follow each MatrixMultiply at once: they are chained to it row by
   row. The next MatrixMultiply fills other accumulator rows meanwhile.
 - The input of the next chunk (or segment) is read as soon as the present one is in use, into the
@@ -256,8 +257,8 @@ class _Compiler:
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)
-        self._emit_weights()
         load()
+        self._emit_weights()
         current = -1
         accumulator = 0
         for number, step in enumerate(self._steps()):
