@@ -45,7 +45,7 @@ class Register(IntEnum):
 
 @dataclass(frozen=True)
 class RegisterText:
-    """Access ('RO', 'RW', 'WO', 'W1C') and meaning of one register."""
+    """Access ('RO', 'RW', 'RWL', 'WO', 'W1C') and meaning of one register."""
 
     access: str
     doc: str
@@ -68,14 +68,14 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
     Register.IRQ_STATUS: RegisterText("W1C", "DONE, FAULT, PROGRAM (Interrupt_Host)"),
     Register.IRQ_CODE: RegisterText("RO", "code of the last Interrupt_Host"),
     Register.PROGRAM: RegisterText(
-        "RW", "byte offset of the program in the host window, a multiple of 128 (low bits read 0)"
+        "RWL", "byte offset of the program in the host window, a multiple of 128 (low bits read 0)"
     ),
-    Register.HOST_BASE_LO: RegisterText("RW", "bus address of the host window, 4 KiB aligned"),
-    Register.HOST_BASE_HI: RegisterText("RW", "upper bits of that address"),
-    Register.HOST_PAGES: RegisterText("RW", "size of the host window in 4 KiB pages, up to 2^20"),
-    Register.WEIGHT_BASE_LO: RegisterText("RW", "bus address of the weight window, 4 KiB aligned"),
-    Register.WEIGHT_BASE_HI: RegisterText("RW", "upper bits of that address"),
-    Register.WEIGHT_TILES: RegisterText("RW", "size of the weight window in tiles, up to 2^24"),
+    Register.HOST_BASE_LO: RegisterText("RWL", "bus address of the host window, 4 KiB aligned"),
+    Register.HOST_BASE_HI: RegisterText("RWL", "upper bits of that address"),
+    Register.HOST_PAGES: RegisterText("RWL", "size of the host window in 4 KiB pages, up to 2^20"),
+    Register.WEIGHT_BASE_LO: RegisterText("RWL", "bus address of the weight window, 4 KiB aligned"),
+    Register.WEIGHT_BASE_HI: RegisterText("RWL", "upper bits of that address"),
+    Register.WEIGHT_TILES: RegisterText("RWL", "size of the weight window in tiles, up to 2^24"),
     Register.FAULT_CAUSE: RegisterText("RO", "why the program stopped, see the faults"),
     Register.FAULT_PC: RegisterText("RO", "number of the faulting instruction in the program"),
     Register.FAULT_ADDRESS: RegisterText("RO", "the offending address, see the faults"),
@@ -96,6 +96,11 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
         f"since START, from 0, is pair i modulo {TRACE_DEPTH}",
     ),
 }
+
+LOCKED_WHILE_BUSY = frozenset(
+    register for register, text in REGISTER_TEXT.items() if text.access == "RWL"
+)
+"""A running program keeps its windows."""
 
 REGISTER_SPACE_BITS = 12
 PROGRAM_ALIGNMENT = 128

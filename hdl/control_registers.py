@@ -14,6 +14,7 @@ from systola.arch.isa import Fault
 from systola.arch.registers import (
     COUNTER_BITS,
     IDENTITY,
+    LOCKED_WHILE_BUSY,
     PROGRAM_ALIGNMENT,
     REGISTER_SPACE_BITS,
     TRACE_DEPTH,
@@ -44,7 +45,7 @@ class FaultReport(data.StructLayout):
 class ControlRegisters(wiring.Component):
     """One write and one read at a time; a write is taken in the cycle after address and data are
     both there, a read is answered in the third cycle after its address. Unknown addresses read 0
-    and swallow writes, as do writes of less than a whole word.
+    and swallow writes, as do writes of less than a whole word, and registers of LOCKED_WHILE_BUSY.
 
     `start`, `soft_reset` and `resume` are up in the cycle in which their write is accepted.
     `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
@@ -93,11 +94,15 @@ class ControlRegisters(wiring.Component):
         with m.If(write):
             m.d.sync += bus.bvalid.eq(1)
 
+        busy = Signal()
+        m.d.comb += busy.eq((self.status & Status.BUSY).any())
+
         def is_written(register: Register) -> Value:
             # Address and strobes stay as they are offered: they are looked at a cycle before.
             chosen = Signal(name=f"write_{register.name.lower()}")
             written = Signal(name=f"written_{register.name.lower()}")
-            m.d.sync += chosen.eq((bus.awaddr[2:] == register >> 2) & bus.wstrb.all())
+            meant = (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
+            m.d.sync += chosen.eq(meant & ~busy if register in LOCKED_WHILE_BUSY else meant)
             m.d.comb += written.eq(write & chosen)
             return written
 

@@ -36,6 +36,7 @@ constexpr unsigned CONTROL = 0x008, CONTROL_START = 1, CONTROL_SOFT_RESET = 2;
 constexpr unsigned STATUS = 0x00C, STATUS_WAITING = 8;
 constexpr unsigned TAGS = 0x060, TRACE = 0x200, TRACE_DEPTH = 64;
 constexpr unsigned READ_CYCLES = 2;     // of a register
+constexpr int RESET_CYCLES = 4;
 
 constexpr unsigned log2_exact(unsigned value) { return value <= 1 ? 0 : 1 + log2_exact(value / 2); }
 
@@ -176,6 +177,14 @@ class Reads : public Side<BUS> {
 
     void configure(const Parameters& with) { this->with_ = with; }
 
+    // Forgets what is under way.
+    void forget() {
+        queue_ = {};
+        held_ = {};
+        beat_ = 0;
+        r_valid = false;
+    }
+
     void restart() {
         ar_stall_.seed(this->with_.seed * 16 + port_ * 8 + 0, this->with_.threshold);
         r_stall_.seed(this->with_.seed * 16 + port_ * 8 + 1, this->with_.threshold);
@@ -248,6 +257,17 @@ class Writes : public Side<BUS> {
         : Side<BUS>(name, complaint), port_(port) {}
 
     void configure(const Parameters& with) { this->with_ = with; }
+
+    // Forgets what is under way.
+    void forget() {
+        addresses_ = {};
+        bursts_ = {};
+        while (!beats_.empty()) beats_.pop();
+        done_ = {};
+        held_ = {};
+        b_valid = w_held_ = false;
+        burst_beats_ = 0;
+    }
 
     void restart() {
         const uint64_t number = this->with_.seed * 16 + port_ * 8;
@@ -395,12 +415,7 @@ class Machine {
             trace_->open(waves);
         }
 #endif
-        tpu_->rst = 1;
-        for (int i = 0; i < 4; ++i) {
-            settle();
-            advance();
-        }
-        tpu_->rst = 0;
+        reset();
     }
 
     ~Machine() {
@@ -408,6 +423,22 @@ class Machine {
 #if VM_TRACE
         if (trace_) trace_->close();
 #endif
+    }
+
+    // Some cycles of reset, for the memories, too.
+    void reset() {
+        reads_.forget();
+        writes_.forget();
+        weights_.forget();
+        seen_ = {};
+        running_ = false;
+        tpu_->s_axil_awvalid = tpu_->s_axil_wvalid = tpu_->s_axil_arvalid = 0;
+        tpu_->rst = 1;
+        for (int i = 0; i < RESET_CYCLES; ++i) {
+            settle();
+            advance();
+        }
+        tpu_->rst = 0;
     }
 
     void configure(bool host, const Parameters& with) {
@@ -715,6 +746,8 @@ void tpu_memory(void* handle, int host, uint8_t* data, uint64_t bytes, uint64_t 
     with.error_high = error_high;
     machine(handle)->configure(host != 0, with);
 }
+
+void tpu_reset(void* handle) { machine(handle)->reset(); }
 
 int tpu_write(void* handle, uint32_t offset, uint32_t value) {
     return machine(handle)->write(offset, value);

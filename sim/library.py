@@ -164,6 +164,10 @@ class Simulator:
             raise SimulationError(f"reading register 0x{register:03x}: {_answer(response)}")
         return value.value
 
+    def reset(self) -> None:
+        """Holds the reset input for some cycles; the memories forget what they were asked for."""
+        self._library.tpu_reset(self._handle)
+
     def soft_reset(self, *, limit: int = 100_000) -> None:
         """Abandons whatever runs, and waits until the machine is idle."""
         self.write(Register.CONTROL, Control.SOFT_RESET)
@@ -183,6 +187,7 @@ class Simulator:
         weight_errors: tuple[int, int] = (0, 0),
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
         abandon_after: int | None = None,
+        by_reset: bool = False,
     ) -> RunResult:
         """Runs the program of `image` to its end and returns what the host then sees.
 
@@ -190,9 +195,9 @@ class Simulator:
         `host_errors` and `weight_errors` are byte ranges [low, high) of the windows that answer
         with an AXI error. When the program waits at Synchronize_Host, `on_wait` is called with the
         content of the host window, which it may change, and then the host writes RESUME. A program
-        that is still running after `abandon_after` cycles is ended by SOFT_RESET. A fault of the
-        program is a result; SimulationError is raised when the machine does not stop within
-        `limit` cycles or breaks a rule of AXI.
+        that is still running after `abandon_after` cycles is ended by SOFT_RESET, or `by_reset`,
+        the reset input. A fault of the program is a result; SimulationError is raised when the
+        machine does not stop within `limit` cycles or breaks a rule of AXI.
         """
         host = np.array(image.host, dtype=np.uint8)
         weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
@@ -228,7 +233,10 @@ class Simulator:
                 progress(spent)
         abandoned = state == _ONGOING and last == abandon_after
         if abandoned:
-            self.soft_reset()
+            if by_reset:
+                self.reset()
+            else:
+                self.soft_reset()
         seconds = time.perf_counter() - started
         self._check()
         if state == _ONGOING and not abandoned:
@@ -306,6 +314,7 @@ def _load(path: Path) -> ctypes.CDLL:
                 *(word, word, long_, long_, long_),
             ],
         ),
+        ("reset", None, [handle]),
         ("write", ctypes.c_int, [handle, word, word]),
         ("read", ctypes.c_int, [handle, word, ctypes.POINTER(word)]),
         ("run", ctypes.c_int, [handle, long_, long_]),

@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     totals = total.totals
     print(
         f"{totals.programs} programs, {totals.words} instructions reached, {totals.faults} faults, "
-        f"{totals.abandoned} abandoned, {totals.cycles} cycles: {len(total.failures)} failures"
+        f"{totals.abandoned} abandoned, {totals.cut_short} cut short, {totals.cycles} cycles: "
+        f"{len(total.failures)} failures"
     )
     if options.json:
         options.json.write_text(

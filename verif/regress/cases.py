@@ -20,7 +20,7 @@ from systola.verif.kit.images import make_image
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 
-KINDS = ("programs", "garbage")
+KINDS = ("programs", "garbage", "errors", "resets", "writes")
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
 _GARBAGE_WORDS = 6
@@ -30,7 +30,7 @@ _SMALL_BITS = 6
 
 @dataclass(frozen=True)
 class Case:
-    """One program: number `index` of a seed, of kind "programs" or "garbage"."""
+    """One program: number `index` of a seed, of one of the KINDS."""
 
     kind: str
     preset: str

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -30,11 +31,13 @@ _ENTRIES_AT_ONCE = 16
 
 @dataclass
 class Totals:
-    """What has been run. `words`: instructions reached, also those that are faults."""
+    """What has been run. `words`: instructions reached, also those that are faults; `cut_short`:
+    programs that a bus error or a reset ended."""
 
     programs: int = 0
     faults: int = 0
     abandoned: int = 0
+    cut_short: int = 0
     words: int = 0
     cycles: int = 0
 
@@ -56,7 +59,9 @@ class Pair:
         self.totals = Totals()
         self.first_difference: int | None = None
         """Byte of the host window where the last program differed first."""
-        problem = self._fill()
+        self.last_cycles: int | None = None
+        """Cycles of the last program; None of one whose end is not known."""
+        problem = self.fill()
         assert problem is None, f"filling the memories: {problem}"
 
     def __enter__(self) -> Pair:
@@ -70,8 +75,16 @@ class Pair:
     ) -> None:
         self.machine.close()
 
-    def check(self, image: Image) -> str | None:
-        """What differs after the program; None when nothing does."""
+    def check(
+        self,
+        image: Image,
+        *,
+        progress: Callable[[int], None] | None = None,
+        interval: int = 1 << 20,
+    ) -> str | None:
+        """What differs after the program; None when nothing does. `progress` and `interval` as
+        of Simulator.run."""
+        self.last_cycles = None
         host = image.host.copy()
         try:
             outcome = self.golden.run(
@@ -83,13 +96,16 @@ class Pair:
             # Undefined: a program that overwrites its own instructions. It must end all the same.
             return self._abandon(image)
         try:
-            result = self.machine.run(image, limit=CYCLE_LIMIT)
+            result = self.machine.run(
+                image, limit=CYCLE_LIMIT, progress=progress, interval=interval
+            )
         except SimulationError as error:
             return str(error)
         self.totals.programs += 1
         self.totals.faults += outcome.fault is not None
         self.totals.words += outcome.executed + (outcome.fault is not None)
         self.totals.cycles += result.cycles
+        self.last_cycles = result.cycles
         wrong = np.flatnonzero(host != result.host)
         self.first_difference = int(wrong[0]) if wrong.size else None
         return _difference(host, outcome, result)
@@ -104,9 +120,9 @@ class Pair:
         self.totals.abandoned += 1
         if busy:
             return "still busy after a soft reset"
-        return self._fill()
+        return self.fill()
 
-    def _fill(self) -> str | None:
+    def fill(self) -> str | None:
         """Makes all memories equal again; does not count."""
         totals = replace(self.totals)
         problem = self.check(filling(self.config))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from systola.arch.assembler import disassemble
 from systola.runtime.backend import Image
 from systola.verif.regress.cases import Case
 from systola.verif.regress.check import Pair, Totals
+from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
 
 CHUNK = 50
@@ -57,7 +59,7 @@ def run_job(job: Job) -> Report:
     report = Report()
     with _pair(job) as pair:
         for index in range(job.first, job.first + job.count):
-            problem = pair.check(job.case(index).image())
+            problem = _check(pair, job, index, job.case(index).image())
             if problem:
                 report.failures.append(explain(job, index, problem))
                 break
@@ -74,12 +76,12 @@ def explain(job: Job, index: int, problem: str) -> str:
     )
     lines = [f"{case}: {problem}", f"repeat it: {again}"]
     image = case.image()
-    if not fails(job, image):
+    if not fails(job, index, image):
         return "\n".join([*lines, "it fails behind the programs before it only"])
-    kept = fewest(words_of(image), lambda words: bool(fails(job, with_words(image, words))))
+    kept = fewest(words_of(image), lambda words: bool(fails(job, index, with_words(image, words))))
     short = with_words(image, kept)
     with _pair(job) as pair:
-        found = pair.check(short)
+        found = _check(pair, job, index, short)
         place = pair.first_difference
     lines.append(f"{len(kept)} of {len(words_of(image))} instructions are enough: {found}")
     writer = last_writer(case.config, short, place) if place is not None else None
@@ -89,16 +91,24 @@ def explain(job: Job, index: int, problem: str) -> str:
     return "\n".join([*lines, f"waveform: {again} WAVES=1"])
 
 
-def fails(job: Job, image: Image) -> str | None:
-    """What differs when a new machine runs nothing but this program."""
+def fails(job: Job, index: int, image: Image) -> str | None:
+    """What differs when a new machine runs nothing but this program, disturbed like case `index`
+    of the job."""
     with _pair(job) as pair:
+        return _check(pair, job, index, image)
+
+
+def _check(pair: Pair, job: Job, index: int, image: Image) -> str | None:
+    disturbance = DISTURBANCES.get(job.kind)
+    if disturbance is None:
         return pair.check(image)
+    return disturbance(pair, image, random.Random(f"{job.kind} {job.seed} {index}"))
 
 
 def record(job: Job, index: int, waves: Path) -> None:
     """Runs one program alone, with a waveform."""
     with _pair(job, waves=waves) as pair:
-        pair.check(job.case(index).image())
+        _check(pair, job, index, job.case(index).image())
 
 
 def _pair(job: Job, waves: Path | None = None) -> Pair:

@@ -9,11 +9,14 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Opcode, encode
 from systola.golden.machine import Machine
+from systola.sim.library import Simulator
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.seeds import random_seed
 from systola.verif.regress import check
 from systola.verif.regress.__main__ import main
 from systola.verif.regress.cases import KINDS, Case
+from systola.verif.regress.check import Pair
+from systola.verif.regress.disturbances import DISTURBANCES, Expected, error_on
 from systola.verif.regress.engine import run_here
 from systola.verif.regress.job import Job, Report, jobs, run_job
 from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
@@ -21,6 +24,9 @@ from systola.verif.regress.shrink import fewest, last_writer, with_words, words_
 GARBAGE = 400
 ALL_GARBAGE = 100_000
 """With --exhaustive: about ten minutes."""
+MOST_BEATS = 400
+DISTURBED = 60
+MANY_DISTURBED = 5_000
 
 
 class Broken(Machine):
@@ -47,6 +53,65 @@ def test_garbage(name, count):
         total.add(report)
     assert total.totals.programs + total.totals.abandoned == count
     assert total.totals.faults > count // 2
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("kind", DISTURBANCES)
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(DISTURBED, id="some"),
+        pytest.param(MANY_DISTURBED, id="many", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_disturbances(kind, name, count):
+    """Errors on the buses, resets and register writes at any time."""
+    total = Report()
+    for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1):
+        assert not report.failures, "\n".join(report.failures)
+        total.add(report)
+    assert total.totals.programs >= count
+    if kind != "writes":
+        assert total.totals.cut_short > count // 2
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_an_error_on_each_beat(name):
+    """Of a program, its data and its weights, one after the other."""
+    config = preset(name)
+    image = Case("errors", name, random_seed(), 0).image()
+    expected = Expected.of(config, image)
+    touched = expected.touched
+    first = image.program_offset // config.host_bus_bytes
+    program = range(first, first + len(image.program) // config.host_bus_bytes)
+    host = set(program).union(*touched.read.values(), *touched.written.values())
+    with Pair(config, latency=3, stall=0.1, seed=random_seed()) as pair:
+        for on_host, beats in ((True, host), (False, touched.used)):
+            for beat in sorted(beats)[:MOST_BEATS]:
+                assert not error_on(pair, image, expected, on_host, beat)
+        assert pair.totals.cut_short > pair.totals.programs // 2 > 10
+
+
+def test_an_error_that_nobody_reports(monkeypatch):
+    """Memories that answer with OKAY where an error is expected of them."""
+    run = Simulator.run
+    monkeypatch.setattr(
+        Simulator, "run", lambda self, image, *, limit, **_: run(self, image, limit=limit)
+    )
+    (text,) = run_job(Job("errors", "tiny", seed=3, first=0, count=20)).failures
+    assert "not one of" in text
+
+
+def test_a_stray_write():
+    """Whether a byte that no instruction writes has changed is seen, byte by byte."""
+    image = Case("resets", "tiny", 1, 0).image()
+    expected = Expected.of(preset("tiny"), image)
+    assert expected.stray(image, expected.host) is None
+    assert (expected.host != image.host).any()
+    quiet = image.host.size - 1
+    touched = expected.host.copy()
+    touched[quiet] ^= 1
+    assert expected.stray(image, touched) == quiet
 
 
 def test_a_planted_error(monkeypatch):

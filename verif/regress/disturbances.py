@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes from outside while a program runs: errors on the buses, resets, register writes.
+
+Each takes a Pair and a program, runs it, and says what is wrong, or None; the next program then
+finds the same memories on both sides again.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode
+from systola.arch.registers import REGISTER_SPACE_BITS, Control, Register, Status
+from systola.golden.outcome import Outcome
+from systola.runtime.backend import Image
+from systola.sim.library import RunResult, SimulationError
+from systola.verif.regress.check import CYCLE_LIMIT, INSTRUCTION_LIMIT, Pair
+from systola.verif.regress.touched import Touched, users
+
+LONGEST_GAP = 60
+"""Cycles between two register writes, at most."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the golden model says of the program when nothing comes in between."""
+
+    touched: Touched
+    host: NDArray[np.uint8]
+    outcome: Outcome
+
+    @classmethod
+    def of(cls, config: Config, image: Image) -> Expected:
+        """Runs it."""
+        touched, host = Touched(config), image.host.copy()
+        outcome = touched.run(host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT)
+        return cls(touched, host, outcome)
+
+    def stray(self, image: Image, host: NDArray[np.uint8]) -> int | None:
+        """A byte of the host window that has changed and that no instruction writes."""
+        bus = self.touched.config.host_bus_bytes
+        may = np.zeros(host.size // bus, np.bool_)
+        for beats in self.touched.written.values():
+            may[list(beats)] = True
+        wrong = np.flatnonzero((host != image.host) & ~np.repeat(may, bus))
+        return int(wrong[0]) if wrong.size else None
+
+
+def bus_error(pair: Pair, image: Image, rng: random.Random) -> str | None:
+    """One beat of one port answers with an error: the instruction that needs it is named, or,
+    where none does, nothing is to be seen."""
+    config = pair.config
+    expected = Expected.of(config, image)
+    on_host = not image.weights.size or rng.random() < 0.7
+    touched = expected.touched
+    tables = (touched.read, touched.written) if on_host else (touched.weights,)
+    needed = sorted(set().union(*(beats for table in tables for beats in table.values())))
+    bus = config.host_bus_bytes if on_host else config.weight_bus_bytes
+    program = range(
+        image.program_offset // bus, (image.program_offset + len(image.program)) // bus + 1
+    )
+    kind = rng.random()
+    if needed and kind < 0.7:
+        beat = rng.choice(needed)
+    elif on_host and kind < 0.9:
+        beat = rng.choice(program)
+    else:
+        beat = rng.randrange((image.host if on_host else image.weights).size // bus)
+    return error_on(pair, image, expected, on_host, beat)
+
+
+def error_on(pair: Pair, image: Image, expected: Expected, on_host: bool, beat: int) -> str | None:
+    """The same for a given beat."""
+    config, touched = pair.config, expected.touched
+    bus = config.host_bus_bytes if on_host else config.weight_bus_bytes
+    span = (beat * bus, (beat + 1) * bus)
+    errors = {"host_errors" if on_host else "weight_errors": span}
+    where = f"error on {'host' if on_host else 'weight'} beat {beat}"
+    if on_host:
+        may = {(Fault.HOST_READ_ERROR, pc) for pc in users(touched.read, beat)}
+        may |= {(Fault.HOST_WRITE_ERROR, pc) for pc in users(touched.written, beat)}
+    else:
+        may = {(Fault.WEIGHT_READ_ERROR, pc) for pc in users(touched.weights, beat)}
+    must = bool(may) and (on_host or beat in touched.used)
+    if on_host:
+        first = (span[0] - image.program_offset) // INSTRUCTION_BYTES
+        last = (span[1] - 1 - image.program_offset) // INSTRUCTION_BYTES
+        may |= {(Fault.FETCH_ERROR, pc) for pc in range(max(first, 0), last + 1)}
+    try:
+        result = pair.machine.run(image, limit=CYCLE_LIMIT, **errors)
+    except SimulationError as error:
+        return f"{where}: {error}"
+    pair.totals.programs += 1
+    pair.totals.cut_short += (result.fault_cause, result.fault_pc) in may
+    problem = _after_error(expected, image, result, may, must)
+    return f"{where}: {problem}" if problem else pair.fill()
+
+
+def _after_error(
+    expected: Expected,
+    image: Image,
+    result: RunResult,
+    may: set[tuple[Fault, int]],
+    must: bool,
+) -> str | None:
+    stray = expected.stray(image, result.host)
+    if stray is not None:
+        return f"byte {stray} of the host window has changed, and no instruction writes it"
+    if (result.fault_cause, result.fault_pc) in may:
+        return None if result.status == Status.FAULT else f"STATUS is {result.status!r}"
+    found = f"{result.fault_cause!r} at {result.fault_pc}"
+    if must:
+        return f"{found}, not one of {may}"
+    fault = expected.outcome.fault
+    wanted = (fault.cause, fault.pc) if fault else (Fault.NONE, 0)
+    if wanted != (result.fault_cause, result.fault_pc):
+        return f"{found} instead of {wanted}, and one of {may} at most"
+    wrong = np.flatnonzero(expected.host != result.host)
+    return f"byte {wrong[0]} of the host window is wrong" if wrong.size else None
+
+
+def reset(pair: Pair, image: Image, rng: random.Random) -> str | None:
+    """A soft reset or the reset input in any cycle: nothing but the program's own output may have
+    changed."""
+    problem = pair.check(image)
+    if problem or pair.last_cycles is None:
+        return problem
+    after, by_input = rng.randint(0, pair.last_cycles + 10), rng.random() < 0.5
+    expected = Expected.of(pair.config, image)
+    where = f"{'reset' if by_input else 'soft reset'} {after} cycles after START"
+    try:
+        result = pair.machine.run(image, limit=CYCLE_LIMIT, abandon_after=after, by_reset=by_input)
+    except SimulationError as error:
+        return f"{where}: {error}"
+    pair.totals.cut_short += 1
+    stray = expected.stray(image, result.host)
+    if stray is not None:
+        return f"{where}: byte {stray} has changed, and no instruction writes it"
+    problem = pair.fill()
+    return f"{where}: {problem}" if problem else None
+
+
+def register_writes(pair: Pair, image: Image, rng: random.Random) -> str | None:
+    """The host writes all registers while the program runs: nothing of it is to be seen."""
+    problem = pair.check(image)
+    if problem or pair.last_cycles is None:
+        return problem
+    cycles = pair.last_cycles
+    kept = (Register.IRQ_ENABLE, Register.IRQ_STATUS, Register.CONTROL)
+    targets = [offset for offset in range(0, 1 << REGISTER_SPACE_BITS, 4) if offset not in kept]
+    named = [register for register in Register if register not in kept]
+
+    def write(spent: int) -> None:
+        if spent >= cycles - 2 * LONGEST_GAP:
+            # The end would come in between, and then these writes do count.
+            return
+        if rng.random() < 0.2:
+            pair.machine.write(Register.CONTROL, Control.START)
+        else:
+            offset = rng.choice(named if rng.random() < 0.7 else targets)
+            pair.machine.write(offset, rng.getrandbits(32))
+
+    problem = pair.check(image, progress=write, interval=rng.randint(1, LONGEST_GAP))
+    # When the host sees that the program waits for it depends on what else it does.
+    waits = Opcode.SYNCHRONIZE_HOST in image.program[::INSTRUCTION_BYTES]
+    if not problem and not waits and pair.last_cycles != cycles:
+        problem = f"{pair.last_cycles} cycles instead of {cycles}"
+    return f"with register writes: {problem}" if problem else None
+
+
+DISTURBANCES = {"errors": bus_error, "resets": reset, "writes": register_writes}
+"""By the kind of regression."""
