@@ -21,7 +21,7 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim regress formal verilog bench bench-v1 lint format docs synth \
+.PHONY: help setup demo test testplan sim regress formal arithmetic verilog bench bench-v1 lint format docs synth \
 	synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
@@ -72,6 +72,10 @@ regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESE
 		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(FIRST),--first '$(FIRST)') $(if $(SCHEDULER),--scheduler '$(SCHEDULER)') \
 		$(if $(WAVES),--waves)
+
+arithmetic: $(READY) ## The requantiser against its formula [N=100000000 SEED=]
+	@$(BIN)/python -m systola.verif.arithmetic.requantiser $(if $(N),--cases '$(N)') \
+		$(if $(SEED),--seed '$(SEED)')
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)

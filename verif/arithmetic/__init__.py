@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arithmetic against its formula, by the hundred million."""

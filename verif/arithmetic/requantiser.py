@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make arithmetic`: the requantiser against its formula, a random case a cycle, in C++."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from systola.hdl.requantiser import Requantiser
+from systola.sim.build import built_once, content_key
+from systola.sim.verilator import (
+    OPTIMISE,
+    VERILATE_FLAGS,
+    make_variables,
+    run_tool,
+    toolchain,
+    verilator_root,
+)
+from systola.verif.units.unit import TOP, convert
+
+WIDTHS = (8, 16)
+"""Bits of a result: of machines without and with 16-bit modes."""
+STAGES = ("MULTIPLIER_STAGE", "ROUNDING_STAGE", "OFFSET_STAGE", "LATENCY")
+_HARNESS = Path(__file__).with_suffix(".cpp")
+
+
+def program(bits: int, **stages: int) -> Path:
+    """The program that compares; `stages` replaces constants of the Requantiser."""
+    text = convert(Requantiser(bits=bits))
+    constants = {name: getattr(Requantiser, name) for name in STAGES} | {"BITS": bits} | stages
+    defines = " ".join(f"-D{name}={value}" for name, value in constants.items())
+    key = content_key(toolchain(), text, _HARNESS.read_bytes(), defines)
+
+    def make(work: Path) -> Path:
+        source, log = work / "unit.v", work / "build.log"
+        source.write_text(text)
+        verilate = [
+            str(verilator_root() / "bin" / "verilator"),
+            *("--cc", "--exe", "--Mdir", str(work), "--top-module", TOP, "--prefix", "Vunit"),
+            *("-o", "compare", "-CFLAGS", defines, "-Wno-fatal"),
+            *VERILATE_FLAGS,
+            *map(str, (source, _HARNESS)),
+        ]
+        run_tool(verilate, log=log)
+        compile_ = ["make", "-j", str(os.cpu_count() or 1), "-C", str(work), "-f", "Vunit.mk"]
+        run_tool(
+            [*compile_, *make_variables(), f"OPT_FAST={OPTIMISE}", f"OPT_GLOBAL={OPTIMISE}"],
+            log=log,
+        )
+        return work / "compare"
+
+    return built_once("arithmetic", key, f"building the requantiser of {bits} bits", make)
+
+
+def compare(bits: int, seed: int, count: int, **stages: int) -> tuple[bool, str]:
+    """Whether `count` random cases are equal, and what the program says."""
+    command = [str(program(bits, **stages)), str(seed), str(count)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return done.returncode == 0, done.stdout.strip()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 1 where a case differs."""
+    parser = argparse.ArgumentParser(prog="arithmetic", description=__doc__)
+    parser.add_argument("--cases", type=_positive, default=100_000_000, metavar="N")
+    parser.add_argument("--seed", type=_positive, default=random.randrange(1, 1 << 32))
+    options = parser.parse_args(arguments)
+    print(f"SEED={options.seed}")
+    failed = False
+    for bits in WIDTHS:
+        equal, text = compare(bits, options.seed, options.cases)
+        print(f"requantiser, results of {bits} bits: {text}", flush=True)
+        failed |= not equal
+    return int(failed)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if not 0 < value < 1 << 63:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 2^63 - 1")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
