@@ -127,6 +127,7 @@ class Fault(IntEnum):
     WINDOW = 17
     OVERLAP = 18
     LOOP = 19
+    BUS_TIMEOUT = 20
 
 
 FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
@@ -182,6 +183,12 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     Fault.LOOP: (
         f"Loop inside {LOOP_DEPTH} open loops or with no iteration, or End_Loop with none open",
         "loops open",
+    ),
+    Fault.BUS_TIMEOUT: (
+        "a memory has not answered for as many cycles as the register BUS_TIMEOUT says; FAULT_PC "
+        "is 0. BUSY stays until the transfers under way have ended: where they never do, only the "
+        "reset input of the machine helps",
+        "who waits for memory: 1 host reads, 2 host writes, 4 weight reads, or their sum",
     ),
 }
 """For each cause: what it means, and what the FAULT_ADDRESS register then holds."""

@@ -8,7 +8,7 @@ from enum import IntEnum, IntFlag
 
 IDENTITY = 0x5450_5531
 """What the ID register reads: 'TPU1'."""
-VERSION = 2
+VERSION = 3
 
 TRACE_DEPTH = 64
 """Tags that the trace holds."""
@@ -34,6 +34,7 @@ class Register(IntEnum):
     FAULT_CAUSE = 0x040
     FAULT_PC = 0x044
     FAULT_ADDRESS = 0x048
+    BUS_TIMEOUT = 0x04C
     GEOMETRY = 0x050
     BUFFER_LINES = 0x054
     ACCUMULATOR_ROWS = 0x058
@@ -79,6 +80,11 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
     Register.FAULT_CAUSE: RegisterText("RO", "why the program stopped, see the faults"),
     Register.FAULT_PC: RegisterText("RO", "number of the faulting instruction in the program"),
     Register.FAULT_ADDRESS: RegisterText("RO", "the offending address, see the faults"),
+    Register.BUS_TIMEOUT: RegisterText(
+        "RWL",
+        "cycles for which a memory may owe the machine an answer, while nothing moves on any port, "
+        "before the program ends with the fault BUS_TIMEOUT; 0: for ever",
+    ),
     Register.GEOMETRY: RegisterText("RO", "array rows in bits 15:0, columns in bits 31:16"),
     Register.BUFFER_LINES: RegisterText("RO", "lines of the unified buffer"),
     Register.ACCUMULATOR_ROWS: RegisterText("RO", "rows of the accumulators"),
@@ -103,6 +109,7 @@ LOCKED_WHILE_BUSY = frozenset(
 """A running program keeps its windows."""
 
 REGISTER_SPACE_BITS = 12
+BUS_TIMEOUT_BITS = 32
 PROGRAM_ALIGNMENT = 128
 """Programs start at a multiple of this many bytes, so that a fetch burst never leaves a page."""
 
@@ -130,6 +137,14 @@ class Feature(IntFlag):
     TABLES = 1
     DEPTHWISE = 2
     WIDE = 4
+
+
+class BusPort(IntFlag):
+    """Bits of FAULT_ADDRESS after a BUS_TIMEOUT: who waits for memory."""
+
+    HOST_READ = 1
+    HOST_WRITE = 2
+    WEIGHT_READ = 4
 
 
 class Interrupt(IntFlag):

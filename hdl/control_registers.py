@@ -12,6 +12,7 @@ from amaranth.utils import ceil_log2, exact_log2
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Fault
 from systola.arch.registers import (
+    BUS_TIMEOUT_BITS,
     COUNTER_BITS,
     IDENTITY,
     LOCKED_WHILE_BUSY,
@@ -67,6 +68,7 @@ class ControlRegisters(wiring.Component):
                 "host_limit": Out(HOST_OFFSET_BITS),
                 "weight_base": Out(config.address_bits),
                 "weight_tiles": Out(TILE_BITS),
+                "bus_timeout": Out(BUS_TIMEOUT_BITS),
                 "begins": In(1),
                 "tagged": In(1),
                 "tag": In(TAG_BITS),
@@ -122,6 +124,7 @@ class ControlRegisters(wiring.Component):
             (Register.WEIGHT_BASE_LO, weight_page[:low_page], PAGE_BITS),
             (Register.WEIGHT_BASE_HI, weight_page[low_page:], 0),
             (Register.WEIGHT_TILES, self.weight_tiles, 0),
+            (Register.BUS_TIMEOUT, self.bus_timeout, 0),
         ]
         for register, field, lowest in fields:
             with m.If(is_written(register)):

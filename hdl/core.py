@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units and what connects them: all of the machine that a program's end clears."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.arch.isa import Fault
+from systola.arch.registers import BusPort
 from systola.hdl.accumulators import Accumulators
 from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.axi import ReadSignature, WriteSignature
@@ -55,7 +56,9 @@ class Core(wiring.Component):
     it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails; `idle` once all
     that was issued is complete. `waiting`: Synchronize_Host waits for `resume`. `interrupt` with
     `code`: an Interrupt_Host passes. `tagged` with `tag`: that one enters the trace. `stop`: start
-    no more bus transfers, and no tag enters; `quiet`: no transfer is under way.
+    no more bus transfers, and no tag enters; `quiet`: no transfer is under way. `reading`:
+    one is, on these read ports.
+
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
 
@@ -84,6 +87,7 @@ class Core(wiring.Component):
                 "error_pc": Out(PC_BITS),
                 "idle": Out(1),
                 "quiet": Out(1),
+                "reading": Out(len(BusPort)),
                 "interrupt": Out(1),
                 "resume": In(1),
                 "waiting": Out(1),
@@ -151,6 +155,10 @@ class Core(wiring.Component):
             # What fails completes, too, but no tag may say so.
             board.hold_tags.eq(self.stop | self.error | failed),
         ]
+        m.d.comb += self.reading.eq(
+            Mux(port.quiet, 0, int(BusPort.HOST_READ))
+            | Mux(weights.quiet, 0, int(BusPort.WEIGHT_READ))
+        )
         m.d.sync += [
             self.quiet.eq(self.stop & port.quiet & weights.quiet & writer.quiet),
             self.error.eq(failed),

@@ -6,7 +6,7 @@ from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Fault
-from systola.arch.registers import Status
+from systola.arch.registers import BusPort, Status
 from systola.hdl.commands import PC_BITS
 from systola.hdl.control_registers import FaultReport
 
@@ -28,7 +28,9 @@ class MachineControl(wiring.Component):
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
     the cycle before the bits show in `status`. `waiting`, a program that waits for the host, shows
-    there at once and only while the program runs. `forget`: a soft reset is over. `stop` and
+    there at once and only while the program runs. `expired`: a memory has not answered the ports
+    `waits` in time; that is a fault at once, and the machine then stays busy until it is quiet.
+    `forget`: a soft reset is over. `stop` and
     `clear` are registers, as they go everywhere.
     """
 
@@ -41,6 +43,8 @@ class MachineControl(wiring.Component):
     error_cause: In(Fault)
     error_pc: In(PC_BITS)
     waiting: In(1)
+    expired: In(1)
+    waits: In(BusPort)
     idle: In(1)
     quiet: In(1)
     begins: Out(1)
@@ -62,6 +66,7 @@ class MachineControl(wiring.Component):
         abandoned = Signal()
         done = Signal()
         fault = Signal()
+        lost = Signal()  # the end has been told already: a memory does not answer
 
         with m.Switch(state):
             with m.Case(State.IDLE):
@@ -73,6 +78,7 @@ class MachineControl(wiring.Component):
                         fault.eq(0),
                         failed.eq(0),
                         abandoned.eq(0),
+                        lost.eq(0),
                         self.report.eq(0),
                     ]
             with m.Case(State.RUN):
@@ -93,11 +99,11 @@ class MachineControl(wiring.Component):
                         state.eq(State.IDLE),
                         self.clear.eq(1),
                         done.eq(self.finished),
-                        fault.eq(self.faulted),
+                        fault.eq(failed & ~abandoned),
                     ]
                     m.d.comb += [
                         self.finished.eq(~failed & ~abandoned),
-                        self.faulted.eq(failed & ~abandoned),
+                        self.faulted.eq(failed & ~abandoned & ~lost),
                         self.forget.eq(abandoned),
                     ]
         with m.If(self.clear):
@@ -112,6 +118,19 @@ class MachineControl(wiring.Component):
                 self.report.cause.eq(self.error_cause),
                 self.report.pc.eq(self.error_pc),
                 self.report.address.eq(0),
+            ]
+
+        with m.If(self.expired & self.busy & ~self.quiet & ~lost):
+            m.d.comb += self.faulted.eq(1)
+            m.d.sync += [
+                state.eq(State.STOP),
+                self.stop.eq(1),
+                failed.eq(1),
+                fault.eq(1),
+                lost.eq(1),
+                self.report.cause.eq(Fault.BUS_TIMEOUT),
+                self.report.pc.eq(0),
+                self.report.address.eq(self.waits),
             ]
 
         with m.If(self.soft_reset):

@@ -4,10 +4,12 @@
 from amaranth.hdl import Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.arch.registers import REGISTER_SPACE_BITS
+from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
 from systola.hdl.axi import LiteSignature, ReadSignature, WriteSignature
+from systola.hdl.bus_watchdog import BusWatchdog, handshakes
 from systola.hdl.control_registers import ControlRegisters
 from systola.hdl.core import Core
 from systola.hdl.counters import Counters
@@ -44,6 +46,7 @@ class TPU(wiring.Component):
         registers = m.submodules.registers = ControlRegisters(config=self._config)
         control = m.submodules.machine_control = MachineControl()
         counters = m.submodules.counters = Counters()
+        watchdog = m.submodules.watchdog = BusWatchdog()
         core = Core(config=self._config)
         m.submodules.core = ResetInserter(control.clear)(core)
 
@@ -51,6 +54,16 @@ class TPU(wiring.Component):
         connect(m, core.host_read, flipped(self.host_read))
         connect(m, core.host_write, flipped(self.host_write))
         connect(m, core.weight_read, flipped(self.weight_read))
+        for port, bus, sends, gets in (
+            (BusPort.HOST_READ, self.host_read, ["ar"], "r"),
+            (BusPort.HOST_WRITE, self.host_write, ["aw", "w"], "b"),
+            (BusPort.WEIGHT_READ, self.weight_read, ["ar"], "r"),
+        ):
+            number = exact_log2(port)
+            m.d.comb += [
+                watchdog.to_memory[number].eq(handshakes(bus, *sends)),
+                watchdog.from_memory[number].eq(handshakes(bus, gets)),
+            ]
         m.d.comb += [
             self.irq.eq(registers.irq),
             control.start.eq(registers.start),
@@ -64,6 +77,13 @@ class TPU(wiring.Component):
             control.idle.eq(core.idle),
             control.waiting.eq(core.waiting),
             control.quiet.eq(core.quiet),
+            control.expired.eq(watchdog.expired),
+            control.waits.eq(watchdog.ports),
+            watchdog.limit.eq(registers.bus_timeout),
+            watchdog.reading.eq(core.reading),
+            watchdog.written.eq(
+                self.host_write.wvalid & self.host_write.wready & self.host_write.wlast
+            ),
             core.running.eq(control.running),
             core.stop.eq(control.stop),
             core.clear.eq(control.clear),

@@ -34,6 +34,7 @@ constexpr unsigned REGISTER_TIMEOUT = 10000;
 
 constexpr unsigned CONTROL = 0x008, CONTROL_START = 1, CONTROL_SOFT_RESET = 2;
 constexpr unsigned STATUS = 0x00C, STATUS_WAITING = 8;
+constexpr unsigned BUS_TIMEOUT = 0x04C;
 constexpr unsigned TAGS = 0x060, TRACE = 0x200, TRACE_DEPTH = 64;
 constexpr unsigned READ_CYCLES = 2;     // of a register
 constexpr int RESET_CYCLES = 4;
@@ -112,6 +113,7 @@ struct Parameters {
     uint32_t threshold = 0;
     uint64_t seed = 0;
     uint64_t error_low = 0, error_high = 0;  // [low, high) answers SLVERR
+    uint64_t silent_low = 0, silent_high = 0;  // a burst with a byte in [low, high) has no answer
 };
 
 // What the machine drives on AW or AR in one cycle.
@@ -136,6 +138,10 @@ class Side {
         const uint64_t offset = address - with_.base;
         if (offset >= with_.bytes || with_.bytes - offset < BUS) return DECERR;
         return address >= with_.error_low && address < with_.error_high ? SLVERR : 0;
+    }
+
+    bool silent(const Address& at) const {
+        return at.address < with_.silent_high && with_.silent_low < at.end(BUS);
     }
 
     // Checks an address channel: `now` against the cycle before, and the burst when taken.
@@ -196,6 +202,7 @@ class Reads : public Side<BUS> {
         r_new = false;
         if (r_valid || queue_.empty() || stalled || cycle < queue_.front().due) return;
         const Burst& burst = queue_.front();
+        if (this->silent(burst.at)) return;
         const uint64_t address = burst.at.address + uint64_t{beat_} * BUS;
         r_valid = r_new = true;
         r_last = beat_ == burst.at.length;
@@ -281,6 +288,7 @@ class Writes : public Side<BUS> {
         w_ready = !w_stall_.draw() && bursts_.size() + done_.size() < QUEUE;
         const bool stalled = b_stall_.draw();
         if (b_valid || done_.empty() || stalled || cycle < done_.front().due) return;
+        if (done_.front().silent) return;
         b_valid = true;
         b_id = done_.front().id;
         b_response = done_.front().response;
@@ -320,6 +328,7 @@ class Writes : public Side<BUS> {
     struct Done {
         uint64_t due, low, high;
         uint8_t id, response;
+        bool silent;
     };
 
     void take_beat(uint64_t cycle) {
@@ -362,7 +371,8 @@ class Writes : public Side<BUS> {
         }
         addresses_.pop();
         bursts_.pop();
-        done_.push() = {cycle + 1 + this->with_.latency, at.address, at.end(BUS), at.id, worst};
+        done_.push() = {cycle + 1 + this->with_.latency, at.address, at.end(BUS), at.id, worst,
+                        this->silent(at)};
     }
 
     void write(uint64_t address, const Beat& beat) {
@@ -431,7 +441,7 @@ class Machine {
         writes_.forget();
         weights_.forget();
         seen_ = {};
-        running_ = false;
+        running_ = gives_up_ = false;
         tpu_->s_axil_awvalid = tpu_->s_axil_wvalid = tpu_->s_axil_arvalid = 0;
         tpu_->rst = 1;
         for (int i = 0; i < RESET_CYCLES; ++i) {
@@ -459,6 +469,7 @@ class Machine {
         tpu_->s_axil_awvalid = tpu_->s_axil_wvalid = tpu_->s_axil_bready = 1;
         starting_ = offset == CONTROL && (value & CONTROL_START);
         if (offset == CONTROL && (value & CONTROL_SOFT_RESET)) running_ = false;
+        if (offset == BUS_TIMEOUT) gives_up_ = value != 0;
         int response = -1;
         for (unsigned wait = 0; response < 0 && wait < REGISTER_TIMEOUT; ++wait) {
             cycle();
@@ -669,7 +680,7 @@ class Machine {
         } else if (running_ && tpu_->irq) {
             finished_ = now_;
             running_ = false;
-            if (!writes_.idle())
+            if (!writes_.idle() && !gives_up_)
                 complaint_.raise(now_, "host port", "interrupt before the last write is acknowledged");
         }
     }
@@ -714,6 +725,7 @@ class Machine {
     } seen_;
     bool starting_ = false;  // the write under way is the one that starts a program
     bool running_ = false;
+    bool gives_up_ = false;  // the machine may stop waiting for its memories
     uint64_t now_ = 0, started_ = 0, finished_ = 0;
     std::vector<Tag> tags_;
     uint32_t followed_ = 0;  // tags of this program that have been read or lost, modulo 2^32
@@ -732,7 +744,8 @@ void tpu_destroy(void* handle) { delete machine(handle); }
 
 void tpu_memory(void* handle, int host, uint8_t* data, uint64_t bytes, uint64_t base,
                 uint64_t window_low, uint64_t window_high, uint32_t latency, uint32_t threshold,
-                uint64_t seed, uint64_t error_low, uint64_t error_high) {
+                uint64_t seed, uint64_t error_low, uint64_t error_high, uint64_t silent_low,
+                uint64_t silent_high) {
     Parameters with;
     with.data = data;
     with.bytes = bytes;
@@ -744,6 +757,8 @@ void tpu_memory(void* handle, int host, uint8_t* data, uint64_t bytes, uint64_t 
     with.seed = seed;
     with.error_low = error_low;
     with.error_high = error_high;
+    with.silent_low = silent_low;
+    with.silent_high = silent_high;
     machine(handle)->configure(host != 0, with);
 }
 

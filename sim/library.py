@@ -185,6 +185,9 @@ class Simulator:
         interval: int = _CYCLES_A_CALL,
         host_errors: tuple[int, int] = (0, 0),
         weight_errors: tuple[int, int] = (0, 0),
+        host_silence: tuple[int, int] = (0, 0),
+        weight_silence: tuple[int, int] = (0, 0),
+        bus_timeout: int = 0,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
         abandon_after: int | None = None,
         by_reset: bool = False,
@@ -193,16 +196,18 @@ class Simulator:
 
         `progress` is called with the cycles so far, every `interval` cycles and at the end.
         `host_errors` and `weight_errors` are byte ranges [low, high) of the windows that answer
-        with an AXI error. When the program waits at Synchronize_Host, `on_wait` is called with the
-        content of the host window, which it may change, and then the host writes RESUME. A program
-        that is still running after `abandon_after` cycles is ended by SOFT_RESET, or `by_reset`,
-        the reset input. A fault of the program is a result; SimulationError is raised when the
-        machine does not stop within `limit` cycles or breaks a rule of AXI.
+        with an AXI error; bursts with a byte in `host_silence` or `weight_silence` are never
+        answered, nor are those behind them, and `bus_timeout` is for the register of that name (the
+        machine then stays busy, see `reset`). When the program waits at Synchronize_Host, `on_wait`
+        is called with the content of the host window, which it may change, and then the host writes
+        RESUME. A program that is still running after `abandon_after` cycles is ended by SOFT_RESET,
+        or `by_reset`, the reset input. A fault of the program is a result; SimulationError is
+        raised when the machine does not stop within `limit` cycles or breaks a rule of AXI.
         """
         host = np.array(image.host, dtype=np.uint8)
         weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
-        self._attach(True, host, HOST_BASE, host_errors)
-        self._attach(False, weights, WEIGHT_BASE, weight_errors)
+        self._attach(True, host, HOST_BASE, host_errors, host_silence)
+        self._attach(False, weights, WEIGHT_BASE, weight_errors, weight_silence)
         for register, value in (
             (Register.HOST_BASE_LO, HOST_BASE & 0xFFFF_FFFF),
             (Register.HOST_BASE_HI, HOST_BASE >> 32),
@@ -211,6 +216,7 @@ class Simulator:
             (Register.WEIGHT_BASE_HI, WEIGHT_BASE >> 32),
             (Register.WEIGHT_TILES, len(weights) // self.config.tile_bytes),
             (Register.PROGRAM, image.program_offset),
+            (Register.BUS_TIMEOUT, bus_timeout),
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
             (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
         ):
@@ -244,7 +250,12 @@ class Simulator:
         return self._result(host, seconds, abandoned)
 
     def _attach(
-        self, is_host: bool, data: NDArray[np.uint8], base: int, errors: tuple[int, int]
+        self,
+        is_host: bool,
+        data: NDArray[np.uint8],
+        base: int,
+        errors: tuple[int, int],
+        silence: tuple[int, int],
     ) -> None:
         self._library.tpu_memory(
             self._handle,
@@ -259,6 +270,8 @@ class Simulator:
             self._seed,
             base + errors[0],
             base + errors[1],
+            base + silence[0],
+            base + silence[1],
         )
         # The C++ side keeps the pointer: the array must live until the next one takes its place.
         setattr(self, "_host" if is_host else "_weights", data)
@@ -311,7 +324,7 @@ def _load(path: Path) -> ctypes.CDLL:
             None,
             [
                 *(handle, ctypes.c_int, handle, long_, long_, long_, long_),
-                *(word, word, long_, long_, long_),
+                *(word, word, long_, long_, long_, long_, long_),
             ],
         ),
         ("reset", None, [handle]),

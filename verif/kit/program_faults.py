@@ -34,6 +34,7 @@ STATIC_FAULTS = tuple(
         Fault.HOST_WRITE_ERROR,
         Fault.WEIGHT_READ_ERROR,
         Fault.FETCH_ERROR,
+        Fault.BUS_TIMEOUT,
     )
 )
 """Faults that the program alone causes, with no error on a bus."""

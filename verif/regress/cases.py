@@ -20,7 +20,7 @@ from systola.verif.kit.images import make_image
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 
-KINDS = ("programs", "garbage", "errors", "resets", "writes")
+KINDS = ("programs", "garbage", "errors", "silence", "resets", "writes")
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
 _GARBAGE_WORDS = 6

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode
-from systola.arch.registers import REGISTER_SPACE_BITS, Control, Register, Status
+from systola.arch.registers import (
+    REGISTER_SPACE_BITS,
+    BusPort,
+    Control,
+    Interrupt,
+    Register,
+    Status,
+)
 from systola.golden.outcome import Outcome
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, SimulationError
@@ -54,8 +61,14 @@ class Expected:
 def bus_error(pair: Pair, image: Image, rng: random.Random) -> str | None:
     """One beat of one port answers with an error: the instruction that needs it is named, or,
     where none does, nothing is to be seen."""
-    config = pair.config
-    expected = Expected.of(config, image)
+    expected = Expected.of(pair.config, image)
+    on_host, beat = _some_beat(expected, image, rng)
+    return error_on(pair, image, expected, on_host, beat)
+
+
+def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bool, int]:
+    """Whether it is one of the host port, and its number: most of them are needed."""
+    config = expected.touched.config
     on_host = not image.weights.size or rng.random() < 0.7
     touched = expected.touched
     tables = (touched.read, touched.written) if on_host else (touched.weights,)
@@ -71,7 +84,7 @@ def bus_error(pair: Pair, image: Image, rng: random.Random) -> str | None:
         beat = rng.choice(program)
     else:
         beat = rng.randrange((image.host if on_host else image.weights).size // bus)
-    return error_on(pair, image, expected, on_host, beat)
+    return on_host, beat
 
 
 def error_on(pair: Pair, image: Image, expected: Expected, on_host: bool, beat: int) -> str | None:
@@ -124,6 +137,48 @@ def _after_error(
     return f"byte {wrong[0]} of the host window is wrong" if wrong.size else None
 
 
+def silence(pair: Pair, image: Image, rng: random.Random) -> str | None:
+    """A burst with a certain beat is never answered: where the beat is needed, the fault
+    BUS_TIMEOUT says on which port, and the reset input then helps."""
+    expected = Expected.of(pair.config, image)
+    touched = expected.touched
+    on_host, beat = _some_beat(expected, image, rng)
+    bus = pair.config.host_bus_bytes if on_host else pair.config.weight_bus_bytes
+    span = (beat * bus, (beat + 1) * bus)
+    silent = {"host_silence" if on_host else "weight_silence": span}
+    where = f"no answer for {'host' if on_host else 'weight'} beat {beat}"
+    needs = BusPort(0)
+    if not on_host:
+        needs = BusPort.WEIGHT_READ if beat in touched.used else needs
+    else:
+        needs |= BusPort.HOST_READ if users(touched.read, beat) else needs
+        needs |= BusPort.HOST_WRITE if users(touched.written, beat) else needs
+    try:
+        result = pair.machine.run(
+            image, limit=CYCLE_LIMIT, bus_timeout=rng.randint(100, 300), **silent
+        )
+    except SimulationError as error:
+        return f"{where}: {error}"
+    pair.totals.programs += 1
+    if result.fault_cause == Fault.BUS_TIMEOUT:
+        pair.totals.cut_short += 1
+        waits = BusPort(result.fault_address)
+        found = (result.status, result.fault_pc, result.irq_status & ~Interrupt.PROGRAM)
+        if found != (Status.BUSY | Status.FAULT, 0, Interrupt.FAULT):
+            return f"{where}: STATUS, FAULT_PC and IRQ_STATUS are {found}"
+        if not waits or (needs and not needs & waits):
+            return f"{where}: {waits!r} wait instead of {needs!r}"
+        if (stray := expected.stray(image, result.host)) is not None:
+            return f"{where}: byte {stray} has changed, and no instruction writes it"
+        pair.machine.reset()
+    else:
+        problem = _after_error(expected, image, result, set(), bool(needs))
+        if problem:
+            return f"{where}: {problem}"
+    problem = pair.fill()
+    return f"{where}: afterwards {problem}" if problem else None
+
+
 def reset(pair: Pair, image: Image, rng: random.Random) -> str | None:
     """A soft reset or the reset input in any cycle: nothing but the program's own output may have
     changed."""
@@ -173,5 +228,5 @@ def register_writes(pair: Pair, image: Image, rng: random.Random) -> str | None:
     return f"with register writes: {problem}" if problem else None
 
 
-DISTURBANCES = {"errors": bus_error, "resets": reset, "writes": register_writes}
+DISTURBANCES = {"errors": bus_error, "silence": silence, "resets": reset, "writes": register_writes}
 """By the kind of regression."""

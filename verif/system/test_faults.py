@@ -8,7 +8,7 @@ from cocotb.triggers import ClockCycles
 
 from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, encode
-from systola.arch.registers import Control, Register, Status
+from systola.arch.registers import BusPort, Control, Register, Status
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
@@ -126,6 +126,34 @@ async def soft_reset_while_busy(dut, after):
 @pytest.mark.parametrize("simulator", simulators())
 def test_faults(simulator):
     run_machine("system.test_faults", simulator)
+
+
+def test_late_answers():
+    """With memory that takes longer than BUS_TIMEOUT the fault comes first, and the machine is busy
+    until the answers have come; with a longer time, or none, there is no fault."""
+    config = preset("tiny")
+    image = random_program(config, f"{random_seed()} late")
+    late = 2000
+    golden = Machine(config)
+    with Simulator(config, latency=late) as machine:
+        result = machine.run(image, bus_timeout=100)
+        assert (result.status, result.fault_cause) == (
+            Status.BUSY | Status.FAULT,
+            Fault.BUS_TIMEOUT,
+        )
+        assert result.fault_address == BusPort.HOST_READ  # the first instruction
+        assert (result.host == image.host).all()
+        for _ in range(late):
+            if machine.read(Register.STATUS) == Status.FAULT:
+                break
+        else:
+            raise AssertionError("still busy")
+        for bus_timeout in (2 * late, 0):
+            expected = image.host.copy()
+            outcome = golden.run(expected, image.weights, image.program_offset)
+            result = machine.run(image, bus_timeout=bus_timeout)
+            check_outcome(result, outcome.fault, outcome.interrupts)
+            scoreboard.check(expected, result.host)
 
 
 @pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())

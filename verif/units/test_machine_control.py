@@ -5,7 +5,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Fault
-from systola.arch.registers import Status
+from systola.arch.registers import BusPort, Status
 from systola.hdl.machine_control import MachineControl
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, run_unit
@@ -34,7 +34,8 @@ class Control(Bench):
 
     async def step(self, state, *pulses, status=None, **inputs):
         """One cycle in `state`, in which just the outputs `pulses` are up."""
-        names = ("start", "soft_reset", "halted", "rejected", "error", "waiting", "idle", "quiet")
+        names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
+        names = (*names, "idle", "quiet")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
         shown = {name: self.get(name) for name in STATES["idle"]}
         assert shown == STATES[state], f"{state}: {shown}"
@@ -159,6 +160,40 @@ async def soft_reset(dut):
     await bench.step("stop", "faulted", quiet=1)
     await bench.step("clear", status=Status.FAULT)
     await bench.step("idle", "forget", soft_reset=1, status=Status.FAULT)
+    await bench.step("idle")
+    assert bench.report() == NOTHING
+
+
+@cocotb.test
+async def no_answer(dut):
+    """A fault in every state, at once and once; then busy until the bus is quiet."""
+    bench = await started(dut)
+    bench.set(waits=int(BusPort.WEIGHT_READ))
+    await bench.step("idle", expired=1)
+    lost = Status.BUSY | Status.FAULT
+    for state in ("run", "drain", "stop"):
+        await bench.to(state)
+        await bench.step(state, "faulted", expired=1)
+        await bench.step("stop", status=lost)
+        await bench.step("stop", status=lost, expired=1, error=1)
+        assert bench.report() == (Fault.BUS_TIMEOUT, 0, BusPort.WEIGHT_READ)
+        await bench.step("stop", status=lost, quiet=1)
+        await bench.step("clear", status=Status.FAULT)
+        await bench.step("idle", "forget", status=Status.FAULT, soft_reset=1)
+        assert bench.report() == (Fault.BUS_TIMEOUT, 0, BusPort.WEIGHT_READ)
+        await bench.step("idle")
+        assert bench.report() == NOTHING
+    # The last beat comes just then.
+    await bench.to("stop")
+    await bench.step("stop", "finished", expired=1, quiet=1)
+    await bench.step("clear", "forget", status=Status.DONE, soft_reset=1)
+    # A soft reset that waits for memory, and one behind the fault.
+    await bench.to("run")
+    await bench.step("run", soft_reset=1)
+    await bench.step("stop", "faulted", expired=1)
+    await bench.step("stop", status=lost, soft_reset=1)
+    await bench.step("stop", "forget", status=lost, quiet=1)
+    await bench.step("clear")
     await bench.step("idle")
     assert bench.report() == NOTHING
 
