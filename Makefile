@@ -21,8 +21,8 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim regress formal arithmetic verilog bench bench-v1 lint format docs synth \
-	synth-check synth-baseline bitstream deliver wheel clean
+.PHONY: help setup demo test testplan sim regress formal arithmetic chain verilog bench bench-v1 \
+	lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
@@ -76,6 +76,12 @@ regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESE
 arithmetic: $(READY) ## The requantiser against its formula [N=100000000 SEED=]
 	@$(BIN)/python -m systola.verif.arithmetic.requantiser $(if $(N),--cases '$(N)') \
 		$(if $(SEED),--seed '$(SEED)')
+
+chain: $(READY) ## The same programs on every simulator [N=4 SEED= PRESET=3x2 NETLIST='ecp5 generic']
+	$(check-preset)
+	@$(BIN)/python -m systola.verif.chain $(if $(N),--programs '$(N)') \
+		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
+		$(if $(NETLIST),--netlist $(NETLIST))
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)

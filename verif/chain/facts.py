@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is compared between the links of the chain."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from systola.arch.config import Config
+from systola.arch.registers import Interrupt, Status
+from systola.golden.machine import Machine
+from systola.runtime.backend import Image
+from systola.sim.library import RunResult
+from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.programs import random_program
+
+LATENCY, STALL = 7, 0.1
+"""Of the memories."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a program left behind; of a machine with a clock also when."""
+
+    host: str
+    """SHA-256 of the host window."""
+    fault: tuple[int, int, int]
+    """Cause, instruction, address; zeros without a fault."""
+    interrupt: int
+    """Code of the last Interrupt_Host, 0 without one."""
+    tags: tuple[int, ...]
+    times: tuple[object, ...] = ()
+    """Cycles, those of each class by name, and those of the tags."""
+
+
+def programs(config: Config, seed: int, count: int) -> list[Image]:
+    """Random programs, the last of which ends in a fault."""
+    faults = static_faults(config)
+    return [
+        random_program(
+            config,
+            f"chain {seed} {index}",
+            instructions=10,
+            fault=faults[seed % len(faults)] if index == count - 1 else None,
+        )
+        for index in range(count)
+    ]
+
+
+def golden_facts(config: Config, images: list[Image]) -> list[Facts]:
+    """Of the golden model, which has no clock."""
+    golden = Machine(config)
+    found: list[Facts] = []
+    for image in images:
+        host = image.host.copy()
+        outcome = golden.run(host, image.weights, image.program_offset)
+        fault = outcome.fault
+        found.append(
+            Facts(
+                host=hashlib.sha256(host.tobytes()).hexdigest(),
+                fault=(int(fault.cause), fault.pc, fault.address) if fault else (0, 0, 0),
+                interrupt=outcome.interrupts[-1] if outcome.interrupts else 0,
+                tags=outcome.tags,
+            )
+        )
+    return found
+
+
+def facts_of(result: RunResult) -> Facts:
+    """Of a program on a simulated machine."""
+    assert bool(result.status & Status.FAULT) == bool(result.fault_cause)
+    return Facts(
+        host=hashlib.sha256(result.host.tobytes()).hexdigest(),
+        fault=(int(result.fault_cause), result.fault_pc, result.fault_address),
+        interrupt=result.irq_code if result.irq_status & Interrupt.PROGRAM else 0,
+        tags=tuple(tag for _, tag in result.tags),
+        times=(
+            result.cycles,
+            *sorted(result.counters.items()),
+            *(cycle for cycle, _ in result.tags),
+        ),
+    )

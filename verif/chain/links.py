@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that runs the programs of the chain beside the golden model."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from systola.arch.config import Config
+from systola.sim.library import Simulator
+from systola.verif.chain.amaranth_machine import AmaranthMachine
+from systola.verif.chain.facts import LATENCY, STALL, Facts, facts_of, programs
+from systola.verif.kit.launch import run_machine
+
+
+def library_facts(config: Config, seed: int, count: int) -> list[Facts]:
+    """Of Verilator, clocked in C++."""
+    with Simulator(config, latency=LATENCY, stall=STALL, seed=seed) as machine:
+        return [facts_of(machine.run(image)) for image in programs(config, seed, count)]
+
+
+def amaranth_facts(config: Config, seed: int, count: int) -> list[Facts]:
+    """Of Amaranth's simulator."""
+    machine = AmaranthMachine(config, latency=LATENCY, stall=STALL, seed=seed)
+    return [facts_of(result) for result in machine.run(programs(config, seed, count))]
+
+
+def cocotb_facts(
+    simulator: str, netlist: str | None = None
+) -> Callable[[Config, int, int], list[Facts]]:
+    """Of a simulator under cocotb, on the Verilog or a netlist."""
+
+    def facts(config: Config, seed: int, count: int) -> list[Facts]:
+        with tempfile.TemporaryDirectory() as folder, _chosen(netlist, config.name, seed):
+            path = Path(folder, "facts.json")
+            run_machine(
+                "chain.programs",
+                simulator,
+                extra_env={
+                    "CHAIN_SEED": str(seed),
+                    "CHAIN_PROGRAMS": str(count),
+                    "CHAIN_FACTS": str(path),
+                },
+            )
+            return [_facts(stored) for stored in json.loads(path.read_text())]
+
+    return facts
+
+
+def _facts(stored: dict[str, Any]) -> Facts:
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    return Facts(**{name: tuples(value) for name, value in stored.items()})
+
+
+@contextmanager
+def _chosen(netlist: str | None, preset: str, seed: int) -> Iterator[None]:
+    """NETLIST, PRESET and SEED as the launcher of cocotb tests takes them."""
+    chosen = {"NETLIST": netlist, "PRESET": preset, "SEED": str(seed)}
+    before = {name: os.environ.get(name) for name in chosen}
+
+    def put(values: dict[str, str | None]) -> None:
+        for name, value in values.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+    put(chosen)
+    try:
+        yield
+    finally:
+        put(before)
