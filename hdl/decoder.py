@@ -7,7 +7,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -50,7 +50,7 @@ from systola.hdl.illegal_field import COPIES, WRITES, is_illegal
 from systola.hdl.in_flight import Region
 from systola.hdl.matrix_decoder import MatrixDecoder, Packing, unpackable
 from systola.hdl.products import ProductUnit, place_bits
-from systola.hdl.scalar_unit import OPCODES, EffectiveInstruction, is_one_of
+from systola.hdl.scalar_unit import OPCODES, Coming, EffectiveInstruction, is_one_of
 from systola.hdl.window_registers import WindowRegisters, first_operands, second_operands
 
 LENGTH_BITS = 41
@@ -69,7 +69,8 @@ class Decoded(data.StructLayout):
 
     `failed`, from the second cycle on: a check does not hold; `cause` with `address`, from the
     fourth cycle on: the first one that does not, NONE if all hold. The address of a Read_Weights
-    is its first tile in any case. Regions on the chip, empty where an instruction has no such one:
+    is its first tile in any case. `matrix` and `activate` are there from the second cycle on.
+    Regions on the chip, empty where an instruction has no such one:
     `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
     activation unit writes, or a read from host memory fills (parameters and tables included);
     `source` and `operand` are what the activation unit reads, `parameters` and `table` what it
@@ -136,10 +137,14 @@ class _Kept(data.StructLayout):
 
 
 class Decoder(wiring.Component):
-    """Five stages: operands of the multipliers, their own two, lengths, regions. One instruction
-    every two cycles, latency LATENCY cycles to `decoded`; `failed` comes one cycle later, `cause`
-    three. A Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 +
-    SETTLING cycles.
+    """Five stages: the three of the multipliers, lengths, regions. One instruction every two
+    cycles, latency LATENCY cycles to `decoded`; `failed` comes one cycle later, `cause` three. A
+    Convolve takes four cycles. A Set_Config_Window waits until it is alone, and takes 2 + SETTLING
+    cycles: no instruction is offered in the cycle behind one of `hold`.
+
+    Operands of the multipliers have no index registers: they are taken from `coming`, which shows
+    an instruction, but for a Loop, in the cycle before it is offered first; in that cycle
+    `instruction.valid` is down.
 
     The fourth stage takes nothing in the cycle in which it is left, so that the stages before it do
     not depend on `decoded.ready`; nor do they stop for it while the third one is empty.
@@ -155,6 +160,8 @@ class Decoder(wiring.Component):
         self._config = config
         super().__init__(
             {
+                "coming": In(Coming()),
+                "hold": Out(1),
                 "instruction": In(stream.Signature(EffectiveInstruction())),
                 "decoded": Out(stream.Signature(Decoded(config=config))),
                 "host_limit": In(HOST_OFFSET_BITS),
@@ -174,62 +181,66 @@ class Decoder(wiring.Component):
         self._kept = [
             Signal(_Kept(), name=f"kept_{i}", reset_less=True) for i in range(1, self.LATENCY + 1)
         ]
-        enable = Signal()  # the first three stages move,
+        enable = Signal(init=1)  # the first three stages move,
         fourth = Signal()  # the fourth stage takes what is in the third,
         fifth = Signal()  # and the fifth what is in the fourth
         self._moves = {2: enable, 3: enable, 4: fourth, 5: fifth}
         m.d.comb += [
             fifth.eq(~self.decoded.valid | self.decoded.ready),
             fourth.eq(~tokens[3].valid),
-            enable.eq(fourth | ~(tokens[2].valid | tokens[2].packing)),
             unit.enable.eq(enable),
             window.multiplied.eq(unit.products),
-            window.first.eq(enable & tokens[2].window_first),
-            window.second.eq(enable & tokens[2].window_second),
+            window.word.eq(self._kept[0].word),
+            window.load.eq(tokens[0].window_second),
+            window.first.eq(tokens[2].window_first),
+            window.second.eq(tokens[2].window_second),
+            self.hold.eq(Cat(token.window_second for token in tokens[: SETTLING - 1]).any()),
         ]
+        # They stop while neither the third nor the fourth stage is empty.
+        there = [token.valid | token.packing for token in tokens[1:3]]
+        m.d.sync += enable.eq(
+            ~(Mux(enable, *there) & Mux(fourth, tokens[2].valid, ~fifth)),
+        )
 
         # Numbers that are too large anyway need not be told apart.
         bits = place_bits(config)
         self._map_lines = Signal(bits)
         self._pixels = Signal(bits)
-        for short, product in (
-            (self._map_lines, window.products.map_lines),
-            (self._pixels, window.products.pixels),
-        ):
-            m.d.sync += short.eq(Mux(product[bits:].any(), ~0, product[:bits]))
+        with m.If(window.first):
+            for short, product in (
+                (self._map_lines, unit.products.lines),
+                (self._pixels, unit.products.results),
+            ):
+                m.d.sync += short.eq(Mux(product[bits:].any(), ~0, product[:bits]))
 
         # A Convolve is there for four cycles: with the first product the last one is made.
         given = self.instruction.payload
+        self._packs = Signal()  # packed channels
         is_window = is_one_of(given.kind, Opcode.SET_CONFIG_WINDOW)
         is_convolve = is_one_of(given.kind, Opcode.CONVOLVE)
         step = Signal(2)
-        settling = Signal(range(SETTLING + 1))
-        alone = Signal()
+        last = Signal()  # the last step of several
+        alone = Signal(init=1)
         begins = Signal()
-        ends = Signal()
         taken = Signal()
         m.d.comb += [
-            alone.eq(~Cat(token.valid for token in tokens).any() & ~self.decoded.valid),
-            begins.eq((alone | ~is_window) & (settling == 0)),
-            ends.eq(Mux(is_window, step == 1, (step == 3) | ~is_convolve)),
-            self.instruction.ready.eq(enable & begins & ends),
+            begins.eq(self.instruction.valid & (alone | ~is_window)),
+            self.instruction.ready.eq(enable & (last | ~(is_window | is_convolve))),
             taken.eq(self.instruction.valid & self.instruction.ready),
             self.idle.eq(alone),
-            window.word.eq(given.word),
-            window.load.eq(taken & is_window),
         ]
+        m.d.sync += alone.eq(~(Cat(token.valid for token in tokens).any() | taken) & fifth)
         with m.If(enable):
-            present = self.instruction.valid & begins
-            with m.If(settling != 0):
-                m.d.sync += settling.eq(settling - 1)
-            with m.If(present):
-                m.d.sync += step.eq(Mux(ends, 0, step + 1))
-            channels = operands_of(given.word)[Opcode.CONVOLVE].channels
+            with m.If(begins & (is_window | is_convolve)):
+                m.d.sync += [
+                    step.eq(Mux(last, 0, step + 1)),
+                    last.eq(~last & (is_window | (step == 2))),
+                ]
             m.d.sync += [
                 tokens[0].valid.eq(taken),
-                tokens[0].packing.eq(present & is_convolve & (step == 0) & (channels != 0)),
-                tokens[0].window_first.eq(present & is_window & (step == 0)),
-                tokens[0].window_second.eq(present & is_window & (step == 1)),
+                tokens[0].packing.eq(begins & is_convolve & (step == 0) & self._packs),
+                tokens[0].window_first.eq(begins & is_window & (step == 0)),
+                tokens[0].window_second.eq(begins & is_window & (step == 1)),
                 self._kept[0].word.eq(given.word),
                 self._kept[0].kind.eq(given.kind),
                 self._kept[0].pc.eq(given.pc),
@@ -247,10 +258,8 @@ class Decoder(wiring.Component):
             m.d.sync += [self.decoded.valid.eq(tokens[3].valid), self._kept[4].eq(self._kept[3])]
         with m.If(taken):
             m.d.sync += self.pc.eq(given.pc + 1)
-            with m.If(is_window):
-                m.d.sync += settling.eq(SETTLING)
 
-        self._multiply(m, unit, step)
+        self._multiply(m, unit, last)
         self._decode(m, enable & tokens[2].packing)
         self._check(m)
         self._show(m)
@@ -263,9 +272,9 @@ class Decoder(wiring.Component):
             self._m.d.sync += register.eq(value)
         return register
 
-    def _multiply(self, m: Module, unit: ProductUnit, step: Value) -> None:
-        """What the multipliers take."""
-        word, kind = self.instruction.payload.word, self.instruction.payload.kind
+    def _multiply(self, m: Module, unit: ProductUnit, last: Value) -> None:
+        """What the multipliers take: two pairs of operands, the second one in the last step."""
+        word, kind = self.coming.word, self.coming.kind
         fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         matrix = fields[Opcode.MATRIX_MULTIPLY]
@@ -274,67 +283,102 @@ class Decoder(wiring.Component):
         depthwise = fields[Opcode.DEPTHWISE]
         pool = fields[Opcode.POOL]
         vector = fields[Opcode.VECTOR]
+        window = fields[Opcode.SET_CONFIG_WINDOW]
         shape, taps = self._window.fields, self._window.products.taps
 
         # Of the conditions for one multiplier no two hold.
-        chosen: dict[str, list[tuple[Value, Value, Value]]] = defaultdict(list)
+        first: dict[str, list[tuple[Value, Value, Value]]] = defaultdict(list)
+        second: dict[str, list[tuple[Value, Value, Value]]] = defaultdict(list)
 
-        def take(condition: Value, **operands: tuple[ValueLike, ValueLike]) -> None:
+        def take(
+            chosen: dict[str, list[tuple[Value, Value, Value]]],
+            condition: Value,
+            **operands: tuple[ValueLike, ValueLike],
+        ) -> None:
             for name, (a, b) in operands.items():
                 chosen[name].append((condition, Value.cast(a), Value.cast(b)))
 
-        copy = is_one_of(kind, *COPIES)
-        take(copy, lines=(read.rows, read.blocks), spread=(read.stride, (read.rows - 1)[:16]))
-        take(is_one_of(kind, Opcode.READ_WEIGHTS), tiles=(fields[Opcode.READ_WEIGHTS].count, 1))
         take(
+            first,
+            is_one_of(kind, *COPIES),
+            lines=(read.rows, read.blocks),
+            spread=(read.stride, read.rows),
+        )
+        weights = fields[Opcode.READ_WEIGHTS]
+        take(first, is_one_of(kind, Opcode.READ_WEIGHTS), tiles=(weights.count, 1))
+        take(
+            first,
             is_one_of(kind, Opcode.MATRIX_MULTIPLY),
             lines=(matrix.rows, matrix.k_tiles),
             results=(matrix.rows, matrix.n_tiles),
             tiles=(matrix.k_tiles, matrix.n_tiles),
         )
         # A Convolve takes the products of packed channels first, and the number of tiles last.
-        packed = convolve.channels != 0
-        last = step == 3
+        packs = convolve.channels != 0
         convolves = is_one_of(kind, Opcode.CONVOLVE)
         take(
-            convolves & packed & ~last,
+            first,
+            convolves,
             lines=(shape.width, convolve.channels),
             results=(shape.kernel_width, convolve.channels),
-            tiles=(shape.left.as_unsigned(), convolve.channels),
             spread=(shape.stride_x, convolve.channels),
         )
+        take(first, convolves & packs, tiles=(shape.left.as_unsigned(), convolve.channels))
+        take(first, convolves & ~packs, tiles=(convolve.k_tiles, convolve.n_tiles))
         take(
-            convolves & ~(packed & ~last),
+            second,
+            convolves,
             results=(self._pixels, convolve.n_tiles),
-            spread=(convolve.plane, (convolve.k_tiles - 1)[:12]),
+            spread=(convolve.plane, convolve.k_tiles),
+            tiles=(convolve.n_tiles, Mux(packs, shape.kernel_height, taps)),
         )
-        take(convolves & ~packed & ~last, tiles=(convolve.k_tiles, convolve.n_tiles))
-        take(convolves & packed & last, tiles=(convolve.n_tiles, shape.kernel_height))
-        take(convolves & ~packed & last, tiles=(self._products.tiles, taps))
         take(
+            first,
             is_one_of(kind, Opcode.ACTIVATE),
             results=(activate.rows, activate.n_tiles),
         )
         take(
+            first,
             is_one_of(kind, Opcode.DEPTHWISE),
             lines=(self._map_lines, depthwise.blocks),
             results=(self._pixels, depthwise.blocks),
             tiles=(taps, depthwise.blocks),
         )
         take(
+            first,
             is_one_of(kind, Opcode.POOL),
             lines=(self._map_lines, pool.blocks),
             results=(self._pixels, pool.blocks),
         )
-        take(is_one_of(kind, Opcode.VECTOR), lines=(vector.rows, 1), results=(vector.rows, 1))
-        new = fields[Opcode.SET_CONFIG_WINDOW]
-        window = is_one_of(kind, Opcode.SET_CONFIG_WINDOW)
-        take(window & (step == 0), **first_operands(new))
-        take(window & (step == 1), **second_operands(new))
-        for name, choices in chosen.items():
-            for place in (0, 1):
-                values = [Mux(choice[0], choice[1 + place], 0) for choice in choices]
-                m.d.comb += unit.operands[name]["ab"[place]].eq(reduce(or_, values))
+        take(
+            first,
+            is_one_of(kind, Opcode.VECTOR),
+            lines=(vector.rows, 1),
+            results=(vector.rows, 1),
+        )
+        sets = is_one_of(kind, Opcode.SET_CONFIG_WINDOW)
+        take(first, sets, **first_operands(window))
+        take(second, sets, **second_operands(window))
+
+        def registered(name: str, chosen: dict[str, list[tuple[Value, Value, Value]]]) -> Signal:
+            """The operands chosen, once the instruction is offered."""
+            operands = Signal.like(unit.operands, name=name, reset_less=True)
+            with m.If(~self.instruction.valid):
+                for product, choices in chosen.items():
+                    for place in (0, 1):
+                        values = [Mux(choice[0], choice[1 + place], 0) for choice in choices]
+                        m.d.sync += operands[product]["ab"[place]].eq(reduce(or_, values))
+            return operands
+
+        m.d.comb += unit.operands.eq(
+            Mux(last, registered("second", second), registered("first", first))
+        )
+        # Unless channels are packed, the tiles are counted from the first product on.
+        counts = Signal()
+        with m.If(~self.instruction.valid):
+            m.d.sync += [self._packs.eq(packs), counts.eq(convolves & ~packs)]
+        with m.If(last & counts):
+            m.d.comb += unit.operands.tiles.a.eq(unit.products.tiles)
 
     def _decode(self, m: Module, packing_comes: Value) -> None:
         """The second to the fifth stage."""
@@ -377,7 +421,7 @@ class Decoder(wiring.Component):
         first = {
             name: Signal(width, name=f"first_{name}")
             for name, width in (
-                ("buffer", 20),
+                ("buffer", ADDRESS_BITS),
                 ("source", 20),
                 ("operand", 20),
                 ("accumulator", 16),
@@ -394,6 +438,17 @@ class Decoder(wiring.Component):
         illegal_field = [stage(3, "illegal_field", 1, (bad_field & kinds[0]).any())]
         row_bytes_3 = stage(3, "row_bytes", 24, row_bytes_2)
         host_base_3 = stage(3, "host_base", EXTENT_BITS, read.host + row_bytes_2)
+        # All but the last block of channels, less one of them.
+        fewer_lines_3 = stage(
+            3,
+            "fewer_lines",
+            signed(ADDRESS_BITS + 1),
+            Mux(
+                is_one_of(kinds[0], Opcode.CONVOLVE),
+                self._map_lines - fields[Opcode.CONVOLVE].plane,
+                0,
+            ),
+        )
         # One contiguous run instead of one for each line, where the lines follow one another; where
         # they do not, a run is a block, or with the alternate copies a row.
         alternate = is_one_of(kinds[0], *ALTERNATE)
@@ -424,6 +479,10 @@ class Decoder(wiring.Component):
         with m.Switch(kept.word[:OPCODE_BITS]):
             with m.Case(*COPIES):
                 m.d.comb += length.eq(products.lines)
+            with m.Case(Opcode.LOAD_PARAMETERS):
+                m.d.comb += length.eq(fields[Opcode.LOAD_PARAMETERS].count)
+            with m.Case(Opcode.LOAD_TABLE):
+                m.d.comb += length.eq(1)
             with m.Case(Opcode.MATRIX_MULTIPLY):
                 m.d.comb += [
                     length.eq(products.lines << matrix.wide_vectors),
@@ -465,7 +524,6 @@ class Decoder(wiring.Component):
             row_bytes_3 >> align,
             run_lines * line_beats,
         )
-        is_convolve = is_one_of(kinds[1], Opcode.CONVOLVE)
         illegal_opcode.append(stage(4, "illegal_opcode", 1, illegal_opcode[-1]))
         illegal_field.append(stage(4, "illegal_field", 1, illegal_field[-1]))
         first_4 = {name: stage(4, name, len(value), value) for name, value in first_3.items()}
@@ -474,13 +532,15 @@ class Decoder(wiring.Component):
         operand_length_4 = stage(4, "operand_length", LENGTH_BITS, operand_length)
         rows_4 = stage(4, "rows", len(rows), rows)
         tiles_4 = stage(4, "tiles", TILE_COUNT_BITS, tiles)
+        # The last row or block of channels begins one distance before the product of all.
+        is_copy = is_one_of(kinds[1], *COPIES)
         end_base_4 = stage(
-            4, "end_base", 21, first_3["buffer"] + Mux(is_convolve, self._map_lines, 0)
+            4, "end_base", signed(ADDRESS_BITS + 2), first_3["buffer"] + fewer_lines_3
         )
-        host_base_4 = stage(4, "host_base", EXTENT_BITS, host_base_3)
-        spread_4 = stage(
-            4, "spread", len(products.spread), Mux(is_one_of(kinds[1], *COPIES), products.spread, 0)
+        host_base_4 = stage(
+            4, "host_base", signed(EXTENT_BITS), host_base_3 - Mux(is_copy, read.stride, 0)
         )
+        spread_4 = stage(4, "spread", len(products.spread), Mux(is_copy, products.spread, 0))
         before_tail_4 = stage(4, "before_tail", ADDRESS_BITS, products.lines - read.rows)
         run_beats_4 = stage(4, "run_beats", 30, run_beats)
         linear_4 = stage(4, "linear", 1, linear_3)
@@ -568,9 +628,14 @@ class Decoder(wiring.Component):
             with m.Case(*COPIES):
                 take(buffer=fields[Opcode.READ_HOST_MEMORY].buffer)
             with m.Case(Opcode.LOAD_PARAMETERS):
-                take(parameter=parameters.parameter, entries=parameters.count)
+                take(
+                    buffer=parameters.parameter | PARAMETER_SPACE,
+                    parameter=parameters.parameter,
+                    entries=parameters.count,
+                )
             with m.Case(Opcode.LOAD_TABLE):
-                take(table=fields[Opcode.LOAD_TABLE].table, table_used=1)
+                table = fields[Opcode.LOAD_TABLE].table
+                take(buffer=table | TABLE_SPACE, table=table, table_used=1)
             with m.Case(Opcode.MATRIX_MULTIPLY):
                 take(buffer=matrix.buffer, accumulator=matrix.accumulator)
             with m.Case(Opcode.CONVOLVE):
@@ -753,7 +818,8 @@ class Decoder(wiring.Component):
     def _applies(self, fault: Fault) -> Value:
         """Whether the instruction in the last stage has this check."""
         opcodes = [entry.opcode for entry in INSTRUCTIONS if fault in entry.checks]
-        return is_one_of(self._kind, *opcodes)
+        found = is_one_of(self._kept[3].kind, *opcodes)
+        return self._stage(5, f"checks_{fault.name.lower()}", 1, found)
 
     def _show(self, m: Module) -> None:
         """The output, from the registers of the last stage."""
@@ -764,8 +830,6 @@ class Decoder(wiring.Component):
         read = fields[Opcode.READ_HOST_MEMORY]
         weights = fields[Opcode.READ_WEIGHTS]
         out, first = self.decoded.payload, self._first
-        is_parameters = is_one_of(self._kind, Opcode.LOAD_PARAMETERS)
-        is_table = is_one_of(self._kind, Opcode.LOAD_TABLE)
         alternate = is_one_of(self._kind, *ALTERNATE)
 
         scale = Signal(InstructionLayout(Opcode.SET_CONFIG_SCALE))
@@ -803,11 +867,7 @@ class Decoder(wiring.Component):
         m.d.comb += [
             out.opcode.eq(word[:OPCODE_BITS]),
             out.pc.eq(kept.pc),
-            *region(
-                out.buffer,
-                Mux(is_parameters, in_parameters[0], Mux(is_table, in_tables[0], first["buffer"])),
-                Mux(is_parameters, in_parameters[1], Mux(is_table, in_tables[1], self._buffer_end)),
-            ),
+            *region(out.buffer, first["buffer"], self._buffer_end),
             *region(out.source, first["source"], self._source_end),
             *region(out.operand, first["operand"], self._operand_end),
             *region(out.accumulator, first["accumulator"], self._accumulator_end),
@@ -829,9 +889,14 @@ class Decoder(wiring.Component):
             out.tiles.eq(self._tiles),
             out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
             out.units.eq(fields[Opcode.DEBUG_TAG].wait),
-            out.matrix.eq(matrix_decoder.command),
-            out.activate.eq(activate_decoder.command),
         ]
+        for command, made in (
+            (out.matrix, matrix_decoder.command),
+            (out.activate, activate_decoder.command),
+        ):
+            register = Signal.like(made, reset_less=True)
+            m.d.sync += register.eq(made)
+            m.d.comb += command.eq(register)
 
     def _lacks(self, fields: data.View, wide: Value) -> Value:
         """Whether an Activate or Vector needs hardware that is not there."""

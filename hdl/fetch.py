@@ -37,8 +37,6 @@ class Known(data.StructLayout):
         super().__init__(
             {
                 "selectors": data.ArrayLayout(SELECTOR_BITS, ADDERS),
-                "sets": 1,
-                "opens": 1,
                 "ends": 1,
             }
         )
@@ -46,15 +44,13 @@ class Known(data.StructLayout):
 
 def known_of(word: Value) -> Value:
     """What Known says of a word."""
-    opcode = word[:OPCODE_BITS]
-    here = (Opcode.SET_REGISTER, Opcode.LOOP, Opcode.END_LOOP)
-    return Cat(selectors_of(word), *(opcode == member for member in here))
+    return Cat(selectors_of(word), word[:OPCODE_BITS] == Opcode.END_LOOP)
 
 
 class FetchedInstruction(data.StructLayout):
     """An instruction word, whether its fetch was answered with an error, its number in the
-    program, which index registers it needs, if any (`selectors_of` it), and whether it is one of
-    those that the scalar unit does itself."""
+    program, which index registers it needs, if any (`selectors_of` it), and whether it is an
+    End_Loop."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,17 +69,19 @@ class Fetch(wiring.Component):
     It asks for a chunk as soon as there is room for it; `urgent` when it has nothing left, nothing
     on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
     of the host window) are not asked for: `exhausted` tells that all instructions inside the window
-    have been handed out, the last of them without a jump.
-    Latency: beat to instruction three cycles. Throughput: one instruction a cycle.
+    have been handed out, the last of them without a jump. `program` and `limit` stay as they are
+    from two cycles before `enable` on. Latency: beat to instruction four cycles. Throughput: one
+    instruction every two cycles. The request behind another comes in the second cycle behind the
+    acceptance of that, or of the instruction that makes room for it.
 
-    `jump`, in the cycle in which an instruction is taken or later, before the next one is: it is
-    followed by number `jump_to`, not above its own, instead of the next. The last
-    `instruction_buffer` instructions less one chunk that were asked for are kept (a chunk is always
-    free for the request being offered). What is among them is not asked for again, and follows in
-    the next cycle if it has come; else all is dropped, and the chunk of `jump_to` is asked for in
-    the second cycle behind the jump, or, if a request was still being offered, behind its
-    acceptance. As at most AHEAD instructions are fetched ahead of the one that is offered, a loop
-    body of at most `loop_capacity` instructions is always kept.
+    `jump`, in the cycle in which an instruction is taken: it is followed by number `jump_to`, not
+    above its own, instead of the next. The last `instruction_buffer` instructions less one chunk
+    that were asked for are kept (a chunk is always free for the request being offered). What is
+    among them is not asked for again, and follows in two cycles if it has come; else all is
+    dropped, and the chunk of `jump_to` is asked for in the fifth cycle behind the jump, or, if a
+    request was still being offered, in the third behind its acceptance. As at most AHEAD
+    instructions are fetched ahead of the one that is offered, a loop body of at most
+    `loop_capacity` instructions is always kept.
     """
 
     def __init__(self, *, config: Config):
@@ -126,51 +124,68 @@ class Fetch(wiring.Component):
         depth = self._config.instruction_buffer // per_unit
         known_bits = Known().size
         width = 8 * unit_bytes + 1 + per_unit * known_bits
-        ring = m.submodules.ring = Sram(width=width, depth=depth)
+        ring = m.submodules.ring = Sram(width=width, depth=depth, output_register=True)
 
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
         unit = following[index_bits:]
         requested = Signal(PC_BITS - index_bits + 1)  # the first unit not asked for
         arrived = Signal.like(requested)  # the first unit not there
         readable = Signal.like(requested)  # the first one that cannot be read yet
-        kept = Signal(range(depth))  # units before `requested` that are there, or will be
-        unwanted = Signal(range(ahead + 1))  # units on their way that a jump has dropped
-        lost = Signal()  # `offset` does not belong to `requested`
+        oldest = Signal.like(requested)  # the first one that is there, or will be
+        kept = Signal(range(depth))  # units from there to `requested`
+        on_their_way = Signal(range(2 * ahead + 1))
+        unwanted = Signal.like(on_their_way)  # those of them that a jump has dropped
 
         def distance(first: Value, second: Value) -> Value:
             # The two are never further apart than the depth, so that few bits tell.
             bits = exact_log2(depth) + 2
             return (first[:bits] - second[:bits])[:bits].as_signed()
 
-        level = Signal(range(-chunk, depth + 1))
-        on_their_way = Signal(range(ahead + 1))
+        # A jump is looked at in the next cycle, in which the others mean nothing if it goes to what
+        # is not kept, and that takes effect in the one behind.
+        jumped = Signal()
+        leaves = Signal()
+        drops = Signal()
+        lost = Signal()  # `offset` does not belong to `requested`
+        some = Signal()
+        empty = Signal()
         m.d.comb += [
-            level.eq(distance(readable, unit)),
-            on_their_way.eq(distance(requested, arrived)),
+            leaves.eq(jumped & (unit < oldest)),
+            some.eq(distance(readable, unit) > 0),
+            empty.eq(~some & (distance(requested, readable) == 0) & ~(jumped | drops)),
         ]
+        m.d.sync += [jumped.eq(self.jump), drops.eq(leaves)]
 
         # Requests. One that has been offered stays until it is taken, and is not wanted any more if
-        # a jump has come between.
-        offset = Signal(HOST_OFFSET_BITS)
-        started = Signal()
-        offered = Signal()
-        room = distance(requested, unit) <= ahead - chunk
-        inside = self.request.payload.offset < self.limit
-        granted = self.request.valid & self.request.ready
+        # a jump has come between. The first one is there before the program starts.
+        offset = Signal(HOST_OFFSET_BITS, reset_less=True)
+        offered = Signal(reset_less=True)
+        inside = Signal()
+        room = Signal()
+        granted = Signal()
         m.d.comb += [
-            self.request.valid.eq(self.enable & inside & (offered | (room & ~lost))),
-            self.request.payload.offset.eq(Mux(started, offset, self.program)),
+            inside.eq(offset < self.limit),
+            room.eq(distance(requested, unit) <= ahead - chunk),
+            self.request.valid.eq(self.enable & offered),
+            self.request.payload.offset.eq(offset),
             self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
+            granted.eq(self.request.valid & self.request.ready),
         ]
-        m.d.sync += offered.eq(self.request.valid & ~self.request.ready)
-        with m.If(granted):
-            m.d.sync += [started.eq(1), offset.eq(self.request.payload.offset + chunk_bytes)]
-            with m.If(~lost):
-                m.d.sync += requested.eq(requested + chunk)
-                with m.If(kept != depth - chunk):
-                    m.d.sync += kept.eq(kept + chunk)
-        with m.If(lost & ~offered):
-            m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
+        with m.If(~self.enable):
+            m.d.sync += [offered.eq(inside), offset.eq(self.program)]
+        with m.Elif(offered):
+            with m.If(self.request.ready):
+                m.d.sync += [offered.eq(0), offset.eq(offset + chunk_bytes)]
+        with m.Else():
+            m.d.sync += offered.eq(inside & room & ~(jumped | drops | lost))
+            with m.If(lost):
+                m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
+        with m.If(granted & ~lost):
+            m.d.sync += requested.eq(requested + chunk)
+            with m.If(kept == depth - chunk):
+                m.d.sync += oldest.eq(oldest + chunk)
+            with m.Else():
+                m.d.sync += kept.eq(kept + chunk)
 
         # Narrow buses: beats are collected to an instruction.
         arrives = Signal()
@@ -218,19 +233,25 @@ class Fetch(wiring.Component):
                 )
             ),
         ]
+        left = Signal.like(on_their_way)
+        m.d.comb += left.eq(on_their_way + Mux(granted, chunk, 0) - arrives)
         m.d.sync += [
             arrived.eq(arrived + ring.write_enable),
             readable.eq(arrived),
+            on_their_way.eq(left),
             unwanted.eq(
                 unwanted - (arrives & ~ring.write_enable) + Mux(granted & lost, chunk, 0),
             ),
         ]
 
-        # Wide buses: a unit holds several instructions.
-        taken = self.instruction.valid & self.instruction.ready
+        # Wide buses: a unit holds several instructions. An address is there for two cycles before
+        # its instruction, which is when that is offered at the earliest.
+        valid = Signal()
+        taken = valid & self.instruction.ready
+        behind = Signal(PC_BITS)
         successor = Signal(PC_BITS)
         m.d.comb += [
-            self.instruction.valid.eq(level > 0),
+            self.instruction.valid.eq(valid),
             self.instruction.payload.word.eq(
                 ring.read_data.word_select(following[:index_bits], word)
             ),
@@ -239,28 +260,34 @@ class Fetch(wiring.Component):
             ),
             self.instruction.payload.error.eq(ring.read_data[-1]),
             self.instruction.payload.pc.eq(following),
-            successor.eq(Mux(self.jump, self.jump_to, following + taken)),
+            successor.eq(Mux(self.jump, self.jump_to, Mux(taken, behind, following))),
             ring.read_enable.eq(1),
             ring.read_address.eq(successor[index_bits:]),
         ]
-        m.d.sync += following.eq(successor)
+        m.d.sync += [
+            following.eq(successor),
+            behind.eq(following + 1),
+            valid.eq(some & ~(taken | leaves | drops)),
+        ]
 
         # An instruction is handed out only when all dropped units have come: none is `unwanted`.
-        with m.If(self.jump & (requested - self.jump_to[index_bits:] > kept)):
+        with m.If(drops):
             skipped = exact_log2(chunk)
-            first = Cat(Const(0, skipped), self.jump_to[index_bits + skipped :])
+            first = Cat(Const(0, skipped), unit[skipped:])
             m.d.sync += [
                 lost.eq(1),
                 requested.eq(first),
                 arrived.eq(first),
                 readable.eq(first),
+                oldest.eq(first),
                 kept.eq(0),
-                unwanted.eq(on_their_way - arrives + Mux(granted, chunk, 0)),
+                unwanted.eq(left),
             ]
 
-        empty = ~self.instruction.valid & (requested == readable)
-        m.d.comb += [
-            self.urgent.eq(empty & self.starved),
-            self.exhausted.eq(self.enable & empty & ~inside & ~lost),
+        nothing = Signal(init=1)
+        m.d.sync += [
+            nothing.eq(empty),
+            self.exhausted.eq(self.enable & empty & ~(offered | inside | lost)),
         ]
+        m.d.comb += self.urgent.eq(nothing & self.starved)
         return m

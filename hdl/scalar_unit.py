@@ -19,6 +19,13 @@ from systola.hdl.indexed_operands import ADDERS, REGISTER_BITS, operands_of, sum
 OPCODES = tuple(Opcode)
 
 
+class Coming(data.StructLayout):
+    """An instruction before index registers are added to its operands."""
+
+    def __init__(self) -> None:
+        super().__init__({"word": 8 * INSTRUCTION_BYTES, "kind": len(OPCODES)})
+
+
 def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
     """Whether an instruction of this kind is one of these."""
     return Cat(kind[OPCODES.index(opcode)] for opcode in opcodes).any()
@@ -50,6 +57,20 @@ class _Loop(data.StructLayout):
         super().__init__({"start": PC_BITS, "left": REGISTER_BITS, "last": 1})
 
 
+class _Kept(data.StructLayout):
+    """What an instruction takes along from stage to stage."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "word": 8 * INSTRUCTION_BYTES,
+                "kind": len(OPCODES),
+                "error": 1,
+                "pc": PC_BITS,
+            }
+        )
+
+
 class ScalarUnit(wiring.Component):
     """Between fetch and decoder: adds index registers to operands, and runs loops.
 
@@ -58,23 +79,28 @@ class ScalarUnit(wiring.Component):
     Loop and End_Loop are done here and handed on like all others. Their reserved bits and minima
     are the decoder's to check; index register 0 stays zero in any case.
 
-    Three stages: the word, its operands and registers, their sums. Latency LATENCY cycles, one
-    instruction every two cycles; but the one behind a Set_Register comes a cycle later, unless it
-    is an End_Loop, a Loop stays a cycle longer, and an End_Loop stays in the first stage for two,
-    and until all Loops before it are done.
+    Two stages: operands and registers, their sums. Latency LATENCY cycles, one instruction every
+    two cycles; but the one behind a Set_Register comes a cycle later, unless it is an End_Loop, and
+    a Loop stays a cycle longer. An End_Loop is taken in the second cycle in which the first stage
+    is free and all Loops before it are done.
 
-    `jump` with `jump_to`, in the second cycle of an End_Loop: its loop has iterations left, and the
-    first instruction of its body is next. Neither an instruction with `loop_fault`, nor one with
-    `error`, whose word means nothing, changes the state or jumps. `idle`: there is no instruction
-    inside.
+    `coming` shows an instruction, but for a Loop, in the cycle before it is offered first; in that
+    cycle `instruction.valid` is down. None comes into the last stage with `hold`.
+
+    `jump` with `jump_to`, in the cycle in which an End_Loop is taken: its loop has iterations left,
+    and the first instruction of its body is next. Neither an instruction with `loop_fault`, nor one
+    with `error`, whose word means nothing, changes the state or jumps. `idle`: there is no
+    instruction inside.
     """
 
-    LATENCY = 3
+    LATENCY = 2
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "fetched": In(stream.Signature(FetchedInstruction())),
+                "coming": Out(Coming()),
+                "hold": In(1),
                 "instruction": Out(stream.Signature(EffectiveInstruction())),
                 "jump": Out(1),
                 "jump_to": Out(PC_BITS),
@@ -84,84 +110,73 @@ class ScalarUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        stages = [
-            Signal(FetchedInstruction(), name=f"stage_{i}", reset_less=True) for i in range(3)
-        ]
-        valid = [Signal(name=f"valid_{i}") for i in range(3)]
+        fetched = self.fetched.payload
+        first = Signal(_Kept(), reset_less=True)
+        last = Signal(_Kept(), reset_less=True)
+        first_valid = Signal()
+        last_valid = Signal()
+        offered = Signal()  # what is in the last stage is complete
+        sets = Signal()  # a Set_Register came into the last stage a cycle ago,
+        opens = Signal()  # or a Loop
+        ended = Signal()  # the End_Loop that is fetched is done
+        taken = Signal()
+        moves = Signal()  # the last stage takes what is in the first, if anything
+        leaves = Signal()
         registers = Signal(data.ArrayLayout(REGISTER_BITS, REGISTERS))
-        moves = [Signal(name=f"moves_{i}") for i in range(3)]  # into a stage from the one before
 
-        # Instructions that are done here, in the stages that tell.
-        known = stages[0].known
-        is_set = [known.sets, *(Signal(name=f"is_set_{i}") for i in (1, 2))]
-        is_loop = [known.opens, *(Signal(name=f"is_loop_{i}") for i in (1, 2))]
-        ends = Signal()  # an End_Loop is in the first stage,
-        ended = Signal()  # and done
-        is_new = Signal()  # it is the first cycle of what is in the last stage
-        opens = Signal()  # a Loop is in the last stage, and was checked
-        leaves = Signal()  # what is in the last stage is taken
+        # A stage takes something when it is empty, so that it does not matter here what the stage
+        # behind it does in this cycle, and so on up to the sequencer.
         m.d.comb += [
-            ends.eq(valid[0] & known.ends),
-            # A stage takes something when it is empty, so that it does not matter here what the
-            # stage behind it does in this cycle, and so on up to the sequencer.
-            moves[2].eq(~valid[2]),
-            moves[1].eq(~valid[1] & Mux(ends, ended, ~(is_set[2] & is_new))),
-            moves[0].eq(~valid[0]),
-            leaves.eq(self.instruction.valid & self.instruction.ready),
-            self.fetched.ready.eq(moves[0]),
-            self.instruction.valid.eq(valid[2] & ~(is_loop[2] & ~opens)),
-            self.idle.eq(~Cat(valid).any()),
+            self.fetched.ready.eq(~first_valid & Mux(fetched.known.ends, ended, ~sets)),
+            taken.eq(self.fetched.valid & self.fetched.ready),
+            moves.eq(~last_valid & ~self.hold),
+            leaves.eq(offered & self.instruction.ready),
+            self.instruction.valid.eq(offered),
+            self.idle.eq(~(first_valid | last_valid)),
+            self.coming.word.eq(first.word),
+            self.coming.kind.eq(first.kind),
         ]
-        m.d.sync += is_new.eq(moves[2])
-        with m.If(moves[0]):
-            m.d.sync += [
-                stages[0].eq(self.fetched.payload),
-                valid[0].eq(self.fetched.valid),
-            ]
-        with m.Elif(moves[1]):
-            m.d.sync += valid[0].eq(0)
-        with m.If(moves[2]):
-            m.d.sync += [
-                stages[2].eq(stages[1]),
-                valid[2].eq(valid[1]),
-                is_set[2].eq(is_set[1]),
-                is_loop[2].eq(is_loop[1]),
-            ]
+        is_loop = is_one_of(first.kind, Opcode.LOOP)
+        m.d.sync += [
+            sets.eq(moves & first_valid & is_one_of(first.kind, Opcode.SET_REGISTER)),
+            opens.eq(moves & first_valid & is_loop),
+        ]
+        with m.If(~first_valid):
+            m.d.sync += first_valid.eq(taken)
+        with m.Elif(moves):
+            m.d.sync += first_valid.eq(0)
+        with m.If(moves):
+            m.d.sync += [last_valid.eq(first_valid), offered.eq(first_valid & ~is_loop)]
         with m.Elif(leaves):
-            m.d.sync += [valid[2].eq(0), is_set[2].eq(0), is_loop[2].eq(0)]
-        with m.If(moves[1]):
-            m.d.sync += [
-                stages[1].eq(stages[0]),
-                valid[1].eq(valid[0]),
-                is_set[1].eq(valid[0] & is_set[0]),
-                is_loop[1].eq(valid[0] & is_loop[0]),
-            ]
-        with m.Elif(moves[2]):
-            m.d.sync += [valid[1].eq(0), is_set[1].eq(0), is_loop[1].eq(0)]
+            m.d.sync += [last_valid.eq(0), offered.eq(0)]
+        with m.Elif(opens):
+            m.d.sync += offered.eq(1)
 
-        # Operands and registers, then their sums.
-        sums = [Signal(REGISTER_BITS, name=f"sum_{i}") for i in range(ADDERS)]
-        added = Signal(REGISTER_BITS)  # a second register
-        chosen = [Signal(REGISTER_BITS, name=f"chosen_{i}") for i in range(ADDERS)]
-        for i, operand in enumerate(operands_of(stages[0].word)):
+        # Operands and registers, then their sums. An empty stage takes whatever there is.
+        sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
+        added = Signal(REGISTER_BITS, reset_less=True)  # a second register
+        chosen = [Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True) for i in range(ADDERS)]
+        with m.If(~first_valid):
+            m.d.sync += [
+                first.word.eq(fetched.word),
+                first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in OPCODES)),
+                first.error.eq(fetched.error),
+                first.pc.eq(fetched.pc),
+            ]
+        with m.If(~last_valid):
+            m.d.sync += [last.eq(first), added.eq(chosen[1])]
+        for i, operand in enumerate(operands_of(fetched.word)):
             kept = Signal(REGISTER_BITS, name=f"operand_{i}", reset_less=True)
-            with m.If(moves[1]):
+            with m.If(~first_valid):
                 m.d.sync += [
                     kept.eq(operand),
-                    chosen[i].eq(registers[stages[0].known.selectors[i]]),
+                    chosen[i].eq(registers[fetched.known.selectors[i]]),
                 ]
-            with m.If(moves[2]):
+            with m.If(~last_valid):
                 m.d.sync += sums[i].eq(kept + chosen[i])
-        with m.If(moves[2]):
-            m.d.sync += added.eq(chosen[1])
 
         # The last stage: what comes out.
-        last = stages[2]
         effective = self.instruction.payload
-        kind = Signal(len(OPCODES), reset_less=True)
-        m.d.comb += effective.kind.eq(kind)
-        with m.If(moves[2]):
-            m.d.sync += kind.eq(Cat(stages[1].word[:OPCODE_BITS] == member for member in OPCODES))
         flags: dict[tuple[int, int, frozenset[Opcode]], Signal] = {}
         for bit, sources in enumerate(sums_at()):
             terms: list[Value] = []
@@ -170,64 +185,63 @@ class ScalarUnit(wiring.Component):
                 key = adder, start, opcodes
                 if key not in flags:
                     flags[key] = here = Signal(name=f"sum_{adder}_at_{start}", reset_less=True)
-                    code = stages[1].word[:OPCODE_BITS]
-                    with m.If(moves[2]):
-                        m.d.sync += here.eq(Cat(code == opcode for opcode in opcodes).any())
+                    with m.If(~last_valid):
+                        m.d.sync += here.eq(is_one_of(first.kind, *opcodes))
                 terms.append(flags[key] & sums[adder][bit - start])
                 own &= ~flags[key]
             m.d.comb += effective.word[bit].eq(Cat(last.word[bit] & own, *terms).any())
 
         # Every cycle that a Set_Register is in the last stage writes the same.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register
+        writes = last_valid & is_one_of(last.kind, Opcode.SET_REGISTER) & ~last.error
         for register in range(1, REGISTERS):
-            with m.If(is_set[2] & ~last.error & (target == register)):
+            with m.If(writes & (target == register)):
                 m.d.sync += registers[register].eq(sums[0] + added)
 
-        # Loops: opened in the last stage, closed in the first.
+        # Loops: opened in the last stage, closed before the first. What changes the stack is
+        # decided a cycle before it does.
         loops = Signal(range(LOOP_DEPTH + 1))
         stack = Signal(data.ArrayLayout(_Loop(), LOOP_DEPTH))  # the innermost loop first
-        faults = [Signal(name=f"fault_{i}") for i in range(3)]
-        shown = [Signal.like(loops, name=f"loops_{i}", reset_less=True) for i in range(3)]
-        once = Signal()  # the Loop in the last stage has one iteration
+        shown = Signal.like(loops)  # those before the Loop in the last stage
+        unopened = Signal()  # the End_Loop in the first stage closes a loop too many
+        faulty = Signal()  # so does what is in the last stage, or it opens one
+        never = Signal()  # the Loop in the last stage has no iteration,
+        once = Signal()  # or one
+        opening = Signal()
         pushes = Signal()
+        pops = Signal()
         closes = Signal()
         executed = Signal()
-        jumps = Signal()
-        awaited = is_loop[1] | (is_loop[2] & (pushes | ~opens))
         m.d.comb += [
+            effective.kind.eq(last.kind),
             effective.error.eq(last.error),
             effective.pc.eq(last.pc),
-            effective.loop_fault.eq(faults[2]),
-            effective.loops.eq(shown[2]),
-            closes.eq(ends & ~ended & ~awaited),
-            executed.eq(closes & ~stages[0].error & (loops != 0)),
-            jumps.eq(executed & ~stack[0].last),
+            effective.loop_fault.eq(
+                ~last.error & (faulty | (is_one_of(last.kind, Opcode.LOOP) & never))
+            ),
+            effective.loops.eq(shown),
+            closes.eq(
+                self.fetched.valid & fetched.known.ends & ~ended & ~first_valid & ~(opens | opening)
+            ),
+            executed.eq(closes & ~fetched.error & (loops != 0)),
+            pushes.eq(opening & ~last.error & ~faulty & ~never),
         ]
         m.d.sync += [
-            self.jump.eq(jumps),
+            ended.eq(closes),
+            self.jump.eq(executed & ~stack[0].last),
             self.jump_to.eq(stack[0].start),
-            opens.eq(is_loop[2] & ~leaves),
-            pushes.eq(is_loop[2] & ~opens),
+            pops.eq(executed & stack[0].last),
+            opening.eq(opens),
+            never.eq(sums[0] == 0),
+            once.eq(sums[0] == 1),
         ]
-        with m.If(closes):
-            m.d.sync += [
-                ended.eq(1),
-                faults[0].eq(~stages[0].error & (loops == 0)),
-                shown[0].eq(loops),
-            ]
-        with m.Elif(moves[1]):
-            m.d.sync += ended.eq(0)
-        with m.If(moves[1]):
-            m.d.sync += [faults[1].eq(ended & faults[0]), shown[1].eq(shown[0])]
-        with m.If(moves[2]):
-            m.d.sync += [faults[2].eq(faults[1]), shown[2].eq(shown[1])]
-        with m.Elif(is_loop[2] & ~opens):
-            m.d.sync += [
-                faults[2].eq(~last.error & ((loops == LOOP_DEPTH) | (sums[0] == 0))),
-                shown[2].eq(loops),
-                once.eq(sums[0] == 1),
-            ]
-        with m.If(pushes & ~last.error & ~faults[2]):
+        with m.If(~first_valid):
+            m.d.sync += unopened.eq(ended & ~fetched.error & (loops == 0))
+        with m.If(~last_valid):
+            m.d.sync += [faulty.eq(unopened), shown.eq(0)]
+        with m.Elif(opens):
+            m.d.sync += [faulty.eq(loops == LOOP_DEPTH), shown.eq(loops)]
+        with m.If(pushes):
             m.d.sync += [
                 loops.eq(loops + 1),
                 stack[0].start.eq(last.pc + 1),
@@ -235,12 +249,12 @@ class ScalarUnit(wiring.Component):
                 stack[0].last.eq(once),
             ]
             m.d.sync += [stack[i].eq(stack[i - 1]) for i in range(1, LOOP_DEPTH)]
-        with m.If(jumps):
+        with m.Elif(self.jump):
             m.d.sync += [
                 stack[0].left.eq(stack[0].left - 1),
                 stack[0].last.eq(stack[0].left == 2),
             ]
-        with m.Elif(executed):
+        with m.Elif(pops):
             m.d.sync += loops.eq(loops - 1)
             m.d.sync += [stack[i].eq(stack[i + 1]) for i in range(LOOP_DEPTH - 1)]
         return m

@@ -18,7 +18,7 @@ from systola.timing.host_read_port import HostReadPort
 
 FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
-HANDED_OUT = 3
+HANDED_OUT = 4
 """Cycles from the beat of an instruction to the instruction."""
 DECODED = Decoder.LATENCY + ISSUE_INTERVAL - 1
 """Cycles from the decoder's taking an instruction to its issue, which the sequencer decides."""
@@ -31,8 +31,12 @@ AFTER_SET = 3
 """Cycles from a Set_Register to the instruction behind it, where that is no End_Loop."""
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
-NOT_KEPT = 1
-"""Cycles from a jump to what is not kept to its request."""
+NOT_KEPT = 3
+"""Cycles from where the instruction behind a jump would be there to its request, if not kept."""
+REQUEST_INTERVAL = FETCH_INTERVAL + 1
+"""Cycles from one request to the next: the fetch looks for room once one is accepted."""
+ASKED = 2
+"""Cycles from the instruction that makes room to the request."""
 
 
 class Fetch:
@@ -50,7 +54,7 @@ class Fetch:
         """First unit and time of what was asked for and not looked at since."""
         self._requested = 0
         self._kept = 0
-        self._asked = float(FIRST_REQUEST - FETCH_INTERVAL)
+        self._asked = float(FIRST_REQUEST - REQUEST_INTERVAL)
         self._arrived: dict[int, float] = {}
         """When each unit was there."""
         self._free = 0.0
@@ -67,7 +71,7 @@ class Fetch:
     def _ask(self, unit: int, time: float) -> None:
         """Asks for all that there is room for when `unit` is the next to be handed out."""
         while self._requested - unit <= self._ahead - self._chunk:
-            self._asked = max(self._asked + FETCH_INTERVAL, time)
+            self._asked = max(self._asked + REQUEST_INTERVAL, time)
             self._requests.append((self._requested, self._asked))
             self._requested += self._chunk
             self._kept = min(self._kept + self._chunk, self._depth - self._chunk)
@@ -111,7 +115,7 @@ class Fetch:
         self._entered.append(enters)
         self._decoder_free = enters + free
         self._sets = opcode == Opcode.SET_REGISTER
-        self._ask((pc + 1) // self._per_unit, taken + 1)
+        self._ask((pc + 1) // self._per_unit, taken + ASKED)
         return enters + DECODED
 
     def issue(self, time: float) -> None:
@@ -127,7 +131,7 @@ class Fetch:
             self._arrived.clear()
             self._requested = unit - unit % self._chunk
             self._kept = 0
-            self._asked = max(self._asked, self._free + NOT_KEPT - FETCH_INTERVAL)
+            self._asked = max(self._asked, self._free + NOT_KEPT - REQUEST_INTERVAL)
             self._ask(unit, self._free + NOT_KEPT)
 
     def end(self, pc: int) -> float:

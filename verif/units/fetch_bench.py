@@ -75,8 +75,13 @@ class FetchBench(Bench):
         self._arrived = 0  # the first that is not there
         self._came: _Beat | None = None  # in the cycle before
         self._readable = 0  # the first that was not there in the cycle before
-        self._offered: int | None = None  # offset of a request that was not accepted
-        self._dropped = False  # a jump has dropped all, and no request was made since
+        self._valid = False  # the next instruction is offered
+        self._offered: int | None = start if start < len(memory) else None
+        """Offset of the request that is offered, or will be once the unit is enabled."""
+        self._dropped = False  # a jump has dropped all, and the next request is not known yet
+        self._pause = 0  # cycles in which nothing is decided because of a jump
+        self._empty = True  # as of the cycle before, like the next one
+        self._over = False
         self.set(program=start, limit=len(memory))
 
     def took(self, instruction: data.Const) -> int:
@@ -106,11 +111,28 @@ class FetchBench(Bench):
 
         shown = self._check_request()
         granted = shown is not None and ask
-        self._check_flags()
+        assert self.get("urgent") == (self._empty and self._driven["starved"])
+        assert self.get("exhausted") == self._over
         instruction = self._check_instruction(take)
 
         # What this cycle changes.
+        following = None if instruction is None else self.took(instruction)
         dropped_before = self._dropped
+        enabled = self._driven["enable"]
+        offset = self.program + self._asked * WORD
+        inside = offset < len(self.memory)
+        unit = self._next - self._next % max(self.bus // WORD, 1)
+        room = self._asked + self._chunk <= unit + self._ahead
+        self._valid = self._next < self._readable and instruction is None
+        self._empty = self._asked <= self._readable <= self._next and not self._pause
+        still = self._offered is None and not self._pause and not self._dropped
+        self._over = enabled and self._empty and still and not inside
+        if self._offered is None:
+            self._offered = offset if still and room and inside else None
+            self._dropped &= self._pause > 0
+        elif granted:
+            self._offered = None
+        self._pause = max(self._pause - 1, 0)
         self._readable = self._arrived
         came, self._came = self._came, beat
         if came is not None and not came.dropped:
@@ -124,32 +146,23 @@ class FetchBench(Bench):
             ]
             if not dropped_before:
                 self._asked += self._chunk
-        if dropped_before and self._offered is None:
-            self._dropped = False
-        self._offered = shown if not granted else None
-        if instruction is not None:
+        if following is not None:
             self.taken.append((self.now, self._next))
-            following = self.took(instruction)
-            asked = self._asked - (self._chunk if granted and not dropped_before else 0)
-            if following <= self._next and following < max(self._first, asked - self._kept):
-                for beat in (*self._beats, *filter(None, [self._came])):
-                    beat.dropped = True
-                self._first = self._asked = self._arrived = following - following % self._chunk
-                self._readable = self._arrived
-                self._dropped = True
+            if following <= self._next:
+                self._pause = 1
+                if following < max(self._first, self._asked - self._kept):
+                    for beat in (*self._beats, *filter(None, [self._came])):
+                        beat.dropped = True
+                    self._first = self._asked = self._arrived = following - following % self._chunk
+                    self._readable = self._arrived
+                    self._dropped = True
+                    self._pause = 2
             self._next = following
         self.now += 1
 
     def _check_request(self) -> int | None:
         """The offset of the request that is shown, which must be the one that is due."""
-        offset = self.program + self._asked * WORD
-        unit = self._next - self._next % max(self.bus // WORD, 1)
-        room = self._asked + self._chunk <= unit + self._ahead
-        due = None
-        if self._offered is not None:
-            due = self._offered
-        elif self._driven["enable"] and not self._dropped and room and offset < len(self.memory):
-            due = offset
+        due = self._offered if self._driven["enable"] else None
         valid = self.get("request__valid")
         request = self.get("request__payload") if valid else None
         assert (request.offset if request is not None else None) == due
@@ -157,17 +170,10 @@ class FetchBench(Bench):
             assert (request.length + 1) * self.bus == self._chunk_bytes
         return due
 
-    def _check_flags(self) -> None:
-        empty = self._next >= self._readable and self._readable >= self._asked
-        inside = self.program + self._asked * WORD < len(self.memory)
-        assert self.get("urgent") == (empty and self._driven["starved"])
-        over = self._driven["enable"] and empty and not inside and not self._dropped
-        assert self.get("exhausted") == over
-
     def _check_instruction(self, take: bool) -> data.Const | None:
         """The instruction that is taken in this cycle."""
         valid = self.get("instruction__valid")
-        assert valid == (self._next < self._readable), "three cycles after its last beat"
+        assert valid == self._valid, "four cycles after its last beat"
         instruction = self.get("instruction__payload") if valid else None
         self._rules.observe(None if instruction is None else instruction.as_bits(), take)
         if instruction is not None:

@@ -67,13 +67,7 @@ def selectors(word: int) -> list[int]:
 
 def known(word: int) -> dict[str, object]:
     """What the fetch finds out of a word."""
-    opcode = word & 0xFF
-    return {
-        "selectors": selectors(word),
-        "sets": opcode == Opcode.SET_REGISTER,
-        "opens": opcode == Opcode.LOOP,
-        "ends": opcode == Opcode.END_LOOP,
-    }
+    return {"selectors": selectors(word), "ends": word & 0xFF == Opcode.END_LOOP}
 
 
 def kind(word: int) -> int:

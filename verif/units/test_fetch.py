@@ -81,16 +81,16 @@ async def programs(dut, latency, ask, answer, take):
     bench.set(enable=1)
     count = (LIMIT - start) // WORD
     await bench.run(count)
-    for _ in range(20):
+    for cycle in range(20):
         await bench.step()
-        assert bench.get("exhausted")
+        assert bench.get("exhausted") == (cycle > 0)
     assert [number for _, number in bench.taken] == list(range(count))
     assert bench.requested == list(range(start, LIMIT, bench.chunk * WORD))
 
 
 @cocotb.test
 async def latency(dut):
-    """The first request at once; one instruction a cycle as soon as memory gives them."""
+    """The first request at once; an instruction every two cycles, if memory gives them so fast."""
     bench = Memory(dut, "latency", start=256)
     await bench.start()
     await bench.step(enable=1)
@@ -98,8 +98,8 @@ async def latency(dut):
     await bench.run(40)
     beats = max(WORD // bench.bus, 1)
     cycles = [cycle for cycle, _ in bench.taken]
-    assert cycles[0] == beats + 3, "request, the beats, a register, the memory, the instruction"
-    assert [b - a for a, b in pairwise(cycles)] == [beats] * 39
+    assert cycles[0] == beats + 4, "request, beats, a register, the memory and its register"
+    assert [b - a for a, b in pairwise(cycles)] == [max(beats, 2)] * 39
 
 
 @cocotb.test
@@ -112,7 +112,8 @@ async def urgency(dut):
         await bench.step(starved=starved)
         assert bench.get("urgent") == starved
     bench.rates = 1.0, 1.0, 1.0
-    await bench.step()
+    for _ in range(2):
+        await bench.step()
     while not bench.taken:
         await bench.step()
         assert not bench.get("urgent")
@@ -137,9 +138,9 @@ async def loops(dut, place, beyond):
         await bench.run(len(bench.taken) + len(body))
         counts.append(len(bench.requested))
     if not beyond:
-        assert counts == counts[:1] * 5, "nothing is fetched again"
+        assert len(set(bench.requested)) == len(bench.requested), "nothing is fetched again"
         cycles = [cycle for cycle, _ in bench.taken[body[-1] :]]
-        assert cycles == list(range(cycles[0], cycles[0] + len(cycles)))
+        assert {late - soon for soon, late in pairwise(cycles)} == {2}
     elif body[-1] % bench.chunk == 0:
         assert counts[-1] > counts[0], "the worst place"
     bench.target = lambda number: None
@@ -149,7 +150,7 @@ async def loops(dut, place, beyond):
 
 @cocotb.test
 async def one_instruction(dut):
-    """A jump to itself, in every cycle."""
+    """A jump to itself, as often as can be."""
     bench = Memory(dut, "itself", latency=5)
     left = 20
 
@@ -165,7 +166,7 @@ async def one_instruction(dut):
     numbers = [number for _, number in bench.taken]
     assert numbers == [*range(9), *([9] * 20), *range(10, 21)]
     cycles = [cycle for cycle, number in bench.taken if number == 9]
-    assert cycles == list(range(cycles[0], cycles[0] + 20))
+    assert cycles == list(range(cycles[0], cycles[0] + 40, 2))
 
 
 @cocotb.test

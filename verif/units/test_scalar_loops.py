@@ -97,7 +97,7 @@ class Program(Bench):
         self.now = 0
         self.model = Interpreter()
         self.next = 0
-        self.set(program=0, limit=len(self.memory), enable=1)
+        self.set(program=0, limit=len(self.memory))
 
     async def step(self):
         """One cycle."""
@@ -108,7 +108,7 @@ class Program(Bench):
             bits = int.from_bytes(self.memory[address : address + self.bus], "little")
             inputs["beat__valid"] = 1
             inputs["beat__payload"] = {"data": bits, "error": address in self.bad}
-        await self.cycle(**inputs, starved=self.random.getrandbits(1))
+        await self.cycle(**inputs, enable=1, starved=self.random.getrandbits(1))
         if ask and self.get("request__valid"):
             request = self.get("request__payload")
             size = (request.length + 1) * self.bus

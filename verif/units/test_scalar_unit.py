@@ -45,16 +45,22 @@ class Scalar(Bench):
     async def give(self, word, *, number=0, error=0):
         """One instruction, until it has left; returns what came out, and where the unit jumped."""
         payload = fetched(word, error=error, number=number)
-        shown, taken, target = None, False, None
+        shown, target, coming = None, None, None
+        taken = valid = offered = False
         while shown is None:
-            valid, ready = (self.random.random() < self.rate for _ in range(2))
-            self.set(fetched__valid=valid and not taken, fetched__payload=payload)
+            valid = not taken and (valid or self.random.random() < self.rate)
+            ready, hold = self.random.random() < self.rate, self.random.random() > self.rate
+            self.set(fetched__valid=valid, fetched__payload=payload, hold=hold)
             await self.cycle(instruction__ready=ready)
             if self.get("jump"):
-                assert target is None and taken and not self.get("fetched__ready")
+                assert target is None and valid and self.get("fetched__ready")
                 target = self.get("jump_to")
-            assert self.get("idle") != (taken or self.get("instruction__valid"))
+            assert self.get("idle") == (not taken)
+            before, coming = coming, None if hold else self.get("coming")
             if self.get("instruction__valid"):
+                if not offered and word & 0xFF != Opcode.LOOP:
+                    assert (before.word, before.kind) == (word, kind(word))
+                offered = True
                 shown = self.get("instruction__payload")
                 total, fault = self.model.shown(word)
                 assert shown.word == total
