@@ -21,7 +21,7 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim regress formal arithmetic chain verilog bench bench-v1 \
+.PHONY: help setup demo test testplan sim regress formal arithmetic chain figures verilog bench bench-v1 \
 	lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
@@ -83,6 +83,10 @@ chain: $(READY) ## The same programs on every simulator [N=4 SEED= PRESET=3x2 NE
 		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(NETLIST),--netlist $(NETLIST))
 
+figures: $(READY) ## Run the campaigns of docs/trust.md and store what they show: hours [CAMPAIGN=]
+	@$(BIN)/python -m systola.verif.figures.measure $(CAMPAIGN)
+	@$(BIN)/python -m systola.verif.figures.page --write docs
+
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]
 	$(check-preset)
 	@mkdir -p build
@@ -129,6 +133,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.synth.page --check docs
 	@$(BIN)/python -m systola.verif.formal.page --check docs
 	@$(BIN)/python -m systola.verif.plan.testplan --check docs
+	@$(BIN)/python -m systola.verif.figures.page --check docs
 	@$(BIN)/python -m systola.synth.lint
 
 format: $(READY) ## Format the Python code

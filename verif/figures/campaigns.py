@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs whose results are on the page, at the size that the page quotes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """`python -m MODULE ARGUMENTS`, which `command` calls, too; `{seed}` stands for a new seed.
+
+    Its result is what `pattern` finds in the output, each time anew.
+    """
+
+    name: str
+    what: str
+    module: str
+    arguments: tuple[str, ...]
+    command: str
+    pattern: str
+
+    def results(self, output: str) -> list[str]:
+        """The lines of the result, in order."""
+        return [" ".join(found.split()) for found in re.findall(self.pattern, output, re.MULTILINE)]
+
+
+_TOTAL = r"^\d+ programs, .* failures$"
+_PASSED = r"^\d+ passed"
+
+
+def _regress(kind: str, what: str, count: int) -> Campaign:
+    return Campaign(
+        name=kind,
+        what=what,
+        module="systola.verif.regress",
+        arguments=("--kind", kind, "--programs", str(count), "--seed", "{seed}"),
+        command=f"make regress KIND={kind} N={count} SEED={{seed}}",
+        pattern=_TOTAL,
+    )
+
+
+CAMPAIGNS = (
+    _regress("programs", "random programs against the golden model, on four configurations", 2_500),
+    _regress("garbage", "words that nobody meant: a result or a named fault, never a hang", 5_000),
+    _regress("errors", "one beat of a bus answers with an error", 500),
+    _regress("silence", "one burst is never answered, with a time-out", 500),
+    _regress("resets", "a soft reset or the reset input in any cycle", 500),
+    _regress("writes", "the host writes registers all the time", 500),
+    Campaign(
+        name="networks",
+        what="1,000 networks one after the other without a reset, every byte that of LiteRT",
+        module="pytest",
+        arguments=("-q", "--exhaustive", "-k", "thousand", "verif/system/test_many_networks.py"),
+        command="pytest --exhaustive -k thousand verif/system/test_many_networks.py",
+        pattern=_PASSED,
+    ),
+    Campaign(
+        name="requantiser",
+        what="the requantiser against its formula",
+        module="systola.verif.arithmetic.requantiser",
+        arguments=("--cases", "100000000", "--seed", "{seed}"),
+        command="make arithmetic SEED={seed}",
+        pattern=r"requantiser, .*$",
+    ),
+    Campaign(
+        name="multipliers",
+        what="all products of two operands, in the blocks of each fabric",
+        module="pytest",
+        arguments=("-q", "verif/units/test_multiplier_row.py"),
+        command="pytest verif/units/test_multiplier_row.py",
+        pattern=_PASSED,
+    ),
+    Campaign(
+        name="chain",
+        what="the same bytes and cycles on all simulators and netlists",
+        module="systola.verif.chain",
+        arguments=("--programs", "4", "--seed", "{seed}", "--netlist", "ecp5", "generic"),
+        command="make chain N=4 NETLIST='ecp5 generic' SEED={seed}",
+        pattern=r"^.*: \d+ cycles, .*$",
+    ),
+    Campaign(
+        name="formal",
+        what="proofs, and planted faults that they must find",
+        module="systola.verif.formal",
+        arguments=(),
+        command="make formal",
+        pattern=r"^\d+ of \d+ as they should be$",
+    ),
+)
+"""In the order of the page."""

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make figures`: runs the campaigns of the page and stores what they show.
+
+`python -m systola.verif.figures.measure [NAME ...]`: all of them take some hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from systola.verif.figures.campaigns import CAMPAIGNS, Campaign
+from systola.verif.figures.record import FIGURES, Figure, store
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 1 where a campaign fails."""
+    parser = argparse.ArgumentParser(prog="figures", description=__doc__)
+    names = [campaign.name for campaign in CAMPAIGNS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in names]:
+        print(f"figures: no campaign {unknown[0]}: {', '.join(names)}", file=sys.stderr)
+        return 2
+    failed = False
+    for campaign in CAMPAIGNS:
+        if options.names and campaign.name not in options.names:
+            continue
+        print(f"== {campaign.name}: {campaign.what}", flush=True)
+        figure = run(campaign, random.randrange(1, 1 << 32))
+        store(campaign.name, figure, FIGURES)
+        print("\n".join(figure.results), flush=True)
+        failed |= not figure.passed
+    return int(failed)
+
+
+def run(campaign: Campaign, seed: int) -> Figure:
+    """The figure of one campaign, whose output goes on to stderr as it comes."""
+    commit = _git("rev-parse", "--short", "HEAD")
+    changed = _git("status", "--porcelain", "--", "*.py", "*.cpp")
+    started = time.monotonic()
+    command = [sys.executable, "-m", campaign.module]
+    command += [argument.format(seed=seed) for argument in campaign.arguments]
+    output: list[str] = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output.append(line)
+            sys.stderr.write(line)
+    return Figure(
+        passed=process.returncode == 0,
+        results=tuple(campaign.results("".join(output))),
+        seed=seed,
+        seconds=round(time.monotonic() - started),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        commit=f"{commit} with changes" if changed else commit,
+    )
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or ("unknown" if done.returncode else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

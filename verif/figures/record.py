@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What campaigns have shown, and when: figures.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FIGURES = Path(__file__).with_name("figures.json")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The result of one campaign."""
+
+    passed: bool
+    results: tuple[str, ...]
+    seed: int
+    seconds: int
+    """By the clock, on the machine that ran it."""
+    date: str
+    commit: str
+
+
+def stored(path: Path = FIGURES) -> dict[str, Figure]:
+    """By the name of the campaign; empty where nothing was stored."""
+    if not path.exists():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        name: Figure(**{**figure, "results": tuple(figure["results"])})
+        for name, figure in content.items()
+    }
+
+
+def store(name: str, figure: Figure, path: Path = FIGURES) -> None:
+    """Puts one figure in the place of its predecessor."""
+    content = {known: asdict(of) for known, of in stored(path).items()} | {name: asdict(figure)}
+    path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
