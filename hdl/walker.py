@@ -3,8 +3,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
-from amaranth.hdl import Const, Module, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -94,47 +96,70 @@ class Walker(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         levels = self._levels
-        # Of each level where its present iteration began (of the innermost: the place), and how
-        # many iterations are left behind the next one.
+        # Of each level where its present iteration began (of the innermost: the place), how many
+        # iterations are left, this one too, and whether the one behind it is the last.
         begun = {level.name: Signal(Position(), name=f"begun_{level.name}") for level in levels}
         left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
-        single = Signal(data.StructLayout({level.name: 1 for level in levels}))
-        m.d.comb += [
-            self.position.eq(begun[levels[0].name]),
-            self.ends.eq(self.last.as_value().all()),
-            *(single[level.name].eq(self.walk.count[level.name] == 1) for level in levels),
-        ]
+        nears = {level.name: Signal(name=f"nears_{level.name}") for level in levels}
+        # The innermost level that is not at its end goes on, and those inside start again there.
+        goes_on = Signal(data.StructLayout({level.name: 1 for level in levels}))
+        m.d.comb += self.position.eq(begun[levels[0].name])
 
-        def restart(level: Level, place: Value) -> list[object]:
-            return [
-                begun[level.name].eq(place),
-                left[level.name].eq(self.walk.count[level.name]),
-                self.first[level.name].eq(1),
-                self.last[level.name].eq(single[level.name]),
+        target = Signal(Position())
+        reached: list[Value] = []
+        for level in levels:
+            place = Signal(Position(), name=f"after_{level.name}")
+            m.d.comb += place.eq(begun[level.name])
+            for name in level.moves:
+                step = self.walk.step[level.name][name]
+                m.d.comb += place[name].eq(begun[level.name][name] + step)
+            reached.append(Mux(goes_on[level.name], place.as_value(), 0))
+        with m.If(self.present):
+            m.d.comb += target.as_value().eq(reduce(or_, reached))
+        with m.Else():
+            m.d.comb += target.eq(self.walk.start)
+
+        # All levels start again behind the outermost one, or where there is no walk.
+        outside = {
+            level.name: Cat(goes_on[outer.name] for outer in levels[index + 1 :]).any()
+            for index, level in enumerate(levels)
+        }
+        last: list[Value] = []
+        for level in levels:
+            count = self.walk.count[level.name]
+            is_last = Signal(name=f"will_be_last_{level.name}")
+            last.append(is_last)
+            starts = Signal(name=f"starts_{level.name}")
+            moves = Signal(name=f"moves_{level.name}")
+            m.d.comb += [
+                starts.eq(~self.present | (outside[level.name] & self.advance)),
+                moves.eq(self.present & self.advance & goes_on[level.name]),
+                is_last.eq(self.last[level.name]),
             ]
-
+            with m.If(starts):
+                m.d.comb += is_last.eq(count == 1)
+                m.d.sync += [
+                    begun[level.name].eq(target),
+                    left[level.name].eq(count),
+                    nears[level.name].eq(count == 2),
+                    self.first[level.name].eq(1),
+                ]
+            with m.Elif(moves):
+                m.d.comb += is_last.eq(nears[level.name])
+                m.d.sync += [
+                    begun[level.name].eq(target),
+                    left[level.name].eq(left[level.name] - 1),
+                    nears[level.name].eq(left[level.name] == 3),
+                    self.first[level.name].eq(0),
+                ]
+            m.d.sync += self.last[level.name].eq(is_last)
+        before: Value = Const(1)
+        for level, is_last in zip(levels, last, strict=True):
+            m.d.sync += goes_on[level.name].eq(before & ~is_last)
+            before = before & is_last
+        m.d.sync += self.ends.eq(before)
         with m.If(~self.present):
             m.d.sync += self.present.eq(self.walk_valid)
-            for level in levels:
-                m.d.sync += restart(level, self.walk.start)
         with m.Elif(self.advance):
             m.d.sync += self.present.eq(~self.ends)
-            # The innermost level that is not at its end goes on; those inside start again there.
-            inner_end: Value = Const(1)
-            for index, level in enumerate(levels):
-                target = Signal(Position(), name=f"after_{level.name}")
-                m.d.comb += target.eq(begun[level.name])
-                for name in level.moves:
-                    step = self.walk.step[level.name][name]
-                    m.d.comb += target[name].eq(begun[level.name][name] + step)
-                with m.If(inner_end & ~self.last[level.name]):
-                    m.d.sync += [
-                        begun[level.name].eq(target),
-                        left[level.name].eq(left[level.name] - 1),
-                        self.first[level.name].eq(0),
-                        self.last[level.name].eq(left[level.name] == 2),
-                    ]
-                    for inner in levels[:index]:
-                        m.d.sync += restart(inner, target)
-                inner_end = inner_end & self.last[level.name]
         return m
