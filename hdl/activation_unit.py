@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Operation
+from systola.arch.isa import Operation
 from systola.hdl.activation_lane import TableWriteSignature
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
@@ -27,7 +27,7 @@ from systola.hdl.result_lanes import (
     TAP_SPACING,
     ResultLanes,
 )
-from systola.hdl.step_planner import PLAN_LATENCY, Phase, Step, StepPlanner
+from systola.hdl.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
 from systola.hdl.unified_buffer import BufferReadSignature, BufferWriteSignature
 from systola.hdl.vector_lane import Coefficient
 
@@ -35,7 +35,15 @@ FOLLOW_LATENCY = 2
 """Cycles from a list that lets a step go to its read: interlock, read."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read: walk, plan, interlock, read."""
-LONGEST_PAUSE = GATE_SPACING + DRAIN_SPACING
+PAUSES = {
+    Pause.ONE: 1,
+    Pause.TAPS: TAP_SPACING,
+    Pause.ADDEND: ADDEND_SPACING,
+    Pause.DRAIN: DRAIN_SPACING,
+    Pause.GATE: GATE_SPACING,
+    Pause.GATE_DRAIN: GATE_SPACING + DRAIN_SPACING,
+}
+"""Cycles without a step."""
 
 CHECKS = (
     Check(watched="host_reading", address="read", used="reads"),
@@ -68,9 +76,9 @@ class ActivationUnit(wiring.Component):
     issues it. Each column has its `ActivationLane`.
 
     `masks` are those of `command`; `regions` and `retired` tell of the lists that they name.
-    `command_pop`: the next one may come. The first read comes FRONT_LATENCY cycles after the
-    command, and FOLLOW_LATENCY cycles after the list that lets it go, or one more. It waits where
-    the accumulators' or the buffer's bank is busy; after issue nothing stops a vector: see
+    `command_pop`: it is taken, and its steps begin. The first read comes FRONT_LATENCY cycles after
+    the command, and FOLLOW_LATENCY cycles after the list that lets it go, or one more. It waits
+    where the accumulators' or the buffer's bank is busy; after issue nothing stops a vector: see
     ResultLanes, and `latency`. WALK_GAP cycles are lost between two instructions, and more where
     the first of them has less than five steps.
 
@@ -131,38 +139,42 @@ class ActivationUnit(wiring.Component):
             item=Step(), checks=CHECKS, depth=self._config.queue_depth
         )
         connect(m, planner.steps, interlock.input)
-        # The masks stay with the step that is offered.
-        masks = Signal.like(self.masks)
+        # What the command and the step that is offered wait for.
+        masks = self.masks
+        for stage, loads in (("command", planner.begins), ("step", planner.taken)):
+            kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
+            source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
+            m.d.comb += source.eq(Mux(loads, masks, kept))
+            for name in WATCHED:
+                m.d.sync += kept[name].eq(source[name] >> self.retired[name])
+            masks = kept
         for name in WATCHED:
-            source = Mux(planner.taken, self.masks[name], masks[name])
-            m.d.sync += masks[name].eq(source >> self.retired[name])
             m.d.comb += [
                 interlock.masks[name].eq(masks[name]),
                 interlock.regions[name].eq(self.regions[name]),
                 interlock.retired[name].eq(self.retired[name]),
             ]
 
-        # The instruction whose steps are taken, while the planner may have the next one.
+        # The instruction whose steps are taken, while the planner may have the next one. There is
+        # a pause behind its last step.
         command = Signal(ActivateCommand(), reset_less=True)
         present = Signal()
-        copied = Signal()  # it is the one that the planner has
-        copies = Signal()
+        follows = Signal()  # the one that the planner has is the next one
         ends = Signal()  # its last step is taken
         m.d.comb += [
-            copies.eq(self.command_valid & ~copied & (~present | ends)),
             planner.command.eq(self.command),
             planner.command_valid.eq(self.command_valid),
-            planner.hold.eq(~copied),
-            self.command_pop.eq(planner.done),
+            planner.hold.eq(follows),
+            self.command_pop.eq(planner.begins),
         ]
         m.d.sync += [
-            present.eq(copies | (present & ~ends)),
-            copied.eq(copies | (copied & ~planner.done)),
+            present.eq(Mux(present, ~ends, follows)),
+            follows.eq(planner.begins | (follows & present)),
         ]
-        with m.If(copies):
-            m.d.sync += command.eq(self.command)
+        with m.If(~present):
+            m.d.sync += command.eq(planner.planned)
 
-        step, taken = self._step(m, command, interlock)
+        step, taken = self._step(m, interlock)
         from_accumulators = command.source == Source.ACCUMULATORS
         issues = Signal()
         m.d.comb += [issues.eq(taken & step.final), ends.eq(taken & step.ends)]
@@ -191,9 +203,7 @@ class ActivationUnit(wiring.Component):
         ]
         return m
 
-    def _step(
-        self, m: Module, command: data.View, interlock: Interlock
-    ) -> tuple[data.View, Signal]:
+    def _step(self, m: Module, interlock: Interlock) -> tuple[data.View, Signal]:
         """The step that reads in this cycle, and whether it is taken."""
         step, valid = Signal(Step(), reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
@@ -206,53 +216,44 @@ class ActivationUnit(wiring.Component):
             taken.eq(valid & (~enable_row | self.ready) & (~enable_line | self.operands.ready)),
         ]
 
-        # Cycles without a step behind this one.
-        gate = (command.function == Function.SIGMOID) | (command.function == Function.TANH)
-        drains = step.ends & (command.source != Source.ACCUMULATORS)
-        has_operand = (command.source == Source.VECTOR) & (command.operation != Operation.COPY)
-        # Two lines are written for one that is read.
-        two_lines = command.wide & ~has_operand & ~command.wide_operands
-        pause = Signal(range(LONGEST_PAUSE + 1))
-        with m.If(step.final & gate):
-            m.d.comb += pause.eq(Mux(drains, GATE_SPACING + DRAIN_SPACING, GATE_SPACING))
-        with m.Elif(step.final & command.accumulate):
-            m.d.comb += pause.eq(ADDEND_SPACING)
-        with m.Elif(drains):
-            m.d.comb += pause.eq(DRAIN_SPACING)
-        with m.Elif(step.final):
-            m.d.comb += pause.eq(two_lines | step.ends)
-        with m.Elif(step.ends_taps & (command.taps <= TAP_SPACING)):
-            m.d.comb += pause.eq(TAP_SPACING)
-
         # A step that cannot follow waits aside, so that the interlock learns of it from a register.
         passed = interlock.output
         aside, waits = Signal(Step(), reset_less=True), Signal()
+        room = Signal(init=1)  # nothing waits
         following = Signal(Step())
         comes = Signal()
-        rest = Signal.like(pause)
+        pauses = Signal()  # behind this step
+        rest, rests = Signal(range(max(PAUSES.values()))), Signal()
         loads = Signal()
         m.d.comb += [
-            passed.ready.eq(~waits),
+            passed.ready.eq(room),
             following.eq(Mux(waits, aside, passed.payload)),
             comes.eq(waits | passed.valid),
-            loads.eq(Mux(valid, taken & (pause == 0), rest == 0)),
+            loads.eq(Mux(valid, taken & ~pauses, ~rests)),
         ]
         with m.If(~waits):
             m.d.sync += aside.eq(passed.payload)
-        m.d.sync += waits.eq(comes & ~loads)
+        m.d.sync += [waits.eq(comes & ~loads), room.eq(~comes | loads)]
         with m.If(loads):
             m.d.sync += [
                 step.eq(following),
+                pauses.eq(following.pause != Pause.NONE),
                 valid.eq(comes),
                 enable_row.eq(comes & following.sums),
                 enable_line.eq(comes & following.reads),
             ]
         with m.Elif(taken):
             m.d.sync += [valid.eq(0), enable_row.eq(0), enable_line.eq(0)]
+
+        # The cycles without a step, but for the first of them.
         with m.If(taken):
-            m.d.sync += rest.eq(Mux(pause == 0, 0, pause - 1))
-        with m.Elif(rest != 0):
-            m.d.sync += rest.eq(rest - 1)
+            m.d.sync += [rest.eq(0), rests.eq(0)]
+            with m.Switch(step.pause):
+                for pause, cycles in PAUSES.items():
+                    with m.Case(pause):
+                        m.d.sync += [rest.eq(cycles - 1), rests.eq(cycles > 1)]
+        with m.Elif(rests):
+            m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
         return step, taken
 
     def _control_line(

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -33,8 +33,8 @@ class Interlock(wiring.Component):
     once stays so. What is taken in a cycle is offered two cycles later if it is clear in the cycle
     between; an item that is not is looked at again in every other cycle, and offered in the cycle
     behind. Throughput: one a cycle, whatever was before. `output` comes from registers by a few
-    gates; `input.ready` is a register. `waits` tells for each list whether the `oldest` item was
-    seen to wait for it.
+    gates; `input.ready` is a register, as must be `output.ready`. `waits` tells for each list
+    whether the `oldest` item was seen to wait for it.
     """
 
     def __init__(self, *, item: data.StructLayout, checks: Sequence[Check], depth: int):
@@ -73,28 +73,27 @@ class Interlock(wiring.Component):
         # that has to wait changes places with its follower to be compared again.
         arrived = Signal(slot, reset_less=True)
         arrived_valid = Signal()
+        free = Signal(init=1)  # nothing has arrived
         compared = Signal(slot, reset_less=True)
         compared_valid = Signal()
         judged = Signal(slot, reset_less=True)
         judged_valid = Signal()
         changed = Signal()
         conflicts = [
-            Signal(self._depth, name=f"conflicts_{check.watched}_{check.used}", reset_less=True)
-            for check in self._checks
+            Signal(name=f"conflict_{number}_{check.watched}_{check.used}", reset_less=True)
+            for number, check in enumerate(self._checks)
         ]
 
-        clear = Signal()
+        blocked = Signal()
         exchange = Signal()
-        move = Signal()
-        load = Signal()
+        moves = Signal()  # `judged` takes `compared`, which takes what comes, or `judged`
         m.d.comb += [
-            clear.eq(~Cat(conflicts).any()),
-            exchange.eq(changed | (judged_valid & ~clear)),
-            move.eq(~exchange & (~judged_valid | self.output.ready)),
-            load.eq(move | (~exchange & ~compared_valid)),
-            self.output.valid.eq(judged_valid & ~changed & clear),
+            blocked.eq(Cat(conflicts).any()),
+            exchange.eq(changed | (judged_valid & blocked)),
+            moves.eq(changed | blocked | ~judged_valid | self.output.ready),
+            self.output.valid.eq(judged_valid & ~changed & ~blocked),
             self.output.payload.eq(judged.item),
-            self.input.ready.eq(~arrived_valid),
+            self.input.ready.eq(free),
             self.oldest.eq(Mux(changed, compared.item, judged.item)),
             self.oldest_valid.eq(judged_valid | changed),
         ]
@@ -107,44 +106,36 @@ class Interlock(wiring.Component):
         following = Signal(slot)
         m.d.comb += following.eq(Mux(exchange, judged, incoming))
 
-        m.d.sync += arrived_valid.eq(~load & (arrived_valid | self.input.valid))
-        with m.If(exchange | load):
+        arrives = Signal()
+        m.d.comb += arrives.eq((exchange | ~moves) & (arrived_valid | self.input.valid))
+        m.d.sync += [arrived_valid.eq(arrives), free.eq(~arrives)]
+        with m.If(moves):
             m.d.sync += [
                 compared.item.eq(following.item),
-                compared_valid.eq(
-                    Mux(exchange, judged_valid, arrived_valid | self.input.valid),
-                ),
+                compared_valid.eq(Mux(exchange, judged_valid, arrived_valid | self.input.valid)),
+                judged.item.eq(compared.item),
+                judged_valid.eq(compared_valid),
             ]
-        with m.If(exchange | move):
-            m.d.sync += [judged.item.eq(compared.item), judged_valid.eq(compared_valid)]
             for check, found in zip(self._checks, conflicts, strict=True):
                 named = compared.masks[check.watched]
                 if check.address is not None:
                     address = compared.item[check.address] | check.space
                     named &= Cat(holds(region, address) for region in self.regions[check.watched])
-                m.d.sync += found.eq(Mux(compared.item[check.used], named, 0))
+                m.d.sync += found.eq(compared.item[check.used] & named.any())
         m.d.sync += changed.eq(exchange & ~changed)
 
         # Masks move with their items, and with the lists.
-        def shifted(masks: data.View) -> list[Value]:
-            return [masks[name] >> self.retired[name] for name in self._lists]
-
-        def keep(target: data.View, masks: list[Value]) -> list[object]:
-            return [
-                target.masks[name].eq(mask) for name, mask in zip(self._lists, masks, strict=True)
-            ]
-
+        shifted = []
+        for name, masks in (("incoming", incoming), ("compared", compared), ("judged", judged)):
+            kept = Signal(self._masks, name=f"{name}_shifted")
+            m.d.comb += [kept[n].eq(masks.masks[n] >> self.retired[n]) for n in self._lists]
+            shifted.append(kept)
+        of_incoming, of_compared, of_judged = shifted
         m.d.sync += [
-            *keep(arrived, shifted(incoming.masks)),
-            *keep(compared, shifted(compared.masks)),
-            *keep(judged, shifted(judged.masks)),
+            arrived.masks.eq(of_incoming),
+            compared.masks.eq(Mux(exchange, of_judged, Mux(moves, of_incoming, of_compared))),
+            judged.masks.eq(Mux(moves, of_compared, of_judged)),
         ]
-        with m.If(exchange):
-            m.d.sync += keep(compared, shifted(judged.masks))
-        with m.Elif(load):
-            m.d.sync += keep(compared, shifted(incoming.masks))
-        with m.If(exchange | move):
-            m.d.sync += keep(judged, shifted(compared.masks))
 
         # A changed-over item was seen to wait when it was last judged.
         waited = Signal.like(self.waits)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.accumulators import UPDATE_LATENCY
+from systola.hdl.accumulators import BANKS, UPDATE_LATENCY
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
@@ -24,8 +24,8 @@ from systola.hdl.vector_planner import VectorPlanner
 from systola.hdl.walker import WALK_GAP, Walk, Walker
 from systola.hdl.weight_loader import WeightLoader
 
-FRONT_LATENCY = 5
-"""Cycles from a command to the read of its first line: walk, plan, interlock, read."""
+FRONT_LATENCY = 6
+"""Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a line go to its read: interlock, read."""
 SUMS_ANNOUNCED = UPDATE_LATENCY - 1
@@ -84,13 +84,15 @@ class MatrixUnit(wiring.Component):
     and `regions` of the lists that they name, which drop their oldest entry with `retired`. The
     first vector of a tile waits for its weights. A tile is switched without a bubble when it has
     been loaded into the shadow weights, which takes `rows` cycles beside the tile before;
-    COMMAND_GAP cycles lie between two commands. `command_pop`: the last place of the walk is taken;
-    the next command starts while vectors are still on their way to their issue. The first line is
-    read FRONT_LATENCY cycles after its command came, and FOLLOW_LATENCY after a list lets it go.
+    COMMAND_GAP cycles lie between two commands. `command_pop`: the walk begins, and the unit keeps
+    the command. The next one starts when the last place of the walk is taken, while vectors are
+    still on their way to their issue. The first line is read FRONT_LATENCY cycles after its command
+    came, and FOLLOW_LATENCY after a list lets it go.
 
     The line of a vector is read in the cycle in which it is `active`, and `sums` come `latency`
     cycles later, not counting those in which a missing weight row holds the unit: first the issue,
     then all the rest. They follow their `update` by one cycle.
+    `update_reads`: the bank that it reads, as Accumulators wants it.
 
     `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
     are. `advance_sum` with `advance_sum_to`: accumulator rows below are final in SUMS_ANNOUNCED
@@ -130,6 +132,7 @@ class MatrixUnit(wiring.Component):
                 "weight_take": Out(1),
                 "update": Out(1),
                 "update_row": Out(accumulator),
+                "update_reads": Out(BANKS),
                 "accumulate": Out(1),
                 "shift": Out(2),
                 "sums": Out(32 * config.cols),
@@ -168,24 +171,38 @@ class MatrixUnit(wiring.Component):
         )
         self._plan(m, interlock)
 
-        # Issue: nothing but registers, and the weights.
-        item = interlock.output.payload
+        # Issue: nothing but registers, and the weights. What has to wait for them waits aside, so
+        # that the interlock learns of it from a register.
+        passed = interlock.output
+        aside, waits = Signal(Item(rows=config.rows), reset_less=True), Signal()
+        room = Signal(init=1)  # nothing waits; `waits` for the multiplexer of the items alone
+        item = Signal(Item(rows=config.rows))
+        comes = Signal()
+        first = Signal()
         go = Signal()
-        lacks_weights = Signal()
         active = Signal()
         m.d.comb += [
-            lacks_weights.eq(item.vector & item.event.first & ~loader.ready),
-            interlock.output.ready.eq(~loader.hold & ~lacks_weights),
-            go.eq(interlock.output.valid & interlock.output.ready),
+            passed.ready.eq(room),
+            item.eq(Mux(waits, aside, passed.payload)),
+            comes.eq(~room | passed.valid),
+            first.eq(Mux(room, passed.payload.event.first, aside.event.first)),
+            go.eq(comes & Mux(first, loader.ready, ~loader.hold)),
             active.eq(go & item.vector),
-            loader.swap.eq(active & item.event.first),
+            loader.swap.eq(go & first),
             loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
         ]
-        oldest = interlock.oldest
+        with m.If(~waits):
+            m.d.sync += aside.eq(passed.payload)
+        m.d.sync += [waits.eq(comes & ~go), room.eq(~comes | go)]
         awaits = Signal()
         m.d.comb += awaits.eq(
-            interlock.oldest_valid & oldest.vector & oldest.event.first & ~loader.ready
+            Mux(
+                room,
+                interlock.oldest_valid & interlock.oldest.event.first,
+                aside.event.first,
+            )
+            & ~loader.ready
         )
         issued = Signal()
         read = Signal(Item(rows=config.rows), reset_less=True)
@@ -196,7 +213,7 @@ class MatrixUnit(wiring.Component):
             self.active.eq(active),
             self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
             self.weights_moving.eq(awaits & self.weight_arrived),
-            self.waits.eq(interlock.waits),
+            self.waits.eq(Mux(room, interlock.waits.as_value(), 0)),
             self.advance_read.eq(active & item.done_with),
             self.advance_read_to.eq(item.line + 1),
             self.read_done.eq(active & item.event.sum.last),
@@ -261,6 +278,15 @@ class MatrixUnit(wiring.Component):
         update = Signal(SumEvent(), reset_less=True)
         m.d.sync += [
             self.update.eq(delay.output_valid & ~hold_before),
+            *(
+                self.update_reads[bank].eq(
+                    delay.output_valid
+                    & ~hold_before
+                    & delay.output.accumulate
+                    & (delay.output.row[0] == bank)
+                )
+                for bank in range(BANKS)
+            ),
             update.eq(delay.output),
             # A cycle behind the update.
             self.advance_sum.eq(self.update & update.final),
@@ -282,18 +308,17 @@ class MatrixUnit(wiring.Component):
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
         """From the command to the lines and rows that the interlock waits for."""
-        command = self.command
+        command = Signal(MatrixCommand(), reset_less=True)  # whose walk is under way
         walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
         planner = m.submodules.planner = VectorPlanner(config=self._config)
 
         first, last = walker.first, walker.last
-        taken = Signal()
+        taken = planner.place_ready  # if there is one
         m.d.comb += [
-            walker.walk.eq(command.walk),
-            walker.walk_valid.eq(self.command_valid),
-            taken.eq(walker.present & planner.place_ready),
+            walker.walk.payload.eq(self.command.walk),
+            walker.walk.valid.eq(self.command_valid),
             walker.advance.eq(taken),
-            self.command_pop.eq(taken & walker.ends),
+            self.command_pop.eq(self.command_valid & ~walker.present),
         ]
 
         first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
@@ -303,26 +328,18 @@ class MatrixUnit(wiring.Component):
         # Accumulator rows: the same ones for each tile along K, then the next ones.
         row = Signal(ACCUMULATOR_BITS)
         first_row = Signal(ACCUMULATOR_BITS)
-        kept_row = Signal(ACCUMULATOR_BITS)
-        kept_first_row = Signal(ACCUMULATOR_BITS)
-        starts = Signal()
-        m.d.comb += [
-            starts.eq(first.as_value().all()),
-            row.eq(Mux(starts, command.accumulator, kept_row)),
-            first_row.eq(Mux(starts, command.accumulator, kept_first_row)),
-        ]
-        # What goes with the plan of the place, and what it waits for.
+        # What goes with the plan of the place.
         about = Signal(VectorEvent(), reset_less=True)
         done_with = Signal(reset_less=True)
-        masks = Signal.like(self.masks)
-        source = Signal.like(self.masks)
-        m.d.comb += source.eq(Mux(taken, self.masks, masks))
-        for name, _ in self.masks.shape():
-            m.d.sync += masks[name].eq(source[name] >> self.retired[name])
-        with m.If(taken):
+        with m.If(walker.walk.ready):
             m.d.sync += [
-                kept_row.eq(row + row_ends),
-                kept_first_row.eq(first_row),
+                command.eq(self.command),
+                row.eq(self.command.accumulator),
+                first_row.eq(self.command.accumulator),
+            ]
+        with m.Elif(taken):
+            m.d.sync += [
+                row.eq(row + row_ends),
                 about.first.eq(first.ox & first.oy),
                 about.unsigned_vector.eq(command.wide_vectors & first.ox),
                 about.unsigned_weights.eq(command.wide_weights & first.block),
@@ -337,25 +354,46 @@ class MatrixUnit(wiring.Component):
             ]
             with m.If(last.ox & last.oy):
                 with m.If(last_k):
-                    m.d.sync += kept_first_row.eq(row + 1)
+                    m.d.sync += first_row.eq(row + 1)
                 with m.Else():
-                    m.d.sync += kept_row.eq(first_row)
+                    m.d.sync += row.eq(first_row)
 
-        plan, item = planner.plan.payload, interlock.input.payload
+        # The plan, until the interlock takes it.
+        plan = planner.plan.payload
+        item, valid = Signal(Item(rows=self._config.rows), reset_less=True), Signal()
+        moves = interlock.input.ready
+        with m.If(moves):
+            m.d.sync += [
+                valid.eq(planner.plan.valid),
+                item.line.eq(plan.line),
+                item.reads.eq(plan.reads),
+                item.vector.eq(plan.vector),
+                item.feed.eq(plan.feed),
+                item.row.eq(about.sum.row),
+                item.event.eq(about),
+                item.event.first.eq(about.first & plan.vector),
+                item.done_with.eq(done_with),
+            ]
+
+        # What command, place and plan wait for.
+        masks = self.masks
+        for stage, loads in (("command", walker.walk.ready), ("place", taken), ("plan", moves)):
+            kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
+            source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
+            m.d.comb += source.eq(Mux(loads, masks, kept))
+            for name, _ in self.masks.shape():
+                m.d.sync += kept[name].eq(source[name] >> self.retired[name])
+            masks = kept
+
         m.d.comb += [
             planner.command.eq(command),
             planner.position.eq(walker.position),
             planner.row_starts.eq(first.ox),
+            planner.row_ends.eq(last.ox),
             planner.place_valid.eq(walker.present),
-            planner.plan.ready.eq(interlock.input.ready),
-            interlock.input.valid.eq(planner.plan.valid),
-            item.line.eq(plan.line),
-            item.reads.eq(plan.reads),
-            item.vector.eq(plan.vector),
-            item.feed.eq(plan.feed),
-            item.row.eq(about.sum.row),
-            item.event.eq(about),
-            item.done_with.eq(done_with),
+            planner.plan.ready.eq(moves),
+            interlock.input.valid.eq(valid),
+            interlock.input.payload.eq(item),
             interlock.masks.eq(masks),
             interlock.regions.eq(self.regions),
             interlock.retired.eq(self.retired),

@@ -13,6 +13,7 @@ from systola.hdl.commands import (
     ActivateCommand,
     Source,
 )
+from systola.hdl.result_lanes import TAP_SPACING
 from systola.hdl.walker import WALK_GAP, Walk, Walker
 
 
@@ -26,16 +27,27 @@ class Phase(enum.Enum, shape=2):
     ADDEND = 3
 
 
+class Pause(enum.Enum, shape=3):
+    """What follows a step that the next one cannot follow at once."""
+
+    NONE = 0
+    ONE = 1
+    TAPS = 2
+    ADDEND = 3
+    DRAIN = 4
+    GATE = 5
+    GATE_DRAIN = 6
+
+
 class Step(data.StructLayout):
     """What happens in one cycle, if nothing is in the way.
 
     It reads buffer line `read` (`reads`), accumulator `row` (`sums`), or nothing, `outside` the
     map. `tap`: which one it loads or uses. `low`: the line has low bytes, whose high ones follow;
-    `begins`: it has the first element of its vector. `ends_taps`: the taps of a block are loaded.
-
+    `begins`: it has the first element of its vector.
     A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
     there on, with the parameter entry `parameter` and, where it `looks_up`, with `table`. `narrow`:
-    final and not wide. `ends`: it is the last step of its instruction.
+    final and not wide. `ends`: it is the last step of its instruction. `pause` comes behind it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +62,6 @@ class Step(data.StructLayout):
                 "tap": range(DEPTHWISE_TAPS),
                 "low": 1,
                 "begins": 1,
-                "ends_taps": 1,
                 "final": 1,
                 "narrow": 1,
                 "wide": 1,
@@ -59,6 +70,7 @@ class Step(data.StructLayout):
                 "parameter": 12,
                 "table": 4,
                 "ends": 1,
+                "pause": Pause,
             }
         )
 
@@ -71,9 +83,10 @@ class StepPlanner(wiring.Component):
     """Offers the steps of `command`, one a cycle, the first one PLAN_LATENCY cycles after
     `command_valid`, from registers by an addition.
 
-    `taken`: a step is taken off the command, and offered in the next cycle. `done`: that was the
-    last one, and nobody else needs the command any longer (`hold`); the next one may come with the
-    next cycle, and WALK_GAP cycles lie between their steps.
+    `begins`: the command is taken, and kept as `planned` until the next one; that begins as soon as
+    the last step of this one is taken off it, unless somebody still needs `planned` (`hold`).
+    WALK_GAP cycles lie between their steps. `taken`: a step is taken off the command, and offered
+    in the next cycle.
     """
 
     def __init__(self) -> None:
@@ -82,7 +95,8 @@ class StepPlanner(wiring.Component):
                 "command": In(ActivateCommand()),
                 "command_valid": In(1),
                 "hold": In(1),
-                "done": Out(1),
+                "begins": Out(1),
+                "planned": Out(ActivateCommand()),
                 "taken": Out(1),
                 "steps": Out(stream.Signature(Step())),
             }
@@ -90,12 +104,47 @@ class StepPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        command = self.command
+        command, coming = self.planned, self.command
         walker = m.submodules.walker = Walker(walk=Walk(VECTOR_LEVELS))
         first, last, place = walker.first, walker.last, walker.position
-        from_accumulators = command.source == Source.ACCUMULATORS
-        is_vector = command.source == Source.VECTOR
-        has_operand = is_vector & (command.operation != Operation.COPY)
+        planned = Signal(ActivateCommand(), reset_less=True)
+        m.d.comb += [
+            self.planned.eq(planned),
+            walker.walk.payload.eq(coming.walk),
+            walker.walk.valid.eq(self.command_valid & ~self.hold),
+            self.begins.eq(self.command_valid & ~self.hold & ~walker.present),
+        ]
+
+        # What kind of instruction it is.
+        coming_sums = coming.source == Source.ACCUMULATORS
+        coming_vector = coming.source == Source.VECTOR
+        coming_operand = coming_vector & (coming.operation != Operation.COPY)
+        coming_phase = Signal(Phase)
+        m.d.comb += coming_phase.eq(
+            Mux(coming_sums & coming.accumulate, Phase.ADDEND, Phase.ELEMENTS)
+        )
+        from_accumulators = Signal(reset_less=True)
+        from_map = Signal(reset_less=True)
+        has_operand = Signal(reset_less=True)
+        elements_end = Signal(reset_less=True)  # the last element completes a vector
+        begins = Signal(Phase, reset_less=True)  # how a vector begins
+        begins_block = Signal(Phase, reset_less=True)
+        two_lines = Signal(reset_less=True)  # are written for one that is read
+        gate = Signal(reset_less=True)
+        few_taps = Signal(reset_less=True)
+        with m.If(self.begins):
+            m.d.sync += [
+                planned.eq(coming),
+                from_accumulators.eq(coming_sums),
+                from_map.eq(~coming_sums & ~coming_vector),
+                has_operand.eq(coming_operand),
+                elements_end.eq(~coming_operand & (~coming.accumulate | coming_sums)),
+                begins.eq(coming_phase),
+                begins_block.eq(Mux(coming.source == Source.DEPTHWISE, Phase.TAPS, coming_phase)),
+                two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
+                gate.eq((coming.function == Function.SIGMOID) | (coming.function == Function.TANH)),
+                few_taps.eq(coming.taps <= TAP_SPACING),
+            ]
 
         # Where the instruction stands.
         phase = Signal(Phase)
@@ -106,8 +155,7 @@ class StepPlanner(wiring.Component):
         operand = Signal(ADDRESS_BITS)
         addend = Signal(ADDRESS_BITS)
         parameter = Signal(12)
-        begins = Signal(Phase)  # how a vector of this instruction begins
-        begins_block = Signal(Phase)
+
         in_taps = phase == Phase.TAPS
         in_elements = phase == Phase.ELEMENTS
         in_operand = phase == Phase.OPERAND
@@ -115,23 +163,22 @@ class StepPlanner(wiring.Component):
 
         last_tap = last.kx & last.ky
         operand_ends = ~command.wide_operands | half
+        taps_end = Signal()  # the taps of a block are loaded
         final = Signal()
         ends = Signal()
         outside = Signal()
         taken = self.taken
         m.d.comb += [
-            begins.eq(Mux(from_accumulators & command.accumulate, Phase.ADDEND, Phase.ELEMENTS)),
-            begins_block.eq(Mux(command.source == Source.DEPTHWISE, Phase.TAPS, begins)),
+            taps_end.eq(in_taps & (tap + 1 == command.taps)),
             final.eq(
-                (in_elements & last_tap & ~has_operand & (~command.accumulate | from_accumulators))
+                (in_elements & last_tap & elements_end)
                 | (in_operand & operand_ends & ~command.accumulate)
                 | (in_addend & half & ~from_accumulators)
             ),
             ends.eq(final & walker.ends),
             outside.eq(
                 in_elements
-                & ~from_accumulators
-                & ~is_vector
+                & from_map
                 & ~(
                     (place.y >= 0)
                     & (place.y < command.height)
@@ -142,14 +189,14 @@ class StepPlanner(wiring.Component):
         ]
         with m.If(~walker.present):
             m.d.sync += [
-                phase.eq(begins_block),
+                phase.eq(Mux(coming.source == Source.DEPTHWISE, Phase.TAPS, coming_phase)),
                 tap.eq(0),
                 half.eq(0),
-                row.eq(command.accumulator),
-                line.eq(command.destination),
-                operand.eq(command.operand),
-                addend.eq(command.destination),
-                parameter.eq(command.parameter),
+                row.eq(coming.accumulator),
+                line.eq(coming.destination),
+                operand.eq(coming.operand),
+                addend.eq(coming.destination),
+                parameter.eq(coming.parameter),
             ]
         with m.Elif(taken):
             with m.If(in_elements):
@@ -158,7 +205,7 @@ class StepPlanner(wiring.Component):
                     m.d.sync += phase.eq(Mux(has_operand, Phase.OPERAND, Phase.ADDEND))
             with m.If(in_taps):
                 m.d.sync += [tap.eq(tap + 1), operand.eq(operand + 1)]
-                with m.If(tap + 1 == command.taps):
+                with m.If(taps_end):
                     m.d.sync += [tap.eq(0), phase.eq(Phase.ELEMENTS)]
             with m.If(in_operand):
                 m.d.sync += [operand.eq(operand + 1), half.eq(~operand_ends)]
@@ -179,17 +226,20 @@ class StepPlanner(wiring.Component):
                     parameter.eq(parameter + (block_ends & command.by_block)),
                 ]
 
-        # The walk is over; the command is still in use.
-        walked = Signal()
-        over = Signal()
-        m.d.comb += [
-            over.eq(walked | (taken & ends)),
-            self.done.eq(over & ~self.hold),
-            walker.walk.eq(command.walk),
-            walker.walk_valid.eq(self.command_valid & ~walked),
-            walker.advance.eq(taken & (final | (in_elements & ~last_tap))),
-        ]
-        m.d.sync += walked.eq(over & self.hold)
+        m.d.comb += walker.advance.eq(taken & (final | (in_elements & ~last_tap)))
+
+        pause = Signal(Pause)
+        drains = ends & ~from_accumulators
+        with m.If(final & gate):
+            m.d.comb += pause.eq(Mux(drains, Pause.GATE_DRAIN, Pause.GATE))
+        with m.Elif(final & command.accumulate):
+            m.d.comb += pause.eq(Pause.ADDEND)
+        with m.Elif(drains):
+            m.d.comb += pause.eq(Pause.DRAIN)
+        with m.Elif(final & (two_lines | ends)):
+            m.d.comb += pause.eq(Pause.ONE)
+        with m.Elif(taps_end & few_taps):
+            m.d.comb += pause.eq(Pause.TAPS)
 
         # The step, but for what the places of its window say about its parameter entry.
         valid = Signal()
@@ -212,7 +262,6 @@ class StepPlanner(wiring.Component):
                     Mux(in_addend, ~half, command.wide_operands & Mux(in_elements, first.kx, ~half))
                 ),
                 step.begins.eq(in_elements & first.kx & first.ky),
-                step.ends_taps.eq(in_taps & (tap + 1 == command.taps)),
                 step.final.eq(final),
                 step.narrow.eq(final & ~command.wide),
                 step.wide.eq(final & command.wide),
@@ -221,6 +270,7 @@ class StepPlanner(wiring.Component):
                 step.parameter.eq(parameter),
                 step.table.eq(command.table),
                 step.ends.eq(ends),
+                step.pause.eq(pause),
                 counts.eq(command.by_taps & in_elements & ~outside),
             ]
 

@@ -63,33 +63,35 @@ class VectorFeeder(wiring.Component):
         through = m.submodules.through = DelayLine(layout=FeedEvent(rows=rows), cycles=READ_LATENCY)
         m.d.comb += [through.input.eq(self.event), through.input_valid.eq(self.issue)]
 
-        # The line arrives, and with it the one before.
-        now = Signal(FeedEvent(rows=rows), reset_less=True)
+        # The line arrives, and with it the one before; or it takes the place of that, where nothing
+        # is to be rotated.
+        fill = Signal(8, reset_less=True)
+        shift = Signal(range(rows), reset_less=True)
+        filled = Signal(rows, reset_less=True)
         arrived = Signal(8 * rows, reset_less=True)
         before = Signal(8 * rows, reset_less=True)
+        comes = through.output
         with m.If(~self.hold & through.output_valid):
-            m.d.sync += now.eq(through.output)
-            with m.If(through.output.fetched):
+            m.d.sync += [
+                fill.eq(comes.fill),
+                shift.eq(Mux(comes.rotates, comes.shift, 0)),
+                filled.eq(
+                    Cat(
+                        comes.outside | (comes.rotates & ((i < comes.head) | (i >= comes.body)))
+                        for i in range(rows)
+                    )
+                ),
+            ]
+            with m.If(comes.fetched):
                 m.d.sync += arrived.eq(self.buffer_data[: 8 * rows])
-            with m.If(through.output.moved_on):
+            with m.If(~comes.rotates):
+                m.d.sync += before.eq(self.buffer_data[: 8 * rows])
+            with m.Elif(comes.moved_on):
                 m.d.sync += before.eq(arrived)
 
         window = Signal(8 * rows)
-        m.d.comb += window.eq(Cat(before, arrived) >> (now.shift << 3))
-        vector = Signal(8 * rows)
-        with m.If(now.rotates):
-            m.d.comb += vector.eq(
-                Cat(
-                    Mux(
-                        now.outside | (i < now.head) | (i >= now.body),
-                        now.fill,
-                        window.word_select(i, 8),
-                    )[:8]
-                    for i in range(rows)
-                )
-            )
-        with m.Else():
-            m.d.comb += vector.eq(Mux(now.outside, now.fill[:8].replicate(rows), arrived))
+        m.d.comb += window.eq(Cat(before, arrived) >> (shift << 3))
+        vector = Cat(Mux(filled[i], fill, window.word_select(i, 8)) for i in range(rows))
         with m.If(~self.hold):
             m.d.sync += self.vector.eq(vector)
         return m

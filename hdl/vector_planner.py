@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a place in the feature map to the buffer line that its vector needs."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,7 +28,8 @@ class VectorPlanner(wiring.Component):
     Packed channels: a vector begins at any byte of a row and ends in the next line. That line is
     read when it is a new one, which leaves its bank to others most of the time; the line before is
     still there from the last vectors of the row. At the start of a row (`row_starts`) that begins
-    inside the map it is not, and gets a plan of its own. Throughput: one plan a cycle.
+    inside the map it is not, and gets a plan of its own. `row_ends`: the place is the last of its
+    row. Throughput: one plan a cycle.
     """
 
     def __init__(self, *, config: Config):
@@ -38,6 +39,7 @@ class VectorPlanner(wiring.Component):
                 "command": In(MatrixCommand()),
                 "position": In(Position()),
                 "row_starts": In(1),
+                "row_ends": In(1),
                 "place_valid": In(1),
                 "place_ready": Out(1),
                 "plan": Out(stream.Signature(Plan(rows=config.rows))),
@@ -50,17 +52,16 @@ class VectorPlanner(wiring.Component):
         packed = command.packed
         plan = self.plan.payload
 
-        # Packed: `byte` is where in its first line the vector begins, `crossed` how many lines the
-        # row has moved on since its start.
+        # Packed: `byte` is where in its first line the vector begins. The row has moved on by
+        # `crossed` lines since its start, and by one more with the place before if that `crosses`.
         byte = Signal(range(rows))
-        crossed = Signal(ADDRESS_BITS)
         kept_byte = Signal.like(byte)
-        kept_crossed = Signal.like(crossed)
         following = Signal(range(2 * rows))
         crosses = Signal()
+        crossed = Signal(ADDRESS_BITS)
+        kept_crosses = Signal()
         m.d.comb += [
             byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
-            crossed.eq(Mux(self.row_starts | ~packed, 0, kept_crossed)),
             following.eq(byte + command.byte_step),
             crosses.eq(following >= rows),
         ]
@@ -69,22 +70,27 @@ class VectorPlanner(wiring.Component):
         taken = Signal()
         starts = Signal(reset_less=True)
         inside = Signal(reset_less=True)
-        unprimed = Signal()
+        primes = Signal()
+        room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
         line = Signal(ADDRESS_BITS, reset_less=True)
         left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
         here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
         inside_y = (position.y >= 0) & (position.y < command.height)
         inside_x = (position.x >= 0) & (position.x < command.width)
-        m.d.comb += taken.eq(self.place_valid & self.place_ready)
         with m.If(taken):
+            m.d.sync += kept_byte.eq(Mux(crosses, following - rows, following))
+            with m.If(self.row_ends | ~packed):
+                m.d.sync += [crossed.eq(0), kept_crosses.eq(0)]
+            with m.Else():
+                m.d.sync += [crossed.eq(crossed + kept_crosses), kept_crosses.eq(crosses)]
+        with m.If(self.place_ready):
             m.d.sync += [
-                kept_byte.eq(Mux(crosses, following - rows, following)),
-                kept_crossed.eq(crossed + crosses),
                 starts.eq(self.row_starts),
                 inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
-                unprimed.eq(packed & self.row_starts & inside_x & (~command.bounded | inside_y)),
-                line.eq(position.line + crossed),
+                # The adder takes in the last line crossed as its carry.
+                line.eq((Cat(1, position.line) + Cat(kept_crosses, crossed))[1:]),
+                room.eq(rows - byte),
                 left.eq(command.width - position.x),
                 moves_on.eq(crosses),
                 here.rotates.eq(packed),
@@ -95,22 +101,17 @@ class VectorPlanner(wiring.Component):
 
         # Its plan, or first the one of the line before.
         valid = Signal()
-        primed = Signal()
-        primes = Signal()
         reads = Signal()
         moved_on = Signal()  # the line read last has become the line before
         done = Signal()
         m.d.comb += [
-            primes.eq(unprimed & ~primed),
             done.eq(self.plan.ready & ~primes),
             self.place_ready.eq(~valid | done),
+            taken.eq(self.place_valid & self.place_ready),
             self.plan.valid.eq(valid),
             plan.line.eq(line - primes),
             # Behind the end of the row there is nothing to read.
-            reads.eq(
-                inside
-                & (~here.rotates | primes | ((starts | moved_on) & (left > rows - here.shift)))
-            ),
+            reads.eq(inside & (~here.rotates | primes | ((starts | moved_on) & (left > room)))),
             plan.reads.eq(reads),
             plan.vector.eq(~primes),
             plan.feed.rotates.eq(here.rotates),
@@ -124,5 +125,9 @@ class VectorPlanner(wiring.Component):
         ]
         m.d.sync += valid.eq(taken | (valid & ~done))
         with m.If(valid & self.plan.ready):
-            m.d.sync += [primed.eq(primes), moved_on.eq(primes | moves_on)]
+            m.d.sync += [primes.eq(0), moved_on.eq(primes | moves_on)]
+        with m.If(self.place_ready):
+            m.d.sync += primes.eq(
+                packed & self.row_starts & inside_x & (~command.bounded | inside_y)
+            )
         return m

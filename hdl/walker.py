@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 ADDRESS_BITS = 21
@@ -68,13 +68,13 @@ class Walk(data.StructLayout):
 
 
 class Walker(wiring.Component):
-    """Runs through the loops of `walk`, whose first level is the innermost.
+    """Runs through the loops of a `walk`, whose first level is the innermost.
 
     `position` is the present place while `present`; `first` and `last` tell for each level whether
     it is in its first or last iteration, `ends` whether it is the last place of all: all from
-    registers. `advance` (only while `present`) goes on to the next place, one a cycle. A walk
-    begins WALK_GAP cycles after `walk_valid`, unless one is under way; `walk` must stay until the
-    cycle in which its last place is left, and WALK_GAP cycles lie between that and the next walk.
+    registers. `advance` goes on to the next place, one a cycle; it means nothing while there is
+    none. `walk.ready` as soon as the last place is left: a walk is kept where it is taken, begins
+    WALK_GAP cycles later, and WALK_GAP cycles lie between two.
     """
 
     def __init__(self, *, walk: Walk):
@@ -82,8 +82,7 @@ class Walker(wiring.Component):
         flags = data.StructLayout({level.name: 1 for level in walk.levels})
         super().__init__(
             {
-                "walk": In(walk),
-                "walk_valid": In(1),
+                "walk": In(stream.Signature(walk)),
                 "present": Out(1),
                 "advance": In(1),
                 "position": Out(Position()),
@@ -96,70 +95,97 @@ class Walker(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         levels = self._levels
+        walk = self.walk.payload
+        flags = data.StructLayout({level.name: 1 for level in levels})
+        # What is kept of the walk; `single` and `double` levels have that many iterations.
+        count = Signal.like(walk.count, reset_less=True)
+        step = Signal.like(walk.step, reset_less=True)
+        single, double = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
+        idle = Signal(init=1)  # not `present`, for what is kept and the place alone
         # Of each level where its present iteration began (of the innermost: the place), how many
-        # iterations are left, this one too, and whether the one behind it is the last.
+        # iterations are left where it is not the first, this one too, and whether the one behind it
+        # is the last.
         begun = {level.name: Signal(Position(), name=f"begun_{level.name}") for level in levels}
         left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
-        nears = {level.name: Signal(name=f"nears_{level.name}") for level in levels}
+        nears = Signal(flags, reset_less=True)
         # The innermost level that is not at its end goes on, and those inside start again there.
-        goes_on = Signal(data.StructLayout({level.name: 1 for level in levels}))
-        m.d.comb += self.position.eq(begun[levels[0].name])
+        # None does behind the last place, nor where there is no walk.
+        goes_on, again = Signal(flags), Signal(flags)
+        # The opposite of `goes_on`, for the multiplexer of the places alone.
+        stays = Signal(flags, init=dict.fromkeys(flags.members, 1))
+        m.d.comb += [self.walk.ready.eq(idle), self.position.eq(begun[levels[0].name])]
 
         target = Signal(Position())
-        reached: list[Value] = []
+        reached = [Mux(idle, walk.start.as_value(), 0)]
         for level in levels:
             place = Signal(Position(), name=f"after_{level.name}")
             m.d.comb += place.eq(begun[level.name])
             for name in level.moves:
-                step = self.walk.step[level.name][name]
-                m.d.comb += place[name].eq(begun[level.name][name] + step)
-            reached.append(Mux(goes_on[level.name], place.as_value(), 0))
-        with m.If(self.present):
-            m.d.comb += target.as_value().eq(reduce(or_, reached))
-        with m.Else():
-            m.d.comb += target.eq(self.walk.start)
+                m.d.comb += place[name].eq(begun[level.name][name] + step[level.name][name])
+            reached.append(Mux(stays[level.name], 0, place.as_value()))
+        pairs = [reduce(or_, reached[n : n + 2]) for n in range(0, len(reached), 2)]
+        m.d.comb += target.as_value().eq(reduce(or_, pairs))
 
-        # All levels start again behind the outermost one, or where there is no walk.
-        outside = {
-            level.name: Cat(goes_on[outer.name] for outer in levels[index + 1 :]).any()
-            for index, level in enumerate(levels)
-        }
-        last: list[Value] = []
+        begin, following = Signal(flags), Signal(flags)  # `last` in the first and in the next place
         for level in levels:
-            count = self.walk.count[level.name]
-            is_last = Signal(name=f"will_be_last_{level.name}")
-            last.append(is_last)
-            starts = Signal(name=f"starts_{level.name}")
-            moves = Signal(name=f"moves_{level.name}")
+            name = level.name
+            now = Signal(level.count_bits, name=f"now_{name}")
             m.d.comb += [
-                starts.eq(~self.present | (outside[level.name] & self.advance)),
-                moves.eq(self.present & self.advance & goes_on[level.name]),
-                is_last.eq(self.last[level.name]),
+                begin[name].eq(walk.count[name] == 1),
+                following[name].eq(
+                    Mux(goes_on[name], nears[name], Mux(again[name], single[name], self.last[name]))
+                ),
+                now.eq(Mux(self.first[name], count[name], left[name])),
             ]
-            with m.If(starts):
-                m.d.comb += is_last.eq(count == 1)
+            with m.If(~self.present):
                 m.d.sync += [
-                    begun[level.name].eq(target),
-                    left[level.name].eq(count),
-                    nears[level.name].eq(count == 2),
-                    self.first[level.name].eq(1),
+                    begun[name].eq(target),
+                    nears[name].eq(walk.count[name] == 2),
+                    self.first[name].eq(1),
                 ]
-            with m.Elif(moves):
-                m.d.comb += is_last.eq(nears[level.name])
-                m.d.sync += [
-                    begun[level.name].eq(target),
-                    left[level.name].eq(left[level.name] - 1),
-                    nears[level.name].eq(left[level.name] == 3),
-                    self.first[level.name].eq(0),
+            with m.Elif(self.advance):
+                with m.If(again[name]):
+                    m.d.sync += [
+                        begun[name].eq(target),
+                        nears[name].eq(double[name]),
+                        self.first[name].eq(1),
+                    ]
+                with m.If(goes_on[name]):
+                    m.d.sync += [
+                        begun[name].eq(target),
+                        left[name].eq(now - 1),
+                        nears[name].eq(now == 3),
+                        self.first[name].eq(0),
+                    ]
+            with m.If(idle):
+                m.d.sync += [single[name].eq(begin[name]), double[name].eq(walk.count[name] == 2)]
+        with m.If(idle):
+            m.d.sync += [count.eq(walk.count), step.eq(walk.step)]
+
+        def enter(last: data.View, valid: Value) -> list[object]:
+            """The place that has `last`."""
+            values = [last[level.name] for level in levels]
+            ends = Cat(values).all()
+            result = [self.last.eq(last), self.ends.eq(ends)]
+            for index, level in enumerate(levels):
+                on = valid & Cat(values[:index]).all() & ~values[index]
+                result += [
+                    goes_on[level.name].eq(on),
+                    stays[level.name].eq(~on),
+                    again[level.name].eq(valid & Cat(values[: index + 1]).all() & ~ends),
                 ]
-            m.d.sync += self.last[level.name].eq(is_last)
-        before: Value = Const(1)
-        for level, is_last in zip(levels, last, strict=True):
-            m.d.sync += goes_on[level.name].eq(before & ~is_last)
-            before = before & is_last
-        m.d.sync += self.ends.eq(before)
+            return result
+
         with m.If(~self.present):
-            m.d.sync += self.present.eq(self.walk_valid)
+            m.d.sync += [
+                self.present.eq(self.walk.valid),
+                idle.eq(~self.walk.valid),
+                *enter(begin, self.walk.valid),
+            ]
         with m.Elif(self.advance):
-            m.d.sync += self.present.eq(~self.ends)
+            m.d.sync += [
+                self.present.eq(~self.ends),
+                idle.eq(self.ends),
+                *enter(following, Const(1)),
+            ]
         return m

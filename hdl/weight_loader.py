@@ -39,14 +39,15 @@ class WeightLoader(wiring.Component):
         following = Signal(self._config.rows, init=1)  # one-hot: the row to be loaded next
         loaded = Signal()  # a tile is in the shadow weights, or on its way there, and not swapped
         cooling = Signal(range(stages + 1))  # cycles until the last swap has left the last stage
+        cool = Signal(init=1)  # none
 
         begin = Signal()
         inside = ~following[0]
         m.d.comb += [
-            begin.eq(self.arrived & following[0] & ~loaded & (cooling == 0)),
+            begin.eq(self.arrived & following[0] & ~loaded & cool),
             self.take.eq(begin | (self.arrived & inside)),
             self.load.eq(Mux(self.take, following, 0)),
-            self.ready.eq(loaded | begin),
+            self.ready.eq(loaded | (self.arrived & following[0] & cool)),
             self.hold.eq(inside & ~loaded & ~self.arrived),
         ]
         with m.If(self.take):
@@ -54,7 +55,11 @@ class WeightLoader(wiring.Component):
         with m.If(begin):
             m.d.sync += loaded.eq(1)
         with m.If((cooling != 0) & ~self.hold):
-            m.d.sync += cooling.eq(cooling - 1)
+            m.d.sync += [cooling.eq(cooling - 1), cool.eq(cooling == 1)]
         with m.If(self.swap):
-            m.d.sync += [loaded.eq(0), cooling.eq(Const(stages - 1, len(cooling)))]
+            m.d.sync += [
+                loaded.eq(0),
+                cooling.eq(Const(stages - 1, len(cooling))),
+                cool.eq(stages == 1),
+            ]
         return m

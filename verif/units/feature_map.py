@@ -52,6 +52,8 @@ class Vector:
     """Line of its position: for packed channels, `line` of the first vector of the row."""
     starts: bool
     """Whether it is the first of a row of windows."""
+    ends: bool
+    """Whether it is the last of a row of windows."""
     optional: bool = False
     """Packed channels: whether `line` lies behind the row, so that nobody needs to read it."""
 
@@ -112,6 +114,7 @@ class Convolution:
             x=x,
             base=self._wrapped(y, k * self.plane + x),
             starts=q == 0,
+            ends=q == shape.out_width - 1,
         )
 
     def _packed(self, lines: Sequence[Sequence[int]], i: int, p: int, q: int) -> Vector:
@@ -135,6 +138,7 @@ class Convolution:
             x=first,
             base=self._wrapped(y, shape.left * self.channels // rows + 1),
             starts=q == 0,
+            ends=q == shape.out_width - 1,
             optional=(first // rows + 1) * rows >= length,
         )
 

@@ -27,7 +27,7 @@ FEED_LATENCY = 4
 """Cycles from the issue of a vector to the array."""
 ARRAY_LAG = 3
 """Cycles by which the array is behind the issue."""
-FRONT_LATENCY = 4
+FRONT_LATENCY = 5
 """Cycles from a command to the issue of its first vector."""
 BETWEEN_COMMANDS = 1
 """Cycles lost there."""
@@ -343,7 +343,7 @@ class Machine(Bench):
         return self.some_multiply() if self.random.random() < 0.5 else self.some_convolve()
 
     async def run(self, instruction, arrive=lambda: 1, advance=1.0, older=()):
-        """Offers a command until its last place is taken, then takes it away.
+        """Offers a command until its walk begins, then takes it away.
 
         `older`: lists with an instruction that uses all that this one does, to begin with.
         """

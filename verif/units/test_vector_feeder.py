@@ -37,6 +37,7 @@ class Feed(wiring.Component):
                 "command": In(MatrixCommand()),
                 "position": In(Position()),
                 "row_starts": In(1),
+                "row_ends": In(1),
                 "place_valid": In(1),
                 "place_ready": Out(1),
                 "go": In(1),
@@ -59,6 +60,7 @@ class Feed(wiring.Component):
             planner.command.eq(self.command),
             planner.position.eq(self.position),
             planner.row_starts.eq(self.row_starts),
+            planner.row_ends.eq(self.row_ends),
             planner.place_valid.eq(self.place_valid),
             self.place_ready.eq(planner.place_ready),
             planner.plan.ready.eq(self.go),
@@ -105,11 +107,16 @@ class Feeder(Bench):
     async def step(self, vector=None, *, go=True, hold=False):
         """One cycle that offers the place of `vector`, or none; whether it was taken."""
         if vector is None:
-            self.set(position=self.noise(Position().size), row_starts=self.noise(1))
+            self.set(
+                position=self.noise(Position().size),
+                row_starts=self.noise(1),
+                row_ends=self.noise(1),
+            )
         else:
             self.set(
                 position={"line": vector.base, "y": vector.y, "x": vector.x},
                 row_starts=vector.starts,
+                row_ends=vector.ends,
             )
         self.holds.append(hold)
         held = self.holds.popleft()
@@ -208,9 +215,18 @@ async def lines_of_a_matrix(dut):
         line = bench.random.randrange(LINES)
         y, x = (bench.random.randint(-(1 << 20), (1 << 20) - 1) for _ in range(2))
         values = tuple(bench.lines[line][: bench.config.rows])
-        starts = bool(bench.random.getrandbits(1))
+        starts, ends = (bool(bench.random.getrandbits(1)) for _ in range(2))
         vectors.append(
-            Vector(values=values, line=line, missing=None, y=y, x=x, base=line, starts=starts)
+            Vector(
+                values=values,
+                line=line,
+                missing=None,
+                y=y,
+                x=x,
+                base=line,
+                starts=starts,
+                ends=ends,
+            )
         )
     sizes = {"height": 3, "width": 2, "fill": -77, "byte": 2, "byte_step": 3}
     await bench.feed(sizes, vectors, go=0.8, hold=0.3)
@@ -243,6 +259,7 @@ async def long_rows(dut):
                         x=x,
                         base=first // rows + 1,
                         starts=q == 0,
+                        ends=q == count - 1,
                         optional=(x // rows + 1) * rows >= length,
                     )
                 )

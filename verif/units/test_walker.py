@@ -83,26 +83,28 @@ def check(bench, levels, place, ends):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_walks(dut, rate):
-    """Walks one behind the other, with one cycle between; there `walk` may be anything before."""
+    """Walks one behind the other, with one cycle between; `walk` is noise but where it is taken."""
     levels = LEVELS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("walker", chosen_variant(), rate)
     for _ in range(50):
         while random.random() >= rate:
-            await bench.cycle(walk=some(random, levels), walk_valid=0, advance=0)
+            await bench.cycle(walk__payload=some(random, levels), walk__valid=0, advance=0)
             assert not bench.get("present")
         walk = some(random, levels)
         steps = list(places(levels, walk))
-        await bench.cycle(walk=walk, walk_valid=1, advance=0)
-        assert not bench.get("present")
+        await bench.cycle(walk__payload=walk, walk__valid=1, advance=0)
+        assert bench.get("walk__ready") and not bench.get("present")
         for index, place in enumerate(steps):
             ends = index == len(steps) - 1
             advance = False
             while not advance:
                 advance = random.random() < rate
-                await bench.cycle(advance=advance)
-                assert bench.get("present")
+                await bench.cycle(
+                    walk__payload=some(random, levels), walk__valid=1, advance=advance
+                )
+                assert bench.get("present") and not bench.get("walk__ready")
                 check(bench, levels, place, ends)
 
 
@@ -120,7 +122,7 @@ async def long_loops(dut):
             "step": {other.name: dict.fromkeys(other.moves, 11) for other in levels if other.moves},
         }
         moves = level.moves
-        await bench.cycle(walk=walk, walk_valid=1, advance=0)
+        await bench.cycle(walk__payload=walk, walk__valid=1, advance=0)
         bench.set(advance=1)
         for index in range(count):
             await bench.cycle()
