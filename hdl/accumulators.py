@@ -22,10 +22,10 @@ class Accumulators(wiring.Component):
 
     Update (from the MXU), one a cycle: `update` with `row`, `accumulate` and `shift`, and `sums` in
     the cycle after. With `accumulate` the row becomes old + sums * 2^(8 * shift) modulo 2^32 per
-    column, else without old; `shift` is 0 where there are no 16-bit modes. Updates of a row may
-    follow one another at any distance: the next instruction may begin at the row at which this one
-    ends. The row is written UPDATE_LATENCY cycles after `update`, and may be read from the next
-    cycle on.
+    column, else without old, and `reads` has a bit for the bank that is read; `shift` is 0 where
+    there are no 16-bit modes. Updates of a row may follow one another at any distance: the next
+    instruction may begin at the row at which this one ends. The row is written UPDATE_LATENCY
+    cycles after `update`, and may be read from the next cycle on.
 
     Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`;
     nothing but a multiplexer lies between it and a register. The reads for updates win; two
@@ -38,6 +38,7 @@ class Accumulators(wiring.Component):
         super().__init__(
             {
                 "update": In(1),
+                "reads": In(BANKS),
                 "row": In(address),
                 "accumulate": In(1),
                 "shift": In(2),
@@ -52,20 +53,20 @@ class Accumulators(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, cols = self._config, self._config.cols
-        reads = Signal()
-        m.d.comb += [
-            reads.eq(self.update & self.accumulate),
-            self.ready.eq(~(reads & (self.row[0] == self.address[0]))),
-        ]
+        m.d.comb += self.ready.eq(~self.reads.bit_select(self.address[0], 1))
 
-        # Updates on their way, the youngest first: read, sums, addition, write, and those behind.
+        # Updates on their way, the youngest first: read, sums, addition, write, and those behind;
+        # and which of them have the row of the one whose sums come.
         distances = range(1, UPDATE_LATENCY + 1)
         row = [self.row]
         valid = [self.update]
+        meets = {distance: Signal(name=f"meets_{distance}") for distance in distances}
         for stage in range(1 + UPDATE_LATENCY):
             row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
+        for distance in distances:
+            m.d.sync += meets[distance].eq(valid[distance] & (row[distance] == row[0]))
         accumulate = Signal()
         shift = Signal(2)
         m.d.sync += [accumulate.eq(self.accumulate), shift.eq(self.shift)]
@@ -77,7 +78,7 @@ class Accumulators(wiring.Component):
                 width=32 * cols, depth=config.accumulator_rows // BANKS, output_register=True
             )
             m.submodules[f"bank_{index}"] = bank
-            by_update = reads & (self.row[0] == index)
+            by_update = self.reads[index]
             address = Mux(by_update, self.row, self.address)
             m.d.comb += [
                 bank.read_enable.eq(by_update | (self.enable & (self.address[0] == index))),
@@ -109,8 +110,7 @@ class Accumulators(wiring.Component):
             recent.append(Signal.like(new, name=f"new_{len(recent)}"))
             m.d.sync += recent[-1].eq(recent[-2])
         for distance in reversed(distances):
-            same = valid[1 + distance] & (row[1 + distance] == row[1])
-            with m.If(accumulate & same):
+            with m.If(accumulate & meets[distance]):
                 m.d.sync += chosen.eq(len(sources))
             sources.append(recent[distance - 1])
         old = Signal(32 * cols)

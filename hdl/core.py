@@ -260,6 +260,7 @@ class Core(wiring.Component):
             board.matrix_summing.advance_to.eq(matrix.advance_sum_to),
             board.matrix_summing.retire.eq(matrix.sum_done),
             accumulators.update.eq(matrix.update),
+            accumulators.reads.eq(matrix.update_reads),
             accumulators.row.eq(matrix.update_row),
             accumulators.accumulate.eq(matrix.accumulate),
             accumulators.shift.eq(matrix.shift),

@@ -167,19 +167,22 @@ class GateSequencer(wiring.Component):
         is_tanh = Signal(reset_less=True)
         active = Signal()
         row = Signal(layout)
+        following = Signal(layout)
         m.d.comb += active.eq(self.start | (index != 0))
         with m.Switch(index):
-            pairs = zip_longest(PROGRAMS["sigmoid"], PROGRAMS["tanh"], fillvalue={})
+            # The row behind that of this cycle, as registers hold that one: the first is empty.
+            pairs = zip_longest(PROGRAMS["sigmoid"][1:], PROGRAMS["tanh"][1:], fillvalue={})
             for number, fields in enumerate(pairs):
                 with m.Case(number):
                     sigmoid, tanh = (layout.const(word).as_value() for word in fields)
-                    m.d.comb += row.as_value().eq(Mux(is_tanh, tanh, sigmoid))
+                    m.d.comb += following.as_value().eq(Mux(is_tanh, tanh, sigmoid))
 
         # The rows come out of registers, for the sake of the clock.
         current = Signal(layout)
         m.d.sync += [
             self.busy.eq(active),
-            current.eq(Mux(active, row.as_value(), 0)),
+            row.eq(Mux(active, following.as_value(), 0)),
+            current.eq(row),
         ]
         with m.If(active):
             m.d.sync += index.eq(Mux(index == ROWS - 1, 0, index + 1))

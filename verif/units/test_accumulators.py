@@ -45,6 +45,7 @@ class Model(Bench):
         """
         row, accumulate, sums, shift = update or (0, False, None, 0)
         inputs = {"update": update is not None, "row": row, "accumulate": accumulate}
+        inputs["reads"] = (update is not None and accumulate) << row % 2
         inputs |= {"shift": shift, "sums": packed(self.sums) if self.sums is not None else 0}
         inputs |= {"enable": read is not None, "address": read or 0}
         await self.cycle(**inputs)
