@@ -21,8 +21,8 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim regress formal arithmetic chain figures verilog bench bench-v1 \
-	lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
+.PHONY: help setup demo test testplan sim regress mutate formal arithmetic chain figures verilog \
+	bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
@@ -82,6 +82,11 @@ chain: $(READY) ## The same programs on every simulator [N=4 SEED= PRESET=3x2 NE
 	@$(BIN)/python -m systola.verif.chain $(if $(N),--programs '$(N)') \
 		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(NETLIST),--netlist $(NETLIST))
+
+mutate: $(READY) ## Faults planted in the machine: are they found? [N=1000 JOBS= SEED= PROGRAMS=]
+	@$(BIN)/python -m systola.verif.mutation $(if $(N),--mutants '$(N)') \
+		$(if $(JOBS),--jobs '$(JOBS)') $(if $(SEED),--seed '$(SEED)') \
+		$(if $(PROGRAMS),--programs '$(PROGRAMS)')
 
 figures: $(READY) ## Run the campaigns of docs/trust.md and store what they show: hours [CAMPAIGN=]
 	@$(BIN)/python -m systola.verif.figures.measure $(CAMPAIGN)

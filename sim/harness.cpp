@@ -18,6 +18,9 @@
 
 #include "Vtpu.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -409,6 +412,13 @@ void* bytes_of(PORT& port) {
     return &port;
 }
 
+// Chooses one of the faults that verif/mutation plants, 0 for none; other machines have no such port.
+template <typename MODEL>
+void plant(MODEL& model, uint32_t fault) {
+    if constexpr (requires { model.planted_fault; }) model.planted_fault = fault;
+    (void)fault;
+}
+
 // A pair of words in the trace.
 struct Tag {
     uint32_t cycle, tag;
@@ -416,8 +426,9 @@ struct Tag {
 
 class Machine {
   public:
-    explicit Machine(const char* waves)
+    Machine(const char* waves, uint32_t fault)
         : context_(new VerilatedContext), tpu_(new_model(context_.get(), waves)) {
+        plant(*tpu_, fault);
 #if VM_TRACE
         if (waves && *waves) {
             trace_.reset(new VerilatedVcdC);
@@ -432,6 +443,14 @@ class Machine {
         tpu_->final();
 #if VM_TRACE
         if (trace_) trace_->close();
+#endif
+    }
+
+    void write_coverage(const char* path) {
+#if VM_COVERAGE
+        context_->coveragep()->write(path);
+#else
+        (void)path;
 #endif
     }
 
@@ -738,9 +757,11 @@ Machine* machine(void* handle) { return static_cast<Machine*>(handle); }
 
 extern "C" {
 
-void* tpu_create(const char* waves) { return new Machine(waves); }
+void* tpu_create(const char* waves, uint32_t fault) { return new Machine(waves, fault); }
 
 void tpu_destroy(void* handle) { delete machine(handle); }
+
+void tpu_coverage(void* handle, const char* path) { machine(handle)->write_coverage(path); }
 
 void tpu_memory(void* handle, int host, uint8_t* data, uint64_t bytes, uint64_t base,
                 uint64_t window_low, uint64_t window_high, uint32_t latency, uint32_t threshold,

@@ -99,8 +99,9 @@ class Simulator:
 
     `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
     systola.sim.memory. `waves` is the path of a VCD file to write. `verilog` replaces the Verilog
-    that belongs to `config`. Building the library takes a while the first time; it raises
-    systola.sim.verilator.BuildError when it cannot be done.
+    that belongs to `config`, `library` what is built of it; `fault` is the number of a planted
+    fault where the library has such (systola.verif.mutation). Building the library takes a while
+    the first time; it raises systola.sim.verilator.BuildError when it cannot be done.
     """
 
     def __init__(
@@ -112,6 +113,8 @@ class Simulator:
         seed: int = 0,
         waves: Path | None = None,
         verilog: str | None = None,
+        library: Path | None = None,
+        fault: int = 0,
     ):
         if not 0 <= latency < 1 << 32:
             raise ValueError(f"latency is a number of cycles below 2^32, not {latency}")
@@ -121,12 +124,13 @@ class Simulator:
         self._latency = latency
         self._threshold = stall_threshold(stall)
         self._seed = seed
-        text = verilog if verilog is not None else verilog_of(config)
-        path = build_library(
-            text, name=config.name, hierarchical=is_hierarchical(text), waves=waves is not None
-        )
-        self._library = _load(path)
-        self._handle = self._library.tpu_create(str(waves).encode() if waves else None)
+        if library is None:
+            text = verilog if verilog is not None else verilog_of(config)
+            library = build_library(
+                text, name=config.name, hierarchical=is_hierarchical(text), waves=waves is not None
+            )
+        self._library = _load(library)
+        self._handle = self._library.tpu_create(str(waves).encode() if waves else None, fault)
         if self.read(Register.ID) != IDENTITY:
             raise SimulationError("the machine does not answer with its identity")
 
@@ -168,6 +172,10 @@ class Simulator:
         """Holds the reset input for some cycles; the memories forget what they were asked for."""
         self._library.tpu_reset(self._handle)
 
+    def write_coverage(self, path: Path) -> None:
+        """Writes what has been covered so far, in a library that was built to count it."""
+        self._library.tpu_coverage(self._handle, str(path).encode())
+
     def soft_reset(self, *, limit: int = 100_000) -> None:
         """Abandons whatever runs, and waits until the machine is idle."""
         self.write(Register.CONTROL, Control.SOFT_RESET)
@@ -191,6 +199,8 @@ class Simulator:
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
         abandon_after: int | None = None,
         by_reset: bool = False,
+        bases: tuple[int, int] = (HOST_BASE, WEIGHT_BASE),
+        skipped: tuple[int, int] = (0, 0),
     ) -> RunResult:
         """Runs the program of `image` to its end and returns what the host then sees.
 
@@ -198,24 +208,26 @@ class Simulator:
         `host_errors` and `weight_errors` are byte ranges [low, high) of the windows that answer
         with an AXI error; bursts with a byte in `host_silence` or `weight_silence` are never
         answered, nor are those behind them, and `bus_timeout` is for the register of that name (the
-        machine then stays busy, see `reset`). When the program waits at Synchronize_Host, `on_wait`
-        is called with the content of the host window, which it may change, and then the host writes
+        machine then stays busy, see `reset`). `bases` are the bus addresses of the two windows, of
+        which the first `skipped` bytes are not in the image and must not be touched: so a window
+        can be larger than any memory. When the program waits at Synchronize_Host, `on_wait` is
+        called with the content of the host window, which it may change, and then the host writes
         RESUME. A program that is still running after `abandon_after` cycles is ended by SOFT_RESET,
         or `by_reset`, the reset input. A fault of the program is a result; SimulationError is
         raised when the machine does not stop within `limit` cycles or breaks a rule of AXI.
         """
         host = np.array(image.host, dtype=np.uint8)
         weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
-        self._attach(True, host, HOST_BASE, host_errors, host_silence)
-        self._attach(False, weights, WEIGHT_BASE, weight_errors, weight_silence)
+        self._attach(True, host, bases[0] + skipped[0], host_errors, host_silence)
+        self._attach(False, weights, bases[1] + skipped[1], weight_errors, weight_silence)
         for register, value in (
-            (Register.HOST_BASE_LO, HOST_BASE & 0xFFFF_FFFF),
-            (Register.HOST_BASE_HI, HOST_BASE >> 32),
-            (Register.HOST_PAGES, len(host) // HOST_PAGE_BYTES),
-            (Register.WEIGHT_BASE_LO, WEIGHT_BASE & 0xFFFF_FFFF),
-            (Register.WEIGHT_BASE_HI, WEIGHT_BASE >> 32),
-            (Register.WEIGHT_TILES, len(weights) // self.config.tile_bytes),
-            (Register.PROGRAM, image.program_offset),
+            (Register.HOST_BASE_LO, bases[0] & 0xFFFF_FFFF),
+            (Register.HOST_BASE_HI, bases[0] >> 32),
+            (Register.HOST_PAGES, (skipped[0] + len(host)) // HOST_PAGE_BYTES),
+            (Register.WEIGHT_BASE_LO, bases[1] & 0xFFFF_FFFF),
+            (Register.WEIGHT_BASE_HI, bases[1] >> 32),
+            (Register.WEIGHT_TILES, (skipped[1] + len(weights)) // self.config.tile_bytes),
+            (Register.PROGRAM, skipped[0] + image.program_offset),
             (Register.BUS_TIMEOUT, bus_timeout),
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
             (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
@@ -317,8 +329,9 @@ def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     word, long_, handle = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
     for name, result, arguments in (
-        ("create", handle, [ctypes.c_char_p]),
+        ("create", handle, [ctypes.c_char_p, word]),
         ("destroy", None, [handle]),
+        ("coverage", None, [handle, ctypes.c_char_p]),
         (
             "memory",
             None,

@@ -102,22 +102,29 @@ def keep_log(log: Path) -> str:
 
 
 def build_library(
-    verilog: str, *, name: str, hierarchical: bool = False, waves: bool = False
+    verilog: str,
+    *,
+    name: str,
+    hierarchical: bool = False,
+    waves: bool = False,
+    options: Sequence[str] = (),
+    optimise: str = OPTIMISE,
 ) -> Path:
     """A shared library with the C functions of harness.cpp around module `tpu` of `verilog`.
 
     `hierarchical` compiles module `mxu_tile` on its own, once: for arrays of several tiles.
     `waves` adds the ability to write VCD files and makes the model several times slower.
+    `options` are further ones of Verilator, `optimise` that of the C++ compiler.
     Built once for the same input and tools; see `build_root` for where. Raises BuildError.
     """
     sources = [LINT, _HIERARCHY] if hierarchical else [LINT]
-    flags = [*VERILATE_FLAGS, *(["--trace-vcd"] if waves else [])]
+    flags = [*VERILATE_FLAGS, *(["--trace-vcd"] if waves else []), *options]
     key = content_key(
         toolchain(),
         verilog,
         _HARNESS.read_bytes(),
         *(source.read_bytes() for source in sources),
-        " ".join([*flags, OPTIMISE]),
+        " ".join([*flags, optimise]),
     )
 
     def make(work: Path) -> Path:
@@ -137,7 +144,7 @@ def build_library(
         makefile = "Vtpu_hier.mk" if hierarchical else "Vtpu.mk"
         jobs = str(os.cpu_count() or 1)
         compile_ = ["make", "-j", jobs, "-C", str(work), "-f", makefile]
-        compile_ += [*make_variables(), f"OPT_FAST={OPTIMISE}", f"OPT_GLOBAL={OPTIMISE}"]
+        compile_ += [*make_variables(), f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}"]
         run_tool(compile_, log=log)
         return work / "tpu.so"
 

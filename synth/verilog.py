@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import Value
 from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
 from amaranth.lib import wiring
@@ -35,14 +35,26 @@ def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
     which there are many copies (tiles and lanes of large arrays) are converted once.
     """
     top = TPU(config=config)
-    ports = {
+    return _with_modules(_convert(top, "tpu", fabric, _ports(top)), config, fabric)
+
+
+def generate_rtlil(config: Config) -> str:
+    """The same in Yosys' own language, with the place in the source of each cell and wire.
+
+    Not for large arrays; large memories are instances of `sram_1r1w`, which is not in it.
+    """
+    top = TPU(config=config)
+    return rtlil.convert(top, name="tpu", platform=Fabric.GENERIC, ports=_ports(top))
+
+
+def _ports(top: TPU) -> dict[str, tuple[Value, PortDirection]]:
+    return {
         PORT_PREFIX[str(path[0])] + "".join(map(str, path[1:])): (
             Value.cast(value),
             PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
         )
         for path, member, value in top.signature.flatten(top)
     }
-    return _with_modules(_convert(top, "tpu", fabric, ports), config, fabric)
 
 
 def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:

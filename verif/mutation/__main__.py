@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make mutate`: plants single faults in the machine and tells which the quick regression finds.
+
+Exit status 1 where it finds too few of those that could make a difference, or the machine without
+a fault fails. What has been judged is kept: the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from systola.sim.build import build_root
+from systola.synth.errors import SynthesisError
+from systola.verif.mutation.campaign import Course
+from systola.verif.mutation.equivalence import harmless
+from systola.verif.mutation.mutants import MACHINE, mutants_of, mutated_library
+from systola.verif.mutation.record import Record
+from systola.verif.mutation.trials import Differs, quick_trials
+
+BAR = 0.95
+"""Share of the mutants that are not proven harmless which must be killed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status."""
+    options = _parser().parse_args(arguments)
+    print(f"SEED={options.seed}")
+    try:
+        mutants = mutants_of(MACHINE, options.mutants, options.seed)
+        library = mutated_library(MACHINE, mutants)
+    except SynthesisError as error:
+        print(f"mutate: {error}", file=sys.stderr)
+        return 2
+    trials = quick_trials(MACHINE, options.seed, options.programs)
+    try:
+        course = Course.of(MACHINE, library, trials)
+    except Differs as difference:
+        print(f"mutate: the machine without a fault fails: {difference}", file=sys.stderr)
+        return 1
+    folder = build_root() / "mutation"
+    folder.mkdir(parents=True, exist_ok=True)
+    record = Record.of(folder, mutants, library.stem)
+    todo = [mutant.number for mutant in mutants if record.open(mutant.number, len(trials))]
+    with tqdm(total=len(todo), unit="mutant", disable=None) as bar:
+        for verdict in course.judge_all(todo, options.jobs):
+            record.add(verdict, len(trials))
+            bar.update()
+            if verdict.how != "killed":
+                bar.write(f"{verdict.how:9} {mutants[verdict.number - 1].text}")
+    if options.seconds:
+        unknown = [mutant for mutant in mutants if record.unproven(mutant.number)]
+        print(f"{len(unknown)} to be proven harmless or not")
+        harmless(
+            MACHINE,
+            unknown,
+            folder / "proofs",
+            seconds=options.seconds,
+            jobs=options.jobs,
+            tried=record.add_proof,
+        )
+    print(record.summary())
+    (options.json or folder / "mutation.json").write_text(
+        json.dumps({"seed": options.seed, **record.figures()}, indent=1) + "\n"
+    )
+    page = folder / "mutation.md"
+    page.write_text(record.page(options.seed))
+    print(page)
+    return int(record.score() < BAR)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mutate", description=__doc__)
+    parser.add_argument("--mutants", type=_count, default=1000, metavar="N")
+    parser.add_argument("--programs", type=_count, default=200, metavar="N", help="random ones")
+    parser.add_argument("--seed", type=int, default=1, help="of mutants and programs")
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="processes")
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="limit of a proof that one is harmless; 0: none"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text, 0)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than one")
+    return value
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

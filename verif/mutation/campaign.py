@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the trials on mutants, each in a process of its own, which it may take down with it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from systola.arch.config import Config
+from systola.verif.mutation.trials import Differs, Facts, Trial, survive
+
+SECONDS_LIMIT = 300.0
+"""A mutant that takes longer than that hangs the simulator."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant: `how` is "killed", "slower" (only its cycles differ) or "survived";
+    `by` the trial that found it, and what it found."""
+
+    number: int
+    how: str
+    by: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Course:
+    """What every mutant has to go through. `usual`: the cycles of the machine without a fault."""
+
+    config: Config
+    library: Path
+    trials: Sequence[Trial]
+    usual: Sequence[Facts]
+
+    @classmethod
+    def of(cls, config: Config, library: Path, trials: Sequence[Trial]) -> Course:
+        """Runs the trials on the machine without a fault. Raises Differs if it fails one."""
+        usual, _ = survive(config, library, 0, trials, None)
+        return cls(config, library, trials, usual)
+
+    def judge(self, number: int) -> Verdict:
+        """Puts a mutant to the trials, in this process."""
+        started = time.process_time()
+        try:
+            _, late = survive(self.config, self.library, number, self.trials, self.usual)
+        except Differs as difference:
+            how, by = "killed", str(difference)
+        else:
+            how, by = ("slower", late) if late else ("survived", "")
+        return Verdict(number, how, by, round(time.process_time() - started, 2))
+
+    def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[Verdict]:
+        """The verdicts as they come, from so many processes at a time."""
+        context = multiprocessing.get_context("fork")
+        running: dict[Connection, tuple[BaseProcess, int, float]] = {}
+        left = list(reversed(numbers))
+        try:
+            while left or running:
+                while left and len(running) < jobs:
+                    number = left.pop()
+                    here, there = context.Pipe(duplex=False)
+                    process = context.Process(target=self._report, args=(there, number))
+                    process.start()
+                    there.close()
+                    running[here] = process, number, time.monotonic()
+                ready = wait(list(running), timeout=10)
+                for connection, (process, number, started) in list(running.items()):
+                    if connection in ready:
+                        yield _received(connection, number)
+                    elif time.monotonic() - started > SECONDS_LIMIT:
+                        process.kill()
+                        yield Verdict(number, "killed", "the simulator hangs", SECONDS_LIMIT)
+                    else:
+                        continue
+                    process.join()
+                    del running[connection]
+        finally:
+            for process, _, _ in running.values():
+                process.kill()
+
+    def _report(self, connection: Connection, number: int) -> None:
+        connection.send(self.judge(number))
+
+
+def _received(connection: Connection, number: int) -> Verdict:
+    try:
+        verdict = connection.recv()
+    except EOFError:
+        # Verilator stops the process when combinational signals do not settle.
+        return Verdict(number, "killed", "the simulator stops", 0.0)
+    assert isinstance(verdict, Verdict)
+    return verdict

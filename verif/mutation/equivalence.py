@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which mutants are harmless: proven never to make a difference, with Yosys' SAT solver.
+
+A mutant makes a difference if in some cycle a register, a memory, a multiplier or an output of the
+module gets another value than without the fault, from the same state and the same inputs
+(systola.verif.mutation.doubled). That this is so is refuted for the first cycles after power-up
+and, by induction, for any state that has enough predecessors. What memories and multipliers give is
+left free, and so are the inputs of the module: what is proven holds wherever it stands. Where that
+is not enough the module around it is tried, up to the whole machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from systola.arch.config import Config
+from systola.synth.tools import find_tool, run_tool
+from systola.verif.mutation.doubled import doubled
+from systola.verif.mutation.mutants import READ, SELECT, Mutant, rtlil_of
+
+DISTANCE = 3
+"""Registers, one behind the other, whose contents are followed back."""
+_MODULE = re.compile(r"^module \\(\S+)$")
+_CELL = re.compile(r"^  cell \\(\S+) ")
+_PROOF = """\
+read_json {file}
+hierarchy -top top
+opt_clean
+sat -tempinduct -prove differs 0 -maxsteps {steps}
+"""
+_PROVEN = "Induction step proven: SUCCESS!"
+
+
+def harmless(
+    config: Config,
+    mutants: Sequence[Mutant],
+    folder: Path,
+    *,
+    seconds: int,
+    jobs: int,
+    tried: Callable[[Mutant, str], None],
+) -> None:
+    """Calls `tried` with each mutant and the module inside of which it makes no difference; with
+    an empty one where that has not been proven.
+
+    `seconds` is the limit for one proof. What is left in `folder` may be deleted.
+    """
+    around = _surroundings(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "machine.il").write_text(rtlil_of(config))
+    work = [(mutant, mutant.module) for mutant in mutants]
+    while work:
+        _plant(work, folder)
+        left: list[tuple[Mutant, str]] = []
+        with ThreadPoolExecutor(jobs) as pool:
+            files = [folder / f"{mutant.number}.json" for mutant, _ in work]
+            proofs = pool.map(lambda file: _proven(file, seconds), files)
+            for (mutant, module), proven in zip(work, proofs, strict=True):
+                if proven or module not in around:
+                    tried(mutant, module if proven else "")
+                else:
+                    left.append((mutant, around[module]))
+        work = left
+
+
+def _surroundings(config: Config) -> dict[str, str]:
+    """For each module the one that it stands in."""
+    around: dict[str, str] = {}
+    module = ""
+    for line in rtlil_of(config).splitlines():
+        if match := _MODULE.match(line):
+            module = match[1]
+        elif match := _CELL.match(line):
+            around[match[1]] = module
+    return around
+
+
+def _plant(work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
+    """Writes each module with its mutant, flat, and doubled behind the fault."""
+    script = [*READ.splitlines(), "design -save machine"]
+    for mutant, module in work:
+        script += [
+            "design -load machine",
+            f"{mutant.command} -ctrl {SELECT} 1 1",
+            f"hierarchy -top {module}",
+            "flatten",
+            "opt_clean",
+            f"write_json {mutant.number}.json",
+        ]
+    (folder / "plant.ys").write_text("\n".join(script) + "\n")
+    run_tool(
+        find_tool("yosys"), ("plant.ys",), folder=folder, log="plant.log", what="planting survivors"
+    )
+    for mutant, module in work:
+        file = folder / f"{mutant.number}.json"
+        whole = json.loads(file.read_text())["modules"][module]
+        file.write_text(json.dumps({"modules": {"top": doubled(whole, SELECT, DISTANCE)}}))
+
+
+def _proven(file: Path, seconds: int) -> bool:
+    script = file.with_suffix(".ys")
+    script.write_text(_PROOF.format(file=file.name, steps=DISTANCE + 1))
+    # The limit is one of processor time: a verdict does not depend on what else is running.
+    limited = f'ulimit -t {seconds}; exec "$0" "$1"'
+    done = subprocess.run(
+        ["sh", "-c", limited, find_tool("yosys").path, script.name],
+        cwd=file.parent,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    return done.returncode == 0 and _PROVEN in done.stdout

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutants of a machine, and one simulator that holds them all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from systola.arch.config import Config
+from systola.sim.build import SIM_DIRECTORY, built_once, content_key
+from systola.sim.verilator import build_library
+from systola.synth.tools import find_tool, run_tool
+from systola.synth.verilog import generate_rtlil
+
+MACHINE = Config(
+    name="mutated",
+    rows=4,
+    cols=4,
+    columns_per_stage=2,
+    buffer_lines=1 << 19,
+    accumulator_rows=1 << 15,
+    parameter_entries=2048,
+    tables=8,
+    host_bus_bytes=4,
+    weight_bus_bytes=4,
+    max_burst_beats=256,
+)
+"""Every unit of the machine and every instruction. The array is small, and memories are as large as
+they may be: so that every bit of an address or a length counts."""
+SELECT = "planted_fault"
+"""The input that chooses a mutant; sim/harness.cpp drives it."""
+_LINT = Path(__file__).with_name("lint.vlt")
+_CLOCKS = ("CLK", "RD_CLK", "WR_CLK")
+_SPARE = 0.1
+"""More mutants are asked for than are wanted, since those of clocks are left out."""
+READ = """\
+read_rtlil machine.il
+hierarchy -top tpu
+proc
+opt_clean
+"""
+_FIELD = re.compile(r"-(\w+) (\S+)")
+_SOURCE = re.compile(r"(?:.*/)?(hdl/\w+\.py:\d+)")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: number `number` of a list; 0 is the machine as it is.
+
+    `mode` is what happens to bit `bit` of a port of a cell: "inv", "const0", "const1", or "cnot0",
+    "cnot1": inverted while bit `control` of the same port is 0, 1.
+    """
+
+    number: int
+    mode: str
+    module: str
+    cell: str
+    port: str
+    bit: int
+    control: int
+    signal: str
+    """Name and bit in the source; empty where the cell has no name there."""
+    sources: tuple[str, ...]
+    """Places in hdl/, such as "hdl/fetch.py:71"."""
+
+    @property
+    def unit(self) -> str:
+        """The path of the module in the machine, such as "core.matrix_unit.feeder"."""
+        return re.sub(r"\$\d+", "", self.module).removeprefix("tpu").lstrip(".") or "tpu"
+
+    @property
+    def command(self) -> str:
+        """What makes Yosys plant it, without a control signal."""
+        place = f"-module {self.module} -cell {self.cell} -port {self.port} -portbit {self.bit}"
+        control = f" -ctrlbit {self.control}" if self.mode.startswith("cnot") else ""
+        return f"mutate -mode {self.mode} {place}{control}"
+
+    @property
+    def text(self) -> str:
+        """The fault in a line."""
+        name = self.signal or f"{self.cell}.{self.port}[{self.bit}]"
+        control = f" by bit {self.control}" if self.mode.startswith("cnot") else ""
+        return f"{self.unit}: {name} {self.mode}{control} ({', '.join(self.sources)})"
+
+
+def mutants_of(config: Config, count: int, seed: int) -> list[Mutant]:
+    """`count` mutants, numbered from 1, spread by Yosys over modules, signals and source lines.
+
+    None is in a clock, and none in the initial contents of a memory.
+    """
+    yosys = find_tool("yosys")
+    script = READ + (
+        f"mutate -list {count + int(count * _SPARE) + 10} -seed {seed} -o mutants.txt "
+        "t:$meminit_v2 %n\n"
+    )
+    design = rtlil_of(config)
+
+    def make(work: Path) -> Path:
+        (work / "machine.il").write_text(design)
+        (work / "list.ys").write_text(script)
+        run_tool(yosys, ("list.ys",), folder=work, log="yosys.log", what="the list of mutants")
+        return work / "mutants.txt"
+
+    key = content_key(yosys.version, design, script)
+    listed = built_once("mutants", f"{key}.txt", f"listing mutants of '{config.name}'", make)
+    found: list[Mutant] = []
+    for line in listed.read_text().splitlines():
+        values = dict(_FIELD.findall(line))
+        if values["port"] in _CLOCKS:
+            continue
+        wire = values.get("wire", "")
+        found.append(
+            Mutant(
+                number=len(found) + 1,
+                mode=values["mode"],
+                module=values["module"],
+                cell=values["cell"],
+                port=values["port"],
+                bit=int(values["portbit"]),
+                control=int(values.get("ctrlbit", 0)),
+                signal=f"{re.sub(r'[$].*', '', wire)}[{values['wirebit']}]" if wire else "",
+                sources=tuple(_sources(line)),
+            )
+        )
+    return found[:count]
+
+
+def _sources(line: str) -> list[str]:
+    matches = (_SOURCE.fullmatch(value) for name, value in _FIELD.findall(line) if name == "src")
+    return [match[1] for match in matches if match]
+
+
+def rtlil_of(config: Config) -> str:
+    """The machine for Yosys; sources are told from the top of the project."""
+    top = f"{SIM_DIRECTORY.parent}/"
+    return generate_rtlil(config).replace(top, "")
+
+
+def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
+    """Module `tpu` with the input SELECT, whose value is the number of the mutant that it is."""
+    yosys = find_tool("yosys")
+    width = max(1, max((mutant.number for mutant in mutants), default=1).bit_length())
+    script = "\n".join(
+        (
+            READ.strip(),
+            *(f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants),
+            "opt_clean",
+            "splitnets -driver",
+            "opt_clean",
+            "setattr -unset src */* A:*",
+            "write_verilog -noattr mutated.v",
+            "",
+        )
+    )
+    design = rtlil_of(config)
+
+    def make(work: Path) -> Path:
+        (work / "machine.il").write_text(design)
+        (work / "plant.ys").write_text(script)
+        run_tool(yosys, ("plant.ys",), folder=work, log="yosys.log", what="planting mutants")
+        return work / "mutated.v"
+
+    key = content_key(yosys.version, design, script)
+    what = f"planting {len(mutants)} mutants in '{config.name}'"
+    text = built_once("mutants", f"{key}.v", what, make).read_text()
+    return text + files("systola.hdl").joinpath("sram_1r1w.v").read_text()
+
+
+def mutated_library(config: Config, mutants: Sequence[Mutant], *, optimise: str = "-O2") -> Path:
+    """The simulator of all of them, for systola.sim.library; `optimise` is for the C++ compiler."""
+    text = mutated_verilog(config, mutants)
+    name = f"{config.name} with mutants"
+    return build_library(text, name=name, options=(str(_LINT),), optimise=optimise)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of each mutant, kept on disk, and the figures and the page made of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from systola.verif.mutation.campaign import Verdict
+from systola.verif.mutation.mutants import Mutant
+
+WHAT = {
+    "killed": "a wrong byte, fault, register or tag, a broken rule of AXI, or no end",
+    "slower": "right, but not in the cycles to which the regression holds the machine",
+    "harmless": "proven to make no difference",
+    "survived": "not found, and not proven to be harmless",
+}
+
+
+@dataclass
+class Record:
+    """The verdicts on `mutants`, in a file to which each is added at once."""
+
+    path: Path
+    mutants: Sequence[Mutant]
+    verdicts: dict[int, Verdict] = field(default_factory=dict[int, Verdict])
+    trials: dict[int, int] = field(default_factory=dict[int, int])
+    """How many trials each survivor has survived."""
+    proofs: dict[int, str] = field(default_factory=dict[int, str])
+    """The module inside which a mutant is harmless; empty where no proof was found."""
+
+    @classmethod
+    def of(cls, folder: Path, mutants: Sequence[Mutant], key: str) -> Record:
+        """The record of these mutants of the machine with this key, with what is known already."""
+        record = cls(folder / f"{key}.jsonl", mutants)
+        if record.path.exists():
+            for line in record.path.read_text().splitlines():
+                entry = json.loads(line)
+                if "within" in entry:
+                    record.proofs[entry["number"]] = entry["within"]
+                else:
+                    trials = entry.pop("trials")
+                    record._take(Verdict(**entry), trials)
+        return record
+
+    def open(self, number: int, trials: int) -> bool:
+        """Whether these trials may say something new of a mutant."""
+        known = self.verdicts.get(number)
+        if known is None:
+            return True
+        return known.how != "killed" and self.trials[number] < trials and not self.proof(number)
+
+    def unproven(self, number: int) -> bool:
+        """Whether a proof that it is harmless is worth a try."""
+        return self.verdicts[number].how == "survived" and number not in self.proofs
+
+    def proof(self, number: int) -> str:
+        """The module inside which it is harmless; empty: none is known."""
+        return self.proofs.get(number, "")
+
+    def add(self, verdict: Verdict, trials: int) -> None:
+        """Keeps a verdict."""
+        self._take(verdict, trials)
+        self._write({**asdict(verdict), "trials": trials})
+
+    def add_proof(self, mutant: Mutant, within: str) -> None:
+        """Keeps a proof, or with an empty module that there is none."""
+        self.proofs[mutant.number] = within
+        self._write({"number": mutant.number, "within": within})
+
+    def _take(self, verdict: Verdict, trials: int) -> None:
+        self.verdicts[verdict.number] = verdict
+        self.trials[verdict.number] = trials
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def state(self, mutant: Mutant) -> str:
+        """One of WHAT."""
+        how = self.verdicts[mutant.number].how
+        return "harmless" if how == "survived" and self.proof(mutant.number) else how
+
+    def counts(self, mutants: Sequence[Mutant] | None = None) -> dict[str, int]:
+        """How many of each of WHAT."""
+        found = Counter(self.state(mutant) for mutant in mutants or self.mutants)
+        return {what: found[what] for what in WHAT}
+
+    def score(self) -> float:
+        """The share of the mutants not known to be harmless that the regression finds."""
+        counts = self.counts()
+        found = counts["killed"] + counts["slower"]
+        return found / max(1, found + counts["survived"])
+
+    def summary(self) -> str:
+        """The figures in a line."""
+        counts = self.counts()
+        numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
+        return f"{len(self.mutants)} mutants: {numbers}; {100 * self.score():.1f} % found"
+
+    def figures(self) -> dict[str, Any]:
+        """The figures, and what is known of each mutant."""
+        return {
+            "mutants": len(self.mutants),
+            **self.counts(),
+            "found": round(self.score(), 4),
+            "seconds": round(sum(verdict.seconds for verdict in self.verdicts.values())),
+            "all": [
+                {
+                    **asdict(mutant),
+                    "state": self.state(mutant),
+                    "by": self.verdicts[mutant.number].by,
+                    "within": self.proof(mutant.number),
+                }
+                for mutant in self.mutants
+            ],
+        }
+
+    def page(self, seed: int) -> str:
+        """The figures as a page, with those that survived."""
+        lines = ["# Mutants", "", f"SEED={seed}. {self.summary()}.", "", "| | mutants | |"]
+        lines.append("| --- | --- | --- |")
+        lines += [f"| {what} | {n} | {WHAT[what]} |" for what, n in self.counts().items()]
+        lines += ["", "## By file", "", f"| file | {' | '.join(WHAT)} |"]
+        lines.append("| --- |" + " --- |" * len(WHAT))
+        files: dict[str, list[Mutant]] = {}
+        for mutant in self.mutants:
+            places = [source.split(":")[0] for source in mutant.sources] or [mutant.unit]
+            files.setdefault(places[-1], []).append(mutant)
+        for name in sorted(files):
+            counts = self.counts(files[name])
+            lines.append(f"| {name} | {' | '.join(str(n or '') for n in counts.values())} |")
+        for state in ("survived", "slower"):
+            lines += ["", f"## {state.capitalize()}", ""]
+            lines += [
+                f"- {mutant.number}: {mutant.text}"
+                for mutant in self.mutants
+                if self.state(mutant) == state
+            ]
+        return "\n".join([*lines, ""])

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small campaign: mutants that must be found, one that cannot be, and the machine as it is."""
+
+import pytest
+
+from systola.arch.config import Config
+from systola.verif.kit.seeds import random_seed
+from systola.verif.mutation.campaign import Course, Verdict
+from systola.verif.mutation.doubled import doubled
+from systola.verif.mutation.equivalence import harmless
+from systola.verif.mutation.mutants import Mutant, mutants_of, mutated_library
+from systola.verif.mutation.record import Record
+from systola.verif.mutation.trials import Differs, quick_trials, survive
+
+MACHINE = Config(
+    name="mutated small",
+    rows=2,
+    cols=2,
+    columns_per_stage=1,
+    buffer_lines=128,
+    accumulator_rows=32,
+    parameter_entries=8,
+    tables=1,
+    buffer_banks=2,
+    weight_fifo_tiles=2,
+    queue_depth=2,
+    instruction_buffer=32,
+    depthwise=False,
+    wide=False,
+    host_bus_bytes=4,
+    weight_bus_bytes=4,
+)
+FOUND = [
+    *(("registers", "irq", 0, "const0"), ("registers", "bus__rdata", 1, "inv")),
+    *(("registers", "host_base", 12, "inv"), ("registers", "weight_base", 13, "inv")),
+    *(("registers", "resume", 0, "const0"), ("machine_control", "clear", 0, "const1")),
+    *(("core", "program", 8, "inv"), ("core", "halted", 0, "const0")),
+    *(("core", "interrupt", 0, "const0"), ("core", "tag", 3, "inv")),
+]
+"""Cell of the top module, port, bit and mode of faults that no regression may miss."""
+HARMLESS = [("registers", "bus__awaddr", 0, "inv"), ("core", "bus__bid", 0, "inv")]
+"""Registers are whole words, and all writes have the same ID."""
+OTHERS = 8
+PROGRAMS = 12
+
+
+def at(number, cell, port, bit, mode):
+    place = {"module": "tpu", "cell": cell, "port": port, "bit": bit, "control": 0}
+    return Mutant(number, mode, **place, signal=f"{port}[{bit}]", sources=())
+
+
+@pytest.fixture(scope="module")
+def mutants():
+    known = [at(number, *place) for number, place in enumerate([*FOUND, *HARMLESS], 1)]
+    others = mutants_of(MACHINE, OTHERS, random_seed())
+    renumbered = [
+        Mutant(**{**vars(mutant), "number": number})
+        for number, mutant in enumerate(others, len(known) + 1)
+    ]
+    assert len(others) == OTHERS
+    return [*known, *renumbered]
+
+
+@pytest.fixture(scope="module")
+def course(mutants):
+    library = mutated_library(MACHINE, mutants, optimise="-O0")
+    return Course.of(MACHINE, library, quick_trials(MACHINE, random_seed(), PROGRAMS))
+
+
+def test_verdicts(course, mutants, tmp_path):
+    """Those that must be found are; the machine without a fault and the harmless are not."""
+    record = Record.of(tmp_path, mutants, "small")
+    for verdict in course.judge_all([0, *(mutant.number for mutant in mutants)], 1):
+        if verdict.number == 0:
+            assert verdict.how == "survived", verdict
+        else:
+            record.add(verdict, len(course.trials))
+    states = [record.verdicts[number + 1].how for number in range(len(FOUND) + len(HARMLESS))]
+    assert states == ["killed"] * len(FOUND) + ["survived"] * len(HARMLESS)
+    assert record.counts()["killed"] >= len(FOUND) + OTHERS // 4, record.summary()
+    again = Record.of(tmp_path, mutants, "small")
+    assert again.figures() == record.figures()
+    assert not any(again.open(mutant.number, len(course.trials)) for mutant in mutants)
+
+
+def test_a_wrong_result_is_told(course):
+    with pytest.raises(Differs, match=": "):
+        survive(MACHINE, course.library, 1, course.trials, course.usual)
+
+
+def test_proofs(mutants, tmp_path):
+    """Of the mutants with known verdicts just the harmless ones are proven harmless."""
+    tried = {}
+    chosen = [mutants[0], mutants[2], *mutants[len(FOUND) : len(FOUND) + len(HARMLESS)]]
+    harmless(
+        MACHINE,
+        chosen,
+        tmp_path,
+        seconds=60,
+        jobs=1,
+        tried=lambda mutant, within: tried.update({mutant.number: within}),
+    )
+    assert [bool(tried[mutant.number]) for mutant in chosen] == [False, False, True, True]
+
+
+def test_doubled():
+    """A register behind two gates of which the fault is in the first."""
+    gate = {"A": "input", "B": "input", "Y": "output"}
+    register = {"CLK": "input", "D": "input", "Q": "output"}
+
+    def cell(kind, directions, *bits):
+        connections = {port: [bit] for port, bit in zip(directions, bits, strict=True)}
+        return {"type": kind, "port_directions": directions, "connections": connections}
+
+    module = {
+        "ports": {
+            name: {"direction": direction, "bits": [bit]}
+            for name, direction, bit in (
+                *(("a", "input", 2), ("chosen", "input", 3), ("clk", "input", 4)),
+                ("q", "output", 7),
+            )
+        },
+        "netnames": {"chosen": {"bits": [3]}, "a": {"bits": [2]}},
+        "cells": {
+            "first": cell("$xor", gate, 2, 3, 5),
+            "second": cell("$and", gate, 5, 7, 6),
+            "other": cell("$or", gate, 2, 7, 8),
+            "register": cell("$dff", register, 4, 6, 7),
+        },
+    }
+    result = doubled(module, "chosen", 1)
+    cells = result["cells"]
+    assert set(cells) == {
+        *("first", "second", "$faultyfirst", "$faultysecond", "register", "$differs"),
+    }
+    assert cells["first"]["connections"] == {"A": [2], "B": ["0"], "Y": [5]}
+    assert cells["$faultyfirst"]["connections"]["B"] == ["1"]
+    assert cells["$faultysecond"]["connections"]["B"] == [7]
+    compared = cells["$differs"]["connections"]
+    assert compared["A"] == [6] and compared["B"] == cells["$faultysecond"]["connections"]["Y"]
+    assert set(result["ports"]) == {"a", "clk", "differs"}
+
+
+def test_only_those_with_a_verdict_count(tmp_path):
+    mutants = [at(number, "core", "halted", 0, "inv") for number in (1, 2, 3)]
+    record = Record.of(tmp_path, mutants, "some")
+    for number, how in ((1, "killed"), (2, "survived"), (3, "survived")):
+        record.add(Verdict(number, how, "", 0.1), 5)
+    record.add_proof(mutants[1], "tpu")
+    assert record.counts() == {"killed": 1, "slower": 0, "harmless": 1, "survived": 1}
+    assert record.score() == 0.5
+    assert "- 3: " in record.page(1) and "- 2: " not in record.page(1)

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quick regression that a mutant has to survive: programs and accesses, with what is expected.
+
+What is expected comes from the golden model and from the text of registers and faults. Cycles are
+compared with those of the machine without a fault, since the regression holds the machine to its
+cycles, too; but that is told apart.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, decode, encode
+from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
+from systola.golden.machine import Machine
+from systola.golden.outcome import Outcome
+from systola.runtime.backend import Image
+from systola.sim.library import RunResult, Simulator
+from systola.verif.kit import scoreboard
+from systola.verif.kit.bench import check_outcome
+from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
+from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.programs import random_program
+from systola.verif.regress.check import Pair, Totals
+from systola.verif.regress.disturbances import DISTURBANCES
+
+MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5))
+"""Latency and stall probability of the memories, in turn."""
+CYCLE_LIMIT = 50_000
+"""More than any program takes on a machine that works."""
+DISTURBED = 24
+"""Programs into which something comes from outside."""
+_OUTPUT = 2 * DATA_OFFSET
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the windows are on the bus, and how much of them lies before an image, in bytes."""
+
+    bases: tuple[int, int]
+    skipped: tuple[int, int]
+
+
+Facts = tuple[int, ...]
+"""Cycles of a trial: the whole, by class, and those of its tags."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One thing to do with a machine. `run` raises AssertionError or SimulationError where it does
+    not do what it should, and returns its cycles."""
+
+    name: str
+    memory: tuple[int, float]
+    run: Callable[[Simulator, int], Facts]
+    """With the machine and a limit of cycles."""
+
+
+class Differs(Exception):
+    """A machine has done something else than it should; the text says in which trial and what."""
+
+
+def survive(
+    config: Config,
+    library: Path | None,
+    fault: int,
+    trials: Sequence[Trial],
+    usual: Sequence[Facts] | None,
+) -> tuple[list[Facts], str | None]:
+    """Runs the trials on a machine, those with the same memories without a reset in between.
+
+    Returns their cycles, and the first trial whose cycles are not the `usual` ones. Raises Differs
+    at the first trial that finds something wrong.
+    """
+    facts: list[Facts] = []
+    late: str | None = None
+    machine: Simulator | None = None
+    memory: tuple[int, float] | None = None
+    name = "start"
+    try:
+        for number, trial in enumerate(trials):
+            name = trial.name
+            if machine is None or trial.memory != memory:
+                if machine is not None:
+                    machine.close()
+                memory = trial.memory
+                latency, stall = memory
+                machine = Simulator(
+                    config, latency=latency, stall=stall, seed=1, library=library, fault=fault
+                )
+            limit = CYCLE_LIMIT if usual is None else 2 * usual[number][0] + 3_000
+            found = trial.run(machine, limit)
+            if usual is not None and late is None and found != usual[number]:
+                late = f"{name}: {found[0]} cycles, not {usual[number][0]}"
+            facts.append(found)
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise Differs(f"{name}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+    finally:
+        if machine is not None:
+            machine.close()
+    return facts, late
+
+
+def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
+    """The directed ones and `programs` random ones, those first that find most."""
+    trials: list[Trial] = []
+    rest = _random_trials(config, seed, programs)
+    trials += [next(rest) for _ in range(min(8, programs))]
+    trials += _register_trials(config)
+    trials += _bus_trials(config, seed)
+    trials += _disturbed_trials(config, seed)
+    trials += _far_trials(config, seed)
+    trials += _long_loops()
+    trials += rest
+    return trials
+
+
+def _random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
+    faults = static_faults(config)
+    for index in range(programs):
+        fault = faults[index // 2 % len(faults)] if index % 2 else None
+        image = random_program(config, f"{seed} {index}", fault=fault)
+        trial = program_trial(config, f"program {index}", image, index // 8)
+        yield trial
+
+
+def program_trial(
+    config: Config, name: str, image: Image, number: int, place: Place | None = None
+) -> Trial:
+    """The image on the golden model, and what it says. At another place of the bus, the host and
+    weight offsets in its instructions are moved for the machine."""
+    expected = image.host.copy()
+    outcome = Machine(config).run(expected, image.weights, image.program_offset)
+    moved = image
+    how: dict[str, tuple[int, int]] = {}
+    if place is not None:
+        moved = _moved(config, image, place)
+        code = len(image.program)
+        expected[image.program_offset :][:code] = moved.host[image.program_offset :][:code]
+        how = {"bases": place.bases, "skipped": place.skipped}
+
+    def run(machine: Simulator, limit: int) -> Facts:
+        result = machine.run(moved, limit=limit, **how)
+        check_result(result, expected, outcome)
+        return facts_of(result)
+
+    return Trial(name, MEMORIES[number % len(MEMORIES)], run)
+
+
+def _moved(config: Config, image: Image, place: Place) -> Image:
+    """The program with offsets in larger windows."""
+    words: list[bytes] = []
+    for start in range(0, len(image.program), INSTRUCTION_BYTES):
+        entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
+        if "host" in operands:
+            operands["host"] = (operands["host"] + place.skipped[0]) % (1 << 32)
+        if "tile" in operands:
+            tiles = place.skipped[1] // config.tile_bytes
+            operands["tile"] = (operands["tile"] + tiles) % (1 << entry.field("tile").width)
+        words.append(encode(entry.opcode, **operands))
+    return make_image(
+        words, host=image.host, weights=image.weights, program_offset=image.program_offset
+    )
+
+
+def check_result(result: RunResult, expected: np.ndarray, outcome: Outcome) -> None:
+    """Raises AssertionError unless the machine has done what the golden model did."""
+    check_outcome(result, outcome.fault, outcome.interrupts)
+    scoreboard.check(expected, result.host)
+    tags = tuple(tag for _, tag in result.tags)
+    assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
+    total = sum(result.counters.values())
+    assert total == result.cycles, f"counters sum to {total}, not {result.cycles}"
+
+
+def facts_of(result: RunResult) -> Facts:
+    """The cycles of a run."""
+    return (result.cycles, *result.counters.values(), *(cycle for cycle, _ in result.tags))
+
+
+def _register_trials(config: Config) -> list[Trial]:
+    """Registers by themselves: constants, what can be written, what a reset leaves."""
+    constants = {
+        Register.ID: IDENTITY,
+        Register.VERSION: VERSION,
+        Register.GEOMETRY: config.cols << 16 | config.rows,
+        Register.BUFFER_LINES: config.buffer_lines,
+        Register.ACCUMULATOR_ROWS: config.accumulator_rows,
+        Register.FEATURES: int(
+            (Feature.TABLES if config.tables else 0)
+            | (Feature.DEPTHWISE if config.depthwise else 0)
+            | (Feature.WIDE if config.wide else 0)
+        ),
+    }
+    high = (1 << config.address_bits - 32) - 1
+    writable = {
+        Register.IRQ_ENABLE: 0x7,
+        Register.PROGRAM: 0xFFFF_FF80,
+        Register.HOST_BASE_LO: 0xFFFF_F000,
+        Register.HOST_BASE_HI: high,
+        Register.HOST_PAGES: 0x1F_FFFF,
+        Register.WEIGHT_BASE_LO: 0xFFFF_F000,
+        Register.WEIGHT_BASE_HI: high,
+        Register.WEIGHT_TILES: 0x1FF_FFFF,
+        Register.BUS_TIMEOUT: 0xFFFF_FFFF,
+    }
+    clear = (
+        *(Register.STATUS, Register.IRQ_STATUS, Register.FAULT_CAUSE),
+        *(Register.FAULT_PC, Register.FAULT_ADDRESS),
+    )
+
+    def reads(machine: Simulator, register: int, value: int) -> None:
+        found = machine.read(register)
+        assert found == value, f"register 0x{register:03x} is 0x{found:x}, not 0x{value:x}"
+
+    def access(machine: Simulator, limit: int) -> Facts:
+        for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
+            for number, register in enumerate(writable):
+                machine.write(register, pattern ^ number * 0x0101_1000)
+            for number, (register, mask) in enumerate(writable.items()):
+                reads(machine, register, (pattern ^ number * 0x0101_1000) & mask)
+            for register, value in constants.items():
+                machine.write(register, pattern)
+                reads(machine, register, value)
+        return (0,)
+
+    def reset(machine: Simulator, limit: int) -> Facts:
+        for hard in (False, True):
+            machine.run(make_image([bytes(16)], host=np.zeros(4096, np.uint8)), limit=limit)
+            reads(machine, Register.STATUS, Status.FAULT)
+            reads(machine, Register.IRQ_STATUS, Interrupt.FAULT)
+            machine.write(Register.IRQ_STATUS, Interrupt.DONE | Interrupt.PROGRAM)
+            reads(machine, Register.IRQ_STATUS, Interrupt.FAULT)
+            if hard:
+                machine.reset()
+            else:
+                machine.soft_reset()
+            for register in clear:
+                reads(machine, register, 0)
+        return (0,)
+
+    return [Trial("registers", MEMORIES[0], access), Trial("resets", MEMORIES[0], reset)]
+
+
+class _Alone(Pair):
+    """A machine for DISTURBANCES. Programs of trials define all that they read: nothing has to be
+    filled."""
+
+    def __init__(self, config: Config, machine: Simulator) -> None:
+        self.config = config
+        self.golden = Machine(config)
+        self.machine = _Limited(machine)
+        self.totals = Totals()
+        self.first_difference = self.last_cycles = None
+
+    def fill(self) -> str | None:
+        """Nothing is wrong."""
+        return None
+
+
+class _Limited:
+    """A Simulator whose programs have fewer cycles than a regression allows."""
+
+    def __init__(self, machine: Simulator) -> None:
+        self._machine = machine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+    def run(self, image: Image, **how: Any) -> RunResult:
+        """Simulator.run with CYCLE_LIMIT."""
+        return self._machine.run(image, **{**how, "limit": CYCLE_LIMIT})
+
+
+def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """What comes from outside while a program runs, each kind in turn."""
+    kinds = list(DISTURBANCES.items())
+    for number in range(DISTURBED):
+        kind, disturb = kinds[number % len(kinds)]
+        image = random_program(config, f"{seed} {kind} {number}")
+
+        def run(
+            machine: Simulator,
+            limit: int,
+            disturb: Callable[[Pair, Image, random.Random], str | None] = disturb,
+            image: Image = image,
+            number: int = number,
+        ) -> Facts:
+            pair = _Alone(config, machine)
+            problem = disturb(pair, image, random.Random(f"{seed} {number}"))
+            assert problem is None, problem
+            return (pair.totals.cycles,)
+
+        yield Trial(f"{kind} {number}", MEMORIES[number // 2 % len(MEMORIES)], run)
+        again = random_program(config, f"{seed} after {kind} {number}")
+        yield program_trial(config, f"after {kind} {number}", again, number // 2)
+
+
+def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """Windows as large as they may be, wherever they may be, with all that happens at their end."""
+    high = 1 << config.address_bits
+    for number, pattern in enumerate((0, 0xFF_5A5A_5A5A, 0xFF_A5A5_A5A5, 0xFF_FFFF_FFFF)):
+        image = random_program(config, f"{seed} far {number}")
+        room = (1 << 32) - image.host.size
+        tiles = (1 << 24) - image.weights.size // config.tile_bytes
+        skipped = (
+            (room if number in (0, 3) else pattern % room) & -HOST_PAGE_BYTES,
+            (tiles if number in (0, 3) else pattern % tiles) * config.tile_bytes,
+        )
+        bases = (
+            min(pattern, high - (1 << 32)) & -HOST_PAGE_BYTES,
+            min(pattern ^ 0x7F_0000_0000, high - (1 << 32)) & -HOST_PAGE_BYTES,
+        )
+        yield program_trial(config, f"far {number}", image, number, Place(bases, skipped))
+
+
+def _long_loops() -> Iterator[Trial]:
+    """Every bit of a loop's count keeps it going."""
+    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
+    for bit in range(7, 32):
+        words = [
+            encode(Opcode.LOOP, count=1 << bit),
+            encode(Opcode.END_LOOP),
+            encode(Opcode.HALT),
+        ]
+        image = make_image(words, host=host)
+
+        def run(machine: Simulator, limit: int, image: Image = image) -> Facts:
+            result = machine.run(image, limit=limit, abandon_after=300)
+            assert result.status == 0, "a loop ended early"
+            return (300,)
+
+        yield Trial(f"loop of 2^{bit}", MEMORIES[0], run)
+
+
+def _bus_trials(config: Config, seed: int) -> list[Trial]:
+    """Errors on the buses, each followed by a program that must run; and abandoned programs."""
+    rng = np.random.default_rng(seed)
+    copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
+    pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
+    words = [
+        encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **copy, **pitches),
+        encode(Opcode.READ_WEIGHTS, tile=0, count=4),
+        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
+        encode(Opcode.WRITE_HOST_MEMORY, host=_OUTPUT, **copy, **pitches),
+        *[encode(Opcode.NOP)] * 28,  # Halt is the first instruction of another fetch
+        encode(Opcode.HALT),
+    ]
+    image = make_image(words, host=random_memory(rng, 4), weights=random_tiles(rng, config, 4))
+    after = [random_program(config, f"{seed} after {number}") for number in range(3)]
+    cases = (
+        (Fault.HOST_READ_ERROR, 0, (DATA_OFFSET, DATA_OFFSET + 64), (0, 0)),
+        (Fault.HOST_WRITE_ERROR, 3, (_OUTPUT, _OUTPUT + 64), (0, 0)),
+        (Fault.WEIGHT_READ_ERROR, 1, (0, 0), (0, 1 << 20)),
+        (Fault.FETCH_ERROR, 32, (512, 640), (0, 0)),
+        (Fault.FETCH_ERROR, 0, (0, 128), (0, 0)),
+    )
+
+    def bus_error(
+        cause: Fault, pc: int, host: tuple[int, int], weight: tuple[int, int], soft: bool
+    ) -> Callable[[Simulator, int], Facts]:
+        def run(machine: Simulator, limit: int) -> Facts:
+            result = machine.run(image, limit=limit, host_errors=host, weight_errors=weight)
+            found = result.fault_cause, result.fault_pc, result.fault_address
+            assert found == (cause, pc, 0), f"fault {found}, not {cause!r} at {pc}"
+            assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
+            if soft:
+                machine.soft_reset()
+            return facts_of(result)
+
+        return run
+
+    def abandoned(cycles: int) -> Callable[[Simulator, int], Facts]:
+        def run(machine: Simulator, limit: int) -> Facts:
+            for program in after:
+                machine.run(program, limit=limit, abandon_after=cycles)
+            return (cycles,)
+
+        return run
+
+    trials: list[Trial] = []
+    for number, case in enumerate(cases):
+        memory = MEMORIES[number % len(MEMORIES)]
+        for soft in (False, True):
+            trials.append(Trial(f"{case[0].name.lower()}", memory, bus_error(*case, soft)))
+            trial = program_trial(config, "after a bus error", after[number % 3], number)
+            trials.append(trial)
+    for number, cycles in enumerate((30, 150, 400, 700)):
+        memory = MEMORIES[number % len(MEMORIES)]
+        trials.append(Trial("abandoned", memory, abandoned(cycles)))
+        trial = program_trial(config, "after an abandoned program", after[number % 3], number)
+        trials.append(trial)
+    return trials
