@@ -89,9 +89,9 @@ def test_a_wrong_result_is_told(course):
 
 
 def test_proofs(mutants, tmp_path):
-    """Of the mutants with known verdicts just the harmless ones are proven harmless."""
+    """Of two mutants with known verdicts just the harmless one is proven harmless."""
     tried = {}
-    chosen = [mutants[0], mutants[2], *mutants[len(FOUND) : len(FOUND) + len(HARMLESS)]]
+    chosen = [mutants[0], mutants[len(FOUND)]]
     harmless(
         MACHINE,
         chosen,
@@ -100,7 +100,7 @@ def test_proofs(mutants, tmp_path):
         jobs=1,
         tried=lambda mutant, within: tried.update({mutant.number: within}),
     )
-    assert [bool(tried[mutant.number]) for mutant in chosen] == [False, False, True, True]
+    assert [bool(tried[mutant.number]) for mutant in chosen] == [False, True]
 
 
 def test_doubled():
