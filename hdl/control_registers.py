@@ -34,6 +34,8 @@ from systola.hdl.sram import Sram
 from systola.hdl.tag_queue import TAG_BITS
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
+TOGETHER = 8
+"""Registers among which a read looks in one cycle."""
 
 
 class FaultReport(data.StructLayout):
@@ -196,17 +198,15 @@ class ControlRegisters(wiring.Component):
             Register.TAGS: tags,
         }
         values |= {register: field << lowest for register, field, lowest in fields}
-        counts = {}
         for which in CycleClass:
-            counts[counter_offset(which)] = self.counters[which][:32]
-            counts[counter_offset(which) + 4] = self.counters[which][32:]
+            values[counter_offset(which)] = self.counters[which][:32]
+            values[counter_offset(which) + 4] = self.counters[which][32:]
 
-        # A read: which register, then its value among the counters or the others, then the one of
-        # both. The memory of the trace, which lies at a multiple of its size, takes a cycle less.
+        # A read: which register, then its value among a few of them, then the one of all. The
+        # memory of the trace lies at a multiple of its size.
         asked = Signal()
         gathered = Signal()
         read = Signal()
-        answer = Signal(32)
         from_trace = Signal()
         second_word = Signal()
         trace_size = exact_log2(8 * TRACE_DEPTH)
@@ -215,9 +215,6 @@ class ControlRegisters(wiring.Component):
             read.eq(bus.arvalid & bus.arready),
             trace.read_enable.eq(read),
             trace.read_address.eq(bus.araddr[3:]),
-            bus.rdata.eq(
-                Mux(from_trace, trace.read_data.word_select(second_word, 32), answer),
-            ),
         ]
         m.d.sync += [asked.eq(read), gathered.eq(asked)]
         with m.If(read):
@@ -225,10 +222,12 @@ class ControlRegisters(wiring.Component):
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
             ]
+        known = list(values.items())
+        groups = [known[i : i + TOGETHER] for i in range(0, len(known), TOGETHER)]
         parts = []
-        for number, group in enumerate((values, counts)):
+        for number, group in enumerate(groups):
             found = []
-            for offset, value in group.items():
+            for offset, value in group:
                 chosen = Signal(name=f"chosen_{offset:x}")
                 with m.If(read):
                     m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
@@ -238,7 +237,11 @@ class ControlRegisters(wiring.Component):
                 m.d.sync += part.eq(reduce(or_, found))
             parts.append(part)
         with m.If(gathered):
-            m.d.sync += [bus.rvalid.eq(1), answer.eq(reduce(or_, parts))]
+            traced = trace.read_data.word_select(second_word, 32)
+            m.d.sync += [
+                bus.rvalid.eq(1),
+                bus.rdata.eq(Mux(from_trace, traced, reduce(or_, parts))),
+            ]
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return m

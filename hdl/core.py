@@ -155,15 +155,13 @@ class Core(wiring.Component):
             failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
             # What fails completes, too, but no tag may say so.
             board.hold_tags.eq(self.stop | self.error | failed),
-        ]
-        m.d.comb += self.reading.eq(
-            Mux(port.quiet, 0, int(BusPort.HOST_READ))
-            | Mux(weights.quiet, 0, int(BusPort.WEIGHT_READ))
-        )
-        m.d.sync += [
             self.quiet.eq(self.stop & port.quiet & weights.quiet & writer.quiet),
-            self.error.eq(failed),
+            self.reading.eq(
+                Mux(port.quiet, 0, int(BusPort.HOST_READ))
+                | Mux(weights.quiet, 0, int(BusPort.WEIGHT_READ))
+            ),
         ]
+        m.d.sync += self.error.eq(failed)
         for failing, cause, pc in (
             (reader, Fault.HOST_READ_ERROR, board.host_read.command.pc),
             (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),

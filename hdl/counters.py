@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the cycles go: one counter for each cycle class."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -55,33 +55,26 @@ class Counters(wiring.Component):
         m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
         m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
 
-        now = Signal(range(len(CycleClass)))
-        with m.If(seen["active"]):
-            m.d.comb += now.eq(CycleClass.ARRAY_ACTIVE)
-        with m.Elif(seen["awaiting_weights"]):
-            m.d.comb += now.eq(CycleClass.WEIGHT_STALL)
-        with m.Elif(seen["weights_moving"]):
-            m.d.comb += now.eq(CycleClass.WEIGHT_SHIFT)
-        with m.Elif(seen["matrix_waits"] & seen["input_blocked"]):
-            m.d.comb += now.eq(CycleClass.INPUT_STALL)
-        with m.Elif(seen["matrix_waits"] & seen["operand_blocked"]):
-            m.d.comb += now.eq(CycleClass.OPERAND_STALL)
-        with m.Elif(seen["matrix_waits"]):
-            m.d.comb += now.eq(CycleClass.ACCUMULATOR_STALL)
-        with m.Elif(seen["vector"]):
-            m.d.comb += now.eq(CycleClass.VECTOR)
-        with m.Elif(seen["draining"]):
-            m.d.comb += now.eq(CycleClass.DRAIN)
-        with m.Elif(seen["host_wait"]):
-            m.d.comb += now.eq(CycleClass.HOST_WAIT)
-        with m.Elif(seen["issue_waits"]):
-            m.d.comb += now.eq(CycleClass.OUTPUT_STALL)
-        with m.Else():
-            m.d.comb += now.eq(CycleClass.FETCH)
-
+        # In the order in which they are looked at.
+        waits = seen["matrix_waits"]
+        classes = (
+            (CycleClass.ARRAY_ACTIVE, seen["active"]),
+            (CycleClass.WEIGHT_STALL, seen["awaiting_weights"]),
+            (CycleClass.WEIGHT_SHIFT, seen["weights_moving"]),
+            (CycleClass.INPUT_STALL, waits & seen["input_blocked"]),
+            (CycleClass.OPERAND_STALL, waits & seen["operand_blocked"]),
+            (CycleClass.ACCUMULATOR_STALL, waits),
+            (CycleClass.VECTOR, seen["vector"]),
+            (CycleClass.DRAIN, seen["draining"]),
+            (CycleClass.HOST_WAIT, seen["host_wait"]),
+            (CycleClass.OUTPUT_STALL, seen["issue_waits"]),
+            (CycleClass.FETCH, Const(1)),
+        )
         counted = Signal(len(CycleClass))  # one-hot
-        for which in CycleClass:
-            m.d.sync += counted[which].eq(busy & (now == which))
+        before: list[Value] = []
+        for which, condition in classes:
+            m.d.sync += counted[which].eq(busy & condition & ~Cat(before).any())
+            before.append(condition)
         with m.If(start):
             for which in CycleClass:
                 m.d.sync += self.values[which].eq(int(which == CycleClass.FETCH))

@@ -2,7 +2,7 @@
 """The life of a program: run, drain, stop, clear."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import enum, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Fault
@@ -11,26 +11,18 @@ from systola.hdl.commands import PC_BITS
 from systola.hdl.control_registers import FaultReport
 
 
-class State(enum.Enum, shape=2):
-    """IDLE; RUN; DRAIN: issued instructions complete; STOP: bus transfers end."""
-
-    IDLE = 0
-    RUN = 1
-    DRAIN = 2
-    STOP = 3
-
-
 class MachineControl(wiring.Component):
-    """Every program ends the same way, at Halt, by a fault or by a soft reset: `stop` until all
-    bus transfers are over (`quiet`), then one cycle of `clear`, which resets all units. In that
-    cycle the program is over, and the next one may be started.
+    """A program is `running` until Halt or a fault; then what was issued completes, until the
+    machine is `idle`. Each ends the same way, by a soft reset as well: `stop` until all bus
+    transfers are over (`quiet`), then one cycle of `clear`, which resets all units, as it does
+    behind a reset. In that cycle the program is over, and the next one may be started.
 
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
     the cycle before the bits show in `status`. `waiting`, a program that waits for the host, shows
     there at once and only while the program runs. `expired`: a memory has not answered the ports
     `waits` in time; that is a fault at once, and the machine then stays busy until it is quiet.
-    `forget`: a soft reset is over. `stop` and
+    `forget`: a soft reset is over. `report` follows two cycles later. `running`, `busy`, `stop` and
     `clear` are registers, as they go everywhere.
     """
 
@@ -51,8 +43,8 @@ class MachineControl(wiring.Component):
     running: Out(1)
     draining: Out(1)
     busy: Out(1)
-    stop: Out(1)
-    clear: Out(1)
+    stop: Out(1, init=1)
+    clear: Out(1, init=1)
     finished: Out(1)
     faulted: Out(1)
     forget: Out(1)
@@ -61,90 +53,91 @@ class MachineControl(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        state = Signal(State)
+        drains = Signal()
+        stops = Signal()
         failed = Signal()
         abandoned = Signal()
         done = Signal()
         fault = Signal()
         lost = Signal()  # the end has been told already: a memory does not answer
-
-        with m.Switch(state):
-            with m.Case(State.IDLE):
-                m.d.comb += self.begins.eq(self.start & ~self.soft_reset)
-                with m.If(self.begins):
-                    m.d.sync += [
-                        state.eq(State.RUN),
-                        done.eq(0),
-                        fault.eq(0),
-                        failed.eq(0),
-                        abandoned.eq(0),
-                        lost.eq(0),
-                        self.report.eq(0),
-                    ]
-            with m.Case(State.RUN):
-                with m.If(self.halted):
-                    m.d.sync += state.eq(State.DRAIN)
-                with m.If(self.rejected):
-                    m.d.sync += [
-                        state.eq(State.DRAIN),
-                        failed.eq(1),
-                        self.report.eq(self.rejection),
-                    ]
-            with m.Case(State.DRAIN):
-                with m.If(self.idle):
-                    m.d.sync += [state.eq(State.STOP), self.stop.eq(1)]
-            with m.Case(State.STOP):
-                with m.If(self.quiet & ~self.soft_reset):
-                    m.d.sync += [
-                        state.eq(State.IDLE),
-                        self.clear.eq(1),
-                        done.eq(self.finished),
-                        fault.eq(failed & ~abandoned),
-                    ]
-                    m.d.comb += [
-                        self.finished.eq(~failed & ~abandoned),
-                        self.faulted.eq(failed & ~abandoned & ~lost),
-                        self.forget.eq(abandoned),
-                    ]
+        rejects = Signal()
+        fails = Signal()
+        loses = Signal()
+        ends = Signal()
+        m.d.comb += [
+            self.begins.eq(~self.busy & self.start & ~self.soft_reset),
+            rejects.eq(self.running & self.rejected),
+            fails.eq(self.error & (self.running | drains)),
+            loses.eq(self.expired & self.busy & ~self.quiet & ~lost),
+            ends.eq(stops & self.quiet & ~self.soft_reset),
+            self.finished.eq(ends & ~failed & ~abandoned),
+            self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
+            self.forget.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
+        ]
         with m.If(self.clear):
             m.d.sync += [self.clear.eq(0), self.stop.eq(0)]
-
-        # An instruction whose transfer fails is older than one that is rejected at issue.
-        with m.If(self.error & ((state == State.RUN) | (state == State.DRAIN))):
+        with m.If(self.begins):
             m.d.sync += [
-                state.eq(State.STOP),
-                self.stop.eq(1),
-                failed.eq(1),
-                self.report.cause.eq(self.error_cause),
-                self.report.pc.eq(self.error_pc),
-                self.report.address.eq(0),
+                self.running.eq(1),
+                self.busy.eq(1),
+                done.eq(0),
+                fault.eq(0),
+                failed.eq(0),
+                abandoned.eq(0),
+                lost.eq(0),
             ]
-
-        with m.If(self.expired & self.busy & ~self.quiet & ~lost):
-            m.d.comb += self.faulted.eq(1)
+        with m.If(self.running & (self.halted | self.rejected)):
+            m.d.sync += [self.running.eq(0), drains.eq(1), failed.eq(rejects)]
+        with m.If(drains & self.idle):
+            m.d.sync += [drains.eq(0), stops.eq(1), self.stop.eq(1)]
+        with m.If(fails | loses):
+            m.d.sync += failed.eq(1)
+        with m.If(self.busy & self.soft_reset):
+            m.d.sync += abandoned.eq(1)
+        with m.If(fails | loses | (self.busy & self.soft_reset)):
+            m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
+        with m.If(ends):
             m.d.sync += [
-                state.eq(State.STOP),
-                self.stop.eq(1),
-                failed.eq(1),
-                fault.eq(1),
-                lost.eq(1),
-                self.report.cause.eq(Fault.BUS_TIMEOUT),
-                self.report.pc.eq(0),
-                self.report.address.eq(self.waits),
+                stops.eq(0),
+                self.busy.eq(0),
+                self.clear.eq(1),
+                done.eq(self.finished),
+                fault.eq(failed & ~abandoned),
             ]
-
-        with m.If(self.soft_reset):
-            with m.If(state == State.IDLE):
-                m.d.comb += self.forget.eq(1)
-            with m.Else():
-                m.d.sync += [state.eq(State.STOP), self.stop.eq(1), abandoned.eq(1)]
+        with m.If(loses):
+            m.d.sync += [fault.eq(1), lost.eq(1)]
         with m.If(self.forget):
-            m.d.sync += [done.eq(0), fault.eq(0), self.report.eq(0)]
+            m.d.sync += [done.eq(0), fault.eq(0)]
+
+        # What has failed is copied in every cycle and kept in the next one, if there was something.
+        # An instruction whose transfer fails is older than one that is rejected at issue.
+        found = Signal(FaultReport(), reset_less=True)
+        keeps = Signal()
+        drops = Signal()
+        m.d.sync += [
+            found.eq(self.rejection),
+            keeps.eq(rejects | fails | loses),
+            drops.eq(self.begins | self.forget),
+        ]
+        with m.If(self.error):
+            m.d.sync += [
+                found.cause.eq(self.error_cause),
+                found.pc.eq(self.error_pc),
+                found.address.eq(0),
+            ]
+        with m.If(self.expired):
+            m.d.sync += [
+                found.cause.eq(Fault.BUS_TIMEOUT),
+                found.pc.eq(0),
+                found.address.eq(self.waits),
+            ]
+        with m.If(drops):
+            m.d.sync += self.report.eq(0)
+        with m.Elif(keeps):
+            m.d.sync += self.report.eq(found)
 
         m.d.comb += [
-            self.running.eq(state == State.RUN),
-            self.draining.eq((state != State.RUN) & (state != State.IDLE)),
-            self.busy.eq(state != State.IDLE),
+            self.draining.eq(self.busy & ~self.running),
             self.status.eq(
                 self.busy * int(Status.BUSY)
                 | done * int(Status.DONE)

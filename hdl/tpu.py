@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The top level: registers, the life of a program, counters, and the core."""
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, ResetSignal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -48,7 +48,10 @@ class TPU(wiring.Component):
         counters = m.submodules.counters = Counters()
         watchdog = m.submodules.watchdog = BusWatchdog()
         core = Core(config=self._config)
-        m.submodules.core = ResetInserter(control.clear)(core)
+        m.submodules.core = DomainRenamer("core")(core)
+        m.domains.core = ClockDomain(local=True)
+        # A reset of the machine shows there, too.
+        m.d.comb += [ClockSignal("core").eq(ClockSignal()), ResetSignal("core").eq(control.clear)]
 
         connect(m, flipped(self.control), registers.bus)
         connect(m, core.host_read, flipped(self.host_read))

@@ -66,6 +66,7 @@ async def started(dut):
     bench = Control(dut)
     await bench.start()
     bench.set(rejection=REJECTION, error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
+    await bench.step("clear")
     await bench.step("idle")
     return bench
 
@@ -102,6 +103,7 @@ async def rejection(dut):
     await bench.step("clear", status=Status.FAULT)
     assert bench.report() == (Fault.BUFFER_RANGE, 12, 0x1234)
     await bench.step("idle", "begins", start=1, status=Status.FAULT)
+    await bench.step("run")
     await bench.step("run")
     assert bench.report() == NOTHING
 
@@ -161,6 +163,7 @@ async def soft_reset(dut):
     await bench.step("clear", status=Status.FAULT)
     await bench.step("idle", "forget", soft_reset=1, status=Status.FAULT)
     await bench.step("idle")
+    await bench.step("idle")
     assert bench.report() == NOTHING
 
 
@@ -180,6 +183,7 @@ async def no_answer(dut):
         await bench.step("stop", status=lost, quiet=1)
         await bench.step("clear", status=Status.FAULT)
         await bench.step("idle", "forget", status=Status.FAULT, soft_reset=1)
+        await bench.step("idle")
         assert bench.report() == (Fault.BUS_TIMEOUT, 0, BusPort.WEIGHT_READ)
         await bench.step("idle")
         assert bench.report() == NOTHING
