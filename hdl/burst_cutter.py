@@ -8,6 +8,9 @@ from amaranth.utils import exact_log2
 
 from systola.hdl.axi import BOUNDARY_BYTES
 
+COUNTED_BITS = 2
+"""So many bits of a number of bursts are compared in one cycle; those above it, a cycle earlier."""
+
 
 class Run(data.StructLayout):
     """Contiguous `beats`, at least one, from a byte `address` on. `last` goes with its last
@@ -30,7 +33,8 @@ class BurstCutter(wiring.Component):
     Bursts end at multiples of their largest size, `max_burst_beats` beats, so that all but the
     first and the last of a run have that size, and none crosses 4 KiB. Addresses are multiples of
     `bus_bytes`. Latency: one cycle from run to first burst. Throughput: a burst a cycle, from run
-    to run as well. `burst` comes from registers by a few gates.
+    to run as well. `burst` comes from registers by a few gates. `run.ready` is a register: a run
+    that comes before the one that is being cut has ended waits in a place of its own.
     """
 
     def __init__(self, *, address_bits: int, beat_bits: int, bus_bytes: int, max_burst_beats: int):
@@ -38,6 +42,20 @@ class BurstCutter(wiring.Component):
         self._shift = exact_log2(bus_bytes)
         self._bits = exact_log2(max_burst_beats)
         self._run = Run(address_bits=address_bits, beat_bits=beat_bits)
+        # A run, with what is known of its bursts before they begin.
+        self.begun = data.StructLayout(
+            {
+                "address": address_bits,
+                "last_run": 1,
+                "whole": 8,
+                "final": 8,
+                "short": 8,
+                "steps": beat_bits - self._bits,
+                "few": 1,
+                "none": 1,
+                "spill": 1,
+            }
+        )
         burst = Burst(address_bits=address_bits)
         super().__init__(
             {"run": In(stream.Signature(self._run)), "burst": Out(stream.Signature(burst))}
@@ -47,26 +65,42 @@ class BurstCutter(wiring.Component):
         m = Module()
         shift, bits = self._shift, self._bits
         run, burst = self.run.payload, self.burst.payload
+        largest = Const((1 << bits) - 1, 8)
 
-        # A run seen as whole bursts: it begins `place` beats behind the start of one and ends
-        # `behind` beats behind the start of another, `steps` (+ 1 if they `spill`) bursts later.
+        # A run seen as whole bursts: it begins `place` beats behind the start of one; its last beat
+        # is `behind` beats behind the start of another, `steps` (+ 1 if `spill`) bursts later.
         place = run.address[shift : shift + bits]
         odd = run.beats[:bits]  # beats besides whole bursts
+        short = Cat(odd[i] ^ ~odd[:i].any() for i in range(bits))  # one less, without carries
         before_last = Signal.like(run.beats)
         behind = Signal(bits + 1)
-        spills = Signal()
-        fits = Signal()
+        incoming = Signal(self.begun)
         m.d.comb += [
             before_last.eq(run.beats - 1),
-            behind.eq(place + odd),
-            # The carry of `place` + `before_last`, and `before_last >> bits` == 0, without a wait
-            # for the carries of `before_last`.
-            spills.eq((behind[:bits] != 0) & (behind[bits] | (odd == 0))),
-            fits.eq((run.beats[bits + 1 :] == 0) & (~run.beats[bits] | (odd == 0))),
+            behind.eq(place + short),
+            incoming.address.eq(run.address),
+            incoming.last_run.eq(run.last),
+            incoming.whole.eq(largest - place),
+            incoming.final.eq(behind[:bits]),
+            incoming.short.eq(short),
+            incoming.steps.eq(before_last >> bits),
+            incoming.few.eq((run.beats >> (bits + COUNTED_BITS)) == 0),
+            # `before_last >> bits` == 0, without a wait for its carries.
+            incoming.none.eq((run.beats[bits + 1 :] == 0) & (~run.beats[bits] | (odd == 0))),
+            incoming.spill.eq(behind[bits]),
         ]
 
-        largest = Const((1 << bits) - 1, 8)
-        steps = Signal(len(run.beats) - bits)
+        waiting = Signal(self.begun, reset_less=True)
+        waits = Signal()
+        moves = Signal()
+        idle = Signal()
+        m.d.comb += self.run.ready.eq(~waits)
+        with m.If(~waits):
+            m.d.sync += waiting.eq(incoming)
+        m.d.sync += waits.eq((waits | self.run.valid) & ~(moves & idle))
+
+        steps = Signal.like(incoming.steps)
+        few = Signal()  # `steps` has COUNTED_BITS bits, as was seen in a cycle before
         none = Signal()  # `steps` is 0
         spill = Signal()
         ends = Signal()  # this burst ends its run
@@ -78,30 +112,39 @@ class BurstCutter(wiring.Component):
             ends.eq(none & ~spill),
             burst.length.eq(Mux(ends, Mux(begins, short, final), whole)),
             burst.last.eq(ends & last_run),
-            self.run.ready.eq(~self.burst.valid | (self.burst.ready & ends)),
+            idle.eq(~self.burst.valid | ends),
+            moves.eq(~self.burst.valid | self.burst.ready),
         ]
-        with m.If(self.run.ready):
-            m.d.sync += [
-                self.burst.valid.eq(self.run.valid),
-                burst.address.eq(run.address),
-                last_run.eq(run.last),
-                begins.eq(1),
-                whole.eq(largest - place),
-                final.eq((behind - 1)[:bits]),
-                short.eq(before_last[:bits]),
-                steps.eq(before_last >> bits),
-                none.eq(fits),
-                spill.eq(spills),
-            ]
-        with m.Elif(self.burst.ready):
-            upper = burst.address[shift + bits :]
-            m.d.sync += [
-                burst.address.eq(Cat(Const(0, shift + bits), upper + 1)),
-                begins.eq(0),
-                whole.eq(largest),
-            ]
-            with m.If(none):
-                m.d.sync += spill.eq(0)
+        following = Signal(self.begun)
+        m.d.comb += following.eq(Mux(waits, waiting, incoming))
+        with m.If(moves):
+            with m.If(idle):
+                m.d.sync += [
+                    self.burst.valid.eq(waits | self.run.valid),
+                    burst.address.eq(following.address),
+                    last_run.eq(following.last_run),
+                    begins.eq(1),
+                    whole.eq(following.whole),
+                    final.eq(following.final),
+                    short.eq(following.short),
+                    steps.eq(following.steps),
+                    few.eq(following.few),
+                    none.eq(following.none),
+                    spill.eq(following.spill),
+                ]
             with m.Else():
-                m.d.sync += [steps.eq(steps - 1), none.eq(steps == 1)]
+                upper = burst.address[shift + bits :]
+                m.d.sync += [
+                    burst.address.eq(Cat(Const(0, shift + bits), upper + 1)),
+                    begins.eq(0),
+                    whole.eq(largest),
+                ]
+                with m.If(none):
+                    m.d.sync += spill.eq(0)
+                with m.Else():
+                    m.d.sync += [
+                        steps.eq(steps - 1),
+                        few.eq((steps >> COUNTED_BITS) == 0),
+                        none.eq(few & (steps[:COUNTED_BITS] == 1)),
+                    ]
         return m

@@ -58,6 +58,7 @@ class BurstPlanner(wiring.Component):
 
         # The first run is taken as it comes. Then `address` is worked out for the next one.
         first = Signal(init=1)
+        later = Signal()  # not `first`, for the choice of payloads
         offered = Signal()
         address = Signal(self._address_bits)
         block = Signal(self._address_bits)
@@ -68,20 +69,24 @@ class BurstPlanner(wiring.Component):
         one_row = Signal()
         one_block = Signal()
         taken = Signal()
+        ended = Signal()  # with this run
         m.d.comb += [
             one_row.eq(transfer.rows == 1),
             one_block.eq(transfer.blocks == 1),
-            cutter.run.valid.eq(Mux(first, self.transfer.valid & ~self.transfer.ready, offered)),
-            cutter.run.payload.address.eq(Mux(first, transfer.address, address)),
+            cutter.run.valid.eq(
+                offered | (first & self.transfer.valid & ~self.transfer.ready),
+            ),
+            cutter.run.payload.address.eq(Mux(later, address, transfer.address)),
             cutter.run.payload.beats.eq(transfer.beats),
             cutter.run.payload.last.eq(
-                Mux(first, one_row & one_block, row_is_last & column_is_last)
+                Mux(later, row_is_last & column_is_last, one_row & one_block)
             ),
             taken.eq(cutter.run.valid & cutter.run.ready),
+            ended.eq(cutter.run.payload.last),
         ]
-        m.d.sync += self.transfer.ready.eq(taken & cutter.run.payload.last)
+        m.d.sync += self.transfer.ready.eq(taken & ended)
         with m.If(taken):
-            m.d.sync += first.eq(cutter.run.payload.last)
+            m.d.sync += [first.eq(ended), later.eq(~ended)]
         with m.If(first):
             m.d.sync += [
                 offered.eq(0),
@@ -92,12 +97,15 @@ class BurstPlanner(wiring.Component):
                 column.eq(transfer.blocks),
                 column_is_last.eq(one_block),
             ]
-        with m.Elif(taken | ~offered):
+        with m.Elif(cutter.run.ready | ~offered):
             following = Signal(self._address_bits)
             m.d.comb += following.eq(
                 Mux(row_is_last, block, address) + Mux(row_is_last, self._pitch, transfer.stride)
             )
-            m.d.sync += [offered.eq(~(taken & cutter.run.payload.last)), address.eq(following)]
+            m.d.sync += [
+                offered.eq(~(offered & row_is_last & column_is_last)),
+                address.eq(following),
+            ]
             with m.If(row_is_last):
                 m.d.sync += [
                     block.eq(following),

@@ -57,7 +57,7 @@ class Core(wiring.Component):
     that was issued is complete. `waiting`: Synchronize_Host waits for `resume`. `interrupt` with
     `code`: an Interrupt_Host passes. `tagged` with `tag`: that one enters the trace. `stop`: start
     no more bus transfers, and no tag enters; `quiet`: no transfer is under way. `reading`:
-    one is, on these read ports.
+    one is, on these read ports, or was in the two cycles before.
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """

@@ -4,7 +4,6 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.hdl.axi import ReadSignature, is_error
@@ -37,14 +36,14 @@ class ReadBeat(data.StructLayout):
 class HostReadPort(wiring.Component):
     """Sends bursts to host memory and hands the beats back by AXI id.
 
-    A request of data appears on AR in the next cycle at the earliest, one a cycle. The fetch's is
-    copied into a register first, which is why it takes a cycle more, and its `ready` comes behind
-    the grant: it may ask once in FETCH_INTERVAL cycles. Data goes first, unless `fetch_urgent` was
-    up in the cycle before. `ready` is a function of registers and `stop`.
+    A request of data appears on AR in the next cycle at the earliest, one a cycle; one that cannot
+    go waits inside. The fetch's is copied into a register first, which is why it takes a cycle
+    more, and its `ready` comes behind the grant: it may ask once in FETCH_INTERVAL cycles. Data
+    goes first, unless `fetch_urgent` was up in the cycle before. `ready` of both is a register.
     Beats pass through without delay. The fetch takes each of its beats at once; `data_beat.ready`
     stops the channel for both, whosever beat comes next, so it must depend neither on that nor on
     anything that waits for the fetch.
-    `stop`: takes no more requests and swallows the beats; `quiet` once nothing is under way.
+    `stop`: asks for nothing more and swallows the beats; `quiet` once nothing is under way.
     """
 
     def __init__(self, *, config: Config):
@@ -70,29 +69,27 @@ class HostReadPort(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bus = self.bus
-        under_way = Signal(range(READS_IN_FLIGHT + 1))
-        free = Signal()  # room for one more in `waiting` and under way
-
-        # The sum with `base` comes before the choice, for data from registers straight to AR.
         placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
+
+        # A fetch waits in `fetched`, a request of data, if it does not go at once, in `kept`: with
+        # the sum with `base`, so that the choice comes last before AR.
         fetched = Signal(placed)
-        asked = Signal(placed)
         fetch_waits = Signal()
-        urgent = Signal()
-        fetch_first = Signal()
         fetch_goes = Signal()
-        data_goes = Signal()
+        urgent = Signal()
+        asked = Signal(placed)
+        kept = Signal(placed, reset_less=True)
+        data_waits = Signal()
+        wanted = Signal()
         m.d.comb += [
-            self.data_request.ready.eq(free & ~self.stop & ~(fetch_waits & urgent)),
-            data_goes.eq(self.data_request.valid & self.data_request.ready),
-            fetch_first.eq(fetch_waits & (urgent | ~self.data_request.valid)),
-            fetch_goes.eq(free & ~self.stop & fetch_first),
+            asked.address.eq(self.base + self.data_request.payload.offset),
+            asked.length.eq(self.data_request.payload.length),
+            asked.id.eq(DATA_ID),
+            self.data_request.ready.eq(~data_waits),
+            wanted.eq(data_waits | self.data_request.valid),
         ]
-        m.d.sync += [
-            urgent.eq(self.fetch_urgent),
-            fetch_waits.eq(self.fetch_request.valid & ~fetch_goes & ~self.fetch_request.ready),
-            self.fetch_request.ready.eq(fetch_goes),
-        ]
+        with m.If(~data_waits):
+            m.d.sync += kept.eq(asked)
         with m.If(~fetch_waits):
             m.d.sync += [
                 fetched.address.eq(self.base + self.fetch_request.payload.offset),
@@ -100,41 +97,48 @@ class HostReadPort(wiring.Component):
                 fetched.id.eq(FETCH_ID),
             ]
 
-        # A request goes to AR, or into `waiting`.
-        sent = Signal()
-        request = Signal(placed)
-        waits = Signal()
-        waiting = Signal(placed)
         moves = Signal()
+        room = Signal()  # for one more burst under way
+        goes = Signal()
+        fetch_first = Signal()
+        sent = Signal()
         m.d.comb += [
-            sent.eq(data_goes | fetch_goes),
-            asked.address.eq(self.base + self.data_request.payload.offset),
-            asked.length.eq(self.data_request.payload.length),
-            asked.id.eq(DATA_ID),
-            request.eq(Mux(waits, waiting, Mux(fetch_first, fetched, asked))),
             moves.eq(~bus.arvalid | bus.arready),
+            goes.eq(moves & room & ~self.stop),
+            fetch_first.eq(fetch_waits & (urgent | ~wanted)),
+            fetch_goes.eq(goes & fetch_first),
+            sent.eq(goes & (fetch_waits | wanted)),
         ]
-        with m.If(~waits):
-            m.d.sync += waiting.eq(request)
-        m.d.sync += waits.eq(~moves & (waits | sent))
+        m.d.sync += [
+            urgent.eq(self.fetch_urgent),
+            fetch_waits.eq(self.fetch_request.valid & ~fetch_goes & ~self.fetch_request.ready),
+            self.fetch_request.ready.eq(fetch_goes),
+            data_waits.eq(wanted & ~(goes & ~fetch_first)),
+        ]
+        request = Signal(placed)
+        m.d.comb += request.eq(Mux(fetch_first, fetched, Mux(data_waits, kept, asked)))
         with m.If(moves):
             m.d.sync += [
-                bus.arvalid.eq(waits | sent),
+                bus.arvalid.eq(sent),
                 bus.arid.eq(request.id),
                 bus.araddr.eq(request.address),
                 bus.arlen.eq(request.length),
             ]
-        ended = bus.rvalid & bus.rready & bus.rlast
-        last_one = under_way[:-1].all()
+
+        # Counted a cycle late.
+        under_way = Signal(range(READS_IN_FLIGHT + 1))
+        began = Signal()
+        ended = Signal()
+        none = Signal()
         m.d.sync += [
-            under_way.eq(under_way + sent - ended),
-            # Unless AR stalls now, or this was or is the last burst that may be under way.
-            free.eq(
-                (moves | ~(waits | sent))
-                & (ended | ~(under_way[exact_log2(READS_IN_FLIGHT)] | (last_one & sent)))
-            ),
+            began.eq(sent),
+            ended.eq(bus.rvalid & bus.rready & bus.rlast),
+            under_way.eq(under_way + began - ended),
+            none.eq((under_way == 0) & ~began),
+            # Up to three more have begun when the last of them shows.
+            room.eq(under_way < READS_IN_FLIGHT - 2),
         ]
-        m.d.comb += self.quiet.eq(under_way == 0)
+        m.d.comb += self.quiet.eq(none & ~began)
 
         m.d.comb += bus.rready.eq(self.data_beat.ready | self.stop)
         for beat, number, passes in (

@@ -81,19 +81,21 @@ class WeightFetch(wiring.Component):
 
         under_way = m.submodules.under_way = SyncFIFO(width=PC_BITS, depth=READS_IN_FLIGHT)
         burst = cutter.burst
+        moves = Signal()
         asks = Signal()
+        asked = Signal()
+        none = Signal()
         full = Signal()  # of bursts under way
         m.d.comb += [
-            burst.ready.eq((~bus.arvalid | bus.arready) & ~full & ~self.stop),
+            moves.eq(~bus.arvalid | bus.arready),
+            burst.ready.eq(moves & ~full & ~self.stop),
             asks.eq(burst.valid & burst.ready),
             under_way.w_en.eq(asks),
             under_way.w_data.eq(pc),
         ]
-        with m.If(bus.arready):
-            m.d.sync += bus.arvalid.eq(0)
-        with m.If(asks):
+        with m.If(moves):
             m.d.sync += [
-                bus.arvalid.eq(1),
+                bus.arvalid.eq(asks),
                 bus.araddr.eq(self.base + burst.payload.address),
                 bus.arlen.eq(burst.payload.length),
             ]
@@ -101,14 +103,13 @@ class WeightFetch(wiring.Component):
         m.d.comb += [
             beat.eq(bus.rvalid & bus.rready),
             under_way.r_en.eq(beat & bus.rlast),
-            self.quiet.eq(~under_way.r_rdy),
+            self.quiet.eq(none & ~asked),
         ]
         level = under_way.level
         m.d.sync += [
-            full.eq(
-                ~under_way.r_en
-                & ((level == READS_IN_FLIGHT) | ((level == READS_IN_FLIGHT - 1) & asks))
-            ),
+            asked.eq(asks),
+            none.eq(~under_way.r_rdy),
+            full.eq((level == READS_IN_FLIGHT) | ((level == READS_IN_FLIGHT - 1) & asks)),
             self.error.eq(beat & is_error(bus.rresp)),
             self.error_pc.eq(under_way.r_data),
         ]

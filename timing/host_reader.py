@@ -19,7 +19,7 @@ from systola.timing.span import Span
 
 WRITTEN = 2
 """Cycles from a line's last beat to its write."""
-DONE = 1
+DONE = 2
 """Cycles from the last write to the end of the instruction."""
 
 

@@ -15,11 +15,11 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.regions import Regions, last_overlap, paced
 from systola.timing.span import Span
 
-BEGUN = 3
+BEGUN = 4
 """Cycles from the command to the read of its first line, if nobody holds that."""
 FOLLOWS = 3
 """Cycles from the announcement of a line by who writes it to its read."""
-SENT = READ_LATENCY + 1
+SENT = READ_LATENCY + 2
 """Cycles from the read of a line to its first beat."""
 ANSWERED = 1
 """Cycles from the last answer to the end of the instruction."""

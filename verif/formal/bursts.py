@@ -2,9 +2,10 @@
 """Bursts: all that was asked for, once, in order, and no burst across 4 KiB."""
 
 from amaranth.hdl import Assert, Assume, Module, Mux, Signal, Value
+from amaranth.lib import data
 
 from systola.hdl.axi import BOUNDARY_BYTES
-from systola.hdl.burst_cutter import BurstCutter, Run
+from systola.hdl.burst_cutter import COUNTED_BITS, BurstCutter, Run
 from systola.hdl.burst_planner import BurstPlanner, Transfer
 from systola.verif.formal.harness import (
     Harness,
@@ -48,7 +49,8 @@ class BurstCutterHarness(Harness):
         ]
         assert_stays(m, burst.valid, burst.ready, burst.payload, "burst")
 
-        # What is left of the run that is being cut.
+        # What is left of the run that is being cut; one more may wait behind it.
+        kept, kept_run = Signal(), Signal(run.payload.shape())
         address = Signal(ADDRESS_BITS)
         left = Signal(BEAT_BITS)
         last = Signal()
@@ -62,11 +64,18 @@ class BurstCutterHarness(Harness):
                 left.eq(left - beats),
                 first.eq(0),
             ]
-        with m.If(run.valid & run.ready):
+        enters = run.valid & run.ready
+        free = (left == 0) | (taken & (beats == left))
+        following = Signal(run.payload.shape())
+        m.d.comb += following.eq(Mux(kept, kept_run, run.payload))
+        m.d.sync += kept.eq(~free & (kept | enters))
+        with m.If(enters):
+            m.d.sync += kept_run.eq(run.payload)
+        with m.If(free & (kept | enters)):
             m.d.sync += [
-                address.eq(run.payload.address),
-                left.eq(run.payload.beats),
-                last.eq(run.payload.last),
+                address.eq(following.address),
+                left.eq(following.beats),
+                last.eq(following.last),
                 first.eq(1),
             ]
         within = burst.payload.address[: (BOUNDARY_BYTES - 1).bit_length()]
@@ -74,7 +83,7 @@ class BurstCutterHarness(Harness):
         full = beats == BURST_BEATS
         m.d.comb += [
             Assert(burst.valid == (left != 0)),
-            Assert(implies(run.ready, (left == 0) | (taken & ends))),
+            Assert(run.ready == ~kept),
             Assert(implies(burst.valid, burst.payload.address == address)),
             Assert(implies(burst.valid, (burst.payload.length < BURST_BEATS) & (beats <= left))),
             Assert(implies(burst.valid, within + beats * BUS_BYTES <= BOUNDARY_BYTES)),
@@ -87,17 +96,38 @@ class BurstCutterHarness(Harness):
         steps, none, spill = (unit.inside(name) for name in ("steps", "none", "spill"))
         begins, whole, final = (unit.inside(name) for name in ("begins", "whole", "final"))
         short, last_run = unit.inside("short"), unit.inside("last_run")
+        few = unit.inside("few")
         place = address[shift : shift + bits]
         to_come = steps + spill  # bursts behind this one
+        waiting = data.View(dut.begun, unit.inside("waiting"))
+        kept_place = kept_run.address[shift : shift + bits]
+        kept_to_come = waiting.steps + waiting.spill
         m.d.comb += self.lemmas(
             implies(burst.valid, none == (steps == 0)),
             implies(burst.valid, begins == first),
+            implies(burst.valid & few, steps < 1 << COUNTED_BITS),
+            implies(burst.valid & ~few, steps >= (1 << COUNTED_BITS) - 1),
             implies(burst.valid, last_run == last),
             implies(burst.valid, whole + place == BURST_BEATS - 1),
             implies(burst.valid, (to_come << bits) + final + 1 == place + left),
             implies(burst.valid & (to_come == 0) & begins, short + 1 == left),
             final < BURST_BEATS,
             address[:shift] == 0,
+            implies(kept, left != 0),
+            implies(kept, waiting.address == kept_run.address),
+            implies(kept, waiting.last_run == kept_run.last),
+            implies(kept, waiting.none == (waiting.steps == 0)),
+            implies(kept & waiting.few, waiting.steps < 1 << COUNTED_BITS),
+            implies(kept & ~waiting.few, waiting.steps >= (1 << COUNTED_BITS) - 1),
+            implies(kept, waiting.whole + kept_place == BURST_BEATS - 1),
+            implies(
+                kept,
+                (kept_to_come << bits) + waiting.final + 1 == kept_place + kept_run.beats,
+            ),
+            implies(kept & (kept_to_come == 0), waiting.short + 1 == kept_run.beats),
+            implies(kept, waiting.final < BURST_BEATS),
+            implies(kept, kept_run.beats != 0),
+            kept_run.address[:shift] == 0,
         )
 
 
@@ -172,6 +202,7 @@ class BurstPlannerHarness(Harness):
 
         m.d.comb += self.lemmas(
             first == ~begun,
+            unit.inside("later") == begun,
             transfer.ready == finished,
             implies(finished, transfer.valid & ~begun),
             implies(begun, transfer.valid),
@@ -204,10 +235,14 @@ PROOFS = (
         faults=(
             Fault(
                 unit="burst_cutter",
-                old="(behind[:bits] != 0) & (behind[bits] | (odd == 0))",
-                new="behind[bits] & (odd != 0)",
+                old="incoming.spill.eq(behind[bits])",
+                new="incoming.spill.eq(behind[bits] & (odd != 0))",
             ),
-            Fault(unit="burst_cutter", old="whole.eq(largest - place)", new="whole.eq(largest)"),
+            Fault(
+                unit="burst_cutter",
+                old="incoming.whole.eq(largest - place)",
+                new="incoming.whole.eq(largest)",
+            ),
         ),
         fault_depth=6,
     ),

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from amaranth.hdl import Assert, Assume, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, Module, Signal, Value
 from amaranth.lib import data
 
 from systola.arch.config import PRESETS
@@ -16,6 +16,7 @@ from systola.verif.formal.harness import (
     anything,
     assert_stays,
     assume_stays,
+    before,
     constant,
     implies,
 )
@@ -67,50 +68,54 @@ class HostReadPortHarness(Harness):
             ]
             assume_stays(m, request.valid, request.ready, asked, name)
 
-        # AR: what was taken, once, in order, in the window and in one page. The fetch is told a
-        # cycle later that its request is taken.
+        # AR: what was asked for, once, in order, in the window and in one page. The fetch is told a
+        # cycle later that its request goes; a request of data that is taken may wait inside, and
+        # the fetch goes past it.
         fetched = unit.inside("fetch_goes")
         taken = dut.data_request.valid & dut.data_request.ready
-        asked = Mux(fetched, dut.fetch_request.payload, dut.data_request.payload)
-        sent = bus.arvalid & bus.arready
-        word = data.StructLayout({"request": dut.data_request.payload.shape(), "fetched": 1})
-        item = Tracked(m, enters=fetched | taken, word=Cat(asked, fetched), exits=sent, most=2)
-        one = data.View(word, item.word)
-        shown = item.follows & (item.ahead == 0)
+        asked = dut.data_request.payload
         size = (bus.arlen + 1) * config.host_bus_bytes
+        on_offer = bus.arvalid & (bus.arid == DATA_ID)
+        item = Tracked(m, enters=taken, word=asked, exits=on_offer & bus.arready, most=2)
+        one = data.View(asked.shape(), item.word)
         told = Signal()
+        fetch = Signal(asked.shape())  # the one that went last
         m.d.sync += told.eq(fetched)
+        with m.If(fetched):
+            m.d.sync += fetch.eq(dut.fetch_request.payload)
+        fetch_offered = bus.arvalid & (bus.arid == FETCH_ID)
+        fetch_stays = before(m, fetch_offered & ~bus.arready, "fetch_stays")
+        shown = item.follows & (item.ahead == 0) & on_offer
+        went = before(m, bus.arvalid & ~bus.arready, "ar_waited")
+        stopped = before(m, dut.stop, "stopped")
         assert_stays(m, bus.arvalid, bus.arready, Cat(bus.araddr, bus.arlen, bus.arid), "ar")
         m.d.comb += [
-            Assert(~(fetched & taken)),
             Assert(implies(fetched, dut.fetch_request.valid & ~told)),
             Assert(dut.fetch_request.ready == told),
-            Assert(implies(dut.stop, ~(fetched | taken))),
-            Assert(bus.arvalid == (item.count != 0)),
-            Assert(implies(shown, bus.araddr == base + one.request.offset)),
-            Assert(implies(shown, bus.arlen == one.request.length)),
-            Assert(implies(shown, bus.arid == Mux(one.fetched, FETCH_ID, DATA_ID))),
+            Assert(fetch_offered == (told | fetch_stays)),
+            Assert(implies(stopped & bus.arvalid, went)),
+            Assert(implies(on_offer, item.count != 0)),
+            Assert(implies(shown, bus.araddr == base + one.offset)),
+            Assert(implies(shown, bus.arlen == one.length)),
+            Assert(implies(fetch_offered, bus.araddr == base + fetch.offset)),
+            Assert(implies(fetch_offered, bus.arlen == fetch.length)),
             Assert(implies(bus.arvalid, bus.araddr >= base)),
             Assert(implies(bus.arvalid, within(bus.araddr, size, base + limit))),
             Assert(implies(bus.arvalid, within(bus.araddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
         ]
         placed = data.StructLayout({"address": config.address_bits, "length": 8, "id": 1})
-        waits, waiting = unit.inside("waits"), data.View(placed, unit.inside("waiting"))
+        waits, kept = unit.inside("data_waits"), data.View(placed, unit.inside("kept"))
         fetch_waits, copied = unit.inside("fetch_waits"), data.View(placed, unit.inside("fetched"))
-        waiting_size = (waiting.length + 1) * config.host_bus_bytes
-        behind = item.follows & (item.ahead == 1)
+        kept_size = (kept.length + 1) * config.host_bus_bytes
+        behind = item.follows & waits & (item.ahead == on_offer)
         m.d.comb += self.lemmas(
-            waits == (item.count == 2),
-            implies(unit.inside("free"), ~waits),
-            implies(behind, waiting.address == base + one.request.offset),
-            implies(behind, waiting.length == one.request.length),
-            implies(behind, waiting.id == Mux(one.fetched, FETCH_ID, DATA_ID)),
-            implies(waits, waiting.address >= base),
-            implies(waits, within(waiting.address, waiting_size, base + limit)),
-            implies(
-                waits,
-                within(waiting.address[:12], waiting_size, Value.cast(BOUNDARY_BYTES)),
-            ),
+            item.count == waits + on_offer,
+            implies(behind, kept.address == base + one.offset),
+            implies(behind, kept.length == one.length),
+            implies(waits, kept.id == DATA_ID),
+            implies(waits, kept.address >= base),
+            implies(waits, within(kept.address, kept_size, base + limit)),
+            implies(waits, within(kept.address[:12], kept_size, Value.cast(BOUNDARY_BYTES))),
             implies(fetch_waits, dut.fetch_request.valid & ~told),
             implies(fetch_waits, copied.address == base + dut.fetch_request.payload.offset),
             implies(fetch_waits, copied.length == dut.fetch_request.payload.length),
@@ -119,18 +124,28 @@ class HostReadPortHarness(Harness):
         )
 
         # R: each beat goes to one side, or nowhere on `stop`.
-        under_way = Signal(range(READS_IN_FLIGHT + 2))
+        under_way = Signal(range(READS_IN_FLIGHT + 2))  # with the one on offer
         answered = bus.rvalid & bus.rready
-        m.d.sync += under_way.eq(under_way + (fetched | taken) - (answered & bus.rlast))
+        offers = bus.arvalid & ~went
+        open_now = Signal(range(READS_IN_FLIGHT + 2))
+        ended = before(m, answered & bus.rlast, "ended")
+        was_open = before(m, open_now + ended != 0, "was_open", init=1)
+        m.d.sync += under_way.eq(open_now - (answered & bus.rlast))
         m.d.comb += [
-            Assume(implies(bus.rvalid, under_way > item.count)),
-            Assert(under_way <= READS_IN_FLIGHT),
-            Assert(dut.quiet == (under_way == 0)),
+            open_now.eq(under_way + offers),
+            Assume(implies(bus.rvalid, under_way > went)),
+            Assert(open_now <= READS_IN_FLIGHT),
+            Assert(implies(dut.quiet, open_now == 0)),
+            Assert(implies(~offers & ~was_open, dut.quiet)),
         ]
         m.d.comb += self.lemmas(
-            unit.inside("under_way") == under_way,
-            under_way >= item.count,
-            implies(unit.inside("free"), under_way < READS_IN_FLIGHT),
+            unit.inside("began") == offers,
+            unit.inside("ended") == ended,
+            unit.inside("under_way") + offers == open_now + ended,
+            implies(unit.inside("room"), open_now + ended < READS_IN_FLIGHT),
+            unit.inside("none") == ~before(m, open_now + ended != 0, "open_before", init=1),
+            implies(went, under_way != 0),
+            under_way <= READS_IN_FLIGHT,
         )
         to_data = dut.data_beat.valid & dut.data_beat.ready
         to_fetch = dut.fetch_beat.valid
@@ -159,8 +174,8 @@ PROOFS = (
             ),
             Fault(
                 unit="host_read_port",
-                old="under_way.eq(under_way + sent - ended)",
-                new="under_way.eq(under_way + sent - (bus.rvalid & bus.rlast))",
+                old="under_way.eq(under_way + began - ended)",
+                new="under_way.eq(under_way - ended)",
             ),
             Fault(
                 unit="host_read_port",

@@ -216,7 +216,14 @@ class Reader(Bench):
                 break
             await self.step(self.random.random() > self.rates[0])
         assert not self.entries and not self.beats and not self.transfers and not self.wanted
-        assert self.writes == [write for i in instructions for write in i[3]]
+        # Tables have no part in the order: they do not wait for the buffer.
+        expected = [write for i in instructions for write in i[3]]
+        for tables in (False, True):
+            seen, wanted = (
+                [write for write in writes if (write[0] == "table") == tables]
+                for writes in (self.writes, expected)
+            )
+            assert seen == wanted
         advances = []
         for _, entry, (base, end), _ in instructions:
             if entry["kind"] != Kind.TABLE:
@@ -270,12 +277,11 @@ async def parameters_and_tables_at_full_rate(dut):
     beats = 3 * PLANES * bench.output_pitch // bench.bus
     first = bench.taken[0]
     assert bench.taken[:beats] == list(range(first, first + beats))
-    assert bench.done[0] == first + beats + 2
+    assert bench.done[0] == first + beats + 3
     byte = bench.bus
     first = bench.taken[beats]
-    # Two beats are taken ahead of their bytes.
-    assert bench.taken[beats:] == [first, *range(first + 1, first + 257 - byte, byte)]
-    assert bench.done[1] == first + 256 + 2
+    assert bench.taken[beats:] == list(range(first, first + 256, byte))
+    assert bench.done[1] == first + 256 + 3
     assert [cycle for cycle, kind in bench.written if kind == "table"] == list(
         range(first + 2, first + 258)
     )

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a copy between host memory and the chip."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.commands import ADDRESS_BITS, Tail
+
+
+class CopyWalk(wiring.Component):
+    """Goes from address to address and tells which lines are `in_tail`.
+
+    In the cycle after `restart`, `address` is `first`; in the cycle after `step`, without
+    `restart`, it is `following`, the one behind. `tail` stays as it is from a restart on. The
+    addresses are registers, `in_tail` comes from registers by a gate.
+    """
+
+    first: In(ADDRESS_BITS)
+    tail: In(Tail())
+    restart: In(1)
+    step: In(1)
+    address: Out(ADDRESS_BITS)
+    following: Out(ADDRESS_BITS)
+    in_tail: Out(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        tail = self.tail
+        in_end = Signal()  # `address` is not before `tail.line`
+        # Where rows have their blocks side by side: those to the end of the row, this one included.
+        has_rows = Signal()
+        columns_left = Signal(12)
+        ends_row = Signal()
+        m.d.comb += self.in_tail.eq(Mux(has_rows, ends_row, in_end))
+        m.d.sync += has_rows.eq(tail.every != 0)
+        with m.If(self.restart):
+            m.d.sync += [
+                self.address.eq(self.first),
+                self.following.eq(self.first + 1),
+                in_end.eq(~(self.first < tail.line)),
+                columns_left.eq(tail.every),
+                ends_row.eq(tail.every == 1),
+            ]
+        with m.Elif(self.step):
+            m.d.sync += [
+                self.address.eq(self.following),
+                self.following.eq(self.following + 1),
+                in_end.eq(~(self.following < tail.line)),
+                columns_left.eq(Mux(ends_row, tail.every, columns_left - 1)),
+                ends_row.eq(Mux(ends_row, tail.every == 1, columns_left == 2)),
+            ]
+        return m
