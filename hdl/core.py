@@ -124,7 +124,11 @@ class Core(wiring.Component):
         connect(m, port.data_beat, reader.beat)
         connect(m, fetch.instruction, scalar.fetched)
         connect(m, scalar.instruction, decoder.instruction)
-        m.d.comb += [decoder.coming.eq(scalar.coming), scalar.hold.eq(decoder.hold)]
+        m.d.comb += [
+            decoder.coming.eq(scalar.coming),
+            decoder.vacant.eq(scalar.vacant),
+            scalar.hold.eq(decoder.hold),
+        ]
         connect(m, decoder.decoded, sequencer.decoded)
         connect(m, reader.buffer, buffer.dma_in)
         connect(m, matrix.buffer, buffer.mxu)

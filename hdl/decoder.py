@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import reduce
 from itertools import pairwise
-from operator import or_
+from operator import add, or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
@@ -42,11 +42,10 @@ from systola.hdl.commands import (
     HostTransfer,
     InstructionLayout,
     MatrixCommand,
-    Source,
     Tail,
     WeightTransfer,
 )
-from systola.hdl.illegal_field import COPIES, WRITES, is_illegal
+from systola.hdl.illegal_field import COPIES, WRITES, is_illegal, reserved_bits
 from systola.hdl.in_flight import Region
 from systola.hdl.matrix_decoder import MatrixDecoder, Packing, unpackable
 from systola.hdl.products import ProductUnit, place_bits
@@ -55,10 +54,11 @@ from systola.hdl.window_registers import WindowRegisters, first_operands, second
 
 LENGTH_BITS = 41
 """Width of any length of a region before it is checked."""
-EXTENT_BITS = 42
 SETTLING = 3
 """Cycles behind a Set_Config_Window until its products can be multiplied."""
 
+SOURCES = (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
+"""The instructions of the activation unit, in the order of Source."""
 GENERAL = (Fault.FETCH_ERROR, Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD)
 """Checks of every instruction, in their order; they come before all others."""
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
@@ -69,7 +69,7 @@ class Decoded(data.StructLayout):
 
     `failed`, from the second cycle on: a check does not hold; `cause` with `address`, from the
     fourth cycle on: the first one that does not, NONE if all hold. The address of a Read_Weights
-    is its first tile in any case. `matrix` and `activate` are there from the second cycle on.
+    is its first tile in any case. `matrix` and `activate` are there from the third cycle on.
     Regions on the chip, empty where an instruction has no such one:
     `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
     activation unit writes, or a read from host memory fills (parameters and tables included);
@@ -112,6 +112,13 @@ def operands_of(word: Value) -> dict[Opcode, data.View]:
     }
 
 
+def times(value: Value, constant: int) -> Value:
+    """A product by shifts and sums, as a multiplier would have no registers."""
+    return reduce(
+        add, (value << bit for bit in range(constant.bit_length()) if constant >> bit & 1)
+    )
+
+
 class _Token(data.StructLayout):
     """What is in a stage: an instruction (`valid`), or only products that it or the window needs
     later: those of packed channels, the first or the second ones of a window."""
@@ -143,8 +150,8 @@ class Decoder(wiring.Component):
     cycles: no instruction is offered in the cycle behind one of `hold`.
 
     Operands of the multipliers have no index registers: they are taken from `coming`, which shows
-    an instruction, but for a Loop, in the cycle before it is offered first; in that cycle
-    `instruction.valid` is down.
+    an instruction, but for a Loop, in the cycle before it is offered first, a `vacant` one, in
+    which `instruction.valid` is down.
 
     The fourth stage takes nothing in the cycle in which it is left, so that the stages before it do
     not depend on `decoded.ready`; nor do they stop for it while the third one is empty.
@@ -161,6 +168,7 @@ class Decoder(wiring.Component):
         super().__init__(
             {
                 "coming": In(Coming()),
+                "vacant": In(1),
                 "hold": Out(1),
                 "instruction": In(stream.Signature(EffectiveInstruction())),
                 "decoded": Out(stream.Signature(Decoded(config=config))),
@@ -182,6 +190,7 @@ class Decoder(wiring.Component):
             Signal(_Kept(), name=f"kept_{i}", reset_less=True) for i in range(1, self.LATENCY + 1)
         ]
         enable = Signal(init=1)  # the first three stages move,
+        stops = Signal()  # or do not: the same for those who need it soon,
         fourth = Signal()  # the fourth stage takes what is in the third,
         fifth = Signal()  # and the fifth what is in the fourth
         self._moves = {2: enable, 3: enable, 4: fourth, 5: fifth}
@@ -198,9 +207,8 @@ class Decoder(wiring.Component):
         ]
         # They stop while neither the third nor the fourth stage is empty.
         there = [token.valid | token.packing for token in tokens[1:3]]
-        m.d.sync += enable.eq(
-            ~(Mux(enable, *there) & Mux(fourth, tokens[2].valid, ~fifth)),
-        )
+        moves = ~(Mux(stops, there[1], there[0]) & Mux(fourth, tokens[2].valid, ~fifth))
+        m.d.sync += [enable.eq(moves), stops.eq(~moves)]
 
         # Numbers that are too large anyway need not be told apart.
         bits = place_bits(config)
@@ -215,32 +223,39 @@ class Decoder(wiring.Component):
 
         # A Convolve is there for four cycles: with the first product the last one is made.
         given = self.instruction.payload
-        self._packs = Signal()  # packed channels
+        self._packing_first = Signal()  # channels are packed
         is_window = is_one_of(given.kind, Opcode.SET_CONFIG_WINDOW)
         is_convolve = is_one_of(given.kind, Opcode.CONVOLVE)
         step = Signal(2)
-        last = Signal()  # the last step of several
+        last = Signal()  # the last step of several,
+        not_last = Signal(init=1)  # or not: the same for all bits of the operands
         alone = Signal(init=1)
         begins = Signal()
         taken = Signal()
         m.d.comb += [
             begins.eq(self.instruction.valid & (alone | ~is_window)),
-            self.instruction.ready.eq(enable & (last | ~(is_window | is_convolve))),
+            self.instruction.ready.eq(~stops & (last | ~(is_window | is_convolve))),
             taken.eq(self.instruction.valid & self.instruction.ready),
             self.idle.eq(alone),
         ]
         m.d.sync += alone.eq(~(Cat(token.valid for token in tokens).any() | taken) & fifth)
-        with m.If(enable):
+        with m.If(~stops):
             with m.If(begins & (is_window | is_convolve)):
+                becomes_last = ~last & (is_window | (step == 2))
                 m.d.sync += [
                     step.eq(Mux(last, 0, step + 1)),
-                    last.eq(~last & (is_window | (step == 2))),
+                    last.eq(becomes_last),
+                    not_last.eq(~becomes_last),
                 ]
             m.d.sync += [
                 tokens[0].valid.eq(taken),
-                tokens[0].packing.eq(begins & is_convolve & (step == 0) & self._packs),
+                tokens[0].packing.eq(begins & is_convolve & (step == 0) & self._packing_first),
                 tokens[0].window_first.eq(begins & is_window & (step == 0)),
                 tokens[0].window_second.eq(begins & is_window & (step == 1)),
+            ]
+            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(tokens[:3])]
+        with m.If(enable):
+            m.d.sync += [
                 self._kept[0].word.eq(given.word),
                 self._kept[0].kind.eq(given.kind),
                 self._kept[0].pc.eq(given.pc),
@@ -248,7 +263,6 @@ class Decoder(wiring.Component):
                 self._kept[0].loop_fault.eq(given.loop_fault),
                 self._kept[0].loops.eq(given.loops),
             ]
-            m.d.sync += [later.eq(earlier) for earlier, later in pairwise(tokens[:3])]
             m.d.sync += [later.eq(earlier) for earlier, later in pairwise(self._kept[:3])]
         with m.If(fourth):
             m.d.sync += [tokens[3].eq(tokens[2]), self._kept[3].eq(self._kept[2])]
@@ -259,8 +273,8 @@ class Decoder(wiring.Component):
         with m.If(taken):
             m.d.sync += self.pc.eq(given.pc + 1)
 
-        self._multiply(m, unit, last)
-        self._decode(m, enable & tokens[2].packing)
+        self._multiply(m, unit, ~not_last)
+        self._decode(m, ~stops & tokens[2].packing)
         self._check(m)
         self._show(m)
         return m
@@ -363,7 +377,7 @@ class Decoder(wiring.Component):
         def registered(name: str, chosen: dict[str, list[tuple[Value, Value, Value]]]) -> Signal:
             """The operands chosen, once the instruction is offered."""
             operands = Signal.like(unit.operands, name=name, reset_less=True)
-            with m.If(~self.instruction.valid):
+            with m.If(self.vacant):
                 for product, choices in chosen.items():
                     for place in (0, 1):
                         values = [Mux(choice[0], choice[1 + place], 0) for choice in choices]
@@ -375,8 +389,8 @@ class Decoder(wiring.Component):
         )
         # Unless channels are packed, the tiles are counted from the first product on.
         counts = Signal()
-        with m.If(~self.instruction.valid):
-            m.d.sync += [self._packs.eq(packs), counts.eq(convolves & ~packs)]
+        with m.If(self.vacant):
+            m.d.sync += [self._packing_first.eq(packs), counts.eq(convolves & ~packs)]
         with m.If(last & counts):
             m.d.comb += unit.operands.tiles.a.eq(unit.products.tiles)
 
@@ -394,25 +408,37 @@ class Decoder(wiring.Component):
         fields = operands_of(word)
         read = fields[Opcode.READ_HOST_MEMORY]
         parameters = fields[Opcode.LOAD_PARAMETERS]
-        opcode = word[:OPCODE_BITS]
         kinds = [kept.kind for kept in self._kept[1:]]
         bad_field = stage(
             2,
             "bad_field",
             len(OPCODES),
-            Cat(is_illegal(config, BY_OPCODE[member], word, fields[member]) for member in OPCODES),
+            self._kept[0].kind
+            & Cat(is_illegal(config, BY_OPCODE[member], fields[member]) for member in OPCODES),
         )
+        behind = [
+            (stage(2, f"set_{place}", 1, bits), stage(2, f"ends_{place}", 1, is_behind))
+            for place, (bits, is_behind) in enumerate(reserved_bits(word, self._kept[0].kind))
+        ]
         # Bytes of a row of a copy, or of all that another read from host memory takes.
-        is_write = Cat(opcode == member for member in WRITES).any()
+        is_write = is_one_of(self._kept[0].kind, *WRITES)
         row_bytes = Signal(24)
         m.d.comb += row_bytes.eq(
-            read.blocks * Mux(is_write, config.output_pitch, config.input_pitch)
+            Mux(
+                is_write,
+                times(read.blocks, config.output_pitch),
+                times(read.blocks, config.input_pitch),
+            )
         )
-        with m.If(opcode == Opcode.LOAD_PARAMETERS):
-            m.d.comb += row_bytes.eq(parameters.count * (PARAMETER_PLANES * config.output_pitch))
-        with m.Elif(opcode == Opcode.LOAD_TABLE):
+        with m.If(is_one_of(self._kept[0].kind, Opcode.LOAD_PARAMETERS)):
+            m.d.comb += row_bytes.eq(
+                times(parameters.count, PARAMETER_PLANES * config.output_pitch)
+            )
+        with m.Elif(is_one_of(self._kept[0].kind, Opcode.LOAD_TABLE)):
             m.d.comb += row_bytes.eq(TABLE_BYTES)
         row_bytes_2 = stage(2, "row_bytes", 24, row_bytes)
+        one_row_2 = stage(2, "one_row", 1, read.rows == 1)
+        one_block_2 = stage(2, "one_block", 1, read.blocks == 1)
 
         # Third stage: where regions begin. Each address is chosen by the opcode; what is left is 0.
         kept = self._kept[1]
@@ -432,12 +458,15 @@ class Decoder(wiring.Component):
                 ("walk", 20),
             )
         }
-        self._choose(m, kept.word, first)
+        self._select(m, first, kinds[0], self._bases(kept.word))
         first_3 = {name: stage(3, name, len(value), value) for name, value in first.items()}
         illegal_opcode = [stage(3, "illegal_opcode", 1, ~kinds[0].any())]
-        illegal_field = [stage(3, "illegal_field", 1, (bad_field & kinds[0]).any())]
+        bad_fields = bad_field.any() | Cat(bits & is_behind for bits, is_behind in behind).any()
+        illegal_field = [stage(3, "illegal_field", 1, bad_fields)]
         row_bytes_3 = stage(3, "row_bytes", 24, row_bytes_2)
-        host_base_3 = stage(3, "host_base", EXTENT_BITS, read.host + row_bytes_2)
+        host_base_3 = stage(3, "host_base", HOST_OFFSET_BITS, read.host + row_bytes_2)
+        packs_3 = stage(3, "packs", 1, fields[Opcode.CONVOLVE].channels != 0)
+        is_copy_3 = stage(3, "is_copy", 1, is_one_of(kinds[0], *COPIES))
         # All but the last block of channels, less one of them.
         fewer_lines_3 = stage(
             3,
@@ -453,14 +482,38 @@ class Decoder(wiring.Component):
         # they do not, a run is a block, or with the alternate copies a row.
         alternate = is_one_of(kinds[0], *ALTERNATE)
         whole = is_one_of(kinds[0], Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
-        linear_3 = stage(
+        is_double_3 = stage(
             3,
-            "linear",
+            "is_double",
             1,
-            whole
-            | (read.rows == 1)
-            | ((alternate | (read.blocks == 1)) & (read.stride == row_bytes_2)),
+            (
+                is_one_of(kinds[0], Opcode.MATRIX_MULTIPLY)
+                & fields[Opcode.MATRIX_MULTIPLY].wide_vectors
+            )
+            | (is_one_of(kinds[0], Opcode.ACTIVATE) & fields[Opcode.ACTIVATE].wide)
+            | (is_one_of(kinds[0], Opcode.VECTOR) & fields[Opcode.VECTOR].wide),
         )
+        # Which product is the length of the buffer's region, if it is not known without.
+        uses_3 = {
+            name: stage(3, f"uses_{name}", 1, is_one_of(kinds[0], *opcodes))
+            for name, opcodes in (
+                ("lines", (*COPIES, Opcode.MATRIX_MULTIPLY)),
+                ("results", SOURCES),
+                ("spread", (Opcode.CONVOLVE,)),
+            )
+        }
+        loaded = fields[Opcode.LOAD_PARAMETERS].count
+        few_lines_3 = stage(
+            3,
+            "few_lines",
+            len(loaded),
+            Mux(is_one_of(kinds[0], Opcode.LOAD_PARAMETERS), loaded, 0)
+            | is_one_of(kinds[0], Opcode.LOAD_TABLE),
+        )
+        is_run_3 = stage(3, "is_run", 1, whole | one_row_2)
+        is_dense_3 = stage(3, "is_dense", 1, read.stride == row_bytes_2)
+        is_even_3 = stage(3, "is_even", 1, alternate | one_block_2)
+        linear_3 = is_run_3 | (is_even_3 & is_dense_3)
 
         # Fourth stage: lengths, from the products.
         kept = self._kept[2]
@@ -468,49 +521,58 @@ class Decoder(wiring.Component):
         read = fields[Opcode.READ_HOST_MEMORY]
         matrix = fields[Opcode.MATRIX_MULTIPLY]
         convolve = fields[Opcode.CONVOLVE]
-        activate = fields[Opcode.ACTIVATE]
         vector = fields[Opcode.VECTOR]
-        length = Signal(LENGTH_BITS)
-        source_length = Signal(LENGTH_BITS)
-        operand_length = Signal(LENGTH_BITS)
-        rows = Signal(len(products.results))
-        tiles = Signal(TILE_COUNT_BITS)
-        m.d.comb += tiles.eq(products.tiles)
-        with m.Switch(kept.word[:OPCODE_BITS]):
-            with m.Case(*COPIES):
-                m.d.comb += length.eq(products.lines)
-            with m.Case(Opcode.LOAD_PARAMETERS):
-                m.d.comb += length.eq(fields[Opcode.LOAD_PARAMETERS].count)
-            with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += length.eq(1)
-            with m.Case(Opcode.MATRIX_MULTIPLY):
-                m.d.comb += [
-                    length.eq(products.lines << matrix.wide_vectors),
-                    rows.eq(products.results),
-                    tiles.eq(products.tiles << matrix.wide_weights),
-                ]
-            with m.Case(Opcode.CONVOLVE):
-                m.d.comb += [length.eq(products.spread), rows.eq(products.results)]
-            with m.Case(Opcode.ACTIVATE):
-                m.d.comb += [
-                    length.eq(products.results << activate.wide),
-                    rows.eq(products.results),
-                ]
-            with m.Case(Opcode.DEPTHWISE):
-                m.d.comb += [
-                    length.eq(products.results),
-                    source_length.eq(products.lines),
-                    operand_length.eq(products.tiles),
-                ]
-            with m.Case(Opcode.POOL):
-                m.d.comb += [length.eq(products.results), source_length.eq(products.lines)]
-            with m.Case(Opcode.VECTOR):
-                m.d.comb += [
-                    length.eq(products.results << vector.wide),
-                    source_length.eq(products.lines << vector.wide_operands),
-                ]
-                with m.If(vector.operation != Operation.COPY):
-                    m.d.comb += operand_length.eq(products.lines << vector.wide_operands)
+        lengths: dict[str, Value] = {
+            "source_length": Signal(LENGTH_BITS),
+            "operand_length": Signal(LENGTH_BITS),
+            "rows": Signal(len(products.results)),
+            "tiles": Signal(TILE_COUNT_BITS),
+        }
+        lines = products.lines << vector.wide_operands
+        self._select(
+            m,
+            lengths,
+            kinds[1],
+            [
+                ((Opcode.READ_WEIGHTS,), {"tiles": products.tiles}),
+                (
+                    (Opcode.MATRIX_MULTIPLY,),
+                    {
+                        "rows": products.results,
+                        "tiles": products.tiles << matrix.wide_weights,
+                    },
+                ),
+                (
+                    (Opcode.CONVOLVE,),
+                    {
+                        "rows": products.results,
+                        "tiles": products.tiles,
+                    },
+                ),
+                (
+                    (Opcode.ACTIVATE,),
+                    {"rows": products.results},
+                ),
+                (
+                    (Opcode.DEPTHWISE,),
+                    {
+                        "source_length": products.lines,
+                        "operand_length": products.tiles,
+                    },
+                ),
+                (
+                    (Opcode.POOL,),
+                    {"source_length": products.lines},
+                ),
+                (
+                    (Opcode.VECTOR,),
+                    {
+                        "source_length": lines,
+                        "operand_length": Mux(vector.operation != Operation.COPY, lines, 0),
+                    },
+                ),
+            ],
+        )
         is_write = is_one_of(kinds[1], *WRITES)
         line_beats = Mux(
             is_write,
@@ -527,24 +589,42 @@ class Decoder(wiring.Component):
         illegal_opcode.append(stage(4, "illegal_opcode", 1, illegal_opcode[-1]))
         illegal_field.append(stage(4, "illegal_field", 1, illegal_field[-1]))
         first_4 = {name: stage(4, name, len(value), value) for name, value in first_3.items()}
-        length_4 = stage(4, "length", LENGTH_BITS, length)
-        source_length_4 = stage(4, "source_length", LENGTH_BITS, source_length)
-        operand_length_4 = stage(4, "operand_length", LENGTH_BITS, operand_length)
-        rows_4 = stage(4, "rows", len(rows), rows)
-        tiles_4 = stage(4, "tiles", TILE_COUNT_BITS, tiles)
+        # Whether an operand begins where the results do; if alike, it lies in exactly their lines.
+        same_base_4 = {
+            name: stage(4, f"same_{name}", 1, first_3[name] == first_3["buffer"])
+            for name in ("source", "operand")
+        }
+        length = Signal(LENGTH_BITS - 1)
+        m.d.comb += length.eq(
+            reduce(or_, (Mux(uses_3[name], products[name], 0) for name in uses_3), few_lines_3)
+        )
+        lengths["length"] = length << is_double_3
+        lengths_4 = {name: stage(4, name, len(value), value) for name, value in lengths.items()}
         # The last row or block of channels begins one distance before the product of all.
-        is_copy = is_one_of(kinds[1], *COPIES)
         end_base_4 = stage(
             4, "end_base", signed(ADDRESS_BITS + 2), first_3["buffer"] + fewer_lines_3
         )
         host_base_4 = stage(
-            4, "host_base", signed(EXTENT_BITS), host_base_3 - Mux(is_copy, read.stride, 0)
+            4,
+            "host_base",
+            signed(HOST_OFFSET_BITS + 1),
+            host_base_3 - Mux(is_copy_3, read.stride, 0),
         )
-        spread_4 = stage(4, "spread", len(products.spread), Mux(is_copy, products.spread, 0))
+        spread_4 = stage(4, "spread", len(products.spread), Mux(is_copy_3, products.spread, 0))
         before_tail_4 = stage(4, "before_tail", ADDRESS_BITS, products.lines - read.rows)
         run_beats_4 = stage(4, "run_beats", 30, run_beats)
         linear_4 = stage(4, "linear", 1, linear_3)
         packing_4 = Signal(Packing(), reset_less=True)
+        before = packing_4.start < 0  # the first vector begins in the line before the row
+        packed = is_one_of(kinds[1], Opcode.CONVOLVE) & packs_3
+        # Packed channels: the line behind the first one.
+        origin_4 = stage(
+            4,
+            "origin",
+            signed(len(window.origin) + 1),
+            Mux(packed, window.row_origin, window.origin) + (packed & ~before),
+        )
+        packs_4 = stage(4, "packs", 1, packs_3)
         excess = Signal(8)
         with m.If(shape.left < 0):
             m.d.comb += excess.eq(convolve.channels)
@@ -561,22 +641,7 @@ class Decoder(wiring.Component):
         kept = self._kept[3]
         fields = operands_of(kept.word)
         weights = fields[Opcode.READ_WEIGHTS]
-        packed = is_one_of(kinds[2], Opcode.CONVOLVE) & (fields[Opcode.CONVOLVE].channels != 0)
         self._kind = kinds[3]
-        self._source = stage(
-            5,
-            "source",
-            Source,
-            Mux(
-                is_one_of(kinds[2], Opcode.ACTIVATE),
-                Source.ACCUMULATORS,
-                Mux(
-                    is_one_of(kinds[2], Opcode.DEPTHWISE),
-                    Source.DEPTHWISE,
-                    Mux(is_one_of(kinds[2], Opcode.POOL), Source.POOL, Source.VECTOR),
-                ),
-            ),
-        )
         self._illegal_opcode = stage(5, "illegal_opcode", 1, illegal_opcode[-1])
         self._illegal_field = stage(5, "illegal_field", 1, illegal_field[-1])
         self._first = {name: stage(5, name, len(value), value) for name, value in first_4.items()}
@@ -584,33 +649,70 @@ class Decoder(wiring.Component):
         def end(name: str, base: Value, size: Value) -> Signal:
             return stage(5, f"{name}_end", max(len(base), len(size)) + 1, base + size)
 
-        self._buffer_end = end("buffer", end_base_4, length_4)
-        self._source_end = end("source", first_4["source"], source_length_4)
-        self._operand_end = end("operand", first_4["operand"], operand_length_4)
-        self._accumulator_end = end("accumulator", first_4["accumulator"], rows_4)
+        def extent(name: str, base: Value, size: Value, bits: int) -> tuple[Signal, Signal]:
+            """The end, and whether it is beyond all that can be told by so many bits."""
+            far = stage(5, f"{name}_far", 1, size[bits:].any())
+            return stage(5, f"{name}_end", bits + 1, base + size[:bits]), far
+
+        self._buffer_end, self._buffer_far = extent(
+            "buffer", end_base_4, lengths_4["length"], ADDRESS_BITS
+        )
+        self._source_end, self._source_far = extent(
+            "source", first_4["source"], lengths_4["source_length"], ADDRESS_BITS
+        )
+        self._operand_end, self._operand_far = extent(
+            "operand", first_4["operand"], lengths_4["operand_length"], ADDRESS_BITS
+        )
+        self._host_end, self._host_far = extent("host", host_base_4, spread_4, HOST_OFFSET_BITS + 1)
+        self._accumulator_end, self._accumulator_far = extent(
+            "accumulator", first_4["accumulator"], lengths_4["rows"], ACCUMULATOR_BITS
+        )
         self._parameter_end = end("parameter", first_4["parameter"], first_4["entries"])
         self._table_end = end("table", first_4["table"], first_4["table_used"])
-        self._host_end = end("host", host_base_4, spread_4)
         self._tile_end = end("tile", weights.tile, weights.count)
-        self._tiles = stage(5, "tiles", TILE_COUNT_BITS, tiles_4)
+        vector = fields[Opcode.VECTOR]
+        alike = is_one_of(kinds[2], Opcode.VECTOR) & (vector.wide == vector.wide_operands)
+        self._exact_source, self._exact_operand = (
+            stage(5, f"exact_{name}", 1, alike & same) for name, same in same_base_4.items()
+        )
+        pitch_bytes = Signal(12 + 9)
+        m.d.sync += pitch_bytes.eq(times(shape.pitch, config.rows))
+        convolve = fields[Opcode.CONVOLVE]
+        self._packs = stage(5, "packs", 1, packs_4)
+        misfits = unpackable(config, packing_4, convolve, shape)
+        self._unpackable = stage(5, "unpackable", len(misfits), misfits)
+        self._too_long = stage(5, "too_long", 1, pitch_bytes - packing_4.row_bytes < 0)
+        self._tiles = stage(5, "tiles", TILE_COUNT_BITS, lengths_4["tiles"])
         self._run_beats = stage(5, "run_beats", 30, run_beats_4)
         self._linear = stage(5, "linear", 1, linear_4)
         self._tail_line = stage(5, "tail_line", ADDRESS_BITS, first_4["buffer"] + before_tail_4)
         self._weight_address = stage(
-            5, "weight_address", config.address_bits, weights.tile * config.tile_bytes
+            5, "weight_address", config.address_bits, times(weights.tile, config.tile_bytes)
         )
+        self._over_map = stage(5, "over_map", 1, is_one_of(kinds[2], Opcode.DEPTHWISE, Opcode.POOL))
         self._packing = Signal(Packing(), reset_less=True)
         with m.If(self._moves[5]):
             m.d.sync += self._packing.eq(packing_4)
-        before = packing_4.start < 0  # the first vector begins in the line before the row
-        # Packed channels: the line behind the first one.
-        origin = Mux(packed, window.row_origin, window.origin)
-        self._first_line = stage(
-            5, "first_line", ADDRESS_BITS, first_4["walk"] + origin + (packed & ~before)
-        )
+        self._first_line = stage(5, "first_line", ADDRESS_BITS, first_4["walk"] + origin_4)
         self._first_byte = stage(5, "first_byte", 9, packing_4.start + Mux(before, config.rows, 0))
 
-    def _choose(self, m: Module, word: Value, first: dict[str, Signal]) -> None:
+    def _select(
+        self,
+        m: Module,
+        targets: Mapping[str, Value],
+        kind: Value,
+        choices: list[tuple[tuple[Opcode, ...], dict[str, ValueLike]]],
+    ) -> None:
+        """Drives each target with what is chosen for this kind of instruction, else with 0."""
+        for name, target in targets.items():
+            terms = [
+                Mux(is_one_of(kind, *opcodes), values[name], 0)
+                for opcodes, values in choices
+                if name in values
+            ]
+            m.d.comb += target.eq(reduce(or_, terms))
+
+    def _bases(self, word: Value) -> list[tuple[tuple[Opcode, ...], dict[str, ValueLike]]]:
         """Where the regions of an instruction begin."""
         fields = operands_of(word)
         parameters = fields[Opcode.LOAD_PARAMETERS]
@@ -620,66 +722,80 @@ class Decoder(wiring.Component):
         depthwise = fields[Opcode.DEPTHWISE]
         pool = fields[Opcode.POOL]
         vector = fields[Opcode.VECTOR]
-
-        def take(**values: object) -> None:
-            m.d.comb += [first[name].eq(value) for name, value in values.items()]
-
-        with m.Switch(word[:OPCODE_BITS]):
-            with m.Case(*COPIES):
-                take(buffer=fields[Opcode.READ_HOST_MEMORY].buffer)
-            with m.Case(Opcode.LOAD_PARAMETERS):
-                take(
-                    buffer=parameters.parameter | PARAMETER_SPACE,
-                    parameter=parameters.parameter,
-                    entries=parameters.count,
-                )
-            with m.Case(Opcode.LOAD_TABLE):
-                table = fields[Opcode.LOAD_TABLE].table
-                take(buffer=table | TABLE_SPACE, table=table, table_used=1)
-            with m.Case(Opcode.MATRIX_MULTIPLY):
-                take(buffer=matrix.buffer, accumulator=matrix.accumulator)
-            with m.Case(Opcode.CONVOLVE):
-                take(
-                    buffer=convolve.buffer,
-                    accumulator=convolve.accumulator,
-                    walk=convolve.buffer,
-                )
-            with m.Case(Opcode.ACTIVATE):
-                take(
-                    buffer=activate.buffer,
-                    accumulator=activate.accumulator,
-                    parameter=activate.parameter,
-                    entries=activate.n_tiles,
-                    table=activate.table,
-                    table_used=activate.function == Function.TABLE,
-                )
-            with m.Case(Opcode.DEPTHWISE):
-                take(
-                    buffer=depthwise.destination,
-                    source=depthwise.buffer,
-                    operand=depthwise.taps,
-                    parameter=depthwise.parameter,
-                    entries=depthwise.blocks,
-                    walk=depthwise.buffer,
-                )
-            with m.Case(Opcode.POOL):
-                take(
-                    buffer=pool.destination,
-                    source=pool.buffer,
-                    parameter=pool.parameter,
-                    entries=Mux(pool.reduction == Reduction.AVERAGE, self._window.products.taps, 1),
-                    walk=pool.buffer,
-                )
-            with m.Case(Opcode.VECTOR):
-                take(
-                    buffer=vector.destination,
-                    source=vector.buffer,
-                    operand=Mux(vector.operation == Operation.COPY, 0, vector.operand),
-                    parameter=vector.parameter,
-                    entries=1,
-                    table=vector.table,
-                    table_used=vector.function == Function.TABLE,
-                )
+        table = fields[Opcode.LOAD_TABLE].table
+        return [
+            (COPIES, {"buffer": fields[Opcode.READ_HOST_MEMORY].buffer}),
+            (
+                (Opcode.LOAD_PARAMETERS,),
+                {
+                    "buffer": parameters.parameter | PARAMETER_SPACE,
+                    "parameter": parameters.parameter,
+                    "entries": parameters.count,
+                },
+            ),
+            (
+                (Opcode.LOAD_TABLE,),
+                {"buffer": table | TABLE_SPACE, "table": table, "table_used": 1},
+            ),
+            (
+                (Opcode.MATRIX_MULTIPLY,),
+                {"buffer": matrix.buffer, "accumulator": matrix.accumulator},
+            ),
+            (
+                (Opcode.CONVOLVE,),
+                {
+                    "buffer": convolve.buffer,
+                    "accumulator": convolve.accumulator,
+                    "walk": convolve.buffer,
+                },
+            ),
+            (
+                (Opcode.ACTIVATE,),
+                {
+                    "buffer": activate.buffer,
+                    "accumulator": activate.accumulator,
+                    "parameter": activate.parameter,
+                    "entries": activate.n_tiles,
+                    "table": activate.table,
+                    "table_used": activate.function == Function.TABLE,
+                },
+            ),
+            (
+                (Opcode.DEPTHWISE,),
+                {
+                    "buffer": depthwise.destination,
+                    "source": depthwise.buffer,
+                    "operand": depthwise.taps,
+                    "parameter": depthwise.parameter,
+                    "entries": depthwise.blocks,
+                    "walk": depthwise.buffer,
+                },
+            ),
+            (
+                (Opcode.POOL,),
+                {
+                    "buffer": pool.destination,
+                    "source": pool.buffer,
+                    "parameter": pool.parameter,
+                    "entries": Mux(
+                        pool.reduction == Reduction.AVERAGE, self._window.products.taps, 1
+                    ),
+                    "walk": pool.buffer,
+                },
+            ),
+            (
+                (Opcode.VECTOR,),
+                {
+                    "buffer": vector.destination,
+                    "source": vector.buffer,
+                    "operand": Mux(vector.operation == Operation.COPY, 0, vector.operand),
+                    "parameter": vector.parameter,
+                    "entries": 1,
+                    "table": vector.table,
+                    "table_used": vector.function == Function.TABLE,
+                },
+            ),
+        ]
 
     def _check(self, m: Module) -> None:
         """The checks of the instruction in the last stage, then the first that does not hold."""
@@ -690,71 +806,84 @@ class Decoder(wiring.Component):
         matrix = fields[Opcode.MATRIX_MULTIPLY]
         activate = fields[Opcode.ACTIVATE]
         vector = fields[Opcode.VECTOR]
-        convolve = fields[Opcode.CONVOLVE]
         window, shape = self._window, self._window.fields
         buffer, buffer_end = self._first["buffer"], self._buffer_end
         source, operand = self._first["source"], self._first["operand"]
 
-        unavailable = Signal()
-        no_window = Signal()
+        def is_a(*opcodes: Opcode) -> Value:
+            return is_one_of(self._kind, *opcodes)
+
         # Without tables, UNAVAILABLE comes first.
         no_table = self._first["table"] >= config.tables if config.tables else Const(0)
-        too_wide = shape.width > shape.pitch
-        pitch_bytes = Signal(12 + 9)
-        m.d.sync += pitch_bytes.eq(shape.pitch * config.rows)
-        with m.Switch(opcode):
-            with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += unavailable.eq(int(not config.tables))
-            with m.Case(Opcode.MATRIX_MULTIPLY):
-                if not config.wide:
-                    m.d.comb += unavailable.eq(matrix.wide_vectors | matrix.wide_weights)
-            with m.Case(Opcode.CONVOLVE):
-                m.d.comb += no_window.eq(
-                    Mux(
-                        convolve.channels != 0,
-                        unpackable(config, self._packing, convolve, shape)
-                        | (self._packing.row_bytes > pitch_bytes),
-                        too_wide,
-                    )
-                )
-            with m.Case(Opcode.ACTIVATE):
-                m.d.comb += unavailable.eq(self._lacks(activate, activate.wide))
-            with m.Case(Opcode.DEPTHWISE):
-                m.d.comb += [
-                    unavailable.eq(int(not config.depthwise)),
-                    no_window.eq(too_wide | (window.products.taps > DEPTHWISE_TAPS)),
-                ]
-            with m.Case(Opcode.POOL):
-                m.d.comb += no_window.eq(too_wide)
-            with m.Case(Opcode.VECTOR):
-                m.d.comb += unavailable.eq(self._lacks(vector, vector.wide | vector.wide_operands))
+        unavailable = (
+            (is_a(Opcode.ACTIVATE) & self._lacks(activate, activate.wide))
+            | (is_a(Opcode.VECTOR) & self._lacks(vector, vector.wide | vector.wide_operands))
+            | (is_a(Opcode.LOAD_TABLE) & int(not config.tables))
+            | (is_a(Opcode.DEPTHWISE) & int(not config.depthwise))
+        )
+        if not config.wide:
+            wide = matrix.wide_vectors | matrix.wide_weights
+            unavailable |= is_a(Opcode.MATRIX_MULTIPLY) & wide
+        # The window is the same for long.
+        too_wide = Signal()
+        too_many_taps = Signal()
+        m.d.sync += [
+            too_wide.eq(shape.width > shape.pitch),
+            too_many_taps.eq(window.products.taps > DEPTHWISE_TAPS),
+        ]
+        no_window = (
+            (
+                is_a(Opcode.CONVOLVE)
+                & Mux(self._packs, self._unpackable.any() | self._too_long, too_wide)
+            )
+            | (is_a(Opcode.DEPTHWISE) & (too_wide | too_many_taps))
+            | (is_a(Opcode.POOL) & too_wide)
+        )
 
-        def spoiled(base: Signal, end: Signal) -> Value:
+        def exceeds(number: Value, limit: Value) -> Value:
+            """A subtraction, as a comparison would take more levels."""
+            return limit - number < 0
+
+        def spoiled(base: Signal, end: Signal, exact: Signal) -> Value:
             """Whether results overwrite an operand, other than exactly by Vector. All of them are
             inside the buffer."""
-            base, end, first, behind = (
-                value[:ADDRESS_BITS] for value in (base, end, buffer, buffer_end)
+            return (
+                exceeds(buffer_end[:ADDRESS_BITS], base)
+                & exceeds(end[:ADDRESS_BITS], buffer)
+                & ~exact
             )
-            same = is_one_of(self._kind, Opcode.VECTOR) & (base == first) & (end == behind)
-            return (base < behind) & (first < end) & ~same
 
         conditions = {
             Fault.LOOP: kept.loop_fault,
             Fault.UNAVAILABLE: unavailable,
             Fault.WINDOW: ~window.valid | no_window,
-            Fault.OVERLAP: spoiled(source, self._source_end) | spoiled(operand, self._operand_end),
-            Fault.ACCUMULATOR_RANGE: self._accumulator_end > config.accumulator_rows,
+            Fault.ACCUMULATOR_RANGE: self._accumulator_far
+            | (self._accumulator_end > config.accumulator_rows),
             Fault.PARAMETER_RANGE: self._parameter_end > config.parameter_entries,
             Fault.TABLE_RANGE: self._first["table_used"] & no_table,
-            Fault.HOST_WINDOW: self._host_end > self.host_limit,
-            Fault.WEIGHT_WINDOW: self._tile_end > self.weight_tiles,
+            Fault.HOST_WINDOW: self._host_far | exceeds(self._host_end, self.host_limit),
+            Fault.WEIGHT_WINDOW: exceeds(self._tile_end, self.weight_tiles),
         }
         beyond = [Signal(name=f"{name}_beyond") for name in ("source", "operand", "buffer")]
-        ends = (self._source_end, self._operand_end, buffer_end)
+        ends = (
+            (self._source_end, self._source_far),
+            (self._operand_end, self._operand_far),
+            (buffer_end, self._buffer_far),
+        )
         in_buffer = self._applies(Fault.BUFFER_RANGE)
         m.d.sync += [
-            flag.eq(in_buffer & (end > config.buffer_lines))
-            for flag, end in zip(beyond, ends, strict=True)
+            flag.eq(in_buffer & (far | (end > config.buffer_lines)))
+            for flag, (end, far) in zip(beyond, ends, strict=True)
+        ]
+        spoils = [Signal(name=f"{name}_spoiled") for name in ("source", "operand")]
+        may_spoil = self._applies(Fault.OVERLAP)
+        operands = (
+            (source, self._source_end, self._exact_source),
+            (operand, self._operand_end, self._exact_operand),
+        )
+        m.d.sync += [
+            flag.eq(may_spoil & spoiled(*region))
+            for flag, region in zip(spoils, operands, strict=True)
         ]
         broken = {fault: Signal(name=f"broken_{fault.name.lower()}") for fault in conditions}
         m.d.sync += [
@@ -762,6 +891,7 @@ class Decoder(wiring.Component):
             for fault, condition in conditions.items()
         ]
         broken[Fault.BUFFER_RANGE] = Cat(beyond).any()
+        broken[Fault.OVERLAP] = Cat(spoils).any()
         unusable = kept.fetch_error | self._illegal_opcode | self._illegal_field
         m.d.comb += self.decoded.payload.failed.eq(unusable | Cat(broken.values()).any())
 
@@ -846,11 +976,12 @@ class Decoder(wiring.Component):
                 unit.products.eq(self._window.products),
                 unit.first_line.eq(self._first_line),
             ]
+        m.d.comb += activate_decoder.over_map.eq(self._over_map)
         m.d.comb += [
             matrix_decoder.multiplies.eq(is_one_of(self._kind, Opcode.MATRIX_MULTIPLY)),
             matrix_decoder.packing.eq(self._packing),
             matrix_decoder.first_byte.eq(self._first_byte),
-            activate_decoder.source.eq(self._source),
+            activate_decoder.sources.eq(Cat(is_one_of(self._kind, member) for member in SOURCES)),
             activate_decoder.scale.eq(scale),
         ]
 

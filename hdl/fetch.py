@@ -10,7 +10,7 @@ from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, OPCODE_BITS, Opcode
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS
 from systola.hdl.host_read_port import ReadBeat, ReadRequest
-from systola.hdl.indexed_operands import ADDERS, SELECTOR_BITS, selectors_of
+from systola.hdl.indexed_operands import ADDERS, PLACE_BITS, SELECTOR_BITS, selectors_of
 from systola.hdl.sram import Sram
 
 CHUNK_BYTES = 64
@@ -37,6 +37,7 @@ class Known(data.StructLayout):
         super().__init__(
             {
                 "selectors": data.ArrayLayout(SELECTOR_BITS, ADDERS),
+                "places": len(PLACE_BITS),
                 "ends": 1,
             }
         )
@@ -44,13 +45,15 @@ class Known(data.StructLayout):
 
 def known_of(word: Value) -> Value:
     """What Known says of a word."""
-    return Cat(selectors_of(word), word[:OPCODE_BITS] == Opcode.END_LOOP)
+    ends = word[:OPCODE_BITS] == Opcode.END_LOOP
+    return Cat(selectors_of(word), (word[bit] for bit in PLACE_BITS), ends)
 
 
 class FetchedInstruction(data.StructLayout):
     """An instruction word, whether its fetch was answered with an error, its number in the
-    program, which index registers it needs, if any (`selectors_of` it), and whether it is an
-    End_Loop."""
+    program, and what is known of it: which index registers it needs, if any (`selectors_of` it),
+    the bits of the opcode that tell where its operands are, once more as so much depends on them,
+    and whether it is an End_Loop."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -133,39 +136,45 @@ class Fetch(wiring.Component):
         readable = Signal.like(requested)  # the first one that cannot be read yet
         oldest = Signal.like(requested)  # the first one that is there, or will be
         kept = Signal(range(depth))  # units from there to `requested`
+        full = Signal()  # as many as can be
         on_their_way = Signal(range(2 * ahead + 1))
         unwanted = Signal.like(on_their_way)  # those of them that a jump has dropped
+        dropping = Signal()  # there are such
 
-        def distance(first: Value, second: Value) -> Value:
+        few = exact_log2(depth) + 2
+
+        def before(first: Value, second: Value) -> Value:
             # The two are never further apart than the depth, so that few bits tell.
-            bits = exact_log2(depth) + 2
-            return (first[:bits] - second[:bits])[:bits].as_signed()
+            return (first[:few] - second[:few])[few - 1]
 
         # A jump is looked at in the next cycle, in which the others mean nothing if it goes to what
         # is not kept, and that takes effect in the one behind.
         jumped = Signal()
         leaves = Signal()
         drops = Signal()
+        unsure = Signal()  # one of these two
         lost = Signal()  # `offset` does not belong to `requested`
         some = Signal()
         empty = Signal()
         m.d.comb += [
-            leaves.eq(jumped & (unit < oldest)),
-            some.eq(distance(readable, unit) > 0),
-            empty.eq(~some & (distance(requested, readable) == 0) & ~(jumped | drops)),
+            leaves.eq(jumped & (unit - oldest < 0)),
+            some.eq(before(unit, readable)),
+            empty.eq(~some & (requested[:few] == readable[:few]) & ~unsure),
         ]
-        m.d.sync += [jumped.eq(self.jump), drops.eq(leaves)]
+        m.d.sync += [jumped.eq(self.jump), drops.eq(leaves), unsure.eq(self.jump | leaves)]
 
         # Requests. One that has been offered stays until it is taken, and is not wanted any more if
         # a jump has come between. The first one is there before the program starts.
         offset = Signal(HOST_OFFSET_BITS, reset_less=True)
         offered = Signal(reset_less=True)
+        # A chunk may be asked for once this unit is offered.
+        allowed = Signal.like(requested, init=(chunk - ahead) % (1 << len(requested)))
         inside = Signal()
         room = Signal()
         granted = Signal()
         m.d.comb += [
-            inside.eq(offset < self.limit),
-            room.eq(distance(requested, unit) <= ahead - chunk),
+            inside.eq(offset - self.limit < 0),
+            room.eq(~before(unit, allowed)),
             self.request.valid.eq(self.enable & offered),
             self.request.payload.offset.eq(offset),
             self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
@@ -177,12 +186,13 @@ class Fetch(wiring.Component):
             with m.If(self.request.ready):
                 m.d.sync += [offered.eq(0), offset.eq(offset + chunk_bytes)]
         with m.Else():
-            m.d.sync += offered.eq(inside & room & ~(jumped | drops | lost))
+            m.d.sync += offered.eq(inside & room & ~(unsure | lost))
             with m.If(lost):
                 m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
-        with m.If(granted & ~lost):
-            m.d.sync += requested.eq(requested + chunk)
-            with m.If(kept == depth - chunk):
+        m.d.sync += full.eq(kept == depth - chunk)
+        with m.If(self.enable & offered & self.request.ready & ~lost):
+            m.d.sync += [requested.eq(requested + chunk), allowed.eq(allowed + chunk)]
+            with m.If(full):
                 m.d.sync += oldest.eq(oldest + chunk)
             with m.Else():
                 m.d.sync += kept.eq(kept + chunk)
@@ -223,7 +233,7 @@ class Fetch(wiring.Component):
                 with m.Else():
                     m.d.sync += count.eq(count + 1)
         m.d.comb += [
-            ring.write_enable.eq(arrives & (unwanted == 0)),
+            ring.write_enable.eq(arrives & ~dropping),
             ring.write_address.eq(arrived),
             ring.write_data.eq(
                 Cat(
@@ -233,16 +243,24 @@ class Fetch(wiring.Component):
                 )
             ),
         ]
+        # A request is counted a cycle later, in which it is still known whether it was `lost`.
+        asked = Signal()
         left = Signal.like(on_their_way)
-        m.d.comb += left.eq(on_their_way + Mux(granted, chunk, 0) - arrives)
+        m.d.comb += left.eq(on_their_way + Mux(asked, chunk, 0) - arrives)
+        m.d.sync += asked.eq(granted)
+
+        def none_left(count: Value, more: Value, fewer: Value) -> Value:
+            """Whether a count will be zero, without waiting for what it will be."""
+            return ~more & ((count == 0) | ((count == 1) & fewer))
+
         m.d.sync += [
-            arrived.eq(arrived + ring.write_enable),
             readable.eq(arrived),
             on_their_way.eq(left),
-            unwanted.eq(
-                unwanted - (arrives & ~ring.write_enable) + Mux(granted & lost, chunk, 0),
-            ),
+            unwanted.eq(unwanted + Mux(asked & lost, chunk, 0) - (arrives & dropping)),
+            dropping.eq(~none_left(unwanted, asked & lost, arrives)),
         ]
+        with m.If(ring.write_enable):
+            m.d.sync += arrived.eq(arrived + 1)
 
         # Wide buses: a unit holds several instructions. An address is there for two cycles before
         # its instruction, which is when that is offered at the earliest.
@@ -277,17 +295,21 @@ class Fetch(wiring.Component):
             m.d.sync += [
                 lost.eq(1),
                 requested.eq(first),
+                allowed.eq(first - (ahead - chunk)),
                 arrived.eq(first),
                 readable.eq(first),
                 oldest.eq(first),
                 kept.eq(0),
                 unwanted.eq(left),
+                dropping.eq(~none_left(on_their_way, asked, arrives)),
             ]
 
         nothing = Signal(init=1)
+        settled = Signal()
         m.d.sync += [
             nothing.eq(empty),
-            self.exhausted.eq(self.enable & empty & ~(offered | inside | lost)),
+            settled.eq(~(offered | lost)),
+            self.exhausted.eq(self.enable & nothing & settled & ~(offered | inside | lost)),
         ]
         m.d.comb += self.urgent.eq(nothing & self.starved)
         return m

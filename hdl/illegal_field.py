@@ -1,27 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """What makes a word ILLEGAL_FIELD."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import TANH_INTEGER_BITS, Field, Function, Instruction, Opcode
+from systola.arch.isa import (
+    INSTRUCTIONS,
+    TANH_INTEGER_BITS,
+    Field,
+    Function,
+    Instruction,
+    Opcode,
+)
+from systola.hdl.scalar_unit import is_one_of
 
 WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 COPIES = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, *WRITES)
 
 
-def is_illegal(config: Config, entry: Instruction, word: Value, fields: data.View) -> Value:
-    """Whether `word`, an instruction `entry` with the operands `fields`, breaks a rule of its own.
-
-    Index registers have been added to the operands.
+def is_illegal(config: Config, entry: Instruction, fields: data.View) -> Value:
+    """Whether an instruction `entry` with the operands `fields` breaks a rule of its own, but for
+    reserved bits. Index registers have been added to the operands.
     """
-    return (
-        word[entry.width :].any()
-        | Cat(_out_of_range(field, fields[field.name]) for field in entry.fields).any()
-        | _misfits(config, entry.opcode, fields)
+    return Cat(_out_of_range(field, fields[field.name]) for field in entry.fields).any() | _misfits(
+        config, entry.opcode, fields
     )
+
+
+def reserved_bits(word: Value, kind: Value) -> list[tuple[Value, Value]]:
+    """For each place where an instruction may end: whether bits are set from there on to the next
+    one, and whether one of this kind has none there. Both together are illegal."""
+    found = []
+    for start, end in pairwise([*sorted({entry.width for entry in INSTRUCTIONS}), len(word)]):
+        shorter = [entry.opcode for entry in INSTRUCTIONS if entry.width <= start]
+        found.append((word[start:end].any(), is_one_of(kind, *shorter)))
+    return found
 
 
 def _out_of_range(field: Field, value: Value) -> Value:

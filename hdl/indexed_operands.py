@@ -6,6 +6,7 @@ an instruction that does not use it is undefined, so that these are no more than
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from amaranth.hdl import Cat, Mux, Value
 from amaranth.utils import ceil_log2
@@ -56,12 +57,19 @@ def selectors_of(word: Value) -> Value:
             names = ["first", "second"]
         for at, name in zip(places, names, strict=False):
             at[entry.offset(name)].append(entry.opcode)
-    return Cat(_chosen(word, at, SELECTOR_BITS) for at in places)
+    code = {bit: word[bit] for bit in range(OPCODE_BITS)}
+    return Cat(_chosen(word, code, at, SELECTOR_BITS) for at in places)
 
 
-def operands_of(word: Value) -> list[Value]:
+def operands_of(word: Value, bits: Value) -> list[Value]:
     """What each adder adds to its register: the operand, and what stands behind it. Set_Register
-    has its value in the first."""
+    has its value in the first. `bits` are the PLACE_BITS of the opcode."""
+    code = {bit: bits[place] for place, bit in enumerate(PLACE_BITS)}
+    return [_chosen(word, code, at, REGISTER_BITS) for at in _operand_places()]
+
+
+def _operand_places() -> list[dict[int, list[Opcode]]]:
+    """Where the operand of each adder begins, with the instructions that have it there."""
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in INSTRUCTIONS:
         names = [operand for operand, _ in indexed(entry)]
@@ -69,15 +77,48 @@ def operands_of(word: Value) -> list[Value]:
             names = ["value"]
         for at, name in zip(places, names, strict=False):
             at[entry.offset(name)].append(entry.opcode)
-    return [_chosen(word, at, REGISTER_BITS) for at in places]
+    return places
 
 
-def _chosen(word: Value, places: dict[int, list[Opcode]], width: int) -> Value:
-    """The bits from one of these places on, which the opcode tells."""
-    usual, *others = sorted(places, key=lambda place: -len(places[place]))
-    opcode = word[:OPCODE_BITS]
-    value: Value = word[usual : usual + width]
-    for place in others:
-        here = Cat(opcode == member for member in places[place]).any()
-        value = Mux(here, word[place : place + width], value)
-    return value
+def _split(
+    places: dict[int, list[Opcode]],
+) -> tuple[int, dict[int, list[Opcode]], dict[int, list[Opcode]]]:
+    """The bit of the opcode that leaves the fewest places on either side, and both sides."""
+    splits = []
+    for bit in range(OPCODE_BITS):
+        zero, one = (
+            {
+                place: side
+                for place, opcodes in places.items()
+                if (side := [opcode for opcode in opcodes if opcode >> bit & 1 == value])
+            }
+            for value in (0, 1)
+        )
+        if zero and one:
+            splits.append((max(len(zero), len(one)), len(zero) + len(one), bit, zero, one))
+    _, _, *found = min(splits, key=lambda split: split[:3])
+    return tuple(found)
+
+
+def _chosen(
+    word: Value, code: Mapping[int, Value], places: dict[int, list[Opcode]], width: int
+) -> Value:
+    """The bits from one of these places on, which the bits of the opcode tell, one after the
+    other."""
+    if len(places) == 1:
+        (place,) = places
+        return word[place : place + width]
+    bit, zero, one = _split(places)
+    return Mux(code[bit], _chosen(word, code, one, width), _chosen(word, code, zero, width))
+
+
+def _bits_asked(places: dict[int, list[Opcode]]) -> set[int]:
+    """All bits of the opcode that `_chosen` looks at."""
+    if len(places) == 1:
+        return set()
+    bit, *sides = _split(places)
+    return {bit}.union(*map(_bits_asked, sides))
+
+
+PLACE_BITS = tuple(sorted(set().union(*map(_bits_asked, _operand_places()))))
+"""The bits of the opcode that tell where the operands are."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MatrixMultiply and Convolve: from the instruction to the walk of the matrix unit."""
 
-from amaranth.hdl import Module, Value, signed
+from amaranth.hdl import Cat, Module, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,16 +20,16 @@ class Packing(data.StructLayout):
 
 
 def unpackable(config: Config, packing: data.View, convolve: data.View, shape: data.View) -> Value:
-    """Whether the window `shape` does not fit the packed channels of `convolve`, but for the length
-    of a row (see `Packing`)."""
+    """What of the window `shape` does not fit the packed channels of `convolve`: bits that must be
+    zero. The length of a row is not among them (see `Packing`)."""
     rows = config.rows
-    return (
-        (convolve.k_tiles != 1)
-        | (shape.dilation_x != 1)
-        | (packing.kernel_bytes > rows)
-        | (packing.step > rows)
-        | (packing.start < -rows)
-        | (packing.start >= rows)
+    return Cat(
+        convolve.k_tiles != 1,
+        shape.dilation_x != 1,
+        packing.kernel_bytes > rows,
+        packing.step > rows,
+        packing.start < -rows,
+        packing.start >= rows,
     )
 
 

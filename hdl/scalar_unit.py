@@ -84,8 +84,8 @@ class ScalarUnit(wiring.Component):
     a Loop stays a cycle longer. An End_Loop is taken in the second cycle in which the first stage
     is free and all Loops before it are done.
 
-    `coming` shows an instruction, but for a Loop, in the cycle before it is offered first; in that
-    cycle `instruction.valid` is down. None comes into the last stage with `hold`.
+    `coming` shows an instruction, but for a Loop, in the cycle before it is offered first, in which
+    the last stage is `vacant`. None comes into the last stage with `hold`.
 
     `jump` with `jump_to`, in the cycle in which an End_Loop is taken: its loop has iterations left,
     and the first instruction of its body is next. Neither an instruction with `loop_fault`, nor one
@@ -100,6 +100,7 @@ class ScalarUnit(wiring.Component):
             {
                 "fetched": In(stream.Signature(FetchedInstruction())),
                 "coming": Out(Coming()),
+                "vacant": Out(1),
                 "hold": In(1),
                 "instruction": Out(stream.Signature(EffectiveInstruction())),
                 "jump": Out(1),
@@ -115,6 +116,9 @@ class ScalarUnit(wiring.Component):
         last = Signal(_Kept(), reset_less=True)
         first_valid = Signal()
         last_valid = Signal()
+        # The same again for all the bits that a stage without an instruction takes.
+        first_open = Signal(init=1, attrs={"keep": 1})
+        last_open = Signal(init=1, attrs={"keep": 1})
         offered = Signal()  # what is in the last stage is complete
         sets = Signal()  # a Set_Register came into the last stage a cycle ago,
         opens = Signal()  # or a Loop
@@ -133,6 +137,7 @@ class ScalarUnit(wiring.Component):
             leaves.eq(offered & self.instruction.ready),
             self.instruction.valid.eq(offered),
             self.idle.eq(~(first_valid | last_valid)),
+            self.vacant.eq(last_open),
             self.coming.word.eq(first.word),
             self.coming.kind.eq(first.kind),
         ]
@@ -142,13 +147,17 @@ class ScalarUnit(wiring.Component):
             opens.eq(moves & first_valid & is_loop),
         ]
         with m.If(~first_valid):
-            m.d.sync += first_valid.eq(taken)
+            m.d.sync += [first_valid.eq(taken), first_open.eq(~taken)]
         with m.Elif(moves):
-            m.d.sync += first_valid.eq(0)
+            m.d.sync += [first_valid.eq(0), first_open.eq(1)]
         with m.If(moves):
-            m.d.sync += [last_valid.eq(first_valid), offered.eq(first_valid & ~is_loop)]
+            m.d.sync += [
+                last_valid.eq(first_valid),
+                last_open.eq(~first_valid),
+                offered.eq(first_valid & ~is_loop),
+            ]
         with m.Elif(leaves):
-            m.d.sync += [last_valid.eq(0), offered.eq(0)]
+            m.d.sync += [last_valid.eq(0), last_open.eq(1), offered.eq(0)]
         with m.Elif(opens):
             m.d.sync += offered.eq(1)
 
@@ -156,23 +165,23 @@ class ScalarUnit(wiring.Component):
         sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
         added = Signal(REGISTER_BITS, reset_less=True)  # a second register
         chosen = [Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True) for i in range(ADDERS)]
-        with m.If(~first_valid):
+        with m.If(first_open):
             m.d.sync += [
                 first.word.eq(fetched.word),
                 first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in OPCODES)),
                 first.error.eq(fetched.error),
                 first.pc.eq(fetched.pc),
             ]
-        with m.If(~last_valid):
+        with m.If(last_open):
             m.d.sync += [last.eq(first), added.eq(chosen[1])]
-        for i, operand in enumerate(operands_of(fetched.word)):
+        for i, operand in enumerate(operands_of(fetched.word, fetched.known.places)):
             kept = Signal(REGISTER_BITS, name=f"operand_{i}", reset_less=True)
-            with m.If(~first_valid):
+            with m.If(first_open):
                 m.d.sync += [
                     kept.eq(operand),
                     chosen[i].eq(registers[fetched.known.selectors[i]]),
                 ]
-            with m.If(~last_valid):
+            with m.If(last_open):
                 m.d.sync += sums[i].eq(kept + chosen[i])
 
         # The last stage: what comes out.
@@ -184,9 +193,14 @@ class ScalarUnit(wiring.Component):
             for adder, start, opcodes in sources:
                 key = adder, start, opcodes
                 if key not in flags:
-                    flags[key] = here = Signal(name=f"sum_{adder}_at_{start}", reset_less=True)
-                    with m.If(~last_valid):
-                        m.d.sync += here.eq(is_one_of(first.kind, *opcodes))
+                    name = f"sum_{adder}_at_{start}"
+                    early = Signal(name=f"first_{name}", reset_less=True)
+                    flags[key] = here = Signal(name=name, reset_less=True)
+                    code = fetched.word[:OPCODE_BITS]
+                    with m.If(first_open):
+                        m.d.sync += early.eq(Cat(code == opcode for opcode in opcodes).any())
+                    with m.If(last_open):
+                        m.d.sync += here.eq(early)
                 terms.append(flags[key] & sums[adder][bit - start])
                 own &= ~flags[key]
             m.d.comb += effective.word[bit].eq(Cat(last.word[bit] & own, *terms).any())
@@ -207,6 +221,10 @@ class ScalarUnit(wiring.Component):
         faulty = Signal()  # so does what is in the last stage, or it opens one
         never = Signal()  # the Loop in the last stage has no iteration,
         once = Signal()  # or one
+        # What is left of the innermost loop behind the present iteration; it is there for longer.
+        fewer = Signal(REGISTER_BITS, reset_less=True)
+        is_second = Signal(reset_less=True)
+        m.d.sync += [fewer.eq(stack[0].left - 1), is_second.eq(stack[0].left == 2)]
         opening = Signal()
         pushes = Signal()
         pops = Signal()
@@ -221,10 +239,11 @@ class ScalarUnit(wiring.Component):
             ),
             effective.loops.eq(shown),
             closes.eq(
-                self.fetched.valid & fetched.known.ends & ~ended & ~first_valid & ~(opens | opening)
+                self.fetched.valid
+                & fetched.known.ends
+                & ~(ended | first_valid | opens | opening | pushes)
             ),
             executed.eq(closes & ~fetched.error & (loops != 0)),
-            pushes.eq(opening & ~last.error & ~faulty & ~never),
         ]
         m.d.sync += [
             ended.eq(closes),
@@ -232,6 +251,7 @@ class ScalarUnit(wiring.Component):
             self.jump_to.eq(stack[0].start),
             pops.eq(executed & stack[0].last),
             opening.eq(opens),
+            pushes.eq(opening & ~last.error & ~faulty & ~never),
             never.eq(sums[0] == 0),
             once.eq(sums[0] == 1),
         ]
@@ -250,10 +270,7 @@ class ScalarUnit(wiring.Component):
             ]
             m.d.sync += [stack[i].eq(stack[i - 1]) for i in range(1, LOOP_DEPTH)]
         with m.Elif(self.jump):
-            m.d.sync += [
-                stack[0].left.eq(stack[0].left - 1),
-                stack[0].last.eq(stack[0].left == 2),
-            ]
+            m.d.sync += [stack[0].left.eq(fewer), stack[0].last.eq(is_second)]
         with m.Elif(pops):
             m.d.sync += loops.eq(loops - 1)
             m.d.sync += [stack[i].eq(stack[i + 1]) for i in range(LOOP_DEPTH - 1)]

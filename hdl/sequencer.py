@@ -127,20 +127,22 @@ class Sequencer(wiring.Component):
         ahead = Signal(TOTAL_BITS)
         m.d.comb += ahead.eq(consumed - oldest.data)
         m.d.sync += [
-            lacks.eq(decoded.tiles > waiting),
+            lacks.eq(waiting - decoded.tiles < 0),
             unconsumed.eq(all_written & ahead[-1]),
         ]
 
         # Faults.
         found = decoded.failed
+        had_found = Signal()
         fails = Signal()
+        m.d.sync += had_found.eq(found)
         m.d.comb += [
             fails.eq(found | (consumes & lacks) | (is_read & unconsumed)),
             self.fault.cause.eq(decoded.cause),
             self.fault.pc.eq(decoded.pc),
-            self.fault.address.eq(Mux(found | is_read, decoded.address, waiting)),
+            self.fault.address.eq(Mux(had_found | is_read, decoded.address, waiting)),
         ]
-        with m.If(~found):
+        with m.If(~had_found):
             m.d.comb += self.fault.cause.eq(
                 Mux(is_read, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW)
             )

@@ -81,6 +81,7 @@ class FetchBench(Bench):
         self._dropped = False  # a jump has dropped all, and the next request is not known yet
         self._pause = 0  # cycles in which nothing is decided because of a jump
         self._empty = True  # as of the cycle before, like the next one
+        self._still = False  # no request was offered, and the next one known
         self._over = False
         self.set(program=start, limit=len(memory))
 
@@ -124,11 +125,13 @@ class FetchBench(Bench):
         unit = self._next - self._next % max(self.bus // WORD, 1)
         room = self._asked + self._chunk <= unit + self._ahead
         self._valid = self._next < self._readable and instruction is None
+        was_empty, before = self._empty, self._still
         self._empty = self._asked <= self._readable <= self._next and not self._pause
-        still = self._offered is None and not self._pause and not self._dropped
-        self._over = enabled and self._empty and still and not inside
+        self._still = self._offered is None and not self._dropped
+        self._over = enabled and was_empty and before and self._still and not inside
         if self._offered is None:
-            self._offered = offset if still and room and inside else None
+            decides = self._still and not self._pause
+            self._offered = offset if decides and room and inside else None
             self._dropped &= self._pause > 0
         elif granted:
             self._offered = None

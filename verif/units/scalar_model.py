@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 
 from systola.arch.isa import BY_OPCODE, LOOP_DEPTH, Opcode, encode
+from systola.hdl.indexed_operands import PLACE_BITS
 
 MODULO = 1 << 32
 
@@ -67,7 +68,12 @@ def selectors(word: int) -> list[int]:
 
 def known(word: int) -> dict[str, object]:
     """What the fetch finds out of a word."""
-    return {"selectors": selectors(word), "ends": word & 0xFF == Opcode.END_LOOP}
+    places = sum((word >> bit & 1) << place for place, bit in enumerate(PLACE_BITS))
+    return {
+        "selectors": selectors(word),
+        "places": places,
+        "ends": word & 0xFF == Opcode.END_LOOP,
+    }
 
 
 def kind(word: int) -> int:

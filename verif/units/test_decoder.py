@@ -95,7 +95,7 @@ class Staged(wiring.Component):
     def __init__(self, *, config):
         self._decoder = Decoder(config=config)
         members = dict(self._decoder.signature.members)
-        del members["coming"], members["hold"]
+        del members["coming"], members["vacant"], members["hold"]
         super().__init__({**members, "entered": Out(1)})
 
     def elaborate(self, platform):
@@ -110,6 +110,7 @@ class Staged(wiring.Component):
             self.pc.eq(decoder.pc),
             self.idle.eq(decoder.idle & ~full),
             self.instruction.ready.eq(~full & ~decoder.hold),
+            decoder.vacant.eq(~full),
             decoder.coming.word.eq(self.instruction.payload.word),
             decoder.coming.kind.eq(self.instruction.payload.kind),
             valid.eq(full),
