@@ -157,8 +157,9 @@ class Core(wiring.Component):
         failed = Signal()
         m.d.comb += [
             failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
-            # What fails completes, too, but no tag may say so.
-            board.hold_tags.eq(self.stop | self.error | failed),
+            # What fails completes, too, when it tells so or later, but no tag may say so: none that
+            # waits for it enters sooner than in the cycle behind.
+            board.hold_tags.eq(self.stop | self.error),
             self.quiet.eq(self.stop & port.quiet & weights.quiet & writer.quiet),
             self.reading.eq(
                 Mux(port.quiet, 0, int(BusPort.HOST_READ))
@@ -205,6 +206,7 @@ class Core(wiring.Component):
             sequencer.room.eq(board.room),
             sequencer.idle.eq(board.idle),
             board.offered.eq(decoder.decoded.valid),
+            board.passable.eq(sequencer.passable),
             board.issue.eq(sequencer.issue),
             board.decoded.eq(decoder.decoded.payload),
             self.halted.eq(sequencer.halted),
@@ -226,7 +228,7 @@ class Core(wiring.Component):
         m.d.comb += [
             reader.transfer.eq(queue.command),
             reader.transfer_valid.eq(queue.valid),
-            reader.transfer_blocked.eq(queue.masks.as_value().any()),
+            reader.transfer_blocked.eq(queue.blocked.as_value().any()),
             queue.pop.eq(reader.transfer_pop),
             reader.entry.eq(board.host_read.command),
             board.host_read.pop.eq(reader.entry_pop),
@@ -330,7 +332,7 @@ class Core(wiring.Component):
             writer.command.eq(queue.command),
             writer.command_valid.eq(queue.valid),
             queue.pop.eq(writer.done),
-            writer.blocked.eq(masks.host_memory.any()),
+            writer.blocked.eq(queue.blocked.host_memory),
             board.host_writing.advance.eq(writer.advance),
             board.host_writing.advance_to.eq(writer.advance_to),
             board.host_writing.retire.eq(writer.done),

@@ -65,7 +65,8 @@ ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNA
 
 
 class Decoded(data.StructLayout):
-    """An instruction ready for issue; what does not concern its opcode is undefined.
+    """An instruction ready for issue; what does not concern its opcode is undefined. `kind` has a
+    bit for each of OPCODES.
 
     `failed`, from the second cycle on: a check does not hold; `cause` with `address`, from the
     fourth cycle on: the first one that does not, NONE if all hold. The address of a Read_Weights
@@ -81,7 +82,7 @@ class Decoded(data.StructLayout):
     def __init__(self, *, config: Config):
         super().__init__(
             {
-                "opcode": OPCODE_BITS,
+                "kind": len(OPCODES),
                 "pc": PC_BITS,
                 "failed": 1,
                 "cause": ceil_log2(len(Fault)),
@@ -996,7 +997,7 @@ class Decoder(wiring.Component):
         in_tables = first["table"] | TABLE_SPACE, self._table_end | TABLE_SPACE
         tile_beats = config.tile_bytes // config.weight_bus_bytes
         m.d.comb += [
-            out.opcode.eq(word[:OPCODE_BITS]),
+            out.kind.eq(self._kind),
             out.pc.eq(kept.pc),
             *region(out.buffer, first["buffer"], self._buffer_end),
             *region(out.source, first["source"], self._source_end),

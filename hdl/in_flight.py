@@ -12,7 +12,7 @@ region. A follower may touch an address that no entry in its mask holds any long
 behind.
 """
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -43,7 +43,8 @@ class InFlight(wiring.Component):
 
     `push` (only while not `full`) appends `pushed`; `retire` drops the oldest, also in the same
     cycle. `advance` sets the base of the region `advancing` of the oldest entry to `advance_to`.
-    Everything shows a cycle later. `valid[i]` tells whether `entries[i]` counts.
+    Everything shows a cycle later. `valid[i]` tells whether `entries[i]` counts; `empties`: none is
+    left behind this cycle, but for what is pushed.
     """
 
     def __init__(self, *, entry: data.StructLayout, depth: int, advancing: str | None = None):
@@ -55,6 +56,7 @@ class InFlight(wiring.Component):
             "full": Out(1),
             "retire": In(1),
             "valid": Out(depth),
+            "empties": Out(1),
             "entries": Out(data.ArrayLayout(entry, depth)),
         }
         if advancing is not None:
@@ -64,23 +66,30 @@ class InFlight(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.d.comb += self.full.eq(self.valid[-1])
+        depth, valid, retire = self._depth, self.valid, self.retire
+        behind = Cat(valid[1:], 0)  # whether there is an entry behind the one at a place,
+        before = Cat(1, valid[:-1])  # and before it
+        empty = Signal(init=1)
+        m.d.comb += [self.full.eq(valid[-1]), self.empties.eq(empty | (retire & ~valid[1]))]
+        m.d.sync += empty.eq(self.empties & ~self.push)
+        m.d.sync += valid.eq(
+            Mux(
+                retire,
+                behind | Mux(self.push, valid, 0),
+                valid | Mux(self.push, before, 0),
+            )
+        )
+
+        # What does not count may be anything: all places behind the last entry take what could be
+        # pushed, and a push only makes one of them count.
+        layout = self.pushed.shape()
+        entries = [Signal(layout, name=f"entry_{i}", reset_less=True) for i in range(depth)]
         if self._advancing is not None:
             with m.If(self.advance):
-                m.d.sync += self.entries[0][self._advancing].base.eq(self.advance_to)
-
-        # Where a new entry goes: behind the last one, one place lower when the oldest leaves.
-        with m.If(self.retire):
-            m.d.sync += [self.entries[i].eq(self.entries[i + 1]) for i in range(self._depth - 1)]
-            m.d.sync += self.valid.eq(Cat(self.valid[1:], 0))
-        for i in range(self._depth):
-            here = Signal(name=f"here_{i}")
-            at = ~self.valid[i] & (self.valid[i - 1] if i else 1)
-            after = self.valid[i] & (~self.valid[i + 1] if i + 1 < self._depth else 1)
-            with m.If(self.retire):
-                m.d.comb += here.eq(self.push & after)
-            with m.Else():
-                m.d.comb += here.eq(self.push & at)
-            with m.If(here):
-                m.d.sync += [self.entries[i].eq(self.pushed), self.valid[i].eq(1)]
+                m.d.sync += entries[0][self._advancing].base.eq(self.advance_to)
+        for i, entry in enumerate(entries):
+            m.d.comb += self.entries[i].eq(entry)
+            following = entries[i + 1] if i + 1 < depth else self.pushed
+            with m.If(retire | ~valid[i]):
+                m.d.sync += entry.eq(Mux(behind[i], following, self.pushed))
         return m

@@ -25,6 +25,7 @@ from systola.hdl.commands import (
 from systola.hdl.decoder import Decoded
 from systola.hdl.in_flight import InFlight, Region, overlaps
 from systola.hdl.list_scan import ListScan
+from systola.hdl.scalar_unit import is_one_of
 from systola.hdl.tag_queue import TAG_BITS, TagQueue
 
 WATCHED = {"host_memory": ("host_reading", "host_memory")}
@@ -48,7 +49,8 @@ COMPLETES = {
 
 
 class QueueSignature(wiring.Signature):
-    """A queue seen from its unit: the oldest command, what it waits for, and `pop`."""
+    """A queue seen from its unit: the oldest command, what it waits for, and `pop`. `blocked`, a
+    cycle late, is for units that wait for whole instructions."""
 
     def __init__(self, *, command: data.StructLayout, lists: dict[str, int]):
         super().__init__(
@@ -56,6 +58,7 @@ class QueueSignature(wiring.Signature):
                 "valid": Out(1),
                 "command": Out(command),
                 "masks": Out(data.StructLayout(lists)),
+                "blocked": Out(data.StructLayout(dict.fromkeys(lists, 1))),
                 "pop": In(1),
             }
         )
@@ -129,12 +132,13 @@ GROUPS = (
 
 
 class Scoreboard(wiring.Component):
-    """Takes the instruction `decoded` with `issue`, when there is `room` for it and it has been
-    compared with all that it may have to wait for.
+    """Takes the instruction `decoded` with `issue`, in the cycle behind one in which it is
+    `passable` and there is `room` for it; its comparison with all that it may have to wait for is
+    through with that cycle.
 
     That begins with the first cycle of `offered` and takes a cycle for each entry of the fullest
-    list that matters to it, and one at least: `issue` must not come in the first cycle, in which
-    `room` means nothing. Afterwards `decoded` is the next instruction.
+    list that matters to it, and one at least: it must not be `passable` in the first cycle, in
+    which `room` means nothing. Behind `issue` `decoded` is the next instruction.
 
     Four queues with interlocks (`host_reads`, `matrix`, `activate`, `host_writes`), one without
     (`weights`: tiles are consumed in order, nothing else touches them), and seven lists of regions
@@ -150,9 +154,9 @@ class Scoreboard(wiring.Component):
     | `activate_writing` | all four, their lines, parameters, table | the last line is announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
-    `idle`: all lists are empty, and so is the queue of tags behind this cycle. The oldest
-    instruction in any list waits for nothing, so there is no deadlock. `tagged`: `tag` enters the
-    trace; `hold_tags`: none does.
+    `idle`: all lists are empty, and so is the queue of tags behind this cycle; it is a register and
+    means nothing in the cycle behind an `issue`. The oldest instruction in any list waits for
+    nothing, so there is no deadlock. `tagged`: `tag` enters the trace; `hold_tags`: none does.
     """
 
     def __init__(self, *, config: Config):
@@ -215,6 +219,7 @@ class Scoreboard(wiring.Component):
         super().__init__(
             {
                 "offered": In(1),
+                "passable": In(1),
                 "issue": In(1),
                 "decoded": In(Decoded(config=config)),
                 "room": Out(1),
@@ -284,6 +289,7 @@ class Scoreboard(wiring.Component):
                 port.valid.eq(queue.valid),
                 port.command.eq(queue.command),
                 port.masks.eq(queue.masks),
+                port.blocked.eq(queue.blocked),
                 queue.pop.eq(port.pop),
             ]
             for mask in masks:
@@ -317,25 +323,34 @@ class Scoreboard(wiring.Component):
                 tags.under_way[number].eq(lists[COMPLETES[unit]].valid),
                 tags.retire[number].eq(lists[COMPLETES[unit]].retire),
             ]
-        busy = Cat(entry.valid[0] for entry in lists.values()).any()
-        m.d.comb += self.idle.eq(~busy & tags.one_at_most)
+        m.d.sync += self.idle.eq(
+            Cat(one.empties for one in lists.values()).all() & tags.one_at_most
+        )
 
-        # Where each instruction goes, known from the second cycle on.
+        # Where each instruction goes, known from the second cycle on. What it is pushed into learns
+        # of its issue from a register of its own.
         places = {**queues, **lists, "weights": weights, "tags": tags}
+        pushes: dict[str, list[Signal]] = {name: [] for name in places}
         stopped = []
         for group in GROUPS:
             chosen = Signal(name=f"{group.queue}_chosen")
-            m.d.sync += chosen.eq(Cat(decoded.opcode == opcode for opcode in group.opcodes).any())
+            stops = Signal(name=f"{group.queue}_stops")
+            issued = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
             _, waits_for = self._queues.get(group.queue, (None, {}))
             watched = {WATCHED.get(mask, (mask, ""))[0] for mask in waits_for}
-            stops = [places[name].full for name in names]
-            stops += [~scans[name].complete for name in sorted(watched)]
-            stopped.append(chosen & Cat(stops).any())
+            full = [places[name].full for name in names]
+            unseen = [~scans[name].complete for name in sorted(watched)]
+            m.d.comb += stops.eq(Cat(full, unseen).any())
+            m.d.sync += [
+                chosen.eq(is_one_of(decoded.kind, *group.opcodes)),
+                issued.eq(self.passable & chosen & ~stops),
+            ]
+            stopped.append(chosen & stops)
             for name in names:
-                with m.If(chosen):
-                    m.d.comb += places[name].push.eq(self.issue)
+                pushes[name].append(issued)
         m.d.comb += self.room.eq(~Cat(stopped).any())
+        m.d.comb += [places[name].push.eq(Cat(issued).any()) for name, issued in pushes.items()]
 
         self._fill(m, queues, lists["host_reading"])
         self._compare(m, scans)
@@ -351,13 +366,12 @@ class Scoreboard(wiring.Component):
         read = reads.pushed
         # An instruction is there for a cycle at least before its issue.
         m.d.sync += read.lines.eq(decoded.buffer.end - decoded.buffer.base)
-        with m.Switch(decoded.opcode):
-            with m.Case(Opcode.LOAD_PARAMETERS):
-                m.d.comb += read.kind.eq(Kind.PARAMETERS)
-            with m.Case(Opcode.LOAD_TABLE):
-                m.d.comb += read.kind.eq(Kind.TABLE)
-            with m.Default():
-                m.d.comb += read.kind.eq(Kind.BUFFER)
+        with m.If(is_one_of(decoded.kind, Opcode.LOAD_PARAMETERS)):
+            m.d.comb += read.kind.eq(Kind.PARAMETERS)
+        with m.Elif(is_one_of(decoded.kind, Opcode.LOAD_TABLE)):
+            m.d.comb += read.kind.eq(Kind.TABLE)
+        with m.Else():
+            m.d.comb += read.kind.eq(Kind.BUFFER)
 
         write = queues["host_writes"].pushed
         m.d.comb += [
@@ -378,7 +392,7 @@ class Scoreboard(wiring.Component):
         ]
 
     def _compare(self, m: Module, scans: dict[str, ListScan]) -> None:
-        """Whether the entry of each list that is shown is in the way, a cycle later.
+        """Whether the entry of each list that is compared is in the way, a cycle later.
 
         An instruction without such a region has an empty one, which is in nobody's way.
         """
@@ -394,7 +408,7 @@ class Scoreboard(wiring.Component):
 
         touched = ("buffer", "source", "operand")
         copies = Signal()
-        m.d.sync += copies.eq(Cat(decoded.opcode == opcode for opcode in GROUPS[0].opcodes).any())
+        m.d.sync += copies.eq(is_one_of(decoded.kind, *GROUPS[0].opcodes))
         lines = {
             "host_reading": meets("host_reading", "destination", *touched, "parameters", "table"),
             "matrix_reading": meets("matrix_reading", "buffer", "buffer"),

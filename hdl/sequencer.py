@@ -11,6 +11,7 @@ from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Fault, Opcode
 from systola.hdl.commands import PC_BITS, TILE_BITS
 from systola.hdl.control_registers import FaultReport
 from systola.hdl.decoder import Decoded
+from systola.hdl.scalar_unit import is_one_of
 
 ISSUE_INTERVAL = 3
 """Cycles from an instruction to the next one."""
@@ -20,17 +21,17 @@ WEIGHT_READS_IN_FLIGHT times the tiles of a Read_Weights are waiting."""
 
 
 class Sequencer(wiring.Component):
-    """Passes instructions to the scoreboard while `enable` and there is `room`, one every
-    ISSUE_INTERVAL cycles: in the first one they are checked, in the second one, or later, it is
-    decided that they may pass, and then they do. What was true when that was decided stays true:
-    as long as nothing is issued lists and queues only become shorter.
+    """Passes instructions to the scoreboard while `enable`, one every ISSUE_INTERVAL cycles: in the
+    first one they are checked, in the second one, or later, they are `passable`, and in the cycle
+    behind that with `room` they pass (`issue`). What was true then stays true: as long as nothing
+    is issued lists and queues only become shorter.
 
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
     one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
-    Interrupt_Host with `code` passes. `halted` is up in the third cycle of a Halt, `faulted` with
-    `fault` in the fourth cycle of an instruction that fails a check: neither it nor any later one
+    Interrupt_Host with `code` passes. `halted` is up in the fourth cycle of a Halt, `faulted` with
+    `fault` in the fifth cycle of an instruction that fails a check: neither it nor any later one
     is issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program
-    has left the host window, and nothing is left to decode.
+    has left the host window, and nothing is left to decode. What tells of an end is registers.
 
     `waits`: an instruction is there, checked, and cannot be issued.
     """
@@ -45,6 +46,7 @@ class Sequencer(wiring.Component):
                 "program": In(32),
                 "room": In(1),
                 "idle": In(1),
+                "passable": Out(1),
                 "issue": Out(1),
                 "halted": Out(1),
                 "faulted": Out(1),
@@ -60,14 +62,14 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         decoded = self.decoded.payload
-        may_pass = Signal()
+        kind = decoded.kind
         passes = Signal()
         checked = Signal()  # the instruction is there for the second cycle, or longer
         decided = Signal()  # for the third one, or longer,
         sound = Signal()  # and it has not failed
         m.d.sync += checked.eq(self.decoded.valid & ~passes)
 
-        # What an instruction is.
+        # What an instruction is, and what it waits for in any case.
         is_read = Signal()
         consumes = Signal()
         halts = Signal()
@@ -75,47 +77,49 @@ class Sequencer(wiring.Component):
         waits_for_host = Signal()
         drains = Signal()
         m.d.sync += [
-            is_read.eq(decoded.opcode == Opcode.READ_WEIGHTS),
-            consumes.eq(
-                (decoded.opcode == Opcode.MATRIX_MULTIPLY) | (decoded.opcode == Opcode.CONVOLVE)
-            ),
-            halts.eq(decoded.opcode == Opcode.HALT),
-            interrupts.eq(decoded.opcode == Opcode.INTERRUPT_HOST),
-            waits_for_host.eq(decoded.opcode == Opcode.SYNCHRONIZE_HOST),
+            is_read.eq(is_one_of(kind, Opcode.READ_WEIGHTS)),
+            consumes.eq(is_one_of(kind, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)),
+            halts.eq(is_one_of(kind, Opcode.HALT)),
+            interrupts.eq(is_one_of(kind, Opcode.INTERRUPT_HOST)),
+            waits_for_host.eq(is_one_of(kind, Opcode.SYNCHRONIZE_HOST)),
             drains.eq(
-                (decoded.opcode == Opcode.SYNCHRONIZE)
-                | (decoded.opcode == Opcode.INTERRUPT_HOST)
-                | (decoded.opcode == Opcode.SYNCHRONIZE_HOST)
+                is_one_of(kind, Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
             ),
         ]
 
         # The weight queue in program order: totals of tiles consumed and queued, their difference,
-        # and the total after each of the last Read_Weights.
+        # and the total after each of the last Read_Weights; the oldest of them lies in a register.
         consumed = Signal(TOTAL_BITS)
         waiting = Signal(TOTAL_BITS)
         queued = Signal(TOTAL_BITS)
         total = Signal(TOTAL_BITS)
+        oldest = Signal(TOTAL_BITS)
         totals = m.submodules.totals = Memory(
             shape=TOTAL_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
         )
         write = totals.write_port()
-        oldest = totals.read_port(domain="comb")
+        read = totals.read_port(domain="comb")
         place = Signal(range(WEIGHT_READS_IN_FLIGHT))
+        following = Signal(range(WEIGHT_READS_IN_FLIGHT), init=1)
         all_written = Signal()
+        queues = Signal()
         m.d.comb += [
             total.eq(queued + decoded.tiles),
-            write.en.eq(passes & is_read),
+            queues.eq(passes & is_read),
+            write.en.eq(queues),
             write.addr.eq(place),
             write.data.eq(total),
-            oldest.addr.eq(place),
+            read.addr.eq(following),
         ]
-        with m.If(passes & is_read):
+        with m.If(queues):
             m.d.sync += [
                 waiting.eq(waiting + decoded.tiles),
                 queued.eq(total),
-                place.eq(place + 1),
+                oldest.eq(read.data),
+                place.eq(following),
+                following.eq(following + 1),
             ]
-            with m.If(place == WEIGHT_READS_IN_FLIGHT - 1):
+            with m.If(following == 0):
                 m.d.sync += all_written.eq(1)
         with m.If(passes & consumes):
             m.d.sync += [
@@ -125,7 +129,7 @@ class Sequencer(wiring.Component):
         lacks = Signal()
         unconsumed = Signal()
         ahead = Signal(TOTAL_BITS)
-        m.d.comb += ahead.eq(consumed - oldest.data)
+        m.d.comb += ahead.eq(consumed - oldest)
         m.d.sync += [
             lacks.eq(waiting - decoded.tiles < 0),
             unconsumed.eq(all_written & ahead[-1]),
@@ -135,35 +139,40 @@ class Sequencer(wiring.Component):
         found = decoded.failed
         had_found = Signal()
         fails = Signal()
-        m.d.sync += had_found.eq(found)
+        fault = Signal(FaultReport())
+        reported = Signal(FaultReport(), reset_less=True)
+        m.d.sync += [had_found.eq(found), reported.eq(fault)]
         m.d.comb += [
             fails.eq(found | (consumes & lacks) | (is_read & unconsumed)),
-            self.fault.cause.eq(decoded.cause),
-            self.fault.pc.eq(decoded.pc),
-            self.fault.address.eq(Mux(had_found | is_read, decoded.address, waiting)),
+            fault.cause.eq(decoded.cause),
+            fault.pc.eq(decoded.pc),
+            fault.address.eq(Mux(had_found | is_read, decoded.address, waiting)),
+            self.fault.eq(reported),
         ]
         with m.If(~had_found):
-            m.d.comb += self.fault.cause.eq(
-                Mux(is_read, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW)
-            )
+            m.d.comb += fault.cause.eq(Mux(is_read, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW))
         exhausted = Signal()
         missing = Signal(32)
         m.d.sync += [
             exhausted.eq(self.enable & self.exhausted & ~self.decoded.valid),
             missing.eq(self.program + (self.pc << 4)),
         ]
+        with m.If(exhausted):
+            m.d.comb += [
+                fault.cause.eq(Fault.FETCH_WINDOW),
+                fault.pc.eq(self.pc),
+                fault.address.eq(missing),
+            ]
 
         refused = Signal()
         active = Signal()
         resumed = Signal()
         stays = Signal()
         m.d.comb += [
-            active.eq(self.enable & self.decoded.valid & checked),
+            active.eq(self.enable & self.decoded.valid & checked & ~passes),
             self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
             stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
-            passes.eq(may_pass),
-            self.faulted.eq(self.enable & (refused | exhausted)),
-            self.halted.eq(decided & sound & halts),
+            self.passable.eq(active & ~fails & ~halts & ~stays),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
             self.waits.eq(decided & ~passes),
@@ -171,17 +180,13 @@ class Sequencer(wiring.Component):
             self.code.eq(decoded.code),
         ]
         m.d.sync += [
-            decided.eq(active & ~passes),
+            decided.eq(active),
             sound.eq(~fails),
             refused.eq(self.decoded.valid & decided & ~sound),
-            may_pass.eq(active & ~passes & ~fails & ~halts & ~stays & self.room),
+            passes.eq(self.passable & self.room),
+            self.halted.eq(self.enable & decided & sound & halts),
+            self.faulted.eq(self.enable & (refused | exhausted)),
         ]
-        with m.If(exhausted):
-            m.d.comb += [
-                self.fault.cause.eq(Fault.FETCH_WINDOW),
-                self.fault.pc.eq(self.pc),
-                self.fault.address.eq(missing),
-            ]
         with m.If(self.resume & self.enable):
             m.d.sync += resumed.eq(1)
         with m.Elif(passes & waits_for_host):

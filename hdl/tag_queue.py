@@ -17,8 +17,8 @@ class TagQueue(wiring.Component):
     `push` (only while not `full`) takes `tag` with `units`, the mask of the units that it waits
     for. `under_way` are for each unit as many ones, from bit 0, as it has instructions to complete;
     with `retire` it completes the oldest. `enters`: in this cycle the tag `entering` enters. That
-    is the cycle of `push` where no tag waits and none of the units has an instruction under way;
-    else the first one behind the last `retire` in which no older tag is left. `hold`: none enters.
+    is the first one behind its `push` and the last `retire` that it waits for in which no older tag
+    is left. `hold`: none enters.
     `one_at_most`: no more than one tag waits.
 
     In each unit the last instruction that a tag waits for is marked. Of the tags that wait for the
@@ -47,42 +47,52 @@ class TagQueue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         entry = data.StructLayout({"tag": TAG_BITS, "awaits": len(Unit)})
-        m.submodules.waiting = waiting = PayloadRing(payload=entry, depth=TAGS_WAITING)
-        oldest = waiting.oldest
-        count = Signal(range(TAGS_WAITING + 1))
-        awaits = Signal(len(Unit))
+        pushed = Signal(entry)
         blocks = Signal(len(Unit))
-        some_wait = Signal()
+
+        # The oldest tag lies in a register, the others behind it.
+        oldest = Signal(entry, reset_less=True)
+        some = Signal()
+        m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING - 1)
+        count = Signal(range(TAGS_WAITING))
+        none_behind = Signal()
+        loads = Signal()
         m.d.comb += [
-            waiting.pushed.tag.eq(self.tag),
-            waiting.pushed.awaits.eq(awaits),
-            waiting.push.eq(self.push & (some_wait | awaits.any() | self.hold)),
-            waiting.retire.eq(some_wait & ~blocks.any() & ~self.hold),
-            some_wait.eq(count != 0),
-            self.full.eq(count == TAGS_WAITING),
-            self.one_at_most.eq(count[1:] == 0),
-            self.enters.eq(waiting.retire | (self.push & ~waiting.push)),
-            self.entering.eq(Mux(some_wait, oldest.tag, self.tag)),
+            none_behind.eq(count == 0),
+            loads.eq(~some | self.enters),
+            pushed.tag.eq(self.tag),
+            behind.pushed.eq(pushed),
+            behind.push.eq(self.push & ~(loads & none_behind)),
+            behind.retire.eq(loads & ~none_behind),
+            self.full.eq(count == TAGS_WAITING - 1),
+            self.one_at_most.eq(none_behind),
+            self.enters.eq(some & ~blocks.any() & ~self.hold),
+            self.entering.eq(oldest.tag),
         ]
-        m.d.sync += count.eq(count + waiting.push - waiting.retire)
+        m.d.sync += count.eq(count + behind.push - behind.retire)
+        with m.If(loads):
+            m.d.sync += [
+                oldest.eq(Mux(none_behind, pushed, behind.oldest)),
+                some.eq(self.push | ~none_behind),
+            ]
         for unit in range(len(Unit)):
             under_way = self.under_way[unit]
             last = Signal(self._depth, name=f"last_{unit}")
             marks = Signal(self._depth, name=f"marks_{unit}")
             marked = Signal(self._depth, name=f"marked_{unit}")
-            completed = Signal(range(TAGS_WAITING + 1), name=f"completed_{unit}")
+            # As many ones, from bit 0, as marks have completed that no tag has entered for.
+            completed = Signal(TAGS_WAITING, name=f"completed_{unit}")
+            more = Signal.like(completed, name=f"more_{unit}")
+            completes = self.retire[unit] & marked[0]
             m.d.comb += [
                 last.eq(under_way & ~Cat(under_way[1:], 0)),
-                awaits[unit].eq(self.units[unit] & (last & ~marks).any()),
+                pushed.awaits[unit].eq(self.units[unit] & (last & ~marks).any()),
                 marked.eq(marks | Mux(self.push & self.units[unit], last, 0)),
-                blocks[unit].eq(oldest.awaits[unit] & (completed == 0)),
+                more.eq(Mux(completes, Cat(1, completed), completed)),
+                blocks[unit].eq(oldest.awaits[unit] & ~completed[0]),
             ]
-            m.d.sync += [
-                marks.eq(Mux(self.retire[unit], marked[1:], marked)),
-                completed.eq(
-                    completed
-                    + (self.retire[unit] & marked[0])
-                    - (waiting.retire & oldest.awaits[unit])
-                ),
-            ]
+            m.d.sync += marks.eq(Mux(self.retire[unit], marked[1:], marked))
+            m.d.sync += completed.eq(more)
+            with m.If(self.enters & oldest.awaits[unit]):
+                m.d.sync += completed.eq(Mux(completes, completed, completed[1:]))
         return m

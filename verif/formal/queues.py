@@ -31,7 +31,7 @@ class CommandQueueHarness(Harness):
         places = self.DEPTH - 1
         dut = CommandQueue(command=WORD, depth=self.DEPTH, lists={"list": self.LIST})
         unit = Unit(m, dut)
-        mask = anything(m, self.LIST, "mask")
+        mask = anything(m, self.LIST, "mask")  # of what was pushed in the cycle before
         retired = anything(m, 1, "retired")
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
@@ -43,10 +43,12 @@ class CommandQueueHarness(Harness):
         ]
         exits = dut.pop & dut.valid
         item = Tracked(m, enters=dut.push, word=dut.pushed, exits=exits, most=self.DEPTH)
+        fresh = before(m, item.chosen, "fresh")
         wanted = Signal(self.LIST)
-        m.d.sync += wanted.eq(Mux(item.chosen, mask, wanted) >> retired)
+        m.d.sync += wanted.eq(Mux(fresh, mask, wanted) >> retired)
         oldest = item.follows & (item.ahead == 0) & dut.valid
-        filled = before(m, (item.count != 0) & ~exits, "filled")
+        came = dut.valid & ~before(m, dut.valid & ~exits, "stayed")  # with this cycle
+        filled = before(m, (item.count != 0) & ~exits & ~came, "filled")
         m.d.comb += [
             Assert(implies(oldest, (dut.command.word == item.word))),
             Assert(implies(oldest, (dut.masks["list"] == wanted))),
@@ -55,16 +57,26 @@ class CommandQueueHarness(Harness):
         ]
 
         waiting, first, free = (unit.inside(name) for name in ("waiting", "oldest", "free"))
+        loaded, ready = unit.inside("loaded"), unit.inside("ready")
+        count = sum(waiting)
         rows = Array(unit.rows("memory", places))
         masks = Array([unit.inside(f"list_{i}") for i in range(places)])
-        place = place_behind(first, item.ahead - dut.valid, places)
+        ahead = Signal(range(places + 1))  # in the memory
+        m.d.comb += ahead.eq(item.ahead - dut.valid + loaded)
+        place = place_behind(first, ahead, places)
         stored = item.follows & (item.ahead >= dut.valid)
         m.d.comb += self.lemmas(
-            (first < places) & (free < places) & (waiting <= places),
-            waiting + dut.valid == item.count,
-            place_behind(first, waiting, places) == free,
+            (first < places) & (free < places),
+            *(implies(waiting[i + 1], waiting[i]) for i in range(places - 1)),
+            implies(loaded, waiting[0] & dut.valid & ~ready),
+            implies(~loaded, ready == waiting[0]),
+            count + dut.valid == item.count + loaded,
+            unit.inside("vacant") == ~dut.valid,
+            place_behind(first, count, places) == free,
             implies(stored, rows[place] == item.word),
-            implies(stored, masks[place] == wanted),
+            implies(stored & ~fresh, masks[ahead] == wanted),
+            unit.inside("fresh")
+            == Mux(before(m, dut.push, "pushed"), waiting & ~(waiting >> 1), 0),
         )
 
 
@@ -182,15 +194,15 @@ class DelayLineHarness(Harness):
 PROOFS = (
     Proof(
         unit="command_queue",
-        claim="commands and masks come out once, in order, two cycles after their push at most",
+        claim="commands and masks come out once, in order, and as soon as promised",
         harness=CommandQueueHarness,
         depth=3,
         faults=(
-            Fault(unit="command_queue", old="eq(waiting == places)", new="eq(waiting > places)"),
+            Fault(unit="command_queue", old="eq(waiting[-1])", new="eq(waiting[-1] & ~self.valid)"),
             Fault(
                 unit="command_queue",
-                old="mask.eq(Mux(retired, now[1:], now))",
-                new="mask.eq(Mux(retired & ~self.push, now[1:], now))",
+                old="kept.eq(moved >> retired)",
+                new="kept.eq(moved >> (retired & ~self.push))",
             ),
         ),
         fault_depth=10,

@@ -161,7 +161,7 @@ class ListScanHarness(Harness):
             dut.push.eq(entries.push),
             dut.pushed_beside.eq(anything(m, 1, "pushed_beside")),
             dut.retire.eq(entries.retire),
-            dut.restart.eq(anything(m, 1, "restart")),
+            dut.restart.eq(entries.push | anything(m, 1, "restart")),
         ]
         m.d.sync += [
             dut.conflicts["list"].eq(dut.entry.blocks),
@@ -172,7 +172,10 @@ class ListScanHarness(Harness):
         m.d.comb += Assume(implies(entries.retire, chosen.count != 0))
         place = Signal(range(DEPTH + 1))
         m.d.comb += place.eq(chosen.ahead)
-        known = chosen.follows & dut.complete
+        # The next instruction may come in the cycle behind `complete`.
+        known = chosen.follows & dut.complete & ~dut.restart
+        for cycle in range(2):
+            known = before(m, known, f"known_{cycle}") & chosen.follows
         for i, name in enumerate(("list", "beside")):
             bit = dut.masks[name].bit_select(place[:2], 1)
             m.d.comb += Assert(implies(known, bit == chosen.word[i]))
@@ -183,36 +186,44 @@ class ListScanHarness(Harness):
             steady = before(m, steady, f"steady_{cycle}") & alone
         m.d.comb += Assert(implies(steady, dut.complete))
 
-        shown, looked_at = unit.inside("shown"), unit.inside("looked_at")
+        shown = unit.inside("shown")
+        compared, judged = unit.inside("compared"), unit.inside("judged")
+        steady = ~unit.inside("restarted")
         position, at = unit.inside("position"), unit.inside("at")
         oldest, free = unit.inside("oldest"), unit.inside("free")
         rows = Array(unit.rows("memory", DEPTH))
         turned = Signal(range(2 * DEPTH))
         m.d.comb += turned.eq(oldest + place)
         seen = chosen.follows & shown.bit_select(place[:2], 1)
-        fresh = looked_at.bit_select(place[:2], 1)
+        some = chosen.count != 0
+        is_compared = chosen.follows & compared.bit_select(place[:2], 1)
+        is_judged = chosen.follows & judged.bit_select(place[:2], 1)
         m.d.comb += self.lemmas(
             Cat(chosen.count > i for i in range(DEPTH)) == entries.valid,
             implies(chosen.follows, entries.entries[chosen.ahead].blocks == chosen.word[0]),
             (oldest < DEPTH) & (free < DEPTH) & (at < DEPTH),
             (oldest + chosen.count) % DEPTH == free,
-            (oldest + position) % DEPTH == at,
+            implies(some, (oldest + position) % DEPTH == at),
             implies(chosen.follows, rows[turned % DEPTH] == chosen.word[1]),
-            Cat(position > i for i in range(DEPTH)) == shown,
-            position <= chosen.count,
-            (looked_at == 0) | ((looked_at << 1) == (shown + 1)),
-            implies(seen & fresh, dut.conflicts["list"] == chosen.word[0]),
-            implies(seen & fresh, dut.conflicts["beside"] == chosen.word[1]),
-            *(
-                implies(
-                    seen & ~fresh,
-                    unit.inside(f"{name}_found").bit_select(place[:2], 1) == chosen.word[i],
-                )
-                for i, name in enumerate(("list", "beside"))
-            ),
-            *((unit.inside(f"{name}_found") & (looked_at | ~shown)) == 0 for name in ("list",)),
-            *((unit.inside(f"{name}_found") & (looked_at | ~shown)) == 0 for name in ("beside",)),
+            implies(some, Cat(position > i for i in range(DEPTH)) == shown),
+            implies(some, position <= chosen.count),
+            implies(some, dut.complete == (entries.valid == shown)),
+            (shown & ~entries.valid) == 0,
+            (compared == 0) | ((compared << 1) == (shown + 1)),
+            implies(steady, (judged == 0) | ((judged << 1) == ((shown & ~compared) + 1))),
+            implies(is_compared, dut.entry.blocks == chosen.word[0]),
+            implies(is_compared, dut.beside.blocks == chosen.word[1]),
+            implies(is_judged, dut.conflicts["list"] == chosen.word[0]),
+            implies(is_judged, dut.conflicts["beside"] == chosen.word[1]),
         )
+        for i, name in enumerate(("list", "beside")):
+            found = unit.inside(f"{name}_found")
+            bit = found.bit_select(place[:2], 1)
+            known = steady & seen & ~is_compared & ~is_judged
+            m.d.comb += self.lemmas(
+                implies(known, bit == chosen.word[i]),
+                implies(steady, (found & (compared | judged | ~shown)) == 0),
+            )
 
 
 class TagQueueHarness(Harness):
@@ -233,7 +244,7 @@ class TagQueueHarness(Harness):
             dut.retire.eq(anything(m, len(Units), "retire")),
             dut.hold.eq(anything(m, 1, "hold")),
         ]
-        counts, due = [], []
+        due = []
         issues = anything(m, len(Units), "issues")
         m.d.comb += [
             Assume(~(dut.push & issues.any())),  # one instruction a cycle
@@ -245,7 +256,6 @@ class TagQueueHarness(Harness):
             word=dut.tag,
             exits=dut.enters,
             most=TAGS_WAITING,
-            through=True,
         )
         for i in range(len(Units)):
             count = Signal(range(DEPTH + 1), name=f"count_{i}")
@@ -261,15 +271,13 @@ class TagQueueHarness(Harness):
                 m.d.sync += left.eq(Mux(dut.units[i], count - retire, 0))
             with m.Elif(retire & (left != 0)):
                 m.d.sync += left.eq(left - 1)
-            counts.append(dut.units[i] & (count != 0))
             due.append(left != 0)
-        awaits, waits = Cat(counts).any(), Cat(due).any()
+        waits = Cat(due).any()
         first = item.follows & (item.ahead == 0)
         m.d.comb += [
             Assert(implies(first, dut.enters == ~(waits | dut.hold))),
             Assert(implies(first & dut.enters, dut.entering == item.word)),
-            Assert(implies(item.count == 0, dut.enters == (dut.push & ~awaits & ~dut.hold))),
-            Assert(implies((item.count == 0) & dut.enters, dut.entering == dut.tag)),
+            Assert(implies(item.count == 0, ~dut.enters)),
             Assert(dut.full == (item.count == TAGS_WAITING)),
             Assert(dut.one_at_most == (item.count <= 1)),
         ]
@@ -308,8 +316,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="in_flight",
-                old="here.eq(self.push & after)",
-                new="here.eq(self.push & at)",
+                old="behind | Mux(self.push, valid, 0)",
+                new="behind | Mux(self.push, before, 0)",
             ),
         ),
         fault_depth=8,
@@ -322,8 +330,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="list_scan",
-                old="looked_at.eq(Mux(self.retire, here[1:], here))",
-                new="looked_at.eq(here)",
+                old="judged.eq(compared >> self.retire)",
+                new="judged.eq(compared)",
             ),
             Fault(
                 unit="list_scan",
@@ -343,8 +351,8 @@ PROOFS = (
             Fault(unit="tag_queue", old="(last & ~marks).any()", new="last.any()"),
             Fault(
                 unit="tag_queue",
-                old="(self.retire[unit] & marked[0])",
-                new="(self.retire[unit] & marks[0])",
+                old="completes = self.retire[unit] & marked[0]",
+                new="completes = self.retire[unit] & marks[0]",
             ),
         ),
         fault_depth=8,

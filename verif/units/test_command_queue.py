@@ -27,32 +27,44 @@ async def random_use(dut, rate):
     random = rng("command_queue", rate)
     places = VARIANTS[chosen_variant()] - 1
     shown, waiting = None, []
+    just_shown = False  # the oldest shows since this cycle, and was one of those that wait before
+    without_masks = None  # what was pushed in the cycle before
     for _ in range(CYCLES):
-        push = len(waiting) < places and random.random() < rate
+        full = len(waiting) + just_shown == places
+        push = not full and random.random() < rate
         pop = shown is not None and random.random() < (0.5 if rate == 1 else rate)
-        new = random.getrandbits(12), {name: random.getrandbits(n) for name, n in LISTS.items()}
+        new = random.getrandbits(12), {}, {}
+        masks_now = {name: random.getrandbits(n) for name, n in LISTS.items()}
         retired = {name: random.random() < 0.3 for name in LISTS}
         await bench.cycle(
             push=push,
             pushed={"tag": new[0]},
-            pushed_masks=new[1],
+            pushed_masks=masks_now,
             pop=pop,
             retired={name: int(value) for name, value in retired.items()},
         )
-        assert bench.gets("valid", "full") == (shown is not None, len(waiting) == places)
+        assert bench.gets("valid", "full") == (shown is not None, full)
+        if without_masks:
+            without_masks[1].update(masks_now)
         if shown is not None:
             masks = bench.get("masks")
-            assert (bench.get("command").tag, {name: masks[name] for name in LISTS}) == shown
+            blocked = bench.get("blocked")
+            assert bench.get("command").tag == shown[0]
+            assert {name: masks[name] for name in LISTS} == shown[1]
+            assert {name: blocked[name] for name in LISTS} == shown[2]
         if pop:
             shown = None
-        if shown is None and waiting:
+        just_shown = shown is None and bool(waiting) and not just_shown
+        if just_shown:
             shown = waiting.pop(0)
+        everyone = waiting if shown is None else [shown, *waiting]
+        for _, masks, blocked in everyone:
+            for name in LISTS:
+                blocked[name] = masks[name] != 0
+                masks[name] >>= retired[name]
+        without_masks = new if push else None
         if push:
             waiting.append(new)
-        everyone = waiting if shown is None else [shown, *waiting]
-        for _, masks in everyone:
-            for name in LISTS:
-                masks[name] >>= retired[name]
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))

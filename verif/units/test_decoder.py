@@ -464,7 +464,7 @@ def check(text, instruction, raw):
         assert d.address == address, what
     else:
         opcode = Opcode(bits & 0xFF)
-        assert d.opcode == opcode
+        assert d.kind == kind(opcode)
         check_operands(d, opcode, operands_of(opcode, bits), text)
     text.execute(bits)
     return cause

@@ -7,6 +7,7 @@ import pytest
 from systola.arch.isa import Fault, Opcode
 from systola.hdl.sequencer import Sequencer
 from systola.verif.kit.launch import simulators
+from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 READS = 8
@@ -56,15 +57,17 @@ class Program(Bench):
             "code": code,
         }
         if valid:
-            payload["opcode"] = int(opcode)
+            payload["kind"] = kind(opcode)
             now["decoded__payload"] = payload
         await self.cycle(decoded__valid=0, exhausted=0, resume=0)
         if valid:
             await self.cycle(decoded__valid=1, **{**now, "resume": 0})
             quiet = ("issue", "halted", "faulted", "waiting", "interrupt", "waits")
             assert not any(self.gets(*quiet)), "not checked yet"
+            assert not self.get("passable"), "not checked yet"
             await self.cycle(**{**now, "resume": 0})
             assert not any(self.gets(*quiet)), "not decided yet"
+            passable = self.get("passable")
         await self.cycle(decoded__valid=valid, **now)
         found, where = self.expected_fault(opcode, tiles, cause, address)
         active = bool(valid and now["enable"])
@@ -74,20 +77,29 @@ class Program(Bench):
         waiting = opcode == Opcode.SYNCHRONIZE_HOST and bool(now["idle"]) and not self.resumed
         goes = bool(now["room"]) and not drains and not waiting
         issued = active and not faulted and not halted and goes
-        shown = self.gets("issue", "halted", "decoded__ready", "waits")
-        assert shown == (issued, halted, issued, active and not issued), f"{opcode!r}"
+        shown = self.gets("issue", "decoded__ready", "waits")
+        assert shown == (issued, issued, active and not issued), f"{opcode!r}"
+        if valid:
+            held_up = faulted or halted or drains or waiting
+            assert passable == (active and not held_up), f"{opcode!r}"
         assert self.get("interrupt") == (issued and opcode == Opcode.INTERRUPT_HOST)
         if issued and opcode == Opcode.INTERRUPT_HOST:
             assert self.get("code") == code
         if not faulted:
             assert self.get("waiting") == (active and waiting)
-        if valid or not now["exhausted"]:
-            assert not self.get("faulted"), "its cause is not known yet"
-        if faulted:
+        assert not any(self.gets("halted", "faulted"))
+        if halted:
             await self.cycle(resume=0)
-            assert self.get("faulted"), f"{opcode!r} {payload}"
+            assert self.get("halted") and not self.get("faulted")
+            await self.cycle(decoded__valid=0)
+        if faulted:
+            for _ in range(2):
+                assert not self.get("faulted"), "its cause is not known yet"
+                await self.cycle(resume=0)
+            assert self.get("faulted") and not self.get("halted"), f"{opcode!r} {payload}"
             fault = self.get("fault")
             assert (fault.cause, fault.pc, fault.address) == (found, pc, where)
+            await self.cycle(decoded__valid=0)
         if issued and opcode == Opcode.READ_WEIGHTS:
             self.totals.append((self.totals[-1] if self.totals else 0) + tiles)
         if issued and opcode in CONSUMERS:
@@ -203,9 +215,12 @@ async def window_ends(dut):
         await bench.step(Opcode.NOP, exhausted=1, room=0, enable=enable)
     assert await bench.step(Opcode.NOP, exhausted=1)
     await bench.step(exhausted=1, enable=0)
+    for _ in range(2):
+        await bench.cycle()
+        assert not bench.get("faulted")
+    await bench.step(exhausted=1)
     await bench.cycle()
     assert not bench.get("faulted")
-    await bench.step(exhausted=1)
     await bench.cycle()
     fault = bench.get("fault")
     assert bench.get("faulted")

@@ -42,15 +42,15 @@ class Model(Bench):
         )
         assert self.get("full") == (len(self.waiting) == WAITING)
         assert self.get("one_at_most") == (len(self.waiting) <= 1)
-        if push:
-            tag, units = push
-            awaited = {n for u in range(UNITS) if units >> u & 1 for n in self.under_way[u]}
-            self.waiting.append((tag, awaited))
         entered = None
         if self.waiting and not self.waiting[0][1] and not hold:
             entered = self.waiting.pop(0)[0]
             assert self.get("entering") == entered
         assert self.get("enters") == (entered is not None)
+        if push:
+            tag, units = push
+            awaited = {n for u in range(UNITS) if units >> u & 1 for n in self.under_way[u]}
+            self.waiting.append((tag, awaited))
         for u in range(UNITS):
             if retire >> u & 1:
                 done = self.under_way[u].pop(0)
@@ -105,9 +105,9 @@ async def each_unit(dut):
     await bench.start()
     for units in range(1 << UNITS):
         await bench.step(issue=EVERY)
-        assert await bench.step((7, units)) == (None if units else 7)
+        assert await bench.step((7, units)) is None
         others = EVERY & ~units
-        assert await bench.step(retire=others) is None
+        assert await bench.step(retire=others) == (None if units else 7)
         for u in range(UNITS):
             if units >> u & 1:
                 assert await bench.step() is None
@@ -117,11 +117,11 @@ async def each_unit(dut):
 
 @cocotb.test
 async def nothing_under_way(dut):
-    """Then it enters at once; so it does not in the cycle in which the last one completes."""
+    """Then it enters in the next cycle, as it does when the last one completes with its push."""
     bench = Model(dut)
     await bench.start()
-    assert await bench.step((1, EVERY)) == 1
-    await bench.step(issue=2)
+    assert await bench.step((1, EVERY)) is None
+    assert await bench.step(issue=2) == 1
     assert await bench.step((2, 2), retire=2) is None
     assert await bench.step((3, EVERY)) == 2
     assert await bench.step() == 3
