@@ -149,7 +149,8 @@ class GateSequencer(wiring.Component):
 
     `start` takes a vector, `tanh` and, for it, `integer_bits` (0 to TANH_INTEGER_BITS) belong to
     it. The results are there LATENCY cycles later, when the next start may come: `busy` is up in
-    between, from the cycle after `start` on.
+    between, from the cycle after `start` on. `following` is `control` a cycle earlier, but for
+    `load` and `shift`, for registers near its users.
     """
 
     LATENCY = 1 + ROWS
@@ -158,6 +159,7 @@ class GateSequencer(wiring.Component):
     tanh: In(1)
     integer_bits: In(3)
     control: Out(GateControl())
+    following: Out(GateControl())
     busy: Out(1)
 
     def elaborate(self, platform: object) -> Module:
@@ -170,7 +172,7 @@ class GateSequencer(wiring.Component):
         following = Signal(layout)
         m.d.comb += active.eq(self.start | (index != 0))
         with m.Switch(index):
-            # The row behind that of this cycle, as registers hold that one: the first is empty.
+            # The row behind that of this cycle, for a register. The first two are empty.
             pairs = zip_longest(PROGRAMS["sigmoid"][1:], PROGRAMS["tanh"][1:], fillvalue={})
             for number, fields in enumerate(pairs):
                 with m.Case(number):
@@ -181,7 +183,7 @@ class GateSequencer(wiring.Component):
         current = Signal(layout)
         m.d.sync += [
             self.busy.eq(active),
-            row.eq(Mux(active, following.as_value(), 0)),
+            row.eq(following),
             current.eq(row),
         ]
         with m.If(active):
@@ -197,6 +199,7 @@ class GateSequencer(wiring.Component):
         with m.Elif(shifts != 0):
             m.d.sync += shifts.eq(shifts - 1)
         m.d.comb += [
+            self.following.eq(row),
             self.control.eq(current),
             self.control.load.eq(self.start),
             self.control.shift.eq(shifts != 0),

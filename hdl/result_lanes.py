@@ -25,9 +25,11 @@ from systola.hdl.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.activation_lane import ActivationLane, Pick, TableWriteSignature
 from systola.hdl.commands import ADDRESS_BITS
 from systola.hdl.delay_line import DelayLine
+from systola.hdl.gate_lane import GateControl
 from systola.hdl.gate_sequencer import GateSequencer
 from systola.hdl.host_reader import ParameterWriteSignature
 from systola.hdl.mxu import TILE_LIMIT
+from systola.hdl.replica import Replica
 from systola.hdl.requantiser import Requantiser
 from systola.hdl.sram import Sram
 from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
@@ -122,6 +124,7 @@ class ResultLanes(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
+        self._sharers = max(2, config.cols // 8)  # lanes that share registers of their controls
         members = {
             "line": In(LineControl()),
             "issue": In(1),
@@ -148,7 +151,7 @@ class ResultLanes(wiring.Component):
         config = self._config
         operands = Signal(8 * config.cols, reset_less=True)
         m.d.sync += operands.eq(self.operands)
-        inputs = self._line_controls(m, operands)
+        inputs, copied = self._line_controls(m, operands)
 
         # A sum is ready later than an accumulator row. The contract keeps the two apart.
         summed = self._delayed(
@@ -173,6 +176,7 @@ class ResultLanes(wiring.Component):
             ANNOUNCED_STAGE,
             ANNOUNCED_STAGE + 1,
             ActivationLane.GATE_STAGE,
+            ActivationLane.PICK_STAGE - 1,
             ActivationLane.PICK_STAGE,
         }
         for stage in sorted(stages):
@@ -196,10 +200,11 @@ class ResultLanes(wiring.Component):
             }
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
-            inputs |= {"accumulate": offset.accumulate, "gate": gates.control}
-            self._write_wide(m, gates, at, inputs)
+            inputs["accumulate"] = offset.accumulate
+            copied |= {"gate": gates.following, "pick": self._write_wide(m, gates, at)}
         else:
-            inputs["pick"] = Mux(at[last].output.function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
+            function = at[ActivationLane.PICK_STAGE - 1].output.function
+            copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
             coming = at[ANNOUNCED_STAGE]
             m.d.sync += [
                 self.buffer.enable.eq(at[last].output_valid),
@@ -209,9 +214,15 @@ class ResultLanes(wiring.Component):
                 self.write_done.eq(coming.output_valid & coming.output.last),
             ]
 
+        copies = {name: self._copies(m, name, value) for name, value in copied.items()}
+        if config.wide:
+            for copy in copies["gate"]:
+                gate = GateControl()(copy)
+                m.d.comb += [gate.load.eq(gates.control.load), gate.shift.eq(gates.control.shift)]
         for c in range(config.cols):
             byte = Signal(8, name=f"byte_{c}")
-            lane = inputs | {
+            lane = inputs | {name: copy[c // self._sharers] for name, copy in copies.items()}
+            lane |= {
                 "accumulator": self.accumulators.word_select(c, 32),
                 "byte": operands.word_select(c, 8),
                 "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
@@ -233,8 +244,23 @@ class ResultLanes(wiring.Component):
         m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
         return line
 
-    def _line_controls(self, m: Module, operands: Signal) -> dict[str, Any]:
-        """The controls of a line, delayed to where the fronts of the lanes need them; the taps."""
+    def _copies(self, m: Module, name: str, value: ValueLike) -> list[Signal]:
+        """`value` a cycle later, in a register for each `_sharers` lanes."""
+        bits = Value.cast(value)
+        copies = []
+        for group in range(-(-self._config.cols // self._sharers)):
+            replica = Replica(width=len(bits))
+            m.submodules[f"{name}_of_group_{group}"] = replica
+            copy = Signal(len(bits), name=f"{name}_{group}")
+            m.d.comb += [replica.input.eq(bits), copy.eq(replica.output)]
+            copies.append(copy)
+        return copies
+
+    def _line_controls(
+        self, m: Module, operands: Signal
+    ) -> tuple[dict[str, Any], dict[str, ValueLike]]:
+        """The controls of a line, delayed to where the fronts of the lanes need them, or one cycle
+        less for those that get copies; the taps."""
         stages = [self.line]
         for stage in range(OPERAND_LATENCY + VectorLane.SUM_STAGE):
             stages.append(Signal(LineControl(), name=f"line_{stage}", reset_less=True))
@@ -243,10 +269,12 @@ class ResultLanes(wiring.Component):
         product = VectorLane.PRODUCT_STAGE
         found = {
             "element": lanes[0].element,
-            "product_scaling": lanes[product].scaling,
-            "scaling": lanes[product + 1].scaling,
-            "shift": lanes[product + 2].scaling.shift[2:],
-            "summing": lanes[VectorLane.SUM_STAGE].summing,
+        }
+        copied = {
+            "product_scaling": lanes[product - 1].scaling,
+            "scaling": lanes[product].scaling,
+            "shift": lanes[product + 1].scaling.shift[2:],
+            "summing": lanes[VectorLane.SUM_STAGE - 1].summing,
         }
         if self._config.depthwise:
             width = 8 * self._config.cols
@@ -260,7 +288,7 @@ class ResultLanes(wiring.Component):
                 taps.read_address.eq(early.tap),
             ]
             found["tap"] = taps.read_data
-        return found
+        return found, copied
 
     def _planes(self, m: Module, control: data.View, issued: Signal) -> list[Signal]:
         """The bytes of the parameter entry: those of the multiplier a cycle later."""
@@ -291,9 +319,9 @@ class ResultLanes(wiring.Component):
         m: Module,
         gates: GateSequencer,
         at: dict[int, DelayLine],
-        inputs: dict[str, Any],
-    ) -> None:
-        """The write of a line, where results may have two, or come from the gates."""
+    ) -> Value:
+        """The write of a line, where results may have two, or come from the gates. The next pick of
+        the lanes."""
         gate, end = at[ActivationLane.GATE_STAGE], at[ActivationLane.PICK_STAGE]
         is_tanh = gate.output.function == Function.TANH
 
@@ -314,17 +342,21 @@ class ResultLanes(wiring.Component):
             m.d.sync += waiting.eq(waiting - 1)
 
         done = Signal()  # the result of a vector is there
+        gate_done = Signal()  # it is that of the gates
         finished = Signal(VectorControl())
         high_due = Signal()  # the low bytes are written in this cycle, the high ones are to follow
+        m.d.sync += gate_done.eq(waiting == 2)
+        m.d.comb += [
+            done.eq((end.output_valid & ~gated(end)) | gate_done),
+            finished.eq(Mux(gate_done, kept, end.output)),
+        ]
         pick = Signal(Pick)
-        m.d.comb += [done.eq(end.output_valid & ~gated(end)), finished.eq(end.output)]
-        with m.If(end.output.function == Function.TABLE):
-            m.d.comb += pick.eq(Pick.TABLE)
-        with m.If(waiting == 1):
-            m.d.comb += [done.eq(1), finished.eq(kept), pick.eq(Pick.GATE)]
-        with m.If(high_due):
+        with m.If(done & finished.wide):
             m.d.comb += pick.eq(Pick.HIGH)
-        inputs["pick"] = pick
+        with m.Elif(waiting == 2):
+            m.d.comb += pick.eq(Pick.GATE)
+        with m.Elif(at[ActivationLane.PICK_STAGE - 1].output.function == Function.TABLE):
+            m.d.comb += pick.eq(Pick.TABLE)
 
         line = Mux(high_due, self.buffer.address + 1, finished.line)
         m.d.sync += [
@@ -349,6 +381,7 @@ class ResultLanes(wiring.Component):
             self.advance_write_to.eq(coming.line + 1 + coming.wide),
             self.write_done.eq(announces & coming.last),
         ]
+        return pick
 
     def _lane(
         self, m: Module, inputs: dict[str, ValueLike], outputs: dict[str, Value]
