@@ -590,11 +590,14 @@ class Decoder(wiring.Component):
         illegal_opcode.append(stage(4, "illegal_opcode", 1, illegal_opcode[-1]))
         illegal_field.append(stage(4, "illegal_field", 1, illegal_field[-1]))
         first_4 = {name: stage(4, name, len(value), value) for name, value in first_3.items()}
-        # Whether an operand begins where the results do; if alike, it lies in exactly their lines.
-        same_base_4 = {
-            name: stage(4, f"same_{name}", 1, first_3[name] == first_3["buffer"])
-            for name in ("source", "operand")
-        }
+        # Where the base of an operand and that of the results differ, in parts; if they do not, and
+        # are alike, the operand lies in exactly the lines of the results.
+        part = 6
+        differs_4 = {}
+        for name in ("source", "operand"):
+            differing = first_3[name] ^ first_3["buffer"]
+            parts = [differing[at : at + part].any() for at in range(0, len(differing), part)]
+            differs_4[name] = stage(4, f"differs_{name}", len(parts), Cat(parts))
         length = Signal(LENGTH_BITS - 1)
         m.d.comb += length.eq(
             reduce(or_, (Mux(uses_3[name], products[name], 0) for name in uses_3), few_lines_3)
@@ -674,7 +677,8 @@ class Decoder(wiring.Component):
         vector = fields[Opcode.VECTOR]
         alike = is_one_of(kinds[2], Opcode.VECTOR) & (vector.wide == vector.wide_operands)
         self._exact_source, self._exact_operand = (
-            stage(5, f"exact_{name}", 1, alike & same) for name, same in same_base_4.items()
+            stage(5, f"exact_{name}", 1, alike & ~differs.any())
+            for name, differs in differs_4.items()
         )
         pitch_bytes = Signal(12 + 9)
         m.d.sync += pitch_bytes.eq(times(shape.pitch, config.rows))
