@@ -33,9 +33,11 @@ they may be: so that every bit of an address or a length counts."""
 SELECT = "planted_fault"
 """The input that chooses a mutant; sim/harness.cpp drives it."""
 _LINT = Path(__file__).with_name("lint.vlt")
-_CLOCKS = ("CLK", "RD_CLK", "WR_CLK")
+_LEFT_OUT = ("CLK", "EN")
+"""Ports without mutants: clocks, and bits of the write enables of memories, which are all the
+same."""
 _SPARE = 0.1
-"""More mutants are asked for than are wanted, since those of clocks are left out."""
+"""More mutants are asked for than are wanted, since some are left out."""
 READ = """\
 read_rtlil machine.il
 hierarchy -top tpu
@@ -89,7 +91,7 @@ class Mutant:
 def mutants_of(config: Config, count: int, seed: int) -> list[Mutant]:
     """`count` mutants, numbered from 1, spread by Yosys over modules, signals and source lines.
 
-    None is in a clock, and none in the initial contents of a memory.
+    None is in one of _LEFT_OUT, and none in the initial contents of a memory.
     """
     yosys = find_tool("yosys")
     script = READ + (
@@ -109,7 +111,7 @@ def mutants_of(config: Config, count: int, seed: int) -> list[Mutant]:
     found: list[Mutant] = []
     for line in listed.read_text().splitlines():
         values = dict(_FIELD.findall(line))
-        if values["port"] in _CLOCKS:
+        if values["port"] in _LEFT_OUT:
             continue
         wire = values.get("wire", "")
         found.append(
