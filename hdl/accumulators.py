@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accumulators: 32-bit sums below the array."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
+from systola.hdl.replica import Replica
 from systola.hdl.sram import Sram
 
 BANKS = 2
+COLUMNS_PER_CHOICE = 2
+"""Columns that share the register that says where their old sums are."""
 READ_LATENCY = 2
 """Cycles from `enable` & `ready` to the row: memory, its output register."""
 UPDATE_LATENCY = 3
 """Cycles from `update` to the write of the row: memory and its register, sum; the sums come and are
 shifted beside."""
+
+
+class Old(enum.IntEnum):
+    """Where the old sums are: one of the banks, or in a register."""
+
+    EVEN = 0
+    ODD = 1
+    NEW = 2
+    YOUNGER = 3
 
 
 class Accumulators(wiring.Component):
@@ -101,26 +113,34 @@ class Accumulators(wiring.Component):
                         )
                     )
 
-        # The old row is in a bank, or so young that it is not there yet, or does not count.
-        sources: list[Value] = [*outputs, Const(0, 32 * cols)]
-        chosen = Signal(range(len(sources) + len(distances)))
-        m.d.sync += chosen.eq(Mux(accumulate, row[1][0], len(sources) - 1))
-        recent = [new]
-        while len(recent) < UPDATE_LATENCY:
-            recent.append(Signal.like(new, name=f"new_{len(recent)}"))
-            m.d.sync += recent[-1].eq(recent[-2])
-        for distance in reversed(distances):
-            with m.If(accumulate & meets[distance]):
-                m.d.sync += chosen.eq(len(sources))
-            sources.append(recent[distance - 1])
-        old = Signal(32 * cols)
-        with m.Switch(chosen):
-            for number, source in enumerate(sources):
-                with m.Case(number):
-                    m.d.comb += old.eq(source)
-        m.d.sync += new.eq(
-            Cat((sums.word_select(c, 32) + old.word_select(c, 32))[:32] for c in range(cols))
-        )
+        # The old row is the one that is being made; or a younger one than the banks have, or none:
+        # that is found a cycle ahead; or it is in a bank.
+        behind = Signal.like(new, reset_less=True)
+        younger = Signal.like(new, reset_less=True)
+        elsewhere = Signal()
+        m.d.comb += elsewhere.eq(~accumulate | meets[2] | meets[3])
+        m.d.sync += [behind.eq(new), younger.eq(Mux(meets[2], new, behind))]
+        with m.If(~accumulate):
+            m.d.sync += younger.eq(0)
+        chosen = Signal(2)
+        m.d.comb += chosen.eq(Mux(elsewhere, Old.YOUNGER, row[1][0]))
+        with m.If(accumulate & meets[1]):
+            m.d.comb += chosen.eq(Old.NEW)
+        for first in range(0, cols, COLUMNS_PER_CHOICE):
+            copy = m.submodules[f"chosen_{first}"] = Replica(width=2)
+            m.d.comb += copy.input.eq(chosen)
+            part = slice(32 * first, 32 * (first + COLUMNS_PER_CHOICE))
+            old = Signal(len(new[part]), name=f"old_{first}")
+            with m.Switch(copy.output):
+                for number, source in enumerate((*outputs, new, younger)):
+                    with m.Case(number):
+                        m.d.comb += old.eq(source[part])
+            m.d.sync += new[part].eq(
+                Cat(
+                    (sums[part].word_select(c, 32) + old.word_select(c, 32))[:32]
+                    for c in range(len(old) // 32)
+                )
+            )
 
         source = [Signal(name=f"source_{stage}") for stage in range(READ_LATENCY)]
         m.d.sync += [source[0].eq(self.address[0]), source[1].eq(source[0])]
