@@ -387,11 +387,11 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "Write_Host_Memory and its alternate, once the last write is acknowledged. There is "
             "none for Read_Weights: later instructions consume the tiles, and a MatrixMultiply "
             "that has completed had its own. With `wait` = 0, and no tag waiting, the tag enters "
-            "when it is issued. Later instructions are not held up, but for Debug_Tag itself "
-            f"while {TAGS_WAITING} tags wait. The instruction completes when its tag enters: "
-            "Synchronize, the instructions that wait like it, and the end of a program by Halt or "
-            "by a fault found before issue wait for all tags. A bus error and SOFT_RESET drop "
-            "those that wait. No other effect."
+            "in the cycle behind its issue. Later instructions are not held up, but for Debug_Tag "
+            f"itself while {TAGS_WAITING} tags wait. The instruction completes when its tag "
+            "enters: Synchronize, the instructions that wait like it, and the end of a program by "
+            "Halt or by a fault found before issue wait for all tags. A bus error and SOFT_RESET "
+            "drop those that wait. No other effect."
         ),
     ),
     Instruction(

@@ -254,7 +254,9 @@ class _Walk:
     def _room(self, opcode: Opcode) -> float:
         """When the queues have room for an instruction, or all units have drained for it."""
         if opcode in WAITS:
-            return self._idle()
+            # Tags that entered together show a cycle later that they have.
+            in_a_row = self._tagged[-1] == self._tagged[-2] + 1
+            return self._idle() + 1 + in_a_row
         if opcode == Opcode.DEBUG_TAG:
             return self._tagged[0] + SEEN
         unit = UNIT_OF.get(opcode)
@@ -360,8 +362,8 @@ class _Walk:
 
     def _tag(self, number: int, wait: int) -> None:
         done = [max(self._ends[unit]) + SEEN for bit, unit in WAIT_FOR.items() if wait & bit]
-        # They enter the trace one a cycle.
-        self._tagged.append(max(self._issued, self._tagged[-1] + 1, *done))
+        # They enter the trace one a cycle, from the cycle behind the issue on.
+        self._tagged.append(max(self._issued + 1, self._tagged[-1] + 1, *done))
         self._record.tag(number, self._tagged[-1])
         self._note(self._tagged[-1])
 

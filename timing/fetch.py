@@ -35,8 +35,8 @@ NOT_KEPT = 3
 """Cycles from where the instruction behind a jump would be there to its request, if not kept."""
 REQUEST_INTERVAL = FETCH_INTERVAL + 1
 """Cycles from one request to the next: the fetch looks for room once one is accepted."""
-ASKED = 2
-"""Cycles from the instruction that makes room to the request."""
+ASKED = 3
+"""Cycles from the instruction that makes room to the request, on the port."""
 
 
 class Fetch:
@@ -146,7 +146,7 @@ class Fetch:
                 break
             self.next(pc, Opcode.NOP)
             self._issued.append(np.inf)
-        while self._requests:
+        while self._requests and self._requests[0][1] <= halted:
             self._receive()
         return max(self._arrived.values()) - HANDED_OUT
 

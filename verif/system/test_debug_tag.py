@@ -87,11 +87,11 @@ async def cycle(tb, *program):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 20])
 async def each_unit(dut, latency):
-    """A tag enters two cycles before Synchronize can pass, or in that of its issue."""
+    """A tag enters three cycles before Synchronize can pass, or in that of its issue."""
     tb = TB(dut, latency=latency)
     await tb.start()
     for unit, work in works(tb.config):
-        complete = await cycle(tb, *work, SYNCHRONIZE, tag(0)) - ISSUE_INTERVAL - 1
+        complete = await cycle(tb, *work, SYNCHRONIZE, tag(0)) - ISSUE_INTERVAL - 2
         issued = await cycle(tb, *work, tag(0))
         assert issued + 5 < complete, "the unit has work for a while"
         assert await cycle(tb, *work, tag(0, unit)) == complete, unit
@@ -266,7 +266,7 @@ def test_completion_on_paper():
     """64x64x64 on `base` as docs/architecture.md has it, in cycles before DONE.
 
     The last sums are written 26 cycles before it, the last line 14 cycles after them; the last
-    answer comes 5 cycles before it. A tag enters the cycle after the sums or the line are written,
+    answer comes 4 cycles before it. A tag enters the cycle after the sums or the line are written,
     and two after the answer.
     """
     config = preset("base")
@@ -285,7 +285,7 @@ def test_completion_on_paper():
         result = machine.run(longer(*[tag(n, unit) for n, unit in enumerate(units)]))
     assert (result.cycles, result.counters) == (free.cycles, free.counters)
     sums, line, answer = (at - result.cycles for at, _ in result.tags)
-    assert (sums, line, answer) == (-26 + 1, -26 + 14 + 1, -5 + 2)
+    assert (sums, line, answer) == (-26 + 1, -26 + 14 + 1, -4 + 2)
 
 
 def spaced(config, count, nops):
