@@ -243,7 +243,7 @@ class HostReader(wiring.Component):
             free.eq(~shown.buffer | self.buffer.ready),
             self.buffer.enable.eq(shown.buffer),
             self.buffer.address.eq(shown.address),
-            self.buffer.data.eq(shown.data),
+            self.buffer.data.eq(shown.data[: 8 * self._config.rows]),
             self.parameters.planes.eq(shown.planes),
             self.parameters.address.eq(shown.address),
             self.parameters.data.eq(shown.data),

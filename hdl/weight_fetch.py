@@ -68,16 +68,23 @@ class WeightFetch(wiring.Component):
             max_burst_beats=config.max_burst_beats,
         )
         pc = Signal(PC_BITS)  # the instruction of the bursts that are being cut
+        next_pc = Signal(PC_BITS)  # of a run that waits in the cutter
         begins = Signal()
+        ended = Signal()
         m.d.comb += [
             cutter.run.valid.eq(self.command_valid & ~self.command_pop),
             cutter.run.payload.address.eq(self.command.transfer.address),
             cutter.run.payload.beats.eq(self.command.transfer.beats),
+            cutter.run.payload.last.eq(1),
             begins.eq(cutter.run.valid & cutter.run.ready),
         ]
         m.d.sync += self.command_pop.eq(begins)
-        with m.If(begins):
+        with m.If(begins & (~cutter.burst.valid | ended)):
             m.d.sync += pc.eq(self.command.pc)
+        with m.Elif(ended):
+            m.d.sync += pc.eq(next_pc)
+        with m.If(begins):
+            m.d.sync += next_pc.eq(self.command.pc)
 
         under_way = m.submodules.under_way = SyncFIFO(width=PC_BITS, depth=READS_IN_FLIGHT)
         burst = cutter.burst
@@ -90,6 +97,7 @@ class WeightFetch(wiring.Component):
             moves.eq(~bus.arvalid | bus.arready),
             burst.ready.eq(moves & ~full & ~self.stop),
             asks.eq(burst.valid & burst.ready),
+            ended.eq(asks & burst.payload.last),
             under_way.w_en.eq(asks),
             under_way.w_data.eq(pc),
         ]

@@ -292,13 +292,13 @@ PROOFS = (
         faults=(
             Fault(
                 unit="interlock",
-                old="[masks[name] >> self.retired[name] for",
-                new="[masks[name] for",
+                old="kept[n].eq(masks.masks[n] >> self.retired[n])",
+                new="kept[n].eq(masks.masks[n])",
             ),
             Fault(
                 unit="interlock",
-                old="changed | (judged_valid & ~clear)",
-                new="changed | (judged_valid & ~clear & compared_valid)",
+                old="changed | (judged_valid & blocked)",
+                new="changed | (judged_valid & blocked & compared_valid)",
             ),
             Fault(
                 unit="in_flight",
