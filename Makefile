@@ -21,8 +21,8 @@ stop-with = $(if $1,$(error $1))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim regress mutate formal arithmetic chain figures verilog \
-	bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
+.PHONY: help setup demo test testplan sim regress coverage mutate formal arithmetic chain figures \
+	verilog bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
@@ -71,7 +71,7 @@ regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESE
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(KIND),--kind '$(KIND)') \
 		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(FIRST),--first '$(FIRST)') $(if $(SCHEDULER),--scheduler '$(SCHEDULER)') \
-		$(if $(WAVES),--waves)
+		$(if $(WAVES),--waves) $(if $(COVERAGE),--coverage '$(COVERAGE)')
 
 arithmetic: $(READY) ## The requantiser against its formula [N=100000000 SEED=]
 	@$(BIN)/python -m systola.verif.arithmetic.requantiser $(if $(N),--cases '$(N)') \
@@ -82,6 +82,10 @@ chain: $(READY) ## The same programs on every simulator [N=4 SEED= PRESET=3x2 NE
 	@$(BIN)/python -m systola.verif.chain $(if $(N),--programs '$(N)') \
 		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(NETLIST),--netlist $(NETLIST))
+
+coverage: $(READY) ## What random programs of every kind cover, with a page [N=200 JOBS= SEED= MERGE=]
+	@$(BIN)/python -m systola.verif.coverage $(if $(N),--programs '$(N)') \
+		$(if $(JOBS),--jobs '$(JOBS)') $(if $(SEED),--seed '$(SEED)') $(if $(MERGE),--merge $(MERGE))
 
 mutate: $(READY) ## Faults planted in the machine: are they found? [N=1000 JOBS= SEED= PROGRAMS=]
 	@$(BIN)/python -m systola.verif.mutation $(if $(N),--mutants '$(N)') \

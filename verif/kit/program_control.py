@@ -84,7 +84,9 @@ def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
         value += rng.choice((0, 0, 0, rng.randint(-127, 126) << 24))
     else:
         first, second = rng.choices((0, rng.randrange(REGISTERS)), k=2)
-        value = rng.choice((value, rng.randint(-100, 100), rng.randint(-(1 << 31), (1 << 31) - 1)))
+        least, most = -(1 << 31), (1 << 31) - 1
+        wild = rng.choice((least, most, rng.randint(least, most), rng.randint(least, most)))
+        value = rng.choice((value, rng.randint(-100, 100), wild))
     if rng.random() < 0.5:
         first, second = second, first
     operands = {"register": register, "value": value, "first": first, "second": second}

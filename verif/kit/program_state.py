@@ -148,6 +148,13 @@ class ProgramState:
             limit = min(limit, 3)
         return self.rng.choice((1, 1, min(2, limit), self.rng.randint(1, limit), min(limit, 8)))
 
+    def number(self, low: int, high: int) -> int:
+        """Any number from `low` to `high`, often one of these or zero."""
+        corners = [value for value in (low, 0, high) if low <= value <= high]
+        if self.rng.random() < 0.15:
+            return self.rng.choice(corners)
+        return self.rng.randint(low, high)
+
     def queue_weights(self, count: int) -> None:
         """Writes Read_Weights."""
         self.queued.append(count)

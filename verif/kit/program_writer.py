@@ -51,13 +51,13 @@ class ProgramWriter(ProgramState):
         self.emit(Opcode.SYNCHRONIZE)
 
     def interrupt_host(self) -> None:
-        self.emit(Opcode.INTERRUPT_HOST, code=self.rng.getrandbits(16))
+        self.emit(Opcode.INTERRUPT_HOST, code=self.number(0, 0xFFFF))
 
     def synchronize_host(self) -> None:
         self.emit(Opcode.SYNCHRONIZE_HOST)
 
     def debug_tag(self) -> None:
-        self.emit(Opcode.DEBUG_TAG, tag=self.rng.getrandbits(16), wait=self.rng.getrandbits(4))
+        self.emit(Opcode.DEBUG_TAG, tag=self.number(0, 0xFFFF), wait=self.rng.getrandbits(4))
 
     def set_register(self, **operands: int) -> None:
         self.emit(Opcode.SET_REGISTER, **operands)
@@ -202,7 +202,7 @@ class ProgramWriter(ProgramState):
             n_tiles=n_tiles,
             accumulate=rng.randrange(2),
             channels=channels,
-            fill=rng.randint(-128, 127),
+            fill=self.number(-128, 127),
         )
 
     # Configuration.
@@ -216,19 +216,23 @@ class ProgramWriter(ProgramState):
 
         def multiplier() -> int:
             return rng.choice(
-                (rng.randint(1 << 30, (1 << 31) - 1), rng.getrandbits(31), rng.getrandbits(12))
+                (
+                    rng.randint(1 << 30, (1 << 31) - 1),
+                    self.number(0, (1 << 31) - 1),
+                    rng.getrandbits(12),
+                )
             )
 
         self.emit(
             Opcode.SET_CONFIG_SCALE,
             multiplier_a=multiplier(),
-            shift_a=rng.choice((0, rng.randint(1, 6), rng.randrange(32))),
+            shift_a=rng.choice((0, rng.randint(1, 6), self.number(0, 31))),
             multiplier_b=multiplier(),
-            shift_b=rng.choice((0, rng.randint(1, 6), rng.randrange(32))),
-            zero_a=rng.choice((0, rng.randint(-128, 127))),
-            zero_b=rng.choice((0, rng.randint(-128, 127))),
-            ceiling=rng.randint(-128, 127),
-            limit=rng.choice((0, rng.getrandbits(15))),
+            shift_b=rng.choice((0, rng.randint(1, 6), self.number(0, 31))),
+            zero_a=rng.choice((0, self.number(-128, 127))),
+            zero_b=rng.choice((0, self.number(-128, 127))),
+            ceiling=self.number(-128, 127),
+            limit=rng.choice((0, self.number(0, (1 << 15) - 1))),
         )
 
     # The activation unit.
@@ -249,9 +253,9 @@ class ProgramWriter(ProgramState):
             self.region(opcode, "parameter", spans.entries, n_tiles),
             rows=rows,
             n_tiles=n_tiles,
-            ceiling=rng.randint(-128, 127),
+            ceiling=self.number(-128, 127),
             rounding=rng.randrange(2),
-            zero_point=rng.randint(-128, 127),
+            zero_point=self.number(-128, 127),
             **how,
         )
 
@@ -298,9 +302,9 @@ class ProgramWriter(ProgramState):
             blocks=blocks,
             function=rng.choice(_RECTIFIERS),
             rounding=rng.randrange(2),
-            zero_point=rng.randint(-128, 127),
-            ceiling=rng.randint(-128, 127),
-            fill=rng.randint(-128, 127),
+            zero_point=self.number(-128, 127),
+            ceiling=self.number(-128, 127),
+            fill=self.number(-128, 127),
         )
 
     def pool(self) -> None:
@@ -329,9 +333,9 @@ class ProgramWriter(ProgramState):
             blocks=blocks,
             reduction=reduction,
             rounding=rng.randrange(2),
-            zero_point=rng.choice((0, rng.randint(-128, 127))),
-            floor=rng.choice((-128, rng.randint(-128, 127))),
-            ceiling=rng.choice((127, rng.randint(-128, 127))),
+            zero_point=rng.choice((0, self.number(-128, 127))),
+            floor=rng.choice((-128, self.number(-128, 127))),
+            ceiling=rng.choice((127, self.number(-128, 127))),
         )
 
     def _walked(self) -> Window | None:
@@ -383,7 +387,7 @@ class ProgramWriter(ProgramState):
             operation=operation,
             rows=rows,
             rounding=rng.randrange(2),
-            zero_point=rng.randint(-128, 127),
+            zero_point=self.number(-128, 127),
             wide_operands=wide_operands,
             **({"operand": rng.getrandbits(20)} if operation == Operation.COPY else {}),
             **how,

@@ -104,7 +104,8 @@ def _random_spans(config: Config, rng: random.Random, code_pages: int) -> Spans:
 
     def part(memory: int, size: int) -> Span:
         size = min(size, memory)
-        return Span(rng.randint(0, memory - size), size)
+        last = memory - size
+        return Span(rng.choice((0, last, rng.randint(0, last))), size)
 
     lines = part(config.buffer_lines, _LINES)
     entries = part(config.parameter_entries, _ENTRIES)

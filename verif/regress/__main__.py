@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from systola.arch.config import ConfigError, preset
 from systola.sim.build import build_root
+from systola.verif.coverage.record import Coverage
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here, run_on_cluster
 from systola.verif.regress.job import Report, jobs, record
@@ -33,7 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ConfigError as error:
             print(f"regress: {error}", file=sys.stderr)
             return 2
-    work = jobs(options.kind, options.preset, options.seed, options.first, options.programs)
+    work = jobs(
+        options.kind,
+        options.preset,
+        options.seed,
+        options.first,
+        options.programs,
+        counting=options.coverage is not None,
+    )
     if options.waves:
         path = build_root() / f"regress_{options.kind}_{options.preset[0]}.vcd"
         record(work[0], options.first + options.programs - 1, path)
@@ -62,9 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{len(total.failures)} failures"
     )
     if options.json:
-        options.json.write_text(
-            json.dumps({"seed": options.seed, **asdict(total)}, indent=1) + "\n"
-        )
+        figures = {"totals": asdict(totals), "failures": total.failures}
+        options.json.write_text(json.dumps({"seed": options.seed, **figures}, indent=1) + "\n")
+    if options.coverage:
+        coverage = Coverage.read(options.coverage) if options.coverage.exists() else Coverage()
+        coverage.add(total.coverage)
+        coverage.write(options.coverage)
     return bool(total.failures)
 
 
@@ -79,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask cluster, instead of --jobs")
     parser.add_argument("--waves", action="store_true", help="of the last program, alone")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--coverage", type=Path, metavar="FILE", help="adds what is covered; see make coverage"
+    )
     return parser
 
 

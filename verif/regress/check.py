@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -50,12 +49,10 @@ class Totals:
 class Pair:
     """A simulated machine and the golden model, with the same contents of all memories."""
 
-    def __init__(
-        self, config: Config, *, latency: int, stall: float, seed: int, waves: Path | None = None
-    ):
-        self.config = config
-        self.golden = Machine(config)
-        self.machine = Simulator(config, latency=latency, stall=stall, seed=seed, waves=waves)
+    def __init__(self, machine: Simulator, golden: Machine | None = None):
+        self.config = machine.config
+        self.golden = golden or Machine(self.config)
+        self.machine = machine
         self.totals = Totals()
         self.first_difference: int | None = None
         """Byte of the host window where the last program differed first."""

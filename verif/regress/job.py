@@ -7,11 +7,15 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from systola.arch.assembler import disassemble
 from systola.runtime.backend import Image
+from systola.sim.library import Simulator
+from systola.verif.coverage.record import Coverage
 from systola.verif.regress.cases import Case
 from systola.verif.regress.check import Pair, Totals
+from systola.verif.regress.counting import CountingPair
 from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
 
@@ -30,6 +34,8 @@ class Job:
     seed: int
     first: int
     count: int
+    counting: bool = False
+    """Whether to find out what is covered; takes several times as long."""
 
     @property
     def memory(self) -> tuple[int, float]:
@@ -47,11 +53,13 @@ class Report:
 
     totals: Totals = field(default_factory=Totals)
     failures: list[str] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, other: Report) -> None:
         """Takes over what another job has found."""
         self.totals.add(other.totals)
         self.failures += other.failures
+        self.coverage.add(other.coverage)
 
 
 def run_job(job: Job) -> Report:
@@ -64,6 +72,8 @@ def run_job(job: Job) -> Report:
                 report.failures.append(explain(job, index, problem))
                 break
         report.totals = pair.totals
+        if job.counting and not report.failures:
+            report.coverage = pair.coverage()
     return report
 
 
@@ -114,13 +124,24 @@ def record(job: Job, index: int, waves: Path) -> None:
 def _pair(job: Job, waves: Path | None = None) -> Pair:
     latency, stall = job.memory
     config = job.case(job.first).config
-    return Pair(config, latency=latency, stall=stall, seed=job.seed % (1 << 59), waves=waves)
+    how: dict[str, Any] = {"latency": latency, "stall": stall, "seed": job.seed % (1 << 59)}
+    if job.counting:
+        return CountingPair(config, **how)
+    return Pair(Simulator(config, **how, waves=waves))
 
 
-def jobs(kind: str, presets: Sequence[str], seed: int, first: int, count: int) -> list[Job]:
+def jobs(
+    kind: str,
+    presets: Sequence[str],
+    seed: int,
+    first: int,
+    count: int,
+    *,
+    counting: bool = False,
+) -> list[Job]:
     """The jobs of `count` programs on each preset."""
     return [
-        Job(kind, preset, seed, start, min(CHUNK, first + count - start))
+        Job(kind, preset, seed, start, min(CHUNK, first + count - start), counting)
         for start in range(first, first + count, CHUNK)
         for preset in presets
     ]

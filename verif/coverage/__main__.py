@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make coverage`: runs random programs of every kind, and tells what all runs have covered.
+
+What was covered before on the same hardware is kept and added to. Exit status 1 where a program
+fails or something that must be covered is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from systola.arch.config import ConfigError, preset
+from systola.sim.build import build_root
+from systola.verif.coverage.page import page
+from systola.verif.coverage.record import Coverage
+from systola.verif.coverage.summary import (
+    BARS,
+    functional_parts,
+    idle,
+    point_parts,
+    total,
+    waivers,
+)
+from systola.verif.regress.cases import KINDS
+from systola.verif.regress.engine import run_here
+from systola.verif.regress.job import Report, jobs
+
+PRESETS = ("4x4", "tiny")
+"""Every instruction is in the first; in the second some are left out."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status."""
+    options = _parser().parse_args(arguments)
+    for name in options.preset:
+        try:
+            preset(name)
+        except ConfigError as error:
+            print(f"coverage: {error}", file=sys.stderr)
+            return 2
+    coverage = Coverage()
+    for file in (options.file, *options.merge):
+        if file.exists() and not (options.fresh and file == options.file):
+            coverage.add(Coverage.read(file))
+    failures = 0
+    if options.programs:
+        print(f"SEED={options.seed}")
+        work = [
+            job
+            for kind in KINDS
+            for job in jobs(kind, options.preset, options.seed, 0, options.programs, counting=True)
+        ]
+        report = Report()
+        with tqdm(total=len(work), unit="job", disable=None) as bar:
+            for result in run_here(work, options.jobs):
+                report.add(result)
+                bar.update()
+                for failure in result.failures:
+                    bar.write(failure)
+        failures = len(report.failures)
+        coverage.add(report.coverage)
+        coverage.write(options.file)
+    reasons = waivers()
+    good = not failures
+    parts = functional_parts(coverage, reasons)
+    for part in list(parts):
+        good &= not part.missing
+        print(_line(part.name, part.share, len(part.covered), len(part.missing)))
+    for machine in coverage.points:
+        modules = point_parts(coverage, machine, reasons)
+        parts += modules
+        for kind in ("line", "branch", "toggle"):
+            part = total(part for part in modules if part.group == kind)
+            good &= part.share >= BARS.get(kind, 0)
+            name = f"{machine}, {kind}"
+            print(_line(name, part.share, len(part.covered), len(part.missing)))
+    for pattern in idle(reasons, parts):
+        good = False
+        print(f"a waiver of nothing: {pattern}")
+    options.page.parent.mkdir(parents=True, exist_ok=True)
+    options.page.write_text(page(coverage, reasons, f"SEED={options.seed}"))
+    print(options.page)
+    return int(not good)
+
+
+def _line(name: str, share: float, covered: int, missing: int) -> str:
+    return f"{name:20} {100 * share:5.1f} %, {covered} covered, {missing} missing"
+
+
+def _parser() -> argparse.ArgumentParser:
+    folder = build_root() / "coverage"
+    parser = argparse.ArgumentParser(prog="coverage", description=__doc__)
+    parser.add_argument(
+        "--programs", type=_count, default=200, metavar="N", help="of each kind and preset; 0: none"
+    )
+    parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: 4x4 and tiny")
+    parser.add_argument("--seed", type=_count, default=random.randrange(1 << 32))
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="processes")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="*",
+        default=(),
+        metavar="FILE",
+        help="of make regress COVERAGE=",
+    )
+    parser.add_argument("--file", type=Path, default=folder / "coverage.json", help="what is kept")
+    parser.add_argument("--page", type=Path, default=folder / "index.html", metavar="FILE")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text, 0)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

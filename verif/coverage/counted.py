@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Verilator has counted: lines, branches and toggles of the hardware's Verilog."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from systola.arch.config import Config
+from systola.sim.design import verilog_of
+from systola.sim.verilator import build_library
+from systola.verif.coverage.probes import with_probes
+
+OPTIONS = ("--coverage-line", "--coverage-toggle")
+KINDS = ("line", "branch", "toggle", "probe")
+_POINT = re.compile(r"C '(.*)' (\d+)")
+_MODULE = re.compile(r"^module (\\\S+|\w+)")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Something that is counted: `kind` is one of KINDS, `what` the signal or the branch."""
+
+    kind: str
+    module: str
+    line: int
+    what: str
+
+
+def counting_verilog(config: Config) -> str:
+    """The machine with the signals of the probes in it."""
+    return with_probes(verilog_of(config))
+
+
+def counting_library(config: Config) -> Path:
+    """The simulator that counts."""
+    name = f"{config.name}, counting"
+    return build_library(counting_verilog(config), name=name, options=OPTIONS, optimise="-O1")
+
+
+def read_points(file: Path, modules: list[str]) -> Counter[Point]:
+    """How often each point was passed. `modules`: that of each line, see `modules_of`."""
+    points: Counter[Point] = Counter()
+    for text in file.read_text().splitlines():
+        if match := _POINT.fullmatch(text):
+            values = dict(_values(match[1]))
+            line = int(values["l"])
+            kind = values["page"].partition("/")[0].removeprefix("v_")
+            what = values["o"]
+            if what.startswith("probe_"):
+                if not what.endswith("0->1"):
+                    continue
+                kind, what = "probe", what.removeprefix("probe_").partition("[")[0].split(":")[0]
+            points[Point(kind, modules[line], line, what)] += int(match[2])
+    return points
+
+
+def modules_of(verilog: str) -> list[str]:
+    """The module of each line, counted from 1."""
+    modules, module = [""], ""
+    for line in verilog.splitlines():
+        if match := _MODULE.match(line):
+            module = match[1].lstrip("\\")
+        modules.append(module)
+    return modules
+
+
+def _values(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split("\x01")[1:]:
+        name, _, value = part.partition("\x02")
+        yield name, value

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has been covered: adds up over programs, processes, machines and days."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+
+from systola.arch.config import preset
+from systola.arch.isa import Fault
+from systola.sim.build import content_key
+from systola.sim.library import Simulator
+from systola.verif.coverage.counted import Point, counting_verilog, modules_of, read_points
+from systola.verif.coverage.functional import Observer, bus_fault_bin
+
+
+@dataclass
+class Coverage:
+    """`hits` of functional bins, by "group: bin"; `points` of the Verilog of each preset, those
+    that were never passed included. `versions` tells by preset which Verilog that is."""
+
+    hits: Counter[str] = field(default_factory=Counter[str])
+    points: dict[str, Counter[Point]] = field(default_factory=dict[str, Counter[Point]])
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, machine: Simulator, golden: Observer, faults: Counter[Fault]) -> Coverage:
+        """What a machine from `counting_library` and the golden model beside it have seen, and the
+        faults that the machine has reported."""
+        config = machine.config
+        text = counting_verilog(config)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "coverage.dat")
+            machine.write_coverage(file)
+            points = read_points(file, modules_of(text))
+        hits = golden.hits.copy()
+        for cause, count in faults.items():
+            if name := bus_fault_bin(cause):
+                hits[name] += count
+        return cls(hits, {config.name: points}, {config.name: content_key(text)})
+
+    def add(self, other: Coverage) -> None:
+        """Takes over what another one has seen. Points of another Verilog than the newest do not
+        count any more."""
+        self.hits.update(other.hits)
+        for name, points in other.points.items():
+            if self.versions.get(name) != other.versions[name]:
+                self.points[name] = Counter()
+                self.versions[name] = other.versions[name]
+            self.points[name].update(points)
+
+    def write(self, path: Path) -> None:
+        """Keeps it in a file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        points = {
+            name: [[*astuple(point), count] for point, count in counted.items()]
+            for name, counted in self.points.items()
+        }
+        path.write_text(
+            json.dumps({"hits": self.hits, "points": points, "versions": self.versions}) + "\n"
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Coverage:
+        """What a file has kept; points of presets whose hardware has changed since are left out."""
+        entry = json.loads(path.read_text())
+        versions = {
+            name: version
+            for name, version in entry["versions"].items()
+            if content_key(counting_verilog(preset(name))) == version
+        }
+        points = {
+            name: Counter({Point(*values): count for *values, count in entry["points"][name]})
+            for name in versions
+        }
+        return cls(Counter(entry["hits"]), points, versions)
