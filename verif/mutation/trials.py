@@ -28,6 +28,7 @@ from systola.verif.kit.bench import check_outcome
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
+from systola.verif.mutation.arithmetic import arithmetic_program
 from systola.verif.regress.check import Pair, Totals
 from systola.verif.regress.disturbances import DISTURBANCES
 
@@ -35,6 +36,8 @@ MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5))
 """Latency and stall probability of the memories, in turn."""
 CYCLE_LIMIT = 50_000
 """More than any program takes on a machine that works."""
+NUMBERS = 8
+"""Programs that put many numbers through the arithmetic."""
 DISTURBED = 24
 """Programs into which something comes from outside."""
 _OUTPUT = 2 * DATA_OFFSET
@@ -113,6 +116,12 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials: list[Trial] = []
     rest = _random_trials(config, seed, programs)
     trials += [next(rest) for _ in range(min(8, programs))]
+    trials += [
+        program_trial(
+            config, f"numbers {number}", arithmetic_program(config, f"{seed} {number}"), number
+        )
+        for number in range(NUMBERS)
+    ]
     trials += _register_trials(config)
     trials += _bus_trials(config, seed)
     trials += _disturbed_trials(config, seed)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that put many numbers of every size through the array and the lanes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import (
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    TANH_INTEGER_BITS,
+    Function,
+    Opcode,
+    Operation,
+    Reduction,
+    encode,
+)
+from systola.runtime.backend import Image
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_tiles,
+    varied_parameter_entry,
+)
+
+_ROWS = 16
+_LINES = 4 * _ROWS
+_ENTRIES = 8
+_TILES = 8
+_DATA, _PARAMETERS, _TABLE, _OUTPUT = range(2 * HOST_PAGE_BYTES, 10 * HOST_PAGE_BYTES, 0x2000)
+_PAGES = 24
+_RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
+
+
+def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
+    """Sums of products of int16, then `steps` instructions of the activation unit, each shown."""
+    rng = random.Random(seed)
+    data = np.random.default_rng(rng.getrandbits(64))
+    host = random_memory(data, _PAGES)
+    entries = [varied_parameter_entry(data, config) for _ in range(_ENTRIES)]
+    flat = np.concatenate(entries)
+    assert flat.size == _ENTRIES * PARAMETER_PLANES * config.output_pitch <= 0x2000
+    host[_PARAMETERS : _PARAMETERS + flat.size] = flat
+    line = rng.randrange(config.buffer_lines - 3 * _LINES)
+    row = rng.randrange(config.accumulator_rows - 2 * _ROWS)
+    entry = rng.randrange(config.parameter_entries - _ENTRIES)
+    words = [
+        encode(
+            Opcode.READ_HOST_MEMORY,
+            host=_DATA,
+            buffer=line,
+            rows=2 * _LINES,
+            stride=config.input_pitch,
+            blocks=1,
+            tail=config.rows,
+        ),
+        encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=entry, count=_ENTRIES),
+    ]
+    words += [
+        encode(Opcode.LOAD_TABLE, host=_TABLE + TABLE_BYTES * table, table=table)
+        for table in range(config.tables)
+    ]
+    for accumulate, wide in ((0, 1), (1, 0)):
+        words += [
+            encode(Opcode.READ_WEIGHTS, tile=0, count=2 << wide),
+            encode(
+                Opcode.MATRIX_MULTIPLY,
+                buffer=line,
+                accumulator=row,
+                rows=_ROWS,
+                k_tiles=1,
+                n_tiles=2,
+                accumulate=accumulate,
+                wide_vectors=wide,
+                wide_weights=wide,
+            ),
+        ]
+    writer = _Steps(config, rng, line, row, entry)
+    for step in range(steps):
+        words += writer.step()
+        words.append(
+            encode(
+                Opcode.WRITE_HOST_MEMORY,
+                host=_OUTPUT + step * _LINES * config.output_pitch,
+                buffer=line + 2 * _LINES,
+                rows=_LINES,
+                stride=config.output_pitch,
+                blocks=1,
+                tail=config.cols,
+            )
+        )
+    words.append(encode(Opcode.HALT))
+    return make_image(words, host=host, weights=random_tiles(data, config, _TILES))
+
+
+class _Steps:
+    """Random instructions of the activation unit; results come behind the two operands."""
+
+    def __init__(self, config: Config, rng: random.Random, line: int, row: int, entry: int):
+        self._config, self._rng = config, rng
+        self._line, self._row, self._entry = line, row, entry
+
+    def step(self) -> list[bytes]:
+        """One of them, with what it needs."""
+        kinds = [self._activate, self._activate, self._vector, self._vector, self._pool]
+        if self._config.depthwise:
+            kinds.append(self._depthwise)
+        return self._rng.choice(kinds)()
+
+    def _some(self) -> dict[str, int]:
+        """Fields that all of them have."""
+        rng = self._rng
+        return {
+            "parameter": self._entry + rng.randrange(_ENTRIES - 4),
+            "rounding": rng.randrange(2),
+            "zero_point": rng.randint(-128, 127),
+        }
+
+    def _function(self) -> dict[str, int]:
+        rng = self._rng
+        if not self._config.wide or rng.random() < 0.5:
+            function = rng.choice((*_RECTIFIERS, Function.TABLE))
+            return {"function": function, "table": rng.randrange(self._config.tables)}
+        function = rng.choice((Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH))
+        table = rng.randint(0, TANH_INTEGER_BITS)
+        return {"function": function, "table": table, "wide": 1, "accumulate": rng.randrange(2)}
+
+    def _activate(self) -> list[bytes]:
+        how = self._function()
+        gate = how["function"] in (Function.SIGMOID, Function.TANH)
+        return [
+            encode(
+                Opcode.ACTIVATE,
+                accumulator=self._row,
+                buffer=self._line + 2 * _LINES,
+                rows=2 if gate else _ROWS,
+                n_tiles=2,
+                ceiling=self._rng.randint(-128, 127),
+                **self._some(),
+                **how,
+            )
+        ]
+
+    def _vector(self) -> list[bytes]:
+        rng, how = self._rng, self._function()
+        gate = how["function"] in (Function.SIGMOID, Function.TANH)
+        scale = {
+            **{f"multiplier_{operand}": rng.randint(1 << 28, (1 << 31) - 1) for operand in "ab"},
+            **{f"shift_{operand}": rng.choice((0, 1, rng.randrange(32))) for operand in "ab"},
+            **{f"zero_{operand}": rng.randint(-128, 127) for operand in "ab"},
+        }
+        limit = rng.choice((0, rng.getrandbits(15)))
+        return [
+            encode(Opcode.SET_CONFIG_SCALE, **scale, ceiling=rng.randint(-128, 127), limit=limit),
+            encode(
+                Opcode.VECTOR,
+                operation=rng.choice(list(Operation)),
+                buffer=self._line,
+                operand=self._line + _LINES,
+                destination=self._line + 2 * _LINES,
+                rows=2 if gate else 2 * _ROWS,
+                wide_operands=rng.randrange(2) if self._config.wide else 0,
+                **self._some(),
+                **how,
+            ),
+        ]
+
+    def _window(self, kernel: int) -> bytes:
+        start = self._rng.choice((-1, 0))
+        return encode(
+            Opcode.SET_CONFIG_WINDOW,
+            **{"height": 6, "width": 6, "pitch": 6, "top": start, "left": start},
+            **{"kernel_height": kernel, "kernel_width": kernel},
+            **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
+            **{"out_height": 4, "out_width": 4},
+        )
+
+    def _pool(self) -> list[bytes]:
+        low, high = sorted(self._rng.randint(-128, 127) for _ in range(2))
+        return [
+            self._window(2),
+            encode(
+                Opcode.POOL,
+                buffer=self._line,
+                destination=self._line + 2 * _LINES,
+                blocks=1,
+                reduction=self._rng.choice(list(Reduction)),
+                floor=self._rng.choice((-128, low)),
+                ceiling=self._rng.choice((127, high)),
+                **self._some(),
+            ),
+        ]
+
+    def _depthwise(self) -> list[bytes]:
+        return [
+            self._window(3),
+            encode(
+                Opcode.DEPTHWISE,
+                buffer=self._line,
+                taps=self._line + _LINES,
+                destination=self._line + 2 * _LINES,
+                blocks=1,
+                function=self._rng.choice(_RECTIFIERS),
+                ceiling=self._rng.randint(-128, 127),
+                fill=self._rng.randint(-128, 127),
+                **self._some(),
+            ),
+        ]
