@@ -16,7 +16,7 @@ from systola.hdl.commands import (
     ScaleLayout,
     Source,
 )
-from systola.hdl.window_registers import WindowProducts
+from systola.hdl.window_registers import WindowProducts, walk_columns, walk_rows
 
 
 class _Bounds(data.StructLayout):
@@ -33,9 +33,8 @@ class ActivateDecoder(wiring.Component):
     more than a choice between its inputs.
 
     `sources` tells which instruction it is, with a bit for each Source, `over_map` that it is a
-    Depthwise or a Pool. `shape` and `products` are
-    the present window, `first_line` the line where the walk over it begins; `scale` is the present
-    Set_Config_Scale.
+    Depthwise or a Pool. `shape` and `products` are the present window, `first_line` the line where
+    the walk over it begins; `scale` is the present Set_Config_Scale.
     """
 
     word: In(128)
@@ -72,20 +71,8 @@ class ActivateDecoder(wiring.Component):
         walk = shared.walk
         m.d.comb += [
             walk.start.line.eq(self.first_line),
-            walk.start.y.eq(shape.top),
-            walk.start.x.eq(shape.left),
-            walk.count.kx.eq(shape.kernel_width),
-            walk.step.kx.line.eq(shape.dilation_x),
-            walk.step.kx.x.eq(shape.dilation_x),
-            walk.count.ky.eq(shape.kernel_height),
-            walk.step.ky.line.eq(products.tap_step),
-            walk.step.ky.y.eq(shape.dilation_y),
-            walk.count.ox.eq(shape.out_width),
-            walk.step.ox.line.eq(shape.stride_x),
-            walk.step.ox.x.eq(shape.stride_x),
-            walk.count.oy.eq(shape.out_height),
-            walk.step.oy.line.eq(products.row_step),
-            walk.step.oy.y.eq(shape.stride_y),
+            *walk_rows(walk, shape, products),
+            *walk_columns(walk, shape),
             walk.step.block.line.eq(products.map_lines),
             shared.height.eq(shape.height),
             shared.width.eq(shape.width),

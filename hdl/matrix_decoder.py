@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.hdl.commands import ADDRESS_BITS, InstructionLayout, MatrixCommand
-from systola.hdl.window_registers import WindowProducts
+from systola.hdl.window_registers import WindowProducts, walk_columns, walk_rows
 
 
 class Packing(data.StructLayout):
@@ -83,16 +83,9 @@ class MatrixDecoder(wiring.Component):
         with m.Else():
             m.d.comb += [
                 walk.start.line.eq(self.first_line),
-                walk.start.y.eq(shape.top),
-                walk.count.ox.eq(shape.out_width),
-                walk.count.oy.eq(shape.out_height),
-                walk.step.oy.line.eq(products.row_step),
-                walk.step.oy.y.eq(shape.stride_y),
+                *walk_rows(walk, shape, products),
                 walk.count.block.eq(convolve.k_tiles),
                 walk.step.block.line.eq(convolve.plane),
-                walk.count.ky.eq(shape.kernel_height),
-                walk.step.ky.line.eq(products.tap_step),
-                walk.step.ky.y.eq(shape.dilation_y),
                 walk.count.n.eq(convolve.n_tiles),
                 command.accumulator.eq(convolve.accumulator),
                 command.accumulate.eq(convolve.accumulate),
@@ -112,13 +105,5 @@ class MatrixDecoder(wiring.Component):
                     command.width.eq(packing.row_bytes),
                 ]
             with m.Else():
-                m.d.comb += [
-                    walk.start.x.eq(shape.left),
-                    walk.step.ox.line.eq(shape.stride_x),
-                    walk.step.ox.x.eq(shape.stride_x),
-                    walk.count.kx.eq(shape.kernel_width),
-                    walk.step.kx.line.eq(shape.dilation_x),
-                    walk.step.kx.x.eq(shape.dilation_x),
-                    command.width.eq(shape.width),
-                ]
+                m.d.comb += [*walk_columns(walk, shape), command.width.eq(shape.width)]
         return m

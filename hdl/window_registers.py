@@ -52,6 +52,33 @@ def second_operands(window: data.View) -> dict[str, tuple[Value, Value]]:
     }
 
 
+def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[object]:
+    """The rows of a `walk` over the window `shape`: of its taps, and of windows, with how many each
+    of these has. Lines of blocks of channels, and the line of the first tap, are up to the user."""
+    return [
+        walk.start.y.eq(shape.top),
+        walk.count.ky.eq(shape.kernel_height),
+        walk.step.ky.line.eq(products.tap_step),
+        walk.step.ky.y.eq(shape.dilation_y),
+        walk.count.ox.eq(shape.out_width),
+        walk.count.oy.eq(shape.out_height),
+        walk.step.oy.line.eq(products.row_step),
+        walk.step.oy.y.eq(shape.stride_y),
+    ]
+
+
+def walk_columns(walk: data.View, shape: data.View) -> list[object]:
+    """The columns of a `walk` over the window `shape`, where each is a line of its own."""
+    return [
+        walk.start.x.eq(shape.left),
+        walk.count.kx.eq(shape.kernel_width),
+        walk.step.kx.line.eq(shape.dilation_x),
+        walk.step.kx.x.eq(shape.dilation_x),
+        walk.step.ox.line.eq(shape.stride_x),
+        walk.step.ox.x.eq(shape.stride_x),
+    ]
+
+
 class WindowRegisters(wiring.Component):
     """Takes `word`, a Set_Config_Window, with `load`. `fields` show it from the next cycle on,
     `products` a cycle after those of `first` and `second` operands have been `multiplied`, but
