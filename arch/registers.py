@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
+from systola.arch.config import HOST_PAGE_BYTES
+
 IDENTITY = 0x5450_5531
 """What the ID register reads: 'TPU1'."""
 VERSION = 3
@@ -189,6 +191,27 @@ CYCLE_CLASS_TEXT: dict[CycleClass, str] = {
 }
 
 COUNTER_BITS = 48
+
+
+def program_registers(
+    *, host_base: int, host_bytes: int, weight_base: int, tiles: int, program: int
+) -> tuple[tuple[Register, int], ...]:
+    """What a host writes, register by register, before START: windows, program, no interrupts.
+
+    `host_base` and `weight_base` are bus addresses and `host_bytes` a size, all multiples of
+    HOST_PAGE_BYTES; `tiles` is the size of the weight window, `program` an offset in bytes in the
+    host window.
+    """
+    return (
+        (Register.HOST_BASE_LO, host_base & 0xFFFF_FFFF),
+        (Register.HOST_BASE_HI, host_base >> 32),
+        (Register.HOST_PAGES, host_bytes // HOST_PAGE_BYTES),
+        (Register.WEIGHT_BASE_LO, weight_base & 0xFFFF_FFFF),
+        (Register.WEIGHT_BASE_HI, weight_base >> 32),
+        (Register.WEIGHT_TILES, tiles),
+        (Register.PROGRAM, program),
+        (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
+    )
 
 
 def counter_offset(which: CycleClass) -> int:

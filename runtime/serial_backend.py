@@ -20,6 +20,7 @@ from systola.arch.registers import (
     Register,
     Status,
     counter_offset,
+    program_registers,
     trace_offset,
 )
 from systola.arch.serial_protocol import IDENTITY as BOARD_IDENTITY
@@ -88,15 +89,12 @@ class SerialBackend:
         self._reset()
         self._send(0, image.host)
         self._send(weights, image.weights)
-        for register, value in (
-            (Register.HOST_BASE_LO, 0),
-            (Register.HOST_BASE_HI, 0),
-            (Register.HOST_PAGES, size // HOST_PAGE_BYTES),
-            (Register.WEIGHT_BASE_LO, weights),
-            (Register.WEIGHT_BASE_HI, 0),
-            (Register.WEIGHT_TILES, len(image.weights) // self._config.tile_bytes),
-            (Register.PROGRAM, image.program_offset),
-            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
+        for register, value in program_registers(
+            host_base=0,
+            host_bytes=size,
+            weight_base=weights,
+            tiles=len(image.weights) // self._config.tile_bytes,
+            program=image.program_offset,
         ):
             link.write_register(register, value)
         self._known[: -(-size // _BLOCK)] = False

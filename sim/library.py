@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.config import Config
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     IDENTITY,
@@ -24,6 +24,7 @@ from systola.arch.registers import (
     Register,
     Status,
     counter_offset,
+    program_registers,
 )
 from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.memory import stall_threshold
@@ -221,16 +222,15 @@ class Simulator:
         self._attach(True, host, bases[0] + skipped[0], host_errors, host_silence)
         self._attach(False, weights, bases[1] + skipped[1], weight_errors, weight_silence)
         for register, value in (
-            (Register.HOST_BASE_LO, bases[0] & 0xFFFF_FFFF),
-            (Register.HOST_BASE_HI, bases[0] >> 32),
-            (Register.HOST_PAGES, (skipped[0] + len(host)) // HOST_PAGE_BYTES),
-            (Register.WEIGHT_BASE_LO, bases[1] & 0xFFFF_FFFF),
-            (Register.WEIGHT_BASE_HI, bases[1] >> 32),
-            (Register.WEIGHT_TILES, (skipped[1] + len(weights)) // self.config.tile_bytes),
-            (Register.PROGRAM, skipped[0] + image.program_offset),
+            *program_registers(
+                host_base=bases[0],
+                host_bytes=skipped[0] + len(host),
+                weight_base=bases[1],
+                tiles=(skipped[1] + len(weights)) // self.config.tile_bytes,
+                program=skipped[0] + image.program_offset,
+            ),
             (Register.BUS_TIMEOUT, bus_timeout),
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
-            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
         ):
             self.write(register, value)
         first = self._library.tpu_now(self._handle)

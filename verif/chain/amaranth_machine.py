@@ -10,7 +10,7 @@ import numpy as np
 from amaranth.hdl import Signal
 from amaranth.sim import Simulator
 
-from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.config import Config
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     TRACE_DEPTH,
@@ -20,6 +20,7 @@ from systola.arch.registers import (
     Register,
     Status,
     counter_offset,
+    program_registers,
     trace_offset,
 )
 from systola.hdl.axi import Response
@@ -78,15 +79,14 @@ class AmaranthMachine:
         self._host.data = image.host.copy()
         self._weights.data = image.weights.copy()
         for register, value in (
-            (Register.HOST_BASE_LO, HOST_BASE & 0xFFFF_FFFF),
-            (Register.HOST_BASE_HI, HOST_BASE >> 32),
-            (Register.HOST_PAGES, image.host.size // HOST_PAGE_BYTES),
-            (Register.WEIGHT_BASE_LO, WEIGHT_BASE & 0xFFFF_FFFF),
-            (Register.WEIGHT_BASE_HI, WEIGHT_BASE >> 32),
-            (Register.WEIGHT_TILES, image.weights.size // self.config.tile_bytes),
-            (Register.PROGRAM, image.program_offset),
+            *program_registers(
+                host_base=HOST_BASE,
+                host_bytes=image.host.size,
+                weight_base=WEIGHT_BASE,
+                tiles=image.weights.size // self.config.tile_bytes,
+                program=image.program_offset,
+            ),
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
-            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
             (Register.CONTROL, Control.START),
         ):
             await self._write(register, value)

@@ -24,6 +24,7 @@ from systola.arch.registers import (
     Register,
     Status,
     counter_offset,
+    program_registers,
     trace_offset,
 )
 from systola.golden.machine import Machine
@@ -147,15 +148,14 @@ class TB:
             memory.model.error_range = base + errors[0], base + errors[1]
             memory.rules.window = base, base + size
         for register, value in (
-            (Register.HOST_BASE_LO, HOST_BASE & 0xFFFF_FFFF),
-            (Register.HOST_BASE_HI, HOST_BASE >> 32),
-            (Register.HOST_PAGES, image.host.size // HOST_PAGE_BYTES),
-            (Register.WEIGHT_BASE_LO, WEIGHT_BASE & 0xFFFF_FFFF),
-            (Register.WEIGHT_BASE_HI, WEIGHT_BASE >> 32),
-            (Register.WEIGHT_TILES, image.weights.size // self.config.tile_bytes),
-            (Register.PROGRAM, image.program_offset),
+            *program_registers(
+                host_base=HOST_BASE,
+                host_bytes=image.host.size,
+                weight_base=WEIGHT_BASE,
+                tiles=image.weights.size // self.config.tile_bytes,
+                program=image.program_offset,
+            ),
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
-            (Register.IRQ_STATUS, Interrupt.DONE | Interrupt.FAULT | Interrupt.PROGRAM),
         ):
             await self.write(register, value)
 

@@ -12,7 +12,7 @@ import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, with_timeout
 
-from systola.arch.registers import Control, Interrupt, Register, Status
+from systola.arch.registers import Control, Interrupt, Register, Status, program_registers
 from systola.golden.machine import Machine
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import config_under_test
@@ -58,12 +58,13 @@ class Bench:
         self.host.write(HOST_BASE, image.host.tobytes())
         self.weight.write(WEIGHT_BASE, image.weights.tobytes())
         for register, value in (
-            (Register.HOST_BASE_LO, HOST_BASE),
-            (Register.HOST_PAGES, image.host.size // 4096),
-            (Register.WEIGHT_BASE_LO, WEIGHT_BASE),
-            (Register.WEIGHT_TILES, image.weights.size // self.config.tile_bytes),
-            (Register.PROGRAM, image.program_offset),
-            (Register.IRQ_STATUS, 7),
+            *program_registers(
+                host_base=HOST_BASE,
+                host_bytes=image.host.size,
+                weight_base=WEIGHT_BASE,
+                tiles=image.weights.size // self.config.tile_bytes,
+                program=image.program_offset,
+            ),
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
             (Register.CONTROL, Control.START),
         ):
