@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 HOST_PAGE_BYTES = 4096
 """Granularity of the DMA windows in bytes; also the AXI limit that no burst crosses."""
@@ -45,6 +45,8 @@ class Config:
     """Depthwise: a multiply-accumulate for each column beside the array."""
     wide: bool = True
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
+    parity: bool = False
+    """A parity bit for each byte of the unified buffer and the accumulators."""
     instruction_buffer: int = 64
     """Instructions kept on the chip: a loop whose body fits runs without fetching it again."""
     host_bus_bytes: int
@@ -227,17 +229,24 @@ PRESETS: dict[str, Config] = {
 }
 
 DEFAULT_PRESET = "base"
+PARITY_SUFFIX = "-parity"
 
 
 def preset(name: str) -> Config:
-    """The configuration called `name`: a preset, or `RxC` for an array of R rows and C columns.
+    """The configuration called `name`: a preset, or `RxC` for an array of R rows and C columns;
+    either with `-parity` behind it.
 
     Raises ConfigError for an unknown name.
     """
+    if name.endswith(PARITY_SUFFIX):
+        return replace(preset(name.removesuffix(PARITY_SUFFIX)), name=name, parity=True)
     if name in PRESETS:
         return PRESETS[name]
     match = re.fullmatch(r"(\d{1,4})x(\d{1,4})", name)
     if match:
         return sized(int(match[1]), int(match[2]))
     known = ", ".join(PRESETS)
-    raise ConfigError(f"unknown preset '{name}' (known: {known}, or ROWSxCOLS such as 14x14)")
+    raise ConfigError(
+        f"unknown preset '{name}' (known: {known}, or ROWSxCOLS such as 14x14; "
+        f"and each with {PARITY_SUFFIX})"
+    )

@@ -128,6 +128,7 @@ class Fault(IntEnum):
     OVERLAP = 18
     LOOP = 19
     BUS_TIMEOUT = 20
+    MEMORY_ERROR = 21
 
 
 FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
@@ -189,6 +190,12 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
         "is 0. BUSY stays until the transfers under way have ended: where they never do, only the "
         "reset input of the machine helps",
         "who waits for memory: 1 host reads, 2 host writes, 4 weight reads, or their sum",
+    ),
+    Fault.MEMORY_ERROR: (
+        "a byte of the unified buffer or the accumulators is not what was written there, in a "
+        "configuration with PARITY. FAULT_PC is 0. What the program wrote to host memory may be "
+        "wrong",
+        "1 unified buffer, 2 accumulators, or their sum",
     ),
 }
 """For each cause: what it means, and what the FAULT_ADDRESS register then holds."""

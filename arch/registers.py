@@ -139,6 +139,7 @@ class Feature(IntFlag):
     TABLES = 1
     DEPTHWISE = 2
     WIDE = 4
+    PARITY = 8
 
 
 class BusPort(IntFlag):
@@ -147,6 +148,13 @@ class BusPort(IntFlag):
     HOST_READ = 1
     HOST_WRITE = 2
     WEIGHT_READ = 4
+
+
+class CheckedMemory(IntFlag):
+    """Bits of FAULT_ADDRESS after a MEMORY_ERROR: where the flaw was."""
+
+    UNIFIED_BUFFER = 1
+    ACCUMULATORS = 2
 
 
 class Interrupt(IntFlag):

@@ -87,6 +87,7 @@ def describe(config: Config) -> dict[str, Any]:
         "tables": config.tables,
         "depthwise": config.depthwise,
         "wide": config.wide,
+        "parity": config.parity,
         "instruction_buffer": config.instruction_buffer,
         "queue_depth": config.queue_depth,
         "host_bus_bytes": config.host_bus_bytes,
@@ -125,6 +126,7 @@ def _text(config: Config) -> str:
         f"  tables             {config.tables} of {TABLE_BYTES} entries",
         f"  depthwise lanes    {'yes' if config.depthwise else 'no'}",
         f"  16-bit modes       {'yes' if config.wide else 'no'}",
+        f"  parity             {'buffer and accumulators' if config.parity else 'no'}",
         f"  instructions       {config.instruction_buffer} kept for loops",
         f"  host port          {config.host_bus_bytes} bytes a cycle",
         f"  weight port        {config.weight_bus_bytes} bytes wide, "

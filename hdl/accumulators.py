@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
+from systola.hdl.parity_sram import ParitySram
 from systola.hdl.replica import Replica
 from systola.hdl.sram import Sram
 
@@ -42,6 +43,8 @@ class Accumulators(wiring.Component):
     Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`;
     nothing but a multiplexer lies between it and a register. The reads for updates win; two
     sequential streams collide once and then alternate between the banks.
+
+    `flawed`, where there is parity: a row that was read or added to was not what had been written.
     """
 
     def __init__(self, *, config: Config):
@@ -59,6 +62,7 @@ class Accumulators(wiring.Component):
                 "ready": Out(1),
                 "address": In(address),
                 "data": Out(32 * config.cols),
+                "flawed": Out(1),
             }
         )
 
@@ -85,10 +89,16 @@ class Accumulators(wiring.Component):
 
         new = Signal(32 * cols, reset_less=True)
         outputs = []
+        flaws = []
+        counts = Signal(BANKS)  # of what is shown, somebody takes this
+        size = {"width": 32 * cols, "depth": config.accumulator_rows // BANKS}
         for index in range(BANKS):
-            bank = Sram(
-                width=32 * cols, depth=config.accumulator_rows // BANKS, output_register=True
-            )
+            if config.parity:
+                bank = ParitySram(**size)
+                m.d.comb += bank.counts.eq(counts[index])
+                flaws.append(bank.flawed)
+            else:
+                bank = Sram(**size, output_register=True)
             m.submodules[f"bank_{index}"] = bank
             by_update = self.reads[index]
             address = Mux(by_update, self.row, self.address)
@@ -141,6 +151,15 @@ class Accumulators(wiring.Component):
                     for c in range(len(old) // 32)
                 )
             )
+
+        if config.parity:
+            taken = Signal(BANKS)
+            for index, place in enumerate((Old.EVEN, Old.ODD)):
+                m.d.sync += [
+                    taken[index].eq(self.enable & self.ready & (self.address[0] == index)),
+                    counts[index].eq(taken[index] | (valid[1] & (chosen == place))),
+                ]
+        m.d.comb += self.flawed.eq(Cat(flaws).any())
 
         source = [Signal(name=f"source_{stage}") for stage in range(READ_LATENCY)]
         m.d.sync += [source[0].eq(self.address[0]), source[1].eq(source[0])]

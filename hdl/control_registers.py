@@ -181,6 +181,7 @@ class ControlRegisters(wiring.Component):
             (Feature.TABLES, config.tables > 0),
             (Feature.DEPTHWISE, config.depthwise),
             (Feature.WIDE, config.wide),
+            (Feature.PARITY, config.parity),
         )
         values = {
             Register.ID: IDENTITY,

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.arch.isa import Fault
-from systola.arch.registers import BusPort
+from systola.arch.registers import BusPort, CheckedMemory
 from systola.hdl.accumulators import Accumulators
 from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.axi import ReadSignature, WriteSignature
@@ -53,11 +53,11 @@ class Activity(data.StructLayout):
 
 class Core(wiring.Component):
     """Runs the program at `program` while `running`. `halted` or `rejected` (with `rejection`) when
-    it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails; `idle` once all
-    that was issued is complete. `waiting`: Synchronize_Host waits for `resume`. `interrupt` with
-    `code`: an Interrupt_Host passes. `tagged` with `tag`: that one enters the trace. `stop`: start
-    no more bus transfers, and no tag enters; `quiet`: no transfer is under way. `reading`:
-    one is, on these read ports, or was in the two cycles before.
+    it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails, `corrupt` when a
+    memory does; `idle` once all that was issued is complete. `waiting`: Synchronize_Host waits for
+    `resume`. `interrupt` with `code`: an Interrupt_Host passes. `tagged` with `tag`: that one
+    enters the trace. `stop`: start no more bus transfers, and no tag enters; `quiet`: no transfer
+    is under way. `reading`: one is, on these read ports, or was in the two cycles before.
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
@@ -85,6 +85,7 @@ class Core(wiring.Component):
                 "error": Out(1),
                 "error_cause": Out(Fault),
                 "error_pc": Out(PC_BITS),
+                "corrupt": Out(CheckedMemory),
                 "idle": Out(1),
                 "quiet": Out(1),
                 "reading": Out(len(BusPort)),
@@ -167,6 +168,10 @@ class Core(wiring.Component):
             ),
         ]
         m.d.sync += self.error.eq(failed)
+        m.d.comb += self.corrupt.eq(
+            Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
+            | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)
+        )
         for failing, cause, pc in (
             (reader, Fault.HOST_READ_ERROR, board.host_read.command.pc),
             (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),

@@ -6,7 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Fault
-from systola.arch.registers import BusPort, Status
+from systola.arch.registers import BusPort, CheckedMemory, Status
 from systola.hdl.commands import PC_BITS
 from systola.hdl.control_registers import FaultReport
 
@@ -18,12 +18,12 @@ class MachineControl(wiring.Component):
     behind a reset. In that cycle the program is over, and the next one may be started.
 
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
-    (`error` with `error_cause` and `error_pc`) stops at once. `finished` and `faulted` are up in
-    the cycle before the bits show in `status`. `waiting`, a program that waits for the host, shows
-    there at once and only while the program runs. `expired`: a memory has not answered the ports
-    `waits` in time; that is a fault at once, and the machine then stays busy until it is quiet.
-    `forget`: a soft reset is over. `report` follows two cycles later. `running`, `busy`, `stop` and
-    `clear` are registers, as they go everywhere.
+    (`error` with `error_cause` and `error_pc`) and a flaw of a memory (`corrupt`) stop at once.
+    `finished` and `faulted` are up in the cycle before the bits show in `status`. `waiting`, a
+    program that waits for the host, shows there at once and only while the program runs. `expired`:
+    a memory has not answered the ports `waits` in time; that is a fault at once, and the machine
+    then stays busy until it is quiet. `forget`: a soft reset is over. `report` follows two cycles
+    later. `running`, `busy`, `stop` and `clear` are registers, as they go everywhere.
     """
 
     start: In(1)
@@ -37,6 +37,7 @@ class MachineControl(wiring.Component):
     waiting: In(1)
     expired: In(1)
     waits: In(BusPort)
+    corrupt: In(CheckedMemory)
     idle: In(1)
     quiet: In(1)
     begins: Out(1)
@@ -67,7 +68,7 @@ class MachineControl(wiring.Component):
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
             rejects.eq(self.running & self.rejected),
-            fails.eq(self.error & (self.running | drains)),
+            fails.eq((self.error | self.corrupt.any()) & (self.running | drains)),
             loses.eq(self.expired & self.busy & ~self.quiet & ~lost),
             ends.eq(stops & self.quiet & ~self.soft_reset),
             self.finished.eq(ends & ~failed & ~abandoned),
@@ -124,6 +125,12 @@ class MachineControl(wiring.Component):
                 found.cause.eq(self.error_cause),
                 found.pc.eq(self.error_pc),
                 found.address.eq(0),
+            ]
+        with m.If(self.corrupt.any()):
+            m.d.sync += [
+                found.cause.eq(Fault.MEMORY_ERROR),
+                found.pc.eq(0),
+                found.address.eq(self.corrupt),
             ]
         with m.If(self.expired):
             m.d.sync += [

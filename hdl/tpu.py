@@ -78,6 +78,7 @@ class TPU(wiring.Component):
             control.error_cause.eq(core.error_cause),
             control.error_pc.eq(core.error_pc),
             control.idle.eq(core.idle),
+            control.corrupt.eq(core.corrupt),
             control.waiting.eq(core.waiting),
             control.quiet.eq(core.quiet),
             control.expired.eq(watchdog.expired),

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
+from systola.hdl.parity_sram import ParitySram
 from systola.hdl.sram import Sram
 
 READ_LATENCY = 2
@@ -50,7 +51,8 @@ class UnifiedBuffer(wiring.Component):
     them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both.
     Throughput: one line a cycle on each of the five ports. The banks have output registers, so that
     only a multiplexer lies between them and the reader's own. Nobody reads a line in the cycle in
-    which it is written: the interlocks see to it.
+    which it is written: the interlocks see to it. `flawed`, where there is parity: a line that was
+    read was not what had been written.
     """
 
     def __init__(self, *, config: Config):
@@ -62,6 +64,7 @@ class UnifiedBuffer(wiring.Component):
                 "dma_out": In(BufferReadSignature(config=config)),
                 "activate": In(BufferWriteSignature(config=config)),
                 "dma_in": In(BufferWriteSignature(config=config)),
+                "flawed": Out(1),
             }
         )
 
@@ -86,12 +89,20 @@ class UnifiedBuffer(wiring.Component):
                 )
 
         outputs = []
+        flaws = []
+        size = {
+            "width": 8 * self._config.line_bytes,
+            "depth": self._config.buffer_lines // banks,
+        }
         for index in range(banks):
-            bank = Sram(
-                width=8 * self._config.line_bytes,
-                depth=self._config.buffer_lines // banks,
-                output_register=True,
-            )
+            if self._config.parity:
+                bank = ParitySram(**size)
+                enabled = Signal(READ_LATENCY, name=f"enabled_{index}")
+                m.d.sync += enabled.eq(Cat(bank.read_enable, enabled))
+                m.d.comb += bank.counts.eq(enabled[-1])
+                flaws.append(bank.flawed)
+            else:
+                bank = Sram(**size, output_register=True)
             m.submodules[f"bank_{index}"] = bank
             # The highest rank has the last word; the lowest one needs no condition.
             for rank, port in reversed(list(enumerate(readers))):
@@ -111,6 +122,7 @@ class UnifiedBuffer(wiring.Component):
                     ]
             outputs.append(bank.read_data)
 
+        m.d.comb += self.flawed.eq(Cat(flaws).any())
         for reader in readers:
             source = [Signal(bits, name=f"source_{stage}") for stage in range(READ_LATENCY)]
             m.d.sync += [source[0].eq(bank_of(reader)), source[1].eq(source[0])]

@@ -35,9 +35,10 @@ STATIC_FAULTS = tuple(
         Fault.WEIGHT_READ_ERROR,
         Fault.FETCH_ERROR,
         Fault.BUS_TIMEOUT,
+        Fault.MEMORY_ERROR,
     )
 )
-"""Faults that the program alone causes, with no error on a bus."""
+"""Faults that the program alone causes, with no error on a bus or in a memory."""
 
 _READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)

@@ -13,6 +13,7 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small
 CONFIGS = {
     "wide": small_config(rows=8),
     "narrow": small_config(wide=False),
+    "parity": small_config(rows=8, parity=True),
 }
 ROWS, COLS = 32, 4
 CYCLES = 3000
@@ -49,6 +50,7 @@ class Model(Bench):
         inputs |= {"shift": shift, "sums": packed(self.sums) if self.sums is not None else 0}
         inputs |= {"enable": read is not None, "address": read or 0}
         await self.cycle(**inputs)
+        assert not self.get("flawed")
         shown = self.reading.popleft()
         if shown is not None:
             assert self.get("data") == packed(shown), "data READ_LATENCY cycles after the read"
@@ -98,7 +100,7 @@ async def random_use(dut, rate):
     for _ in range(CYCLES):
         update = read = None
         if random.random() < rate:
-            shift = random.randrange(3) if chosen_variant() == "wide" else 0
+            shift = random.randrange(3) if CONFIGS[chosen_variant()].wide else 0
             update = random.randrange(4), random.random() < 0.7, sums(random), shift
         if random.random() < rate:
             # In the cycle of the write itself the row is not there yet.

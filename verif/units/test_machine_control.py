@@ -5,7 +5,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Fault
-from systola.arch.registers import BusPort, Status
+from systola.arch.registers import BusPort, CheckedMemory, Status
 from systola.hdl.machine_control import MachineControl
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, run_unit
@@ -35,7 +35,7 @@ class Control(Bench):
     async def step(self, state, *pulses, status=None, **inputs):
         """One cycle in `state`, in which just the outputs `pulses` are up."""
         names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
-        names = (*names, "idle", "quiet")
+        names = (*names, "idle", "quiet", "corrupt")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
         shown = {name: self.get(name) for name in STATES["idle"]}
         assert shown == STATES[state], f"{state}: {shown}"
@@ -128,6 +128,26 @@ async def bus_errors(dut):
         await bench.step("idle", status=Status.FAULT, error=1)
         assert bench.report() == (Fault.HOST_READ_ERROR, 5, 0)
         await bench.step("idle", status=Status.FAULT)
+
+
+@cocotb.test
+async def memory_errors(dut):
+    """A flaw of a memory stops at once, and in the states in which a program needs its memories."""
+    bench = await started(dut)
+    await bench.step("idle", corrupt=1)
+    for state in ("run", "drain"):
+        await bench.to(state)
+        await bench.step(state, corrupt=2)
+        await bench.step("stop", corrupt=1)
+        await bench.step("stop", "faulted", quiet=1)
+        await bench.step("clear", status=Status.FAULT)
+        assert bench.report() == (Fault.MEMORY_ERROR, 0, CheckedMemory.ACCUMULATORS)
+        await bench.step("idle", "forget", status=Status.FAULT, soft_reset=1)
+        await bench.step("idle")
+    await bench.to("stop")
+    await bench.step("stop", "finished", corrupt=1, quiet=1)
+    await bench.step("clear", status=Status.DONE)
+    assert bench.report() == NOTHING
 
 
 @cocotb.test

@@ -7,18 +7,19 @@ import cocotb
 import pytest
 
 from systola.hdl.unified_buffer import READ_LATENCY, UnifiedBuffer
-from systola.verif.kit.launch import simulators
-from systola.verif.units.unit import Bench, rng, run_unit, small_config
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
-CONFIG = small_config(rows=5, cols=3, columns_per_stage=3, buffer_banks=4)
+SHAPE = {"rows": 5, "cols": 3, "columns_per_stage": 3, "buffer_banks": 4}
+CONFIG = small_config(**SHAPE)
+CONFIGS = {"plain": CONFIG, "parity": small_config(**SHAPE, parity=True)}
 LINES, BANKS, WIDTH = CONFIG.buffer_lines, 4, 8 * 5
 READERS = ("mxu", "operands", "dma_out")
 WRITERS = ("activate", "dma_in")
 """In the order of their rank."""
 
 
-def unit():
-    return UnifiedBuffer(config=CONFIG)
+def unit(variant=None):
+    return UnifiedBuffer(config=CONFIGS[variant or chosen_variant()])
 
 
 class Model(Bench):
@@ -42,6 +43,7 @@ class Model(Bench):
             if name in WRITERS:
                 inputs[f"{name}__data"] = value[1]
         await self.cycle(**inputs)
+        assert not self.get("flawed")
         for name, value in self.reading.popleft().items():
             assert self.get(f"{name}__data") == value, f"{name} READ_LATENCY after its read"
         served = set()
@@ -121,7 +123,7 @@ async def streams(dut, operands, dma_out):
     assert (lost["activate"], lost["dma_in"]) == (0, dma_out == 0)
 
 
-@pytest.mark.parametrize("simulator", simulators())
-def test_unified_buffer(simulator):
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+def test_unified_buffer(simulator, variant):
     assert READ_LATENCY == 2
-    run_unit("test_unified_buffer", simulator, unit())
+    run_unit("test_unified_buffer", simulator, unit(variant), variant=variant)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bits of the buffer and the accumulators flip: with parity no wrong result goes untold.
+
+Only Icarus Verilog lets a test write a word of a memory.
+"""
+
+import os
+import random
+import re
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.triggers import ClockCycles
+
+from systola.arch.isa import Fault, Opcode, encode
+from systola.arch.registers import CheckedMemory, Register, Status
+from systola.verif.kit.bench import TB
+from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
+from systola.verif.kit.launch import chosen_netlist, run_machine, simulators
+from systola.verif.kit.programs import random_program
+from systola.verif.kit.seeds import random_seed
+
+PRESET = "tiny-parity"
+TRIAL = "TPU_MEMORY_ERROR_TRIAL"
+ROWS = 8
+STRIKES = 12
+TRIALS = 6
+FLIPS = 100
+
+
+def banks(dut):
+    """The memories of both units, each with the bit of CheckedMemory that tells of it."""
+    found = []
+    for name, which in (
+        ("unified_buffer", CheckedMemory.UNIFIED_BUFFER),
+        ("accumulators", CheckedMemory.ACCUMULATORS),
+    ):
+        # Where a wire has the name of the unit, the unit has a number behind it.
+        (unit,) = (
+            part
+            for part in dut.core
+            if part._name.partition("$")[0] == name and hasattr(part, "bank_0")
+        )
+        found += [
+            (which, part.words.memory) for part in unit if re.fullmatch(r"bank_\d+", part._name)
+        ]
+    return found
+
+
+def flip(memory, address, bit):
+    """Changes one bit of a word."""
+    memory[address].value = int(memory[address].value) ^ 1 << bit
+
+
+def strike_at(memory, address, bit):
+    """What to do while the program waits for the host."""
+    return lambda _: flip(memory, address, bit)
+
+
+async def strike_after(dut, cycle, memory, places):
+    """Flips bits of words of a memory, (address, bit), in a cycle of a program to come."""
+    await ClockCycles(dut.clk, cycle)
+    for address, bit in places:
+        flip(memory, address, bit)
+
+
+def two_waits(config):
+    """A product, whose sums and whose inputs lie there while the program waits for the host, and
+    are then read: the sums by Activate, the lines by Write_Host_Memory."""
+    rng = np.random.default_rng(random_seed())
+    shape = {"buffer": 0, "rows": ROWS, "blocks": 1, "tail": 1, "stride": config.input_pitch}
+    out = DATA_OFFSET + ROWS * config.input_pitch
+    program = [
+        encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **shape),
+        encode(Opcode.READ_WEIGHTS, tile=0, count=1),
+        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=ROWS, k_tiles=1, n_tiles=1),
+        encode(Opcode.SYNCHRONIZE),
+        encode(Opcode.SYNCHRONIZE_HOST),
+        encode(Opcode.WRITE_HOST_MEMORY, host=out, **shape),
+        encode(Opcode.ACTIVATE, accumulator=0, buffer=ROWS, rows=ROWS, n_tiles=1, parameter=0),
+        encode(Opcode.HALT),
+    ]
+    return make_image(program, host=random_memory(rng, 2), weights=random_tiles(rng, config, 1))
+
+
+@cocotb.test
+async def each_is_told(dut):
+    """Any bit of any word that is used afterwards: the fault names the memory."""
+    tb = TB(dut)
+    await tb.start()
+    image = two_waits(tb.config)
+    rng = random.Random(random_seed())
+    memories = banks(dut)
+    for strike in range(STRIKES):
+        index = strike % len(memories)
+        which, memory = memories[index]
+        count = tb.config.buffer_banks if which == CheckedMemory.UNIFIED_BUFFER else 2
+        address, bit = rng.randrange(ROWS // count), rng.randrange(len(memory[0]))
+        result = await tb.run_program(image, on_wait=strike_at(memory, address, bit))
+        told = result.status, result.fault_cause, result.fault_pc, result.fault_address
+        expected = Status.FAULT, Fault.MEMORY_ERROR, 0, int(which)
+        assert told == expected, f"bank {index}, word {address}, bit {bit}"
+    # Without a flip the same memories are in order, once they have been written again.
+    await tb.check_program(image)
+
+
+@cocotb.test
+async def none_is_silent(dut):
+    """Many bits flip at some time in a random program: there is a fault, or all bytes are right.
+
+    Once in each simulation, as the golden model does not know what is left afterwards.
+    """
+    tb = TB(dut)
+    await tb.start()
+    seed = f"{random_seed()} {os.environ[TRIAL]}"
+    rng = random.Random(seed)
+    image = random_program(tb.config, seed, instructions=10)
+    undisturbed = await tb.check_program(image)
+    _, memory = rng.choice(banks(dut))
+    written = [address for address, word in enumerate(memory) if int(word.value)]
+    places = [
+        (address, rng.randrange(len(memory[0])))
+        for address in rng.sample(written, min(FLIPS, len(written)))
+    ]
+    await tb.prepare(image)
+    cocotb.start_soon(strike_after(dut, rng.randrange(undisturbed.cycles), memory, places))
+    result = await tb.finish()
+    dut._log.info(f"{len(places)} flips: {result.fault_cause.name}")
+    if result.fault_cause != Fault.MEMORY_ERROR:
+        assert result.fault_cause == undisturbed.fault_cause
+        assert (result.host == undisturbed.host).all()
+
+
+@cocotb.test
+async def the_machine_goes_on(dut):
+    """After the fault the next program runs as ever, and the register is clear again."""
+    tb = TB(dut)
+    await tb.start()
+    image = two_waits(tb.config)
+    _, memory = banks(dut)[0]
+    result = await tb.run_program(image, on_wait=strike_at(memory, 0, 0))
+    assert result.fault_cause == Fault.MEMORY_ERROR
+    await tb.check_program(image)
+    assert await tb.read(Register.FAULT_CAUSE) == Fault.NONE
+
+
+@pytest.mark.skipif(chosen_netlist() is not None, reason="in a netlist the memory has other names")
+@pytest.mark.skipif("icarus" not in simulators(), reason="needs Icarus Verilog")
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_memory_errors(trial):
+    run_machine("system.test_memory_errors", "icarus", config=PRESET, extra_env={TRIAL: str(trial)})

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every single bit of a word flips once: the data is as it is, and the flaw shows, if it counts.
+
+Only Icarus Verilog lets a test write a word of a memory.
+"""
+
+import cocotb
+import pytest
+
+from systola.hdl.parity_sram import FLAW_LATENCY, ParitySram
+from systola.verif.kit.launch import chosen_netlist, simulators
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
+
+WIDTHS = {"five bytes": 40, "one byte": 8}
+DEPTH = 8
+
+
+def unit(variant=None):
+    return ParitySram(width=WIDTHS[variant or chosen_variant()], depth=DEPTH)
+
+
+async def write(bench, address, word):
+    """Writes a word."""
+    await bench.cycle(write_enable=1, write_address=address, write_data=word)
+    await bench.cycle(write_enable=0)
+
+
+async def read(bench, address, counts):
+    """The word at `address`, and whether it was told to be flawed, and for one cycle."""
+    await bench.cycle(read_enable=1, read_address=address)
+    await bench.cycle(read_enable=0)
+    await bench.cycle(counts=counts)
+    word = bench.get("read_data")
+    bench.set(counts=0)
+    flawed = [bench.get("flawed")]
+    await bench.cycle()
+    for _ in range(FLAW_LATENCY + 1):
+        flawed.append(bench.get("flawed"))
+        await bench.cycle()
+    assert sum(flawed) == flawed[FLAW_LATENCY]
+    return word, flawed[FLAW_LATENCY]
+
+
+@cocotb.test
+async def unchanged(dut):
+    """No flaw in memory that is 0 from the beginning, nor in what is written."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    width, random = WIDTHS[chosen_variant()], rng("parity")
+    assert await read(bench, 3, counts=1) == (0, 0)
+    for turn in range(100):
+        address = random.randrange(DEPTH)
+        word = random.choice((0, (1 << width) - 1, random.getrandbits(width)))
+        await write(bench, address, word)
+        assert await read(bench, address, counts=turn % 2) == (word, 0)
+
+
+@cocotb.test
+async def flips(dut):
+    """Each bit of a word and of its parities."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    width, random = WIDTHS[chosen_variant()], rng("flips")
+    memory = dut.words.memory
+    for bit in range(width + width // 8):
+        word = random.getrandbits(width)
+        await write(bench, 5, word)
+        memory[5].value = int(memory[5].value) ^ 1 << bit
+        shown = word ^ (1 << bit if bit < width else 0)
+        assert await read(bench, 5, counts=1) == (shown, 1), bit
+        assert await read(bench, 5, counts=0) == (shown, 0), bit
+
+
+@pytest.mark.skipif(chosen_netlist() is not None, reason="in a netlist the memory has other names")
+@pytest.mark.skipif("icarus" not in simulators(), reason="needs Icarus Verilog")
+@pytest.mark.parametrize("variant", WIDTHS)
+def test_parity_sram(variant):
+    run_unit("test_parity_sram", "icarus", unit(variant), variant=variant)
