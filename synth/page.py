@@ -109,6 +109,8 @@ def synthesis_page() -> str:
             _resources(figures),
             _speeds(figures),
             f"![Where the logic is]({_PICTURE})\n",
+            "## What does not fit",
+            _too_large(figures),
             "## What was never tried",
             _NEVER,
         )
@@ -125,6 +127,8 @@ def synthesis_picture() -> str:
 
 
 _PICTURE = "synthesis.svg"
+_LARGEST = 5
+"""Units that are named where a design does not fit."""
 PAGES: Pages = {"synthesis.md": synthesis_page, _PICTURE: synthesis_picture}
 
 
@@ -154,6 +158,25 @@ def _speeds(all_figures: Mapping[str, Any]) -> str:
                 )
             )
     return table(("Target", "Design", "Speed", "Fmax", "GOPS", "Critical path"), rows)
+
+
+def _too_large(all_figures: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            *_design(figures),
+            ", ".join(figures["lacks"]),
+            ", ".join(
+                f"{name} {unit['lut']:,g}"
+                for name, unit in sorted(
+                    figures["units"].items(), key=lambda item: item[1]["lut"], reverse=True
+                )[:_LARGEST]
+            ),
+        )
+        for figures in all_figures.values()
+        if figures["lacks"]
+    ]
+    header = ("Target", "Design", "Needs", "LUTs of the largest units")
+    return f"\nSynthesised, but not placed:\n\n{table(header, rows)}"
 
 
 def _path(path: Mapping[str, Any] | None) -> str:

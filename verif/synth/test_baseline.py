@@ -15,6 +15,7 @@ from systola.synth.errors import SynthesisError, SynthesisUsageError
 
 THEN: dict[str, Any] = {
     "resources": {"lut": 1000, "carry": 9, "ff": 500, "dsp": 64, "block_ram": 8, "large_ram": 0},
+    "lacks": [],
     "crossings": 3,
     "clocks": {"clk": {"min": 90.0, "median": 100.0, "max": 110.0}},
 }
@@ -47,6 +48,14 @@ def test_speed() -> None:
     (line,) = baseline.worse(changed("clocks", "clk", {"median": 94.9}), THEN)
     assert line == "clock clk: 94.9 MHz, was 100.0 (-5 % allowed)"
     assert baseline.worse({**THEN, "clocks": {}}, THEN) == ["clock clk is gone"]
+
+
+def test_room() -> None:
+    too_large = {**THEN, "lacks": ["38,330 LUT of 5,280"]}
+    assert baseline.worse(too_large, too_large) == []
+    assert baseline.worse(THEN, too_large) == []
+    (line,) = baseline.worse(too_large, THEN)
+    assert line == "does not fit any more: 38,330 LUT of 5,280"
 
 
 def test_crossings() -> None:
