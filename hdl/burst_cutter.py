@@ -84,9 +84,9 @@ class BurstCutter(wiring.Component):
             incoming.final.eq(behind[:bits]),
             incoming.short.eq(short),
             incoming.steps.eq(before_last >> bits),
-            incoming.few.eq((run.beats >> (bits + COUNTED_BITS)) == 0),
-            # `before_last >> bits` == 0, without a wait for its carries.
-            incoming.none.eq((run.beats[bits + 1 :] == 0) & (~run.beats[bits] | (odd == 0))),
+            # The same of `steps`, which come later.
+            incoming.few.eq(run.beats <= 1 << (bits + COUNTED_BITS)),
+            incoming.none.eq(run.beats <= 1 << bits),
             incoming.spill.eq(behind[bits]),
         ]
 

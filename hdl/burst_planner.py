@@ -98,17 +98,16 @@ class BurstPlanner(wiring.Component):
                 column_is_last.eq(one_block),
             ]
         with m.Elif(cutter.run.ready | ~offered):
-            following = Signal(self._address_bits)
-            m.d.comb += following.eq(
-                Mux(row_is_last, block, address) + Mux(row_is_last, self._pitch, transfer.stride)
-            )
+            next_row = Signal(self._address_bits)
+            next_block = Signal(self._address_bits)
+            m.d.comb += [next_row.eq(address + transfer.stride), next_block.eq(block + self._pitch)]
             m.d.sync += [
                 offered.eq(~(offered & row_is_last & column_is_last)),
-                address.eq(following),
+                address.eq(Mux(row_is_last, next_block, next_row)),
             ]
             with m.If(row_is_last):
                 m.d.sync += [
-                    block.eq(following),
+                    block.eq(next_block),
                     row.eq(transfer.rows),
                     row_is_last.eq(one_row),
                     column.eq(column - 1),

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.hdl.axi import ReadSignature, is_error
 from systola.hdl.commands import HOST_OFFSET_BITS
+from systola.hdl.skid_buffer import SkidBuffer
 
 READS_IN_FLIGHT = 64
 """Bursts under way at one time; enough for a beat a cycle from single-beat bursts at 60 cycles."""
@@ -36,10 +37,10 @@ class ReadBeat(data.StructLayout):
 class HostReadPort(wiring.Component):
     """Sends bursts to host memory and hands the beats back by AXI id.
 
-    A request of data appears on AR in the next cycle at the earliest, one a cycle; one that cannot
-    go waits inside. The fetch's is copied into a register first, which is why it takes a cycle
-    more, and its `ready` comes behind the grant: it may ask once in FETCH_INTERVAL cycles. Data
-    goes first, unless `fetch_urgent` was up in the cycle before. `ready` of both is a register.
+    A request of data appears on AR in the next cycle at the earliest, one a cycle. The fetch's is
+    copied into a register first, which is why it takes a cycle more, and its `ready`, a register,
+    comes behind the grant: it may ask once in FETCH_INTERVAL cycles. Data goes first, unless
+    `fetch_urgent` was up in the cycle before. `ready` of data comes from registers by a gate.
     Beats pass through without delay. The fetch takes each of its beats at once; `data_beat.ready`
     stops the channel for both, whosever beat comes next, so it must depend neither on that nor on
     anything that waits for the fetch.
@@ -71,25 +72,18 @@ class HostReadPort(wiring.Component):
         bus = self.bus
         placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
 
-        # A fetch waits in `fetched`, a request of data, if it does not go at once, in `kept`: with
-        # the sum with `base`, so that the choice comes last before AR.
+        # A fetch waits in `fetched`, with the sum with `base`, so that the choice comes last before
+        # AR.
         fetched = Signal(placed)
         fetch_waits = Signal()
         fetch_goes = Signal()
         urgent = Signal()
         asked = Signal(placed)
-        kept = Signal(placed, reset_less=True)
-        data_waits = Signal()
-        wanted = Signal()
         m.d.comb += [
             asked.address.eq(self.base + self.data_request.payload.offset),
             asked.length.eq(self.data_request.payload.length),
             asked.id.eq(DATA_ID),
-            self.data_request.ready.eq(~data_waits),
-            wanted.eq(data_waits | self.data_request.valid),
         ]
-        with m.If(~data_waits):
-            m.d.sync += kept.eq(asked)
         with m.If(~fetch_waits):
             m.d.sync += [
                 fetched.address.eq(self.base + self.fetch_request.payload.offset),
@@ -97,48 +91,43 @@ class HostReadPort(wiring.Component):
                 fetched.id.eq(FETCH_ID),
             ]
 
-        moves = Signal()
+        sender = m.submodules.sender = SkidBuffer(payload=placed)
         room = Signal()  # for one more burst under way
         goes = Signal()
         fetch_first = Signal()
         sent = Signal()
         m.d.comb += [
-            moves.eq(~bus.arvalid | bus.arready),
-            goes.eq(moves & room & ~self.stop),
-            fetch_first.eq(fetch_waits & (urgent | ~wanted)),
+            goes.eq(sender.input.ready & room & ~self.stop),
+            fetch_first.eq(fetch_waits & (urgent | ~self.data_request.valid)),
             fetch_goes.eq(goes & fetch_first),
-            sent.eq(goes & (fetch_waits | wanted)),
+            self.data_request.ready.eq(goes & ~(fetch_waits & urgent)),
+            sent.eq(goes & (fetch_waits | self.data_request.valid)),
+            sender.input.valid.eq(sent),
+            sender.input.payload.eq(Mux(fetch_first, fetched, asked)),
+            bus.arvalid.eq(sender.output.valid),
+            bus.arid.eq(sender.output.payload.id),
+            bus.araddr.eq(sender.output.payload.address),
+            bus.arlen.eq(sender.output.payload.length),
+            sender.output.ready.eq(bus.arready),
         ]
         m.d.sync += [
             urgent.eq(self.fetch_urgent),
             fetch_waits.eq(self.fetch_request.valid & ~fetch_goes & ~self.fetch_request.ready),
             self.fetch_request.ready.eq(fetch_goes),
-            data_waits.eq(wanted & ~(goes & ~fetch_first)),
         ]
-        request = Signal(placed)
-        m.d.comb += request.eq(Mux(fetch_first, fetched, Mux(data_waits, kept, asked)))
-        with m.If(moves):
-            m.d.sync += [
-                bus.arvalid.eq(sent),
-                bus.arid.eq(request.id),
-                bus.araddr.eq(request.address),
-                bus.arlen.eq(request.length),
-            ]
 
         # Counted a cycle late.
         under_way = Signal(range(READS_IN_FLIGHT + 1))
         began = Signal()
         ended = Signal()
-        none = Signal()
         m.d.sync += [
             began.eq(sent),
             ended.eq(bus.rvalid & bus.rready & bus.rlast),
             under_way.eq(under_way + began - ended),
-            none.eq((under_way == 0) & ~began),
+            self.quiet.eq((under_way == 0) & ~began & ~sent),
             # Up to three more have begun when the last of them shows.
             room.eq(under_way < READS_IN_FLIGHT - 2),
         ]
-        m.d.comb += self.quiet.eq(none & ~began)
 
         m.d.comb += bus.rready.eq(self.data_beat.ready | self.stop)
         for beat, number, passes in (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DMA out: Write_Host_Memory."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -14,6 +14,7 @@ from systola.hdl.copy_walk import CopyWalk
 from systola.hdl.in_flight import Region
 from systola.hdl.interlock import Check, Interlock
 from systola.hdl.payload_ring import PayloadRing
+from systola.hdl.skid_buffer import SkidBuffer
 from systola.hdl.unified_buffer import READ_LATENCY, BufferReadSignature
 
 WATCHED = ("host_reading", "activate_writing")
@@ -51,8 +52,8 @@ class HostWriter(wiring.Component):
     acknowledgement, that all is written.
 
     `error` is up in the cycle after an answer that is an error. `stop`: announces no more bursts,
-    and finishes the announced ones with no byte enabled; `quiet` once nothing is under way. The
-    outputs of AW and W are registers.
+    and finishes the announced ones with no byte enabled, but for two beats that were on their way;
+    `quiet` once nothing is under way. The outputs of AW and W are registers.
     """
 
     def __init__(self, *, config: Config):
@@ -90,13 +91,13 @@ class HostWriter(wiring.Component):
         lines = m.submodules.lines = PayloadRing(payload=line, depth=LINES_AHEAD + 1)
         ahead, some_bursts = _counted(m, "bursts", bursts, BURSTS_AHEAD)
         _, some_lines = _counted(m, "lines", lines, LINES_AHEAD + 1)
-        self._announce(m, bursts, ahead)
+        offered = self._announce(m, bursts, ahead)
         self._read(m, lines)
-        self._send(m, bursts, some_bursts, lines, some_lines)
+        self._send(m, bursts, some_bursts & offered, lines, some_lines)
         return m
 
-    def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> None:
-        """Bursts on AW, and their answers."""
+    def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
+        """Bursts on AW, and their answers; returns whether the oldest of `bursts` is on AW."""
         config, bus = self._config, self.bus
         planner = m.submodules.planner = BurstPlanner(
             transfer=HostTransfer(),
@@ -105,48 +106,50 @@ class HostWriter(wiring.Component):
             pitch=config.output_pitch,
         )
         burst = planner.burst
+        address = data.StructLayout({"address": len(bus.awaddr), "length": 8})
+        sender = m.submodules.address_sender = SkidBuffer(payload=address)
         planned = Signal()
         announced = Signal()
-        moves = Signal()
         announces = Signal()
         asked = Signal()
         full = Signal()  # of bursts announced, or without an answer
         unanswered = Signal(range(WRITES_IN_FLIGHT + 1))  # but for one that is `asked`
-        none = Signal()
         m.d.sync += planner.transfer.valid.eq(
             self.command_valid & ~self.blocked & ~planned & ~planner.transfer.ready
         )
         m.d.comb += [
             planner.transfer.payload.eq(self.command.transfer),
-            moves.eq(~bus.awvalid | bus.awready),
-            burst.ready.eq(moves & ~full & ~self.stop),
+            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
             announces.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(announces),
+            sender.input.payload.address.eq(self.base + burst.payload.address),
+            sender.input.payload.length.eq(burst.payload.length),
+            bus.awvalid.eq(sender.output.valid),
+            bus.awaddr.eq(sender.output.payload.address),
+            bus.awlen.eq(sender.output.payload.length),
+            sender.output.ready.eq(bus.awready),
             bursts.push.eq(announces),
             bursts.pushed.length.eq(burst.payload.length),
             bursts.pushed.single.eq(burst.payload.length == 0),
         ]
         with m.If(planner.transfer.ready):
             m.d.sync += planned.eq(1)
-        with m.If(moves):
-            m.d.sync += [
-                bus.awvalid.eq(announces),
-                bus.awaddr.eq(self.base + burst.payload.address),
-                bus.awlen.eq(burst.payload.length),
-            ]
         with m.If(announces):
             m.d.sync += announced.eq(burst.payload.last)
         m.d.sync += [
             asked.eq(announces),
             unanswered.eq(unanswered + asked - bus.bvalid),
-            none.eq((unanswered == 0) & ~asked),
+            self.quiet.eq((unanswered == 0) & ~asked & ~announces),
             # Before it shows, one more is announced, or two that `unanswered` does not count.
             full.eq((ahead >= BURSTS_AHEAD - 1) | (unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.done.eq(announced & ~asked & (unanswered == 1) & bus.bvalid),
         ]
-        m.d.comb += [bus.bready.eq(1), self.quiet.eq(none & ~asked)]
+        m.d.comb += bus.bready.eq(1)
         with m.If(self.done):
             m.d.sync += [planned.eq(0), announced.eq(0)]
+        # The youngest may wait behind AW: its data are not to overtake it.
+        return sender.input.ready | (ahead > 1)
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
         """Lines out of the buffer, as they are written and there is room for them."""
@@ -175,46 +178,40 @@ class HostWriter(wiring.Component):
         with m.If(~begun):
             m.d.sync += [begun.eq(self.command_valid), more.eq(self.command_valid)]
         with m.Elif(walk.step):
-            m.d.sync += more.eq(walk.following != self.command.buffer.end)
+            m.d.sync += more.eq(walk.following < self.command.buffer.end)
         with m.If(self.done):
             m.d.sync += begun.eq(0)
 
-        # What is read, and a spare place behind it, so that the interlock does not wait for the
-        # buffer's `ready`.
+        # What is read; the interlock does not wait for the buffer's `ready`.
         passed = interlock.output
+        reader = m.submodules.line_reader = SkidBuffer(payload=_Line())
+        shown = reader.output.payload
         held = Signal(range(LINES_AHEAD + 2))  # lines in here, as they were a cycle ago
         taken = Signal()
-        shown = Signal(_Line(), reset_less=True)
-        spare = Signal(_Line(), reset_less=True)
-        spare_waits = Signal()
-        free = Signal()
+        read = Signal()
         m.d.comb += [
-            passed.ready.eq(~spare_waits & ~held[exact_log2(LINES_AHEAD)]),
+            passed.ready.eq(reader.input.ready & ~held[exact_log2(LINES_AHEAD)]),
             taken.eq(passed.valid & passed.ready),
-            free.eq(~self.buffer.enable | self.buffer.ready),
+            reader.input.valid.eq(taken),
+            reader.input.payload.eq(passed.payload),
+            self.buffer.enable.eq(reader.output.valid),
             self.buffer.address.eq(shown.line),
+            reader.output.ready.eq(self.buffer.ready),
+            read.eq(reader.output.valid & self.buffer.ready),
         ]
-        with m.If(free):
-            m.d.sync += [
-                self.buffer.enable.eq(spare_waits | taken),
-                shown.eq(Mux(spare_waits, spare, passed.payload)),
-            ]
-        with m.If(~spare_waits):
-            m.d.sync += spare.eq(passed.payload)
         took = Signal()
         gone = Signal()
         m.d.sync += [
-            spare_waits.eq(~free & (spare_waits | taken)),
             took.eq(taken),
             gone.eq(lines.retire),
             held.eq(held + took - gone),
-            self.advance.eq(self.buffer.enable & self.buffer.ready),
+            self.advance.eq(read),
             self.advance_to.eq(shown.line + 1),
         ]
         on_the_way = Signal(READ_LATENCY)  # the oldest last
         tails = Signal(READ_LATENCY)
         m.d.sync += [
-            on_the_way.eq(Cat(self.buffer.enable & self.buffer.ready, on_the_way)),
+            on_the_way.eq(Cat(read, on_the_way)),
             tails.eq(Cat(shown.tail, tails)),
         ]
         m.d.comb += [
@@ -227,13 +224,15 @@ class HostWriter(wiring.Component):
         self,
         m: Module,
         bursts: PayloadRing,
-        some_bursts: Signal,
+        some_bursts: Value,
         lines: PayloadRing,
         some_lines: Signal,
     ) -> None:
         """The beats of a line on W; on `stop` beats that write nothing, with or without a line."""
         config, bus = self._config, self.bus
         bus_bytes = config.host_bus_bytes
+        beat = data.StructLayout({"data": 8 * bus_bytes, "strobes": bus_bytes, "last": 1})
+        sender = m.submodules.data_sender = SkidBuffer(payload=beat)
         burst, line = bursts.oldest, lines.oldest
         line_beats = config.output_pitch // bus_bytes
         part = Signal(range(max(line_beats, 2)))
@@ -245,26 +244,28 @@ class HostWriter(wiring.Component):
         left = Signal(8)  # beats of one that is begun
         left_is_one = Signal()
         last = Signal()
-        moves = Signal()
         goes = Signal()
         m.d.sync += within.eq(Cat(i < self.command.tail.bytes for i in range(config.cols)))
         m.d.comb += [
-            moves.eq(~bus.wvalid | bus.wready),
-            goes.eq(moves & some_bursts & (some_lines | self.stop)),
+            goes.eq(sender.input.ready & some_bursts & (some_lines | self.stop)),
             last_part.eq(part == line_beats - 1),
             padded.eq(line.data),
             enabled.eq(Cat(~line.tail | bit for bit in within)),
             last.eq(Mux(begun, left_is_one, burst.single)),
             bursts.retire.eq(goes & last),
             lines.retire.eq(goes & last_part & some_lines),
+            sender.input.valid.eq(goes),
+            sender.input.payload.data.eq(padded.word_select(part, 8 * bus_bytes)),
+            sender.input.payload.strobes.eq(
+                Mux(self.stop, 0, enabled.word_select(part, bus_bytes))
+            ),
+            sender.input.payload.last.eq(last),
+            bus.wvalid.eq(sender.output.valid),
+            bus.wdata.eq(sender.output.payload.data),
+            bus.wstrb.eq(sender.output.payload.strobes),
+            bus.wlast.eq(sender.output.payload.last),
+            sender.output.ready.eq(bus.wready),
         ]
-        with m.If(moves):
-            m.d.sync += [
-                bus.wvalid.eq(goes),
-                bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
-                bus.wstrb.eq(Mux(self.stop, 0, enabled.word_select(part, bus_bytes))),
-                bus.wlast.eq(last),
-            ]
         with m.If(goes):
             m.d.sync += [
                 part.eq(Mux(last_part, 0, part + 1)),

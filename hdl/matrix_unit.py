@@ -227,12 +227,16 @@ class MatrixUnit(wiring.Component):
         # The array, from where a line arrives, lags READ_LATENCY cycles behind the read, and that
         # one behind the issue: vectors, weights and `hold` alike.
         behind = m.submodules.behind = DelayLine(layout=VectorEvent(), cycles=READ_LATENCY)
-        hold, load, weights = loader.hold, loader.load, self.weight_row
+        hold, load = loader.hold, loader.load
         for stage in range(1 + READ_LATENCY):
             held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
+            m.d.sync += [held.eq(hold), loaded.eq(load)]
+            hold_before, hold, load = hold, held, loaded
+        weights = self.weight_row
+        for stage in range(READ_LATENCY):
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
-            m.d.sync += [held.eq(hold), loaded.eq(load), moving.eq(weights)]
-            hold_before, hold, load, weights = hold, held, loaded, moving
+            m.d.sync += moving.eq(weights)
+            weights = moving
         event = Signal(VectorEvent())
         arriving = behind.output
         m.d.comb += [

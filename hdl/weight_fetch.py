@@ -2,7 +2,7 @@
 """Weight fetch: Read_Weights, from weight memory into the weight FIFO."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
@@ -10,6 +10,8 @@ from systola.arch.config import Config
 from systola.hdl.axi import ReadSignature, is_error
 from systola.hdl.burst_cutter import BurstCutter
 from systola.hdl.commands import PC_BITS, WeightCommand
+from systola.hdl.payload_ring import PayloadRing
+from systola.hdl.skid_buffer import SkidBuffer
 from systola.hdl.weight_fifo import LATENCY, WeightFifo
 
 READS_IN_FLIGHT = 8
@@ -22,9 +24,9 @@ class WeightFetch(wiring.Component):
     """Streams the tiles of one Read_Weights after the other into a FIFO of rows.
 
     Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
-    `weight_fifo_tiles` tiles is the back-pressure. `row` with `row_valid` is the oldest row, taken
-    by `row_take`; it must go into a register. Latency: two cycles from the command to the bus,
-    ROW_LATENCY cycles from a row's last beat to `row_valid`.
+    `weight_fifo_tiles` tiles is the back-pressure. `row_valid` tells that there is an oldest row,
+    taken by `row_take`; `row` shows it in the cycle behind. Latency: two cycles from the command to
+    the bus, ROW_LATENCY cycles from a row's last beat to `row_valid`.
 
     `command_pop`, a register, when all bursts of the command before have been asked for; commands
     follow one another without waiting for data. `stop`: asks for nothing more and swallows the
@@ -67,10 +69,7 @@ class WeightFetch(wiring.Component):
             bus_bytes=config.weight_bus_bytes,
             max_burst_beats=config.max_burst_beats,
         )
-        pc = Signal(PC_BITS)  # the instruction of the bursts that are being cut
-        next_pc = Signal(PC_BITS)  # of a run that waits in the cutter
         begins = Signal()
-        ended = Signal()
         m.d.comb += [
             cutter.run.valid.eq(self.command_valid & ~self.command_pop),
             cutter.run.payload.address.eq(self.command.transfer.address),
@@ -79,47 +78,53 @@ class WeightFetch(wiring.Component):
             begins.eq(cutter.run.valid & cutter.run.ready),
         ]
         m.d.sync += self.command_pop.eq(begins)
-        with m.If(begins & (~cutter.burst.valid | ended)):
-            m.d.sync += pc.eq(self.command.pc)
-        with m.Elif(ended):
-            m.d.sync += pc.eq(next_pc)
-        with m.If(begins):
-            m.d.sync += next_pc.eq(self.command.pc)
 
-        under_way = m.submodules.under_way = SyncFIFO(width=PC_BITS, depth=READS_IN_FLIGHT)
+        # For each burst under way whether it is the last one of its command; a cycle late.
+        under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
+        address = data.StructLayout({"address": config.address_bits, "length": 8})
+        sender = m.submodules.sender = SkidBuffer(payload=address)
         burst = cutter.burst
-        moves = Signal()
         asks = Signal()
         asked = Signal()
-        none = Signal()
         full = Signal()  # of bursts under way
         m.d.comb += [
-            moves.eq(~bus.arvalid | bus.arready),
-            burst.ready.eq(moves & ~full & ~self.stop),
+            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
             asks.eq(burst.valid & burst.ready),
-            ended.eq(asks & burst.payload.last),
-            under_way.w_en.eq(asks),
-            under_way.w_data.eq(pc),
+            sender.input.valid.eq(asks),
+            sender.input.payload.address.eq(self.base + burst.payload.address),
+            sender.input.payload.length.eq(burst.payload.length),
+            bus.arvalid.eq(sender.output.valid),
+            bus.araddr.eq(sender.output.payload.address),
+            bus.arlen.eq(sender.output.payload.length),
+            sender.output.ready.eq(bus.arready),
+            under_way.w_en.eq(asked),
         ]
-        with m.If(moves):
-            m.d.sync += [
-                bus.arvalid.eq(asks),
-                bus.araddr.eq(self.base + burst.payload.address),
-                bus.arlen.eq(burst.payload.length),
-            ]
+        level = under_way.level
+        last_one, last_two = level == READS_IN_FLIGHT - 1, level == READS_IN_FLIGHT - 2
+        m.d.sync += [
+            asked.eq(asks),
+            under_way.w_data.eq(burst.payload.last),
+            full.eq(
+                (level == READS_IN_FLIGHT) | (last_one & (asked | asks)) | (last_two & asked & asks)
+            ),
+            self.quiet.eq((level == 0) & ~asked & ~asks),
+        ]
+
+        # Commands from where they are taken to their last beat: in the cutter, and under way.
+        pcs = m.submodules.pcs = PayloadRing(
+            payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
+        )
         beat = Signal()
         m.d.comb += [
             beat.eq(bus.rvalid & bus.rready),
             under_way.r_en.eq(beat & bus.rlast),
-            self.quiet.eq(none & ~asked),
+            pcs.push.eq(begins),
+            pcs.pushed.pc.eq(self.command.pc),
+            pcs.retire.eq(under_way.r_en & under_way.r_data),
         ]
-        level = under_way.level
         m.d.sync += [
-            asked.eq(asks),
-            none.eq(~under_way.r_rdy),
-            full.eq((level == READS_IN_FLIGHT) | ((level == READS_IN_FLIGHT - 1) & asks)),
             self.error.eq(beat & is_error(bus.rresp)),
-            self.error_pc.eq(under_way.r_data),
+            self.error_pc.eq(pcs.oldest.pc),
         ]
 
         # The throttle lets a beat pass in `numerator` of `denominator` cycles.

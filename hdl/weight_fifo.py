@@ -14,10 +14,10 @@ LATENCY = 2
 class WeightFifo(wiring.Component):
     """FIFO of `depth` rows of `width` bits.
 
-    `push` (only while not `full`) appends `pushed`. `row` is the oldest one while `row_valid`, and
-    `row_take` drops it. Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push`
-    to `row_valid`, two from `row_take` to the room for another row. `row_valid` and `full` are
-    registers; `row` comes straight from the memory, so it must go into a register.
+    `push` (only while not `full`) appends `pushed`. While `row_valid` there is an oldest one, which
+    `row` shows in the cycle behind, and `row_take` drops it. Throughput: a row a cycle in and out.
+    Latency: LATENCY cycles from `push` to `row_valid`, two from `row_take` to the room for another
+    row. All outputs are registers, that of `row` the memory's.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -37,7 +37,7 @@ class WeightFifo(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth = self._depth
-        memory = m.submodules.memory = Sram(width=self._width, depth=depth)
+        memory = m.submodules.memory = Sram(width=self._width, depth=depth, output_register=True)
 
         stored = Signal(range(depth + 1))  # rows that were not read
         some_stored = Signal()

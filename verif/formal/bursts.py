@@ -259,8 +259,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_planner",
-                old="Mux(row_is_last, block, address) +",
-                new="Mux(row_is_last & one_row, block, address) +",
+                old="address.eq(Mux(row_is_last,",
+                new="address.eq(Mux(row_is_last & one_row,",
             ),
         ),
         fault_depth=10,

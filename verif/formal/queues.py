@@ -7,6 +7,7 @@ from amaranth.lib import data
 from systola.hdl.command_queue import CommandQueue
 from systola.hdl.delay_line import DelayLine
 from systola.hdl.payload_ring import PayloadRing
+from systola.hdl.skid_buffer import SkidBuffer
 from systola.hdl.weight_fifo import LATENCY, WeightFifo
 from systola.verif.formal.harness import Harness, Tracked, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
@@ -125,8 +126,10 @@ class WeightFifoHarness(Harness):
         ]
         item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.row_take, most=self.DEPTH)
         taken = before(m, dut.row_take, "taken")  # the room of a row is told a cycle later
+        is_oldest = item.follows & (item.ahead == 0) & dut.row_valid
+        shown = before(m, is_oldest, "was_oldest")
         m.d.comb += [
-            Assert(implies(item.follows & (item.ahead == 0) & dut.row_valid, dut.row == item.word)),
+            Assert(implies(shown, dut.row == before(m, item.word, "oldest_word"))),
             Assert(dut.full == (item.count + taken == self.DEPTH)),
         ]
         filled = item.count != 0
@@ -149,6 +152,38 @@ class WeightFifoHarness(Harness):
             (newest < self.DEPTH) & (oldest < self.DEPTH),
             place_behind(oldest, stored, self.DEPTH) == newest,
             implies(behind, rows[place] == item.word),
+            implies(is_oldest, unit.inside("memory.memory.read__data") == item.word),
+        )
+
+
+class SkidBufferHarness(Harness):
+    """Any one word comes out in its turn; `ready` and `valid` tell how many are inside."""
+
+    def claims(self, m: Module) -> None:
+        dut = SkidBuffer(payload=WORD)
+        unit = Unit(m, dut)
+        entry, out = dut.input, dut.output
+        m.d.comb += [
+            entry.valid.eq(anything(m, 1, "valid")),
+            entry.payload.eq(anything(m, 4, "word")),
+            out.ready.eq(anything(m, 1, "ready")),
+        ]
+        item = Tracked(
+            m,
+            enters=entry.valid & entry.ready,
+            word=entry.payload,
+            exits=out.valid & out.ready,
+            most=2,
+        )
+        waits = unit.inside("waits")
+        m.d.comb += [
+            Assert(out.valid == (item.count != 0)),
+            Assert(entry.ready == (item.count != 2)),
+            Assert(implies(item.follows & (item.ahead == 0), out.payload.word == item.word)),
+        ]
+        m.d.comb += self.lemmas(
+            waits == ~entry.ready,
+            implies(item.follows & (item.ahead == 1), unit.inside("spare") == item.word),
         )
 
 
@@ -239,6 +274,21 @@ PROOFS = (
             ),
         ),
         fault_depth=12,
+    ),
+    Proof(
+        unit="skid_buffer",
+        claim="payloads come out once and in order, a cycle later; room for two",
+        harness=SkidBufferHarness,
+        depth=3,
+        faults=(
+            Fault(unit="skid_buffer", old="m.If(~waits)", new="m.If(free)"),
+            Fault(
+                unit="skid_buffer",
+                old="fills.eq(~free & (~vacant | self.input.valid))",
+                new="fills.eq(~free & self.input.valid)",
+            ),
+        ),
+        fault_depth=8,
     ),
     Proof(
         unit="delay_line",

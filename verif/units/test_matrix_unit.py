@@ -81,6 +81,7 @@ class Machine(Bench):
         self.sums = data.integers(-(1 << 31), 1 << 31, (config.accumulator_rows, config.cols))
         self.expected = self.sums.copy()
         self.fifo = []
+        self.oldest = np.zeros(config.cols, int)
         self.tiles = []
         self.shown = deque([0] * READ_LATENCY)
         self.updated = None
@@ -202,7 +203,8 @@ class Machine(Bench):
         shows one cycle later. `array_now` counts those in which the array is not held, which lags
         ARRAY_LAG cycles behind.
         """
-        weights = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
+        oldest = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
+        weights, self.oldest = self.oldest, oldest
         mask = {name: int(name in self.older) for name in self.older_names}
         await self.cycle(
             masks=mask,
