@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from systola.cli.arguments import whole_number
 from systola.hdl.requantiser import Requantiser
 from systola.sim.build import built_once, content_key
 from systola.sim.verilator import (
@@ -67,8 +68,12 @@ def compare(bits: int, seed: int, count: int, **stages: int) -> tuple[bool, str]
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 where a case differs."""
     parser = argparse.ArgumentParser(prog="arithmetic", description=__doc__)
-    parser.add_argument("--cases", type=_positive, default=100_000_000, metavar="N")
-    parser.add_argument("--seed", type=_positive, default=random.randrange(1, 1 << 32))
+    parser.add_argument(
+        "--cases", type=whole_number(1, (1 << 63) - 1), default=100_000_000, metavar="N"
+    )
+    parser.add_argument(
+        "--seed", type=whole_number(1, (1 << 63) - 1), default=random.randrange(1, 1 << 32)
+    )
     options = parser.parse_args(arguments)
     print(f"SEED={options.seed}")
     failed = False
@@ -77,13 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"requantiser, results of {bits} bits: {text}", flush=True)
         failed |= not equal
     return int(failed)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if not 0 < value < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 2^63 - 1")
-    return value
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from systola.arch.config import Config, ConfigError, preset
+from systola.cli.arguments import whole_number
 from systola.sim.netlist import NETLISTS
 from systola.sim.runner import SIMULATORS
 from systola.verif.chain.facts import Facts, golden_facts, programs
@@ -73,17 +74,10 @@ def compare(config: Config, seed: int, count: int, others: dict[str, Link]) -> i
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="chain", description=__doc__)
     parser.add_argument("--preset", default=os.environ.get("PRESET") or NETLIST_MACHINE)
-    parser.add_argument("--programs", type=_positive, default=4, metavar="N")
-    parser.add_argument("--seed", type=_positive, default=random.randrange(1, 1 << 32))
+    parser.add_argument("--programs", type=whole_number(1), default=4, metavar="N")
+    parser.add_argument("--seed", type=whole_number(1), default=random.randrange(1, 1 << 32))
     parser.add_argument("--netlist", nargs="*", choices=NETLISTS, default=[])
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return value
 
 
 if __name__ == "__main__":

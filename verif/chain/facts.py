@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from systola.arch.config import Config
 from systola.arch.registers import Interrupt, Status
@@ -80,3 +82,20 @@ def facts_of(result: RunResult) -> Facts:
             *(cycle for cycle, _ in result.tags),
         ),
     )
+
+
+def to_json(facts: list[Facts]) -> str:
+    """For a file, from one process to another."""
+    return json.dumps([asdict(each) for each in facts])
+
+
+def from_json(text: str) -> list[Facts]:
+    """What `to_json` was given."""
+
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    return [
+        Facts(**{name: tuples(value) for name, value in entry.items()})
+        for entry in json.loads(text)
+    ]

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from systola.arch.config import Config
 from systola.sim.library import Simulator
 from systola.verif.chain.amaranth_machine import AmaranthMachine
-from systola.verif.chain.facts import LATENCY, STALL, Facts, facts_of, programs
+from systola.verif.chain.facts import LATENCY, STALL, Facts, facts_of, from_json, programs
 from systola.verif.kit.launch import run_machine
 
 
@@ -47,16 +45,9 @@ def cocotb_facts(
                     "CHAIN_FACTS": str(path),
                 },
             )
-            return [_facts(stored) for stored in json.loads(path.read_text())]
+            return from_json(path.read_text())
 
     return facts
-
-
-def _facts(stored: dict[str, Any]) -> Facts:
-    def tuples(value: Any) -> Any:
-        return tuple(map(tuples, value)) if isinstance(value, list) else value
-
-    return Facts(**{name: tuples(value) for name, value in stored.items()})
 
 
 @contextmanager

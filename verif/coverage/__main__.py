@@ -17,6 +17,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from systola.arch.config import ConfigError, preset
+from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.page import page
 from systola.verif.coverage.record import Coverage
@@ -98,11 +99,15 @@ def _parser() -> argparse.ArgumentParser:
     folder = build_root() / "coverage"
     parser = argparse.ArgumentParser(prog="coverage", description=__doc__)
     parser.add_argument(
-        "--programs", type=_count, default=200, metavar="N", help="of each kind and preset; 0: none"
+        "--programs",
+        type=whole_number(0),
+        default=200,
+        metavar="N",
+        help="of each kind and preset; 0: none",
     )
     parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: 4x4 and tiny")
-    parser.add_argument("--seed", type=_count, default=random.randrange(1 << 32))
-    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="processes")
+    parser.add_argument("--seed", type=whole_number(0), default=random.randrange(1 << 32))
+    parser.add_argument("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
     parser.add_argument(
         "--merge",
@@ -115,13 +120,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--file", type=Path, default=folder / "coverage.json", help="what is kept")
     parser.add_argument("--page", type=Path, default=folder / "index.html", metavar="FILE")
     return parser
-
-
-def _count(text: str) -> int:
-    value = int(text, 0)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return value
 
 
 if __name__ == "__main__":

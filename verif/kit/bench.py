@@ -250,8 +250,7 @@ class TB:
         expected = image.host.copy()
         outcome = self.golden.run(expected, image.weights, image.program_offset)
         result = await self.run_program(image, limit=limit)
-        check_outcome(result, outcome.fault, outcome.interrupts)
-        scoreboard.check(expected, result.host)
+        scoreboard.check_result(result, expected, outcome)
         return result
 
     async def soft_reset(self, *, limit: int = 10_000) -> None:
@@ -282,19 +281,3 @@ class TB:
             self._cycle += 1
             if self._started is not None and (self._cycle - self._started) % POLL_CYCLES == 0:
                 self._look.set()
-
-
-def check_outcome(result: RunResult, fault: Any, interrupts: tuple[int, ...]) -> None:
-    """Compares the registers after a program with the outcome of the golden model."""
-    done = Status.FAULT if fault else Status.DONE
-    assert result.status == done, f"STATUS is {result.status!r}, not {done!r}"
-    cause = fault.cause if fault else Fault.NONE
-    assert result.fault_cause == cause, f"{result.fault_cause!r} instead of {cause!r}"
-    if fault:
-        where = result.fault_pc, result.fault_address
-        assert where == (fault.pc, fault.address), f"pc, address {where} instead of {fault}"
-    irq = Interrupt.FAULT if fault else Interrupt.DONE
-    if interrupts:
-        irq |= Interrupt.PROGRAM
-        assert result.irq_code == interrupts[-1], f"IRQ_CODE {result.irq_code}, not {interrupts}"
-    assert result.irq_status == irq, f"IRQ_STATUS is {result.irq_status!r}, not {irq!r}"

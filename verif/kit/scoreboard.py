@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares memory with what it should hold, and says where it does not."""
+"""Compares what a program has left with what it should have, and says where it differs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from systola.arch.isa import Fault
+from systola.arch.registers import Interrupt, Status
+from systola.golden.outcome import Outcome
+from systola.sim.library import RunResult
 
 
 @dataclass(frozen=True)
@@ -55,3 +60,30 @@ def check(
     """Fails with the first differing byte."""
     found = difference(expected, actual, matrices)
     assert found is None, found
+
+
+def check_result(result: RunResult, expected: NDArray[np.uint8], outcome: Outcome) -> None:
+    """Fails unless a machine has done what the golden model did, which left `expected` in the host
+    window: status, fault, interrupts, every byte, the tags; and each cycle was counted once."""
+    _check_registers(result, outcome)
+    check(expected, result.host)
+    tags = tuple(tag for _, tag in result.tags)
+    assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
+    total = sum(result.counters.values())
+    assert total == result.cycles, f"counters sum to {total}, not {result.cycles}"
+
+
+def _check_registers(result: RunResult, outcome: Outcome) -> None:
+    fault = outcome.fault
+    done = Status.FAULT if fault else Status.DONE
+    assert result.status == done, f"STATUS is {result.status!r}, not {done!r}"
+    cause = fault.cause if fault else Fault.NONE
+    assert result.fault_cause == cause, f"{result.fault_cause!r} instead of {cause!r}"
+    if fault:
+        where = result.fault_pc, result.fault_address
+        assert where == (fault.pc, fault.address), f"pc, address {where} instead of {fault}"
+    irq = Interrupt.FAULT if fault else Interrupt.DONE
+    if codes := outcome.interrupts:
+        irq |= Interrupt.PROGRAM
+        assert result.irq_code == codes[-1], f"IRQ_CODE {result.irq_code}, not {codes}"
+    assert result.irq_status == irq, f"IRQ_STATUS is {result.irq_status!r}, not {irq!r}"

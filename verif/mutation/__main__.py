@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.synth.errors import SynthesisError
 from systola.verif.mutation.campaign import Course
@@ -77,22 +78,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mutate", description=__doc__)
-    parser.add_argument("--mutants", type=_count, default=1000, metavar="N")
-    parser.add_argument("--programs", type=_count, default=200, metavar="N", help="random ones")
-    parser.add_argument("--seed", type=int, default=1, help="of mutants and programs")
-    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="processes")
+    parser.add_argument("--mutants", type=whole_number(1), default=1000, metavar="N")
     parser.add_argument(
-        "--seconds", type=int, default=60, help="limit of a proof that one is harmless; 0: none"
+        "--programs", type=whole_number(1), default=200, metavar="N", help="random ones"
+    )
+    parser.add_argument("--seed", type=whole_number(0), default=1, help="of mutants and programs")
+    parser.add_argument("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
+    parser.add_argument(
+        "--seconds",
+        type=whole_number(0),
+        default=60,
+        help="limit of a proof that one is harmless; 0: none",
     )
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
-
-
-def _count(text: str) -> int:
-    value = int(text, 0)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than one")
-    return value
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from systola.arch.config import Config
-from systola.synth.tools import find_tool, run_tool
+from systola.synth.tools import find_tool
 from systola.verif.mutation.doubled import doubled
-from systola.verif.mutation.mutants import READ, SELECT, Mutant, rtlil_of
+from systola.verif.mutation.mutants import READ, SELECT, Mutant, rtlil_of, run_script
 
 DISTANCE = 3
 """Registers, one behind the other, whose contents are followed back."""
@@ -52,10 +52,9 @@ def harmless(
     """
     around = _surroundings(config)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "machine.il").write_text(rtlil_of(config))
     work = [(mutant, mutant.module) for mutant in mutants]
     while work:
-        _plant(work, folder)
+        _plant(config, work, folder)
         left: list[tuple[Mutant, str]] = []
         with ThreadPoolExecutor(jobs) as pool:
             files = [folder / f"{mutant.number}.json" for mutant, _ in work]
@@ -80,7 +79,7 @@ def _surroundings(config: Config) -> dict[str, str]:
     return around
 
 
-def _plant(work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
+def _plant(config: Config, work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
     """Writes each module with its mutant, flat, and doubled behind the fault."""
     script = [*READ.splitlines(), "design -save machine"]
     for mutant, module in work:
@@ -92,10 +91,7 @@ def _plant(work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
             "opt_clean",
             f"write_json {mutant.number}.json",
         ]
-    (folder / "plant.ys").write_text("\n".join(script) + "\n")
-    run_tool(
-        find_tool("yosys"), ("plant.ys",), folder=folder, log="plant.log", what="planting survivors"
-    )
+    run_script(config, "\n".join(script) + "\n", folder, "planting survivors")
     for mutant, module in work:
         file = folder / f"{mutant.number}.json"
         whole = json.loads(file.read_text())["modules"][module]

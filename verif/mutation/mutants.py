@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -98,15 +99,12 @@ def mutants_of(config: Config, count: int, seed: int) -> list[Mutant]:
         f"mutate -list {count + int(count * _SPARE) + 10} -seed {seed} -o mutants.txt "
         "t:$meminit_v2 %n\n"
     )
-    design = rtlil_of(config)
 
     def make(work: Path) -> Path:
-        (work / "machine.il").write_text(design)
-        (work / "list.ys").write_text(script)
-        run_tool(yosys, ("list.ys",), folder=work, log="yosys.log", what="the list of mutants")
+        run_script(config, script, work, "the list of mutants")
         return work / "mutants.txt"
 
-    key = content_key(yosys.version, design, script)
+    key = content_key(yosys.version, rtlil_of(config), script)
     listed = built_once("mutants", f"{key}.txt", f"listing mutants of '{config.name}'", make)
     found: list[Mutant] = []
     for line in listed.read_text().splitlines():
@@ -135,10 +133,18 @@ def _sources(line: str) -> list[str]:
     return [match[1] for match in matches if match]
 
 
+@lru_cache(maxsize=1)
 def rtlil_of(config: Config) -> str:
     """The machine for Yosys; sources are told from the top of the project."""
     top = f"{SIM_DIRECTORY.parent}/"
     return generate_rtlil(config).replace(top, "")
+
+
+def run_script(config: Config, script: str, folder: Path, what: str) -> None:
+    """Runs a script of Yosys, which begins with READ, in a folder."""
+    (folder / "machine.il").write_text(rtlil_of(config))
+    (folder / "script.ys").write_text(script)
+    run_tool(find_tool("yosys"), ("script.ys",), folder=folder, log="yosys.log", what=what)
 
 
 def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
@@ -157,15 +163,12 @@ def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
             "",
         )
     )
-    design = rtlil_of(config)
 
     def make(work: Path) -> Path:
-        (work / "machine.il").write_text(design)
-        (work / "plant.ys").write_text(script)
-        run_tool(yosys, ("plant.ys",), folder=work, log="yosys.log", what="planting mutants")
+        run_script(config, script, work, "planting mutants")
         return work / "mutated.v"
 
-    key = content_key(yosys.version, design, script)
+    key = content_key(yosys.version, rtlil_of(config), script)
     what = f"planting {len(mutants)} mutants in '{config.name}'"
     text = built_once("mutants", f"{key}.v", what, make).read_text()
     return text + files("systola.hdl").joinpath("sram_1r1w.v").read_text()

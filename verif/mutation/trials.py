@@ -12,24 +12,23 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, decode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.golden.machine import Machine
-from systola.golden.outcome import Outcome
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.bench import check_outcome
-from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
+from systola.verif.kit.bus_errors import BUS_ERRORS, BusError, busy_program
+from systola.verif.kit.images import make_image
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.arithmetic import arithmetic_program
-from systola.verif.regress.check import Pair, Totals
+from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5))
@@ -40,7 +39,6 @@ NUMBERS = 8
 """Programs that put many numbers through the arithmetic."""
 DISTURBED = 24
 """Programs into which something comes from outside."""
-_OUTPUT = 2 * DATA_OFFSET
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ def program_trial(
 
     def run(machine: Simulator, limit: int) -> Facts:
         result = machine.run(moved, limit=limit, **how)
-        check_result(result, expected, outcome)
+        scoreboard.check_result(result, expected, outcome)
         return facts_of(result)
 
     return Trial(name, MEMORIES[number % len(MEMORIES)], run)
@@ -179,16 +177,6 @@ def _moved(config: Config, image: Image, place: Place) -> Image:
     )
 
 
-def check_result(result: RunResult, expected: np.ndarray, outcome: Outcome) -> None:
-    """Raises AssertionError unless the machine has done what the golden model did."""
-    check_outcome(result, outcome.fault, outcome.interrupts)
-    scoreboard.check(expected, result.host)
-    tags = tuple(tag for _, tag in result.tags)
-    assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
-    total = sum(result.counters.values())
-    assert total == result.cycles, f"counters sum to {total}, not {result.cycles}"
-
-
 def facts_of(result: RunResult) -> Facts:
     """The cycles of a run."""
     return (result.cycles, *result.counters.values(), *(cycle for cycle, _ in result.tags))
@@ -208,18 +196,7 @@ def _register_trials(config: Config) -> list[Trial]:
             | (Feature.WIDE if config.wide else 0)
         ),
     }
-    high = (1 << config.address_bits - 32) - 1
-    writable = {
-        Register.IRQ_ENABLE: 0x7,
-        Register.PROGRAM: 0xFFFF_FF80,
-        Register.HOST_BASE_LO: 0xFFFF_F000,
-        Register.HOST_BASE_HI: high,
-        Register.HOST_PAGES: 0x1F_FFFF,
-        Register.WEIGHT_BASE_LO: 0xFFFF_F000,
-        Register.WEIGHT_BASE_HI: high,
-        Register.WEIGHT_TILES: 0x1FF_FFFF,
-        Register.BUS_TIMEOUT: 0xFFFF_FFFF,
-    }
+    writable = writable_bits(config)
     clear = (
         *(Register.STATUS, Register.IRQ_STATUS, Register.FAULT_CAUSE),
         *(Register.FAULT_PC, Register.FAULT_ADDRESS),
@@ -258,34 +235,12 @@ def _register_trials(config: Config) -> list[Trial]:
     return [Trial("registers", MEMORIES[0], access), Trial("resets", MEMORIES[0], reset)]
 
 
-class _Alone(Pair):
-    """A machine for DISTURBANCES. Programs of trials define all that they read: nothing has to be
-    filled."""
-
-    def __init__(self, config: Config, machine: Simulator) -> None:
-        self.config = config
-        self.golden = Machine(config)
-        self.machine = _Limited(machine)
-        self.totals = Totals()
-        self.first_difference = self.last_cycles = None
+class _Unfilled(Pair):
+    """Of programs that define all that they read: nothing has to be filled."""
 
     def fill(self) -> str | None:
         """Nothing is wrong."""
         return None
-
-
-class _Limited:
-    """A Simulator whose programs have fewer cycles than a regression allows."""
-
-    def __init__(self, machine: Simulator) -> None:
-        self._machine = machine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._machine, name)
-
-    def run(self, image: Image, **how: Any) -> RunResult:
-        """Simulator.run with CYCLE_LIMIT."""
-        return self._machine.run(image, **{**how, "limit": CYCLE_LIMIT})
 
 
 def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -302,7 +257,7 @@ def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
             image: Image = image,
             number: int = number,
         ) -> Facts:
-            pair = _Alone(config, machine)
+            pair = _Unfilled(machine, limit=CYCLE_LIMIT)
             problem = disturb(pair, image, random.Random(f"{seed} {number}"))
             assert problem is None, problem
             return (pair.totals.cycles,)
@@ -351,35 +306,18 @@ def _long_loops() -> Iterator[Trial]:
 
 def _bus_trials(config: Config, seed: int) -> list[Trial]:
     """Errors on the buses, each followed by a program that must run; and abandoned programs."""
-    rng = np.random.default_rng(seed)
-    copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
-    pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
-    words = [
-        encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **copy, **pitches),
-        encode(Opcode.READ_WEIGHTS, tile=0, count=4),
-        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
-        encode(Opcode.WRITE_HOST_MEMORY, host=_OUTPUT, **copy, **pitches),
-        *[encode(Opcode.NOP)] * 28,  # Halt is the first instruction of another fetch
-        encode(Opcode.HALT),
-    ]
-    image = make_image(words, host=random_memory(rng, 4), weights=random_tiles(rng, config, 4))
+    image = busy_program(config, seed)
     after = [random_program(config, f"{seed} after {number}") for number in range(3)]
-    cases = (
-        (Fault.HOST_READ_ERROR, 0, (DATA_OFFSET, DATA_OFFSET + 64), (0, 0)),
-        (Fault.HOST_WRITE_ERROR, 3, (_OUTPUT, _OUTPUT + 64), (0, 0)),
-        (Fault.WEIGHT_READ_ERROR, 1, (0, 0), (0, 1 << 20)),
-        (Fault.FETCH_ERROR, 32, (512, 640), (0, 0)),
-        (Fault.FETCH_ERROR, 0, (0, 128), (0, 0)),
-    )
 
-    def bus_error(
-        cause: Fault, pc: int, host: tuple[int, int], weight: tuple[int, int], soft: bool
-    ) -> Callable[[Simulator, int], Facts]:
+    def bus_error(error: BusError, soft: bool) -> Callable[[Simulator, int], Facts]:
         def run(machine: Simulator, limit: int) -> Facts:
-            result = machine.run(image, limit=limit, host_errors=host, weight_errors=weight)
-            found = result.fault_cause, result.fault_pc, result.fault_address
-            assert found == (cause, pc, 0), f"fault {found}, not {cause!r} at {pc}"
-            assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
+            result = machine.run(
+                image,
+                limit=limit,
+                host_errors=error.host_errors,
+                weight_errors=error.weight_errors,
+            )
+            error.check(image, result)
             if soft:
                 machine.soft_reset()
             return facts_of(result)
@@ -395,10 +333,10 @@ def _bus_trials(config: Config, seed: int) -> list[Trial]:
         return run
 
     trials: list[Trial] = []
-    for number, case in enumerate(cases):
+    for number, error in enumerate(BUS_ERRORS):
         memory = MEMORIES[number % len(MEMORIES)]
         for soft in (False, True):
-            trials.append(Trial(f"{case[0].name.lower()}", memory, bus_error(*case, soft)))
+            trials.append(Trial(f"{error.cause.name.lower()}", memory, bus_error(error, soft)))
             trial = program_trial(config, "after a bus error", after[number % 3], number)
             trials.append(trial)
     for number, cycles in enumerate((30, 150, 400, 700)):

@@ -16,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from systola.arch.config import ConfigError, preset
+from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.record import Coverage
 from systola.verif.regress.cases import KINDS
@@ -83,10 +84,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="regress", description=__doc__)
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
     parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: four of them")
-    parser.add_argument("--programs", type=_count, default=200, metavar="N", help="on each preset")
-    parser.add_argument("--first", type=_count, default=0, metavar="N", help="number of the first")
-    parser.add_argument("--seed", type=_count, default=random.randrange(1 << 32))
-    parser.add_argument("--jobs", type=_count, default=os.cpu_count(), help="processes")
+    parser.add_argument(
+        "--programs", type=whole_number(1), default=200, metavar="N", help="on each preset"
+    )
+    parser.add_argument(
+        "--first", type=whole_number(0), default=0, metavar="N", help="number of the first"
+    )
+    parser.add_argument("--seed", type=whole_number(0), default=random.randrange(1 << 32))
+    parser.add_argument("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask cluster, instead of --jobs")
     parser.add_argument("--waves", action="store_true", help="of the last program, alone")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -94,13 +99,6 @@ def _parser() -> argparse.ArgumentParser:
         "--coverage", type=Path, metavar="FILE", help="adds what is covered; see make coverage"
     )
     return parser
-
-
-def _count(text: str) -> int:
-    value = int(text, 0)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return value
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 import numpy as np
 
@@ -13,11 +12,10 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, encode
 from systola.arch.registers import Register, Status
 from systola.golden.machine import Machine
-from systola.golden.outcome import LimitReached, Outcome
+from systola.golden.outcome import LimitReached
 from systola.runtime.backend import Image
-from systola.sim.library import RunResult, SimulationError, Simulator
+from systola.sim.library import SimulationError, Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.bench import check_outcome
 from systola.verif.kit.images import make_image, random_memory
 
 INSTRUCTION_LIMIT = 4_000
@@ -49,10 +47,14 @@ class Totals:
 class Pair:
     """A simulated machine and the golden model, with the same contents of all memories."""
 
-    def __init__(self, machine: Simulator, golden: Machine | None = None):
+    def __init__(
+        self, machine: Simulator, golden: Machine | None = None, *, limit: int = CYCLE_LIMIT
+    ):
         self.config = machine.config
         self.golden = golden or Machine(self.config)
         self.machine = machine
+        self.limit = limit
+        """Cycles that no program may take."""
         self.totals = Totals()
         self.first_difference: int | None = None
         """Byte of the host window where the last program differed first."""
@@ -60,17 +62,6 @@ class Pair:
         """Cycles of the last program; None of one whose end is not known."""
         problem = self.fill()
         assert problem is None, f"filling the memories: {problem}"
-
-    def __enter__(self) -> Pair:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.machine.close()
 
     def check(
         self,
@@ -93,9 +84,7 @@ class Pair:
             # Undefined: a program that overwrites its own instructions. It must end all the same.
             return self._abandon(image)
         try:
-            result = self.machine.run(
-                image, limit=CYCLE_LIMIT, progress=progress, interval=interval
-            )
+            result = self.machine.run(image, limit=self.limit, progress=progress, interval=interval)
         except SimulationError as error:
             return str(error)
         self.totals.programs += 1
@@ -105,12 +94,16 @@ class Pair:
         self.last_cycles = result.cycles
         wrong = np.flatnonzero(host != result.host)
         self.first_difference = int(wrong[0]) if wrong.size else None
-        return _difference(host, outcome, result)
+        try:
+            scoreboard.check_result(result, host, outcome)
+        except AssertionError as error:
+            return str(error)
+        return None
 
     def _abandon(self, image: Image) -> str | None:
         """Runs a program whose end is not known; all memories are defined again afterwards."""
         try:
-            self.machine.run(image, limit=CYCLE_LIMIT, abandon_after=ABANDON_AFTER)
+            self.machine.run(image, limit=self.limit, abandon_after=ABANDON_AFTER)
             busy = Status(self.machine.read(Register.STATUS)) & Status.BUSY
         except SimulationError as error:
             return str(error)
@@ -125,19 +118,6 @@ class Pair:
         problem = self.check(filling(self.config))
         self.totals = totals
         return problem
-
-
-def _difference(host: np.ndarray, outcome: Outcome, result: RunResult) -> str | None:
-    try:
-        check_outcome(result, outcome.fault, outcome.interrupts)
-        scoreboard.check(host, result.host)
-        tags = tuple(tag for _, tag in result.tags)
-        assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
-        total = sum(result.counters.values())
-        assert total == result.cycles, f"counters sum to {total}, not {result.cycles}"
-    except AssertionError as error:
-        return str(error)
-    return None
 
 
 def filling(config: Config) -> Image:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Pair that finds out what its programs cover."""
+"""A machine and a Pair that find out what their programs cover."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from systola.verif.coverage.record import Coverage
 from systola.verif.regress.check import Pair
 
 
-class _Counting(Simulator):
-    """Keeps the causes of the faults that it has reported."""
+class CountingSimulator(Simulator):
+    """A machine that counts; `faults` are the causes of those that it has reported."""
 
     def __init__(self, config: Config, **how: Any) -> None:
         self.faults: Counter[Fault] = Counter()
@@ -33,9 +33,9 @@ class _Counting(Simulator):
 class CountingPair(Pair):
     """`coverage` of all that it has run."""
 
-    def __init__(self, config: Config, **how: Any) -> None:
-        self._machine, self._golden = _Counting(config, **how), Observer(config)
-        super().__init__(self._machine, self._golden)
+    def __init__(self, machine: CountingSimulator) -> None:
+        self._machine, self._golden = machine, Observer(machine.config)
+        super().__init__(machine, self._golden)
 
     def coverage(self) -> Coverage:
         """Of all programs so far."""

@@ -26,7 +26,7 @@ from systola.arch.registers import (
 from systola.golden.outcome import Outcome
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, SimulationError
-from systola.verif.regress.check import CYCLE_LIMIT, INSTRUCTION_LIMIT, Pair
+from systola.verif.regress.check import INSTRUCTION_LIMIT, Pair
 from systola.verif.regress.touched import Touched, users
 
 LONGEST_GAP = 60
@@ -105,7 +105,7 @@ def error_on(pair: Pair, image: Image, expected: Expected, on_host: bool, beat: 
         last = (span[1] - 1 - image.program_offset) // INSTRUCTION_BYTES
         may |= {(Fault.FETCH_ERROR, pc) for pc in range(max(first, 0), last + 1)}
     try:
-        result = pair.machine.run(image, limit=CYCLE_LIMIT, **errors)
+        result = pair.machine.run(image, limit=pair.limit, **errors)
     except SimulationError as error:
         return f"{where}: {error}"
     pair.totals.programs += 1
@@ -155,7 +155,7 @@ def silence(pair: Pair, image: Image, rng: random.Random) -> str | None:
         needs |= BusPort.HOST_WRITE if users(touched.written, beat) else needs
     try:
         result = pair.machine.run(
-            image, limit=CYCLE_LIMIT, bus_timeout=rng.randint(100, 300), **silent
+            image, limit=pair.limit, bus_timeout=rng.randint(100, 300), **silent
         )
     except SimulationError as error:
         return f"{where}: {error}"
@@ -189,7 +189,7 @@ def reset(pair: Pair, image: Image, rng: random.Random) -> str | None:
     expected = Expected.of(pair.config, image)
     where = f"{'reset' if by_input else 'soft reset'} {after} cycles after START"
     try:
-        result = pair.machine.run(image, limit=CYCLE_LIMIT, abandon_after=after, by_reset=by_input)
+        result = pair.machine.run(image, limit=pair.limit, abandon_after=after, by_reset=by_input)
     except SimulationError as error:
         return f"{where}: {error}"
     pair.totals.cut_short += 1

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from systola.sim.library import Simulator
 from systola.verif.coverage.record import Coverage
 from systola.verif.regress.cases import Case
 from systola.verif.regress.check import Pair, Totals
-from systola.verif.regress.counting import CountingPair
+from systola.verif.regress.counting import CountingPair, CountingSimulator
 from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
 
@@ -72,7 +73,7 @@ def run_job(job: Job) -> Report:
                 report.failures.append(explain(job, index, problem))
                 break
         report.totals = pair.totals
-        if job.counting and not report.failures:
+        if isinstance(pair, CountingPair) and not report.failures:
             report.coverage = pair.coverage()
     return report
 
@@ -117,17 +118,22 @@ def _check(pair: Pair, job: Job, index: int, image: Image) -> str | None:
 
 def record(job: Job, index: int, waves: Path) -> None:
     """Runs one program alone, with a waveform."""
-    with _pair(job, waves=waves) as pair:
+    with _pair(replace(job, counting=False), waves) as pair:
         _check(pair, job, index, job.case(index).image())
 
 
-def _pair(job: Job, waves: Path | None = None) -> Pair:
+@contextmanager
+def _pair(job: Job, waves: Path | None = None) -> Iterator[Pair]:
+    """A new machine and its golden model."""
     latency, stall = job.memory
     config = job.case(job.first).config
-    how: dict[str, Any] = {"latency": latency, "stall": stall, "seed": job.seed % (1 << 59)}
+    memory: dict[str, Any] = {"latency": latency, "stall": stall, "seed": job.seed % (1 << 59)}
     if job.counting:
-        return CountingPair(config, **how)
-    return Pair(Simulator(config, **how, waves=waves))
+        with CountingSimulator(config, **memory) as machine:
+            yield CountingPair(machine)
+    else:
+        with Simulator(config, **memory, waves=waves) as machine:
+            yield Pair(machine)
 
 
 def jobs(

@@ -85,7 +85,8 @@ def test_an_error_on_each_beat(name):
     first = image.program_offset // config.host_bus_bytes
     program = range(first, first + len(image.program) // config.host_bus_bytes)
     host = set(program).union(*touched.read.values(), *touched.written.values())
-    with Pair(Simulator(config, latency=3, stall=0.1, seed=random_seed())) as pair:
+    with Simulator(config, latency=3, stall=0.1, seed=random_seed()) as machine:
+        pair = Pair(machine)
         for on_host, beats in ((True, host), (False, touched.used)):
             for beat in sorted(beats)[:MOST_BEATS]:
                 assert not error_on(pair, image, expected, on_host, beat)

@@ -2,25 +2,21 @@
 """Every fault: its report, what it leaves alone, and the way out of it."""
 
 import cocotb
-import numpy as np
 import pytest
 from cocotb.triggers import ClockCycles
 
 from systola.arch.config import preset
-from systola.arch.isa import Fault, Opcode, encode
+from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, Control, Register, Status
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.bench import TB, check_outcome
-from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
+from systola.verif.kit.bench import TB
+from systola.verif.kit.bus_errors import BUS_ERRORS, busy_program
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.program_faults import STATIC_FAULTS, static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
-
-HALT = encode(Opcode.HALT)
-OUTPUT = 2 * DATA_OFFSET
 
 
 @cocotb.test
@@ -45,45 +41,18 @@ async def static_fault(dut, fault):
     await tb.check_program(random_program(tb.config, f"{random_seed()} d"))
 
 
-def busy_program(config):
-    """Uses every port: copies in and out, weights, a product; Interrupt_Host between the parts."""
-    rng = np.random.default_rng(random_seed())
-    copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
-    pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
-    program = [
-        encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **copy, **pitches),
-        encode(Opcode.READ_WEIGHTS, tile=0, count=4),
-        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
-        encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, **copy, **pitches),
-        *[encode(Opcode.NOP)] * 28,  # Halt is the first instruction of another fetch
-        HALT,
-    ]
-    return make_image(program, host=random_memory(rng, 4), weights=random_tiles(rng, config, 4))
-
-
 @cocotb.test
-@cocotb.parametrize(
-    (
-        ("cause", "pc", "host_errors", "weight_errors"),
-        [
-            (Fault.HOST_READ_ERROR, 0, (DATA_OFFSET, DATA_OFFSET + 64), (0, 0)),
-            (Fault.HOST_WRITE_ERROR, 3, (OUTPUT, OUTPUT + 64), (0, 0)),
-            (Fault.WEIGHT_READ_ERROR, 1, (0, 0), (0, 1 << 20)),
-            (Fault.FETCH_ERROR, 32, (512, 640), (0, 0)),
-            (Fault.FETCH_ERROR, 0, (0, 128), (0, 0)),
-        ],
-    )
-)
-async def bus_error(dut, cause, pc, host_errors, weight_errors):
+@cocotb.parametrize(number=range(len(BUS_ERRORS)))
+async def bus_error(dut, number):
     """An error on a bus stops the program; the rest of memory is as it was."""
+    error = BUS_ERRORS[number]
     tb = TB(dut, latency=5, stall=0.1)
     await tb.start()
-    image = busy_program(tb.config)
-    errors = {"host_errors": host_errors, "weight_errors": weight_errors}
-    result = await tb.run_program(image, **errors)
-    assert result.status == Status.FAULT
-    assert (result.fault_cause, result.fault_pc, result.fault_address) == (cause, pc, 0)
-    assert (result.host[:OUTPUT] == image.host[:OUTPUT]).all()
+    image = busy_program(tb.config, random_seed())
+    result = await tb.run_program(
+        image, host_errors=error.host_errors, weight_errors=error.weight_errors
+    )
+    error.check(image, result)
     await tb.soft_reset()
     await tb.check_program(random_program(tb.config, f"{random_seed()} after"))
 
@@ -152,8 +121,7 @@ def test_late_answers():
             expected = image.host.copy()
             outcome = golden.run(expected, image.weights, image.program_offset)
             result = machine.run(image, bus_timeout=bus_timeout)
-            check_outcome(result, outcome.fault, outcome.interrupts)
-            scoreboard.check(expected, result.host)
+            scoreboard.check_result(result, expected, outcome)
 
 
 @pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())
@@ -172,5 +140,4 @@ def test_many_faults(name, fault):
             outcome = golden.run(expected, image.weights, image.program_offset)
             assert outcome.fault and outcome.fault.cause == fault
             result = machine.run(image, limit=100_000)
-            check_outcome(result, outcome.fault, outcome.interrupts)
-            scoreboard.check(expected, result.host)
+            scoreboard.check_result(result, expected, outcome)

@@ -4,7 +4,6 @@
 The bytes are those of LiteRT, the cycles those of the Verilog that the netlist was made of.
 """
 
-import json
 import os
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import cocotb
 import pytest
 
 from systola.arch.config import preset
-from systola.sim.library import RunResult, Simulator
+from systola.sim.library import Simulator
+from systola.verif.chain.facts import facts_of, from_json, to_json
 from systola.verif.compiler.stored_networks import stored_program
 from systola.verif.kit.bench import TB
 from systola.verif.kit.launch import chosen_netlist, preset_name, run_machine, simulators
@@ -23,10 +23,6 @@ SAMPLES = 4
 MEMORY = {"latency": 12, "stall": 0.1, "seed": random_seed()}
 
 
-def facts(result: RunResult) -> list[object]:
-    return [result.cycles, result.counters, result.host.tobytes().hex()]
-
-
 @cocotb.test
 async def digits(dut):
     tb = TB(dut, **MEMORY)
@@ -34,7 +30,7 @@ async def digits(dut):
     image, check = stored_program(NETWORK, tb.config, SAMPLES)
     result = await tb.run_program(image, limit=1_000_000)
     check(result.host)
-    Path(os.environ["TPU_FACTS"]).write_text(json.dumps(facts(result)))
+    Path(os.environ["TPU_FACTS"]).write_text(to_json([facts_of(result)]))
 
 
 @pytest.mark.skipif(not chosen_netlist(), reason="only with NETLIST")
@@ -45,4 +41,4 @@ def test_netlist(simulator, tmp_path):
     config = preset(preset_name())
     image, _ = stored_program(NETWORK, config, SAMPLES)
     with Simulator(config, **MEMORY) as library:
-        assert facts(library.run(image)) == json.loads(path.read_text())
+        assert [facts_of(library.run(image))] == from_json(path.read_text())

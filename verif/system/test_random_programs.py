@@ -11,7 +11,7 @@ from systola.arch.config import preset
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.bench import TB, check_outcome, config_under_test
+from systola.verif.kit.bench import TB, config_under_test
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
@@ -79,7 +79,4 @@ def test_random_programs_in_the_library(name, memory, count):
             outcome = golden.run(expected, image.weights, image.program_offset)
             assert (outcome.fault and outcome.fault.cause) == fault, "the program is another one"
             result = machine.run(image, limit=100_000)
-            check_outcome(result, outcome.fault, outcome.interrupts)
-            scoreboard.check(expected, result.host)
-            assert tuple(tag for _, tag in result.tags) == outcome.tags
-            assert sum(result.counters.values()) == result.cycles
+            scoreboard.check_result(result, expected, outcome)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cocotb benches and the C++ library agree about every cycle of the same programs."""
 
-import json
 import os
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import cocotb
 import pytest
 
 from systola.arch.config import preset
-from systola.sim.library import RunResult, Simulator
+from systola.sim.library import Simulator
+from systola.verif.chain.facts import facts_of, from_json, to_json
 from systola.verif.kit.bench import TB
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.programs import random_program
@@ -24,18 +24,14 @@ def programs(config):
     return [random_program(config, f"{random_seed()} cycles {index}") for index in range(PROGRAMS)]
 
 
-def facts(result: RunResult) -> list[object]:
-    return [result.cycles, result.counters, result.host.tobytes().hex()]
-
-
 @cocotb.test
 @cocotb.parametrize(index=range(len(MEMORIES)))
 async def cycles(dut, index):
     latency, stall = MEMORIES[index]
     tb = TB(dut, latency=latency, stall=stall, seed=index)
     await tb.start()
-    found = [facts(await tb.run_program(image)) for image in programs(tb.config)]
-    Path(os.environ["TPU_FACTS"], f"{index}.json").write_text(json.dumps(found))
+    found = [facts_of(await tb.run_program(image)) for image in programs(tb.config)]
+    Path(os.environ["TPU_FACTS"], f"{index}.json").write_text(to_json(found))
 
 
 @pytest.mark.parametrize("simulator", simulators())
@@ -43,7 +39,7 @@ def test_same_cycles(simulator, tmp_path):
     run_machine("system.test_same_cycles", simulator, extra_env={"TPU_FACTS": str(tmp_path)})
     config = preset(preset_name("tiny"))
     for index, (latency, stall) in enumerate(MEMORIES):
-        expected = json.loads((tmp_path / f"{index}.json").read_text())
+        expected = from_json((tmp_path / f"{index}.json").read_text())
         with Simulator(config, latency=latency, stall=stall, seed=index) as library:
-            found = [facts(library.run(image)) for image in programs(config)]
+            found = [facts_of(library.run(image)) for image in programs(config)]
         assert found == expected, f"latency {latency}, stall {stall}"

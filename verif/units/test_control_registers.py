@@ -7,6 +7,7 @@ import pytest
 from systola.arch.registers import Control, CycleClass, Interrupt, Register, Status
 from systola.hdl.control_registers import ControlRegisters
 from systola.verif.kit.checker import StreamRules
+from systola.verif.kit.register_bits import writable_bits
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,
@@ -25,18 +26,6 @@ FEATURES = {
 """What FEATURES reads in each variant of the configuration."""
 TRACE_DEPTH = 64
 PULSES = ("start", "soft_reset", "resume")
-WRITABLE = {
-    Register.IRQ_ENABLE: 0x7,
-    Register.PROGRAM: 0xFFFF_FF80,
-    Register.HOST_BASE_LO: 0xFFFF_F000,
-    Register.HOST_BASE_HI: 0xFF,
-    Register.HOST_PAGES: 0x1F_FFFF,
-    Register.WEIGHT_BASE_LO: 0xFFFF_F000,
-    Register.WEIGHT_BASE_HI: 0xFF,
-    Register.WEIGHT_TILES: 0x1FF_FFFF,
-    Register.BUS_TIMEOUT: 0xFFFF_FFFF,
-}
-"""Bits that keep what is written."""
 
 
 def unit(variant=None):
@@ -117,18 +106,19 @@ async def read_and_write(dut, patience):
     bench = Registers(dut, patience)
     await bench.start()
     random = bench.random
-    held = dict.fromkeys(WRITABLE, 0)
+    writable = writable_bits(small_config())
+    held = dict.fromkeys(writable, 0)
     fixed = {Register.ID: 0x5450_5531, Register.VERSION: 3, Register.GEOMETRY: 7 << 16 | 5}
     fixed |= {Register.BUFFER_LINES: 64, Register.ACCUMULATOR_ROWS: 32, Register.TAGS: 0}
     fixed[Register.FEATURES] = FEATURES[chosen_variant()][0]
     ignored = [0x000, 0x004, 0x00C, 0x018, 0x02C, 0x03C, 0x040, 0x044, 0x048, 0x050]
     ignored += [0x05C, 0x060, 0x100, 0x154, 0x158, 0x200, 0x3FC, 0xFFC]
     for _ in range(300):
-        address = random.choice((*WRITABLE, *ignored))
+        address = random.choice((*writable, *ignored))
         value, strobe = random.getrandbits(32), random.choice((15, 15, random.randrange(15)))
         await bench.write(address, value, strobe)
         if address in held and strobe == 15:
-            held[address] = value & WRITABLE[address]
+            held[address] = value & writable[address]
         address = random.choice(list(held))
         assert await bench.read(address) == held[address]
         base = {name: held[Register[f"{name}_BASE_LO"]] for name in ("HOST", "WEIGHT")}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that uses every port, and errors on each of them with their reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.arch.isa import Fault, Opcode, encode
+from systola.arch.registers import Status
+from systola.runtime.backend import Image
+from systola.sim.library import RunResult
+from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
+
+_OUTPUT = 2 * DATA_OFFSET
+
+
+@dataclass(frozen=True)
+class BusError:
+    """Bytes of the windows, [low, high), that answer with an error, and the fault that follows."""
+
+    cause: Fault
+    pc: int
+    host_errors: tuple[int, int] = (0, 0)
+    weight_errors: tuple[int, int] = (0, 0)
+
+    def check(self, image: Image, result: RunResult) -> None:
+        """Fails unless a machine has reported it after `busy_program`, and kept its data."""
+        assert result.status == Status.FAULT, f"STATUS is {result.status!r}"
+        found = result.fault_cause, result.fault_pc, result.fault_address
+        assert found == (self.cause, self.pc, 0), f"fault {found}, not {self.cause!r} at {self.pc}"
+        assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
+
+
+BUS_ERRORS = (
+    BusError(Fault.HOST_READ_ERROR, 0, host_errors=(DATA_OFFSET, DATA_OFFSET + 64)),
+    BusError(Fault.HOST_WRITE_ERROR, 3, host_errors=(_OUTPUT, _OUTPUT + 64)),
+    BusError(Fault.WEIGHT_READ_ERROR, 1, weight_errors=(0, 1 << 20)),
+    BusError(Fault.FETCH_ERROR, 32, host_errors=(512, 640)),
+    BusError(Fault.FETCH_ERROR, 0, host_errors=(0, 128)),
+)
+"""Of `busy_program`."""
+
+
+def busy_program(config: Config, seed: int) -> Image:
+    """Copies in and out, weights and a product, on random data."""
+    rng = np.random.default_rng(seed)
+    copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
+    pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
+    program = [
+        encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **copy, **pitches),
+        encode(Opcode.READ_WEIGHTS, tile=0, count=4),
+        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
+        encode(Opcode.WRITE_HOST_MEMORY, host=_OUTPUT, **copy, **pitches),
+        *[encode(Opcode.NOP)] * 28,  # Halt is the first instruction of another fetch
+        encode(Opcode.HALT),
+    ]
+    return make_image(program, host=random_memory(rng, 4), weights=random_tiles(rng, config, 4))
