@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accumulators: 32-bit sums below the array."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -12,8 +12,10 @@ from systola.hdl.replica import Replica
 from systola.hdl.sram import Sram
 
 BANKS = 2
-COLUMNS_PER_CHOICE = 2
-"""Columns that share the register that says where their old sums are."""
+CHOICES_PER_COLUMN = 2
+"""Registers that say where a column's old sum is: each one for its share of the bits."""
+COLUMNS_PER_SHIFT = 2
+"""Columns that share the register that says how far they are shifted."""
 READ_LATENCY = 2
 """Cycles from `enable` & `ready` to the row: memory, its output register."""
 UPDATE_LATENCY = 3
@@ -72,20 +74,25 @@ class Accumulators(wiring.Component):
         m.d.comb += self.ready.eq(~self.reads.bit_select(self.address[0], 1))
 
         # Updates on their way, the youngest first: read, sums, addition, write, and those behind;
-        # and which of them have the row of the one whose sums come.
+        # and which of them have the row of the one whose sums come, in every other bit each.
         distances = range(1, UPDATE_LATENCY + 1)
         row = [self.row]
         valid = [self.update]
+        shares = range(min(2, len(self.row)))
+        same = {distance: Signal(len(shares), name=f"same_{distance}") for distance in distances}
         meets = {distance: Signal(name=f"meets_{distance}") for distance in distances}
         for stage in range(1 + UPDATE_LATENCY):
             row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
         for distance in distances:
-            m.d.sync += meets[distance].eq(valid[distance] & (row[distance] == row[0]))
+            now, before = row[0], row[distance]
+            m.d.sync += same[distance].eq(
+                Cat(valid[distance] & (before[n::2] == now[n::2]) for n in shares)
+            )
+            m.d.comb += meets[distance].eq(same[distance].all())
         accumulate = Signal()
-        shift = Signal(2)
-        m.d.sync += [accumulate.eq(self.accumulate), shift.eq(self.shift)]
+        m.d.sync += accumulate.eq(self.accumulate)
 
         new = Signal(32 * cols, reset_less=True)
         outputs = []
@@ -114,14 +121,14 @@ class Accumulators(wiring.Component):
         sums = Signal(32 * cols, reset_less=True)
         m.d.sync += sums.eq(self.sums)
         if config.wide:
-            for amount in (1, 2):
-                with m.If(shift == amount):
-                    m.d.sync += sums.eq(
-                        Cat(
-                            Cat(Const(0, 8 * amount), self.sums.word_select(c, 32))[:32]
-                            for c in range(cols)
-                        )
-                    )
+            for first in range(0, cols, COLUMNS_PER_SHIFT):
+                shift = m.submodules[f"shift_{first}"] = Replica(width=len(self.shift))
+                m.d.comb += shift.input.eq(self.shift)
+                for amount in (1, 2):
+                    with m.If(shift.output == amount):
+                        for c in range(first, min(first + COLUMNS_PER_SHIFT, cols)):
+                            unshifted = self.sums.word_select(c, 32)
+                            m.d.sync += sums.word_select(c, 32).eq(unshifted << 8 * amount)
 
         # The old row is the one that is being made; or a younger one than the banks have, or none:
         # that is found a cycle ahead; or it is in a bank.
@@ -136,21 +143,19 @@ class Accumulators(wiring.Component):
         m.d.comb += chosen.eq(Mux(elsewhere, Old.YOUNGER, row[1][0]))
         with m.If(accumulate & meets[1]):
             m.d.comb += chosen.eq(Old.NEW)
-        for first in range(0, cols, COLUMNS_PER_CHOICE):
-            copy = m.submodules[f"chosen_{first}"] = Replica(width=2)
-            m.d.comb += copy.input.eq(chosen)
-            part = slice(32 * first, 32 * (first + COLUMNS_PER_CHOICE))
-            old = Signal(len(new[part]), name=f"old_{first}")
-            with m.Switch(copy.output):
-                for number, source in enumerate((*outputs, new, younger)):
+        old = Signal.like(new)
+        choices = m.submodules.choices = Replica(width=2 * CHOICES_PER_COLUMN * cols)
+        m.d.comb += choices.input.eq(chosen.replicate(CHOICES_PER_COLUMN * cols))
+        share = 32 // CHOICES_PER_COLUMN
+        for place in range(CHOICES_PER_COLUMN * cols):
+            with m.Switch(choices.output.word_select(place, 2)):
+                for number, origin in enumerate((*outputs, new, younger)):
                     with m.Case(number):
-                        m.d.comb += old.eq(source[part])
-            m.d.sync += new[part].eq(
-                Cat(
-                    (sums[part].word_select(c, 32) + old.word_select(c, 32))[:32]
-                    for c in range(len(old) // 32)
-                )
-            )
+                        part = origin.word_select(place, share)
+                        m.d.comb += old.word_select(place, share).eq(part)
+        for c in range(cols):
+            total = sums.word_select(c, 32) + old.word_select(c, 32)
+            m.d.sync += new.word_select(c, 32).eq(total)
 
         if config.parity:
             taken = Signal(BANKS)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One lane of the functions SIGMOID and TANH: it works off a microprogram with one multiplier."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,25 +32,24 @@ class Second(enum.Enum, shape=2):
     SPARE = 3
 
 
-class Base(enum.Enum, shape=2):
-    """What the adder adds to."""
+class Base(enum.IntEnum):
+    """What the adder adds to: a bit for each, for the sake of the clock; none: nothing."""
 
-    CONSTANT = 0
-    ARGUMENT = 1
-    SAVED = 2
-    VALUE = 3
+    CONSTANT = 1
+    ARGUMENT = 2
+    SAVED = 4
+    VALUE = 8
 
 
-class Addend(enum.Enum, shape=3):
-    """What the adder adds: nothing, the product rounded to 15 fewer bits, that times 4, the value,
-    or half of it, rounded down or half up."""
+class Addend(enum.IntEnum):
+    """What the adder adds, a bit for each: the product rounded to 15 fewer bits, that times 4, the
+    value, or half of it, rounded down or half up."""
 
-    NOTHING = 0
     PRODUCT = 1
     QUADRUPLE = 2
-    VALUE = 3
-    HALF_DOWN = 4
-    HALF_UP = 5
+    VALUE = 4
+    HALF_DOWN = 8
+    HALF_UP = 24
 
 
 class GateControl(data.StructLayout):
@@ -68,8 +70,8 @@ class GateControl(data.StructLayout):
                 "multiply": 1,
                 "first": First,
                 "second": Second,
-                "base": Base,
-                "addend": Addend,
+                "base": 4,
+                "addend": 5,
                 "negate": 1,
                 "update": 1,
                 "condition": 4,
@@ -83,8 +85,8 @@ class GateControl(data.StructLayout):
 class GateLane(wiring.Component):
     """SIGMOID or TANH of `argument`, step by step as `control` of a GateSequencer says.
 
-    `argument` is taken in the cycle of the sequencer's `start`; `result` holds the function of it
-    from GateSequencer.LATENCY cycles later until two cycles after the next start, at least.
+    `argument` is taken in the cycle behind the sequencer's `start`; `result` holds the function of
+    it from GateSequencer.LATENCY cycles later until a cycle after the next argument, at least.
     The multiplier is not in here: it takes `first` and `second` when control says `multiply`, and
     `product` comes PRODUCT_LATENCY cycles later.
     """
@@ -145,31 +147,22 @@ class GateLane(wiring.Component):
             with m.Case(Second.SPARE):
                 m.d.comb += self.second.eq(spare)
 
+        def chosen(bits: Value, *sources: ValueLike) -> Value:
+            """The source whose bit is set."""
+            pairs = zip(bits, sources, strict=True)
+            return reduce(or_, (Mux(bit, source, 0) for bit, source in pairs))
+
         # One adder rounds, negates and adds: -x is ~x and a carry.
         base = Signal(signed(17))
         addend = Signal(signed(17))
         half = Signal()
-        with m.Switch(control.base):
-            with m.Case(Base.CONSTANT):
-                m.d.comb += base.eq(control.constant)
-            with m.Case(Base.ARGUMENT):
-                m.d.comb += base.eq(centred)
-            with m.Case(Base.SAVED):
-                m.d.comb += base.eq(saved)
-            with m.Case(Base.VALUE):
-                m.d.comb += base.eq(value)
-        with m.Switch(control.addend):
-            with m.Case(Addend.PRODUCT):
-                m.d.comb += [addend.eq(product >> 15), half.eq(product[14])]
-            with m.Case(Addend.QUADRUPLE):
-                rounded = Cat(product[14], product[14], product[15:30])
-                m.d.comb += [addend.eq(rounded), half.eq(product[14])]
-            with m.Case(Addend.VALUE):
-                m.d.comb += addend.eq(value)
-            with m.Case(Addend.HALF_DOWN):
-                m.d.comb += addend.eq(value >> 1)
-            with m.Case(Addend.HALF_UP):
-                m.d.comb += [addend.eq(value >> 1), half.eq(value[0])]
+        by_product, quadrupled, _, _, upwards = control.addend
+        quadruple = Cat(product[14], product[14], product[15:30]).as_signed()
+        m.d.comb += [
+            base.eq(chosen(control.base, control.constant, centred, saved, value)),
+            addend.eq(chosen(control.addend[:4], product >> 15, quadruple, value, value >> 1)),
+            half.eq((product[14] & (by_product | quadrupled)) | (value[0] & upwards)),
+        ]
         total = Signal(18)
         m.d.comb += total.eq(
             Cat(1, base) + Cat(half ^ control.negate, addend ^ control.negate.replicate(17))

@@ -7,10 +7,9 @@ saturates, both of them -32768, does not occur here, and of its sums only those 
 that reach 32768.
 """
 
-from itertools import zip_longest
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -66,9 +65,9 @@ class _Steps:
             raise ValueError(f"row {row} has {clash} already")
         self.rows[row] |= fields
 
-    def add(self, *, condition: int = ALWAYS, **fields: Any) -> None:
+    def add(self, *, condition: int = ALWAYS, base: Base = Base.CONSTANT, **fields: Any) -> None:
         """The next value, from the adder."""
-        self.also(self.now, update=1, condition=condition, **fields)
+        self.also(self.now, update=1, condition=condition, base=base, **fields)
         self.now += 1
 
     def multiply(self, **operands: Any) -> None:
@@ -78,7 +77,7 @@ class _Steps:
 
 
 def microprogram(*, tanh: bool) -> list[Row]:
-    """What the lanes do from the cycle after the start on."""
+    """What the lanes do from the cycle after that of the argument on."""
     steps = _Steps(TANH_INTEGER_BITS + 1)
     multiply, add = steps.multiply, steps.add
     product: Row = {"addend": Addend.PRODUCT}
@@ -138,19 +137,21 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
 ROWS = max(map(len, PROGRAMS.values()))
+EMPTY_ROWS = 2
+"""Rows at the beginning of both programs in which nothing happens, at least."""
 LAST_PRODUCT = 1 + max(
     number for rows in PROGRAMS.values() for number, row in enumerate(rows) if row.get("multiply")
 )
-"""Cycles from a start to the last operands of a product."""
+"""Cycles from the argument to the last operands of a product."""
 
 
 class GateSequencer(wiring.Component):
     """Tells all GateLanes what to do for one vector.
 
-    `start` takes a vector, `tanh` and, for it, `integer_bits` (0 to TANH_INTEGER_BITS) belong to
-    it. The results are there LATENCY cycles later, when the next start may come: `busy` is up in
-    between, from the cycle after `start` on. `following` is `control` a cycle earlier, but for
-    `load` and `shift`, for registers near its users.
+    `start` takes a vector, whose argument comes in the next cycle; `tanh` and, for it,
+    `integer_bits` (0 to TANH_INTEGER_BITS) belong to it. The results are there LATENCY cycles after
+    the argument; the next start may come LATENCY cycles after this one. `following` is `control` a
+    cycle earlier, for registers near its users.
     """
 
     LATENCY = 1 + ROWS
@@ -160,34 +161,27 @@ class GateSequencer(wiring.Component):
     integer_bits: In(3)
     control: Out(GateControl())
     following: Out(GateControl())
-    busy: Out(1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = GateControl()
-        index = Signal(range(ROWS))
         is_tanh = Signal(reset_less=True)
-        active = Signal()
+        # One bit walks by all rows but the first two, which are empty, and collects theirs in both
+        # programs; then comes the choice, and a register for the users.
+        place = Signal(ROWS - EMPTY_ROWS)
+        m.d.sync += place.eq(Cat(self.start, place))
+        rows = {}
+        for name, program in PROGRAMS.items():
+            rows[name] = Signal(layout, name=f"row_of_{name}")
+            words = [layout.const(fields).as_bits() for fields in program[EMPTY_ROWS:]]
+            for bit, target in enumerate(rows[name].as_value()):
+                set_in = [place[n] for n, word in enumerate(words) if word >> bit & 1]
+                m.d.sync += target.eq(Cat(set_in).any())
         row = Signal(layout)
-        following = Signal(layout)
-        m.d.comb += active.eq(self.start | (index != 0))
-        with m.Switch(index):
-            # The row behind that of this cycle, for a register. The first two are empty.
-            pairs = zip_longest(PROGRAMS["sigmoid"][1:], PROGRAMS["tanh"][1:], fillvalue={})
-            for number, fields in enumerate(pairs):
-                with m.Case(number):
-                    sigmoid, tanh = (layout.const(word).as_value() for word in fields)
-                    m.d.comb += following.as_value().eq(Mux(is_tanh, tanh, sigmoid))
-
-        # The rows come out of registers, for the sake of the clock.
-        current = Signal(layout)
         m.d.sync += [
-            self.busy.eq(active),
-            row.eq(following),
-            current.eq(row),
+            row.eq(Mux(is_tanh, rows["tanh"], rows["sigmoid"])),
+            self.control.eq(self.following),
         ]
-        with m.If(active):
-            m.d.sync += index.eq(Mux(index == ROWS - 1, 0, index + 1))
 
         # The exponential of tanh takes twice the argument: one place more.
         shifts = Signal(range(TANH_INTEGER_BITS + 2))
@@ -200,8 +194,7 @@ class GateSequencer(wiring.Component):
             m.d.sync += shifts.eq(shifts - 1)
         m.d.comb += [
             self.following.eq(row),
-            self.control.eq(current),
-            self.control.load.eq(self.start),
-            self.control.shift.eq(shifts != 0),
+            self.following.load.eq(self.start),
+            self.following.shift.eq(shifts != 0),
         ]
         return m

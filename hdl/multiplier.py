@@ -39,7 +39,7 @@ class Multiplier(wiring.Component):
         match fabric_of(platform):
             case Fabric.ECP5:
                 self._ecp5(m)
-            case Fabric.ICE40 if self._pipeline and max(len(self.a), len(self.b)) <= _ICE40_BITS:
+            case Fabric.ICE40 if max(len(self.a), len(self.b)) <= _ICE40_BITS:
                 self._ice40(m)
             case _:
                 self._inferred(m)
@@ -92,13 +92,14 @@ class Multiplier(wiring.Component):
             )
         }
         whole_product = Const(3, 2)
+        pipeline = Const(self._pipeline, 1)
         m.submodules.dsp = Instance(
             "SB_MAC16",
             p_A_REG=Const(1, 1),
             p_B_REG=Const(1, 1),
-            p_TOP_8x8_MULT_REG=Const(1, 1),
-            p_BOT_8x8_MULT_REG=Const(1, 1),
-            p_PIPELINE_16x16_MULT_REG1=Const(1, 1),
+            p_TOP_8x8_MULT_REG=pipeline,
+            p_BOT_8x8_MULT_REG=pipeline,
+            p_PIPELINE_16x16_MULT_REG1=pipeline,
             p_PIPELINE_16x16_MULT_REG2=Const(1, 1),
             p_TOPOUTPUT_SELECT=whole_product,
             p_BOTOUTPUT_SELECT=whole_product,

@@ -22,19 +22,18 @@ class Requantiser(wiring.Component):
 
     `result` is there LATENCY cycles after the value, out of logic: a register comes behind it.
     One value a cycle, no back-pressure. The other inputs come as many cycles after the value as
-    MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE (`offset`) and
-    LATENCY (`low` and `high`, `low` <= `high`) say. Nothing overflows.
+    MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`) and OFFSET_STAGE (`offset`, `low`
+    and `high`, `low` <= `high`) say. Nothing overflows.
 
     With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
     and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
-    LENDING_STAGE cycles old in such a cycle.
+    MULTIPLIER_STAGE cycles old in such a cycle.
     """
 
-    MULTIPLIER_STAGE = 1
+    MULTIPLIER_STAGE = 2
     ROUNDING_STAGE = 5
     OFFSET_STAGE = 6
     LATENCY = 7
-    LENDING_STAGE = 2
     LENT_LATENCY = 2
 
     def __init__(self, *, bits: int, lends: bool = False):
@@ -77,7 +76,7 @@ class Requantiser(wiring.Component):
         return m
 
     def _scaled(self, m: Module) -> Signal:
-        """Stages 0 and 1: the biased sum, shifted left. It saturates."""
+        """Stages 0 to 2: the biased sum, shifted left. It saturates."""
         biased = Signal(signed(32), reset_less=True)
         shift = Signal(3, reset_less=True)
         at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n
@@ -86,26 +85,31 @@ class Requantiser(wiring.Component):
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
-        sign = biased[31]
-        overflows = Signal()
-        m.d.comb += overflows.eq(
-            Cat(longer & (biased[30 - n] ^ sign) for n, longer in enumerate(at_least)).any()
-        )
+        sign = Signal(reset_less=True)
+        shifted = Signal(32, reset_less=True)
+        overflows = Signal(reset_less=True)
+        m.d.sync += [
+            sign.eq(biased[31]),
+            shifted.eq((biased << shift)[:32]),
+            overflows.eq(
+                Cat(
+                    longer & (biased[30 - n] ^ biased[31]) for n, longer in enumerate(at_least)
+                ).any()
+            ),
+        ]
         scaled = Signal(32)
-        m.d.comb += scaled.eq(
-            Mux(overflows, Cat((~sign).replicate(31), sign), (biased << shift)[:32])
-        )
+        m.d.comb += scaled.eq(Mux(overflows, Cat((~sign).replicate(31), sign), shifted))
         return scaled
 
     def _product(self, m: Module, scaled: Signal) -> Signal:
-        """Stages 1 to 4: the product, without the bits below KEPT_FROM.
+        """Stages 2 to 4: the product, without the bits below KEPT_FROM.
 
         With the factors in halves: Cat(low * low, high * high) and, HALF_WORD bits higher, the sum
         of the two mixed products. A row of full adders makes two numbers of those three.
         """
 
         def part(name: str, a: Signal, b: Signal) -> Signal:
-            multiplier = Multiplier(a=a.shape(), b=b.shape())
+            multiplier = Multiplier(a=a.shape(), b=b.shape(), pipeline=False)
             m.submodules[name] = multiplier
             m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b), multiplier.enable.eq(1)]
             return multiplier.product
@@ -140,19 +144,13 @@ class Requantiser(wiring.Component):
         return product
 
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
-        """a * b with the latency of a Multiplier, from one that others may use in between.
-
-        The choice takes the place of a register in the block, so that they wait no longer than for
-        a short one.
-        """
-        own_a, own_b = Signal.like(a, reset_less=True), Signal.like(b, reset_less=True)
+        """a * b, from a multiplier that others may use in between."""
         number = signed(HALF_WORD + 1)
         m.submodules.low_low = shared = Multiplier(a=number, b=number, pipeline=False)
-        m.d.sync += [own_a.eq(a), own_b.eq(b)]
         m.d.comb += [
             shared.enable.eq(1),
-            shared.a.eq(Mux(self.borrow, self.first, own_a)),
-            shared.b.eq(Mux(self.borrow, self.second, own_b)),
+            shared.a.eq(Mux(self.borrow, self.first, a)),
+            shared.b.eq(Mux(self.borrow, self.second, b)),
             self.lent.eq(shared.product),
         ]
         return shared.product[: 2 * HALF_WORD]
@@ -210,19 +208,23 @@ class Requantiser(wiring.Component):
         return moved, carry
 
     def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
-        """Stage 7: moved + carry, clamped. Three adders side by side."""
+        """Stage 7: moved + carry, clamped. Three adders side by side.
 
+        The bounds wait inverted: x - bound - 1 is x + ~bound.
+        """
         total = Signal(self._bits + 1)
-        differences = []
-        for name, bound in (("to_high", self.high), ("to_low", self.low)):
-            difference = Signal(signed(len(moved) + 2), name=name)
-            m.d.comb += difference.eq(Cat(1, bound).as_signed() + Cat(~carry, ~moved).as_signed())
-            differences.append(difference)
-        to_high, to_low = differences
+        beyond = []
+        for name, bound in (("high", self.high), ("low", self.low)):
+            inverted = Signal.like(bound, name=f"not_{name}", reset_less=True)
+            m.d.sync += inverted.eq(~bound)
+            excess = Signal(signed(len(moved) + 2), name=f"beyond_{name}")
+            m.d.comb += excess.eq(Cat(1, moved).as_signed() + Cat(carry, inverted).as_signed())
+            beyond.append((excess, ~inverted))
+        (beyond_high, high), (beyond_low, low) = beyond
         m.d.comb += total.eq(Cat(1, moved) + Cat(carry, 0))
-        with m.If(to_high < 0):
-            m.d.comb += self.result.eq(self.high)
-        with m.Elif(to_low >= 0):
-            m.d.comb += self.result.eq(self.low)
+        with m.If(beyond_high >= 0):
+            m.d.comb += self.result.eq(high)
+        with m.Elif(beyond_low < 0):
+            m.d.comb += self.result.eq(low)
         with m.Else():
             m.d.comb += self.result.eq(total[1:])

@@ -25,7 +25,6 @@ from systola.hdl.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.activation_lane import ActivationLane, Pick, TableWriteSignature
 from systola.hdl.commands import ADDRESS_BITS
 from systola.hdl.delay_line import DelayLine
-from systola.hdl.gate_lane import GateControl
 from systola.hdl.gate_sequencer import GateSequencer
 from systola.hdl.host_reader import ParameterWriteSignature
 from systola.hdl.mxu import TILE_LIMIT
@@ -62,6 +61,8 @@ ANNOUNCED = 2
 the cycle behind the write."""
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 MULTIPLIER_PLANES = range(4, 8)
+CLOSE = ("shift", "longer", "summing", "use_sum", "gate")
+"""Controls of a lane's whole words, from registers as near as can be."""
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -124,7 +125,8 @@ class ResultLanes(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        self._sharers = max(2, config.cols // 8)  # lanes that share registers of their controls
+        # Lanes that share registers of their controls, and of those with the most users.
+        self._sharers, self._close_sharers = max(2, config.cols // 8), max(1, config.cols // 8)
         members = {
             "line": In(LineControl()),
             "issue": In(1),
@@ -169,12 +171,14 @@ class ResultLanes(wiring.Component):
         at: dict[int, DelayLine] = {}
         last, value, valid = -ROW_LATENCY, control, issued
         stages = {
-            0,
+            -1,
             Requantiser.ROUNDING_STAGE,
             Requantiser.OFFSET_STAGE,
             Requantiser.LATENCY,
+            ANNOUNCED_STAGE - 1,
             ANNOUNCED_STAGE,
             ANNOUNCED_STAGE + 1,
+            ActivationLane.GATE_STAGE - 1,
             ActivationLane.GATE_STAGE,
             ActivationLane.PICK_STAGE - 1,
             ActivationLane.PICK_STAGE,
@@ -183,45 +187,47 @@ class ResultLanes(wiring.Component):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
         offset = at[Requantiser.OFFSET_STAGE].output
-        clamp = at[Requantiser.LATENCY].output
+        copied["use_sum"] = at[-1].output.use_sum
         inputs |= {
-            "use_sum": at[0].output.use_sum,
             "rounding": at[Requantiser.ROUNDING_STAGE].output.rounding,
             "zero_point": offset.zero_point,
-            "low": clamp.low[: lane_bits(config)],
-            "high": clamp.high[: lane_bits(config)],
+            "low": offset.low[: lane_bits(config)],
+            "high": offset.high[: lane_bits(config)],
         }
         if config.tables:
             inputs |= {
-                "table": clamp.table,
+                "table": at[Requantiser.LATENCY].output.table,
                 "write__enable": self.tables.enable,
                 "write__address": self.tables.address,
                 "write__data": self.tables.data,
             }
+        # How far the lines are written with this vector.
+        written = Signal(ADDRESS_BITS, reset_less=True)
+        coming = at[ANNOUNCED_STAGE - 1].output
+        m.d.sync += written.eq(coming.line + 1 + coming.wide)
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
-            inputs["accumulate"] = offset.accumulate
-            copied |= {"gate": gates.following, "pick": self._write_wide(m, gates, at)}
+            copied |= {
+                "accumulate": at[Requantiser.OFFSET_STAGE - 1].output.accumulate,
+                "gate": gates.following,
+                "pick": self._write_wide(m, gates, at, written),
+            }
         else:
             function = at[ActivationLane.PICK_STAGE - 1].output.function
             copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
-            coming = at[ANNOUNCED_STAGE]
+            announced = at[ANNOUNCED_STAGE]
             m.d.sync += [
                 self.buffer.enable.eq(at[last].output_valid),
                 self.buffer.address.eq(at[last].output.line),
-                self.advance_write.eq(coming.output_valid),
-                self.advance_write_to.eq(coming.output.line + 1),
-                self.write_done.eq(coming.output_valid & coming.output.last),
+                self.advance_write.eq(announced.output_valid),
+                self.advance_write_to.eq(written),
+                self.write_done.eq(announced.output_valid & announced.output.last),
             ]
 
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
-        if config.wide:
-            for copy in copies["gate"]:
-                gate = GateControl()(copy)
-                m.d.comb += [gate.load.eq(gates.control.load), gate.shift.eq(gates.control.shift)]
         for c in range(config.cols):
             byte = Signal(8, name=f"byte_{c}")
-            lane = inputs | {name: copy[c // self._sharers] for name, copy in copies.items()}
+            lane = inputs | {name: copy[c] for name, copy in copies.items()}
             lane |= {
                 "accumulator": self.accumulators.word_select(c, 32),
                 "byte": operands.word_select(c, 8),
@@ -245,15 +251,16 @@ class ResultLanes(wiring.Component):
         return line
 
     def _copies(self, m: Module, name: str, value: ValueLike) -> list[Signal]:
-        """`value` a cycle later, in a register for each `_sharers` lanes."""
+        """`value` a cycle later, for each lane, from a register for some of them."""
         bits = Value.cast(value)
+        sharers = self._close_sharers if name in CLOSE else self._sharers
         copies = []
-        for group in range(-(-self._config.cols // self._sharers)):
+        for group in range(-(-self._config.cols // sharers)):
             replica = Replica(width=len(bits))
             m.submodules[f"{name}_of_group_{group}"] = replica
             copy = Signal(len(bits), name=f"{name}_{group}")
             m.d.comb += [replica.input.eq(bits), copy.eq(replica.output)]
-            copies.append(copy)
+            copies += sharers * [copy]
         return copies
 
     def _line_controls(
@@ -267,13 +274,14 @@ class ResultLanes(wiring.Component):
             m.d.sync += stages[-1].eq(stages[-2])
         lanes = stages[OPERAND_LATENCY:]
         product = VectorLane.PRODUCT_STAGE
-        found = {
-            "element": lanes[0].element,
-        }
+        coarse = lanes[product + 1].scaling.shift[2:]
+        found = {}
         copied = {
+            "element": stages[OPERAND_LATENCY - 1].element,
             "product_scaling": lanes[product - 1].scaling,
             "scaling": lanes[product].scaling,
-            "shift": lanes[product + 1].scaling.shift[2:],
+            "shift": coarse,
+            "longer": Cat(coarse > n for n in range(7)),
             "summing": lanes[VectorLane.SUM_STAGE - 1].summing,
         }
         if self._config.depthwise:
@@ -291,10 +299,13 @@ class ResultLanes(wiring.Component):
         return found, copied
 
     def _planes(self, m: Module, control: data.View, issued: Signal) -> list[Signal]:
-        """The bytes of the parameter entry: those of the multiplier a cycle later."""
-        entry = Signal.like(control.parameter, reset_less=True)
-        follows = Signal()
-        m.d.sync += [entry.eq(control.parameter), follows.eq(issued)]
+        """The bytes of the parameter entry: those of the multiplier as much later as it comes."""
+        entry, follows = control.parameter, issued
+        for stage in range(Requantiser.MULTIPLIER_STAGE):
+            kept = Signal.like(control.parameter, name=f"entry_{stage}", reset_less=True)
+            valid = Signal(name=f"follows_{stage}")
+            m.d.sync += [kept.eq(entry), valid.eq(follows)]
+            entry, follows = kept, valid
         planes = []
         for plane in range(PARAMETER_PLANES):
             late = plane in MULTIPLIER_PLANES
@@ -319,25 +330,37 @@ class ResultLanes(wiring.Component):
         m: Module,
         gates: GateSequencer,
         at: dict[int, DelayLine],
+        written: Signal,
     ) -> Value:
         """The write of a line, where results may have two, or come from the gates. The next pick of
         the lanes."""
-        gate, end = at[ActivationLane.GATE_STAGE], at[ActivationLane.PICK_STAGE]
+        gate, end = at[ActivationLane.GATE_STAGE - 1], at[ActivationLane.PICK_STAGE]
         is_tanh = gate.output.function == Function.TANH
 
         def gated(vector: DelayLine) -> Value:
             function = vector.output.function
             return (function == Function.TANH) | (function == Function.SIGMOID)
 
+        # The announcement of two lines is one of the second.
+        written_by_two = Signal.like(written, reset_less=True)
+        m.d.sync += written_by_two.eq(written)
+
         kept = Signal(VectorControl(), reset_less=True)
+        written_by_gate = Signal.like(written, reset_less=True)
+        m.d.sync += written_by_gate.eq(kept.line + 1 + kept.wide)
+        started = Signal()
         waiting = Signal(range(GateSequencer.LATENCY + 1))
         m.d.comb += [
             gates.start.eq(gate.output_valid & gated(gate)),
             gates.tanh.eq(is_tanh),
             gates.integer_bits.eq(gate.output.table),
         ]
-        with m.If(gates.start):
-            m.d.sync += [kept.eq(gate.output), waiting.eq(GateSequencer.LATENCY)]
+        m.d.sync += started.eq(gates.start)
+        with m.If(started):
+            m.d.sync += [
+                kept.eq(at[ActivationLane.GATE_STAGE].output),
+                waiting.eq(GateSequencer.LATENCY),
+            ]
         with m.Elif(waiting != 0):
             m.d.sync += waiting.eq(waiting - 1)
 
@@ -365,21 +388,22 @@ class ResultLanes(wiring.Component):
             self.buffer.address.eq(line),
         ]
 
-        # The announcement of two lines is one of the second.
         one, two = at[ANNOUNCED_STAGE], at[ANNOUNCED_STAGE + 1]
         by_one, by_two, by_gate, announces = Signal(), Signal(), Signal(), Signal()
-        coming = Signal(VectorControl())
+        last = Signal()
         m.d.comb += [
             by_one.eq(one.output_valid & ~one.output.wide),
             by_two.eq(two.output_valid & two.output.wide & ~gated(two)),
             by_gate.eq(waiting == ANNOUNCED),
             announces.eq(by_one | by_two | by_gate),
-            coming.eq(Mux(by_gate, kept, Mux(by_two, two.output, one.output))),
+            last.eq(Mux(by_gate, kept.last, Mux(by_two, two.output.last, one.output.last))),
         ]
         m.d.sync += [
             self.advance_write.eq(announces),
-            self.advance_write_to.eq(coming.line + 1 + coming.wide),
-            self.write_done.eq(announces & coming.last),
+            self.advance_write_to.eq(
+                Mux(by_gate, written_by_gate, Mux(by_two, written_by_two, written))
+            ),
+            self.write_done.eq(announces & last),
         ]
         return pick
 

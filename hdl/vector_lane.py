@@ -74,6 +74,7 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
         "product_scaling": In(ScalingControl()),
         "scaling": In(ScalingControl()),
         "shift": In(3),
+        "longer": In(7),
         "summing": In(SumControl()),
     }
     if config.depthwise:
@@ -87,7 +88,8 @@ class VectorLane(wiring.Component):
 
     `sum` holds an element LATENCY cycles after its last `byte`. `element` and `tap` come with the
     byte, ScalingControl PRODUCT_STAGE cycles later as `product_scaling` and a cycle after that as
-    `scaling`, the upper bits of its `shift` another cycle later, SumControl after SUM_STAGE cycles.
+    `scaling`, the upper bits of its `shift` another cycle later with `longer`, whose bit n tells
+    that they are more than n, SumControl after SUM_STAGE cycles.
     `addend` holds the element marked as such from the next cycle on.
     """
 
@@ -182,7 +184,7 @@ class VectorLane(wiring.Component):
             other.eq(Cat(number[n] & (fine > n + 1) for n in range(2)).any()),
         ]
         coarse = self.shift
-        cut = Cat(shifted[4 * n : 4 * n + 4].any() & (coarse > n) for n in range(7)).any()
+        cut = Cat(shifted[4 * n : 4 * n + 4].any() & self.longer[n] for n in range(7)).any()
         final = Signal(signed(33))
         rounded = Signal(signed(32), reset_less=True)
         carry = Signal(reset_less=True)
@@ -196,20 +198,27 @@ class VectorLane(wiring.Component):
     def _sum(self, m: Module, number: Signal, carry: Signal) -> None:
         """Stage 6."""
         summing = self.summing
+        # One of the two is 0, so that no choice lies behind the adder.
+        total = Signal(signed(32), reset_less=True)
+        largest = Signal(signed(8), reset_less=True)
+        m.d.comb += self.sum.eq(total | largest)
         begun = Signal(signed(32))
-        m.d.comb += begun.eq(Mux(summing.first, Mux(summing.maximum, -128, 0), self.sum))
         term = Signal(33)
-        total = Signal(33)
+        added = Signal(33)
         distance = Signal(signed(9))
-        larger = Signal()
         m.d.comb += [
+            begun.eq(Mux(summing.first, 0, total)),
             term.eq(Mux(summing.skip, 0, Cat(carry, number) ^ summing.subtract.replicate(33))),
-            total.eq(Cat(1, begun) + term),
-            distance.eq(self.sum[:8].as_signed() - number[:8].as_signed()),
-            larger.eq(~summing.skip & (summing.first | (distance < 0))),
+            added.eq(Cat(1, begun) + term),
+            distance.eq(largest - number[:8].as_signed()),
         ]
         with m.If(summing.update):
+            m.d.sync += total.eq(added[1:])
             with m.If(summing.maximum):
-                m.d.sync += self.sum.eq(Mux(larger, number[:8], begun[:8]).as_signed())
+                m.d.sync += total.eq(0)
+                with m.If(summing.first):
+                    m.d.sync += largest.eq(Mux(summing.skip, -128, number[:8].as_signed()))
+                with m.Elif(~summing.skip & (distance < 0)):
+                    m.d.sync += largest.eq(number[:8])
             with m.Else():
-                m.d.sync += self.sum.eq(total[1:])
+                m.d.sync += largest.eq(0)

@@ -14,14 +14,13 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Module, Mux, Signal, Value,
 from amaranth.lib.wiring import In
 
 from systola.arch.isa import Rounding
-from systola.hdl.multiplier import LATENCY as PRODUCT_LATENCY
 from systola.hdl.multiplier import Multiplier
 from systola.hdl.requantiser import KEPT_FROM, Requantiser
 from systola.verif.formal.harness import Harness, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
-MULTIPLIED = Requantiser.MULTIPLIER_STAGE + PRODUCT_LATENCY
+MULTIPLIED = Requantiser.MULTIPLIER_STAGE + Requantiser.LENT_LATENCY
 
 
 def clipped(value: Value, low: Value, high: Value) -> Value:
@@ -81,7 +80,6 @@ class FactorsHarness(_Requantiser):
         if self.LENDS:
             shared = multipliers[0]
             borrowed = dut.borrow
-            factors[0] = (before(m, low, "low_a"), before(m, q[:16], "low_b"))
             m.d.comb += [
                 Assert(implies(borrowed, shared.a == dut.first)),
                 Assert(implies(borrowed, shared.b == dut.second)),
@@ -132,7 +130,10 @@ class RoundingHarness(_Requantiser):
         r = Signal(5)
         m.d.comb += r.eq(shift - latency)
         rounding = ago(m, dut.rounding, latency - Requantiser.ROUNDING_STAGE, "rounding")
-        offset = ago(m, dut.offset, latency - Requantiser.OFFSET_STAGE, "offset").as_signed()
+        offset, low, high = (
+            ago(m, value, latency - Requantiser.OFFSET_STAGE, name).as_signed()
+            for name, value in (("offset", dut.offset), ("low", dut.low), ("high", dut.high))
+        )
         doubled = Signal(signed(34))
         power = Signal(32)
         single, double, y = Signal(signed(34)), Signal(signed(36)), Signal(signed(38))
@@ -142,7 +143,7 @@ class RoundingHarness(_Requantiser):
             single.eq(((p + power) >> r) >> 1),
             double.eq(Mux(r == 0, doubled, (doubled + power[1:] - (doubled < 0)) >> r)),
             y.eq(Mux(rounding == Rounding.SINGLE, single, double) + offset),
-            Assert(implies(started, dut.result == clipped(y, dut.low, dut.high))),
+            Assert(implies(started, dut.result == clipped(y, low, high))),
         ]
 
 
@@ -161,7 +162,7 @@ ROUNDING_FAULTS = (
         old="first & any_other, first | all_others",
         new="first & any_other, first & all_others",
     ),
-    Fault(unit="requantiser", old="m.If(to_high < 0)", new="m.If(to_high < -1)"),
+    Fault(unit="requantiser", old="m.If(beyond_high >= 0)", new="m.If(beyond_high >= 1)"),
 )
 PROOFS = (
     Proof(
@@ -183,8 +184,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="requantiser",
-                old="shared.b.eq(Mux(self.borrow, self.second, own_b))",
-                new="shared.b.eq(own_b)",
+                old="shared.b.eq(Mux(self.borrow, self.second, b))",
+                new="shared.b.eq(b)",
             ),
         ),
         fault_depth=9,

@@ -13,7 +13,7 @@ SHAPES = ("s18 s18", "u18 s18", "u18 u18", "s9 s8", "s16 u16", "u1 s12")
 VARIANTS = [
     f"{fabric.value} {shapes}" for shapes in SHAPES for fabric in (Fabric.GENERIC, Fabric.ECP5)
 ] + [f"ice40 {shapes}" for shapes in ("s16 s16", "u16 s16", "s9 u8", "u16 u16", "u18 s18")]
-VARIANTS += [f"{name} s16 s16 short" for name in ("generic", "ecp5")]
+VARIANTS += [f"{name} s16 s16 short" for name in ("generic", "ecp5", "ice40")]
 """A fabric and the operands: signed or unsigned, and their bits; `short` without `pipeline`."""
 
 

@@ -196,12 +196,14 @@ async def formulas(dut):
         def before(cycles, now=now):
             return elements[now - cycles] if now >= cycles else elements[0]
 
+        coarse = before(PRODUCT + 2).scaling.get("shift", 0) >> 2
         inputs = {
             "byte": before(0).byte,
             "element": before(0).element,
             "product_scaling": before(PRODUCT).scaling,
             "scaling": before(PRODUCT + 1).scaling,
-            "shift": before(PRODUCT + 2).scaling.get("shift", 0) >> 2,
+            "shift": coarse,
+            "longer": (1 << coarse) - 1,
             "summing": before(SUM).summing if now >= SUM else {},
         }
         if numbers.config.depthwise:
