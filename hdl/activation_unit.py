@@ -76,11 +76,11 @@ class ActivationUnit(wiring.Component):
     issues it. Each column has its `ActivationLane`.
 
     `masks` are those of `command`; `regions` and `retired` tell of the lists that they name.
-    `command_pop`: it is taken, and its steps begin. The first read comes FRONT_LATENCY cycles after
-    the command, and FOLLOW_LATENCY cycles after the list that lets it go, or one more. It waits
-    where the accumulators' or the buffer's bank is busy; after issue nothing stops a vector: see
-    ResultLanes, and `latency`. WALK_GAP cycles are lost between two instructions, and more where
-    the first of them has less than five steps.
+    `command_pop`: it was taken in the cycle before, and its steps begin. The first read comes
+    FRONT_LATENCY cycles after the command, and FOLLOW_LATENCY cycles after the list that lets it
+    go, or one more. It waits where the accumulators' or the buffer's bank is busy; after issue
+    nothing stops a vector: see ResultLanes, and `latency`. WALK_GAP cycles are lost between two
+    instructions, and more where the first of them has less than five steps.
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
     SIGMOID or TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more,
@@ -139,9 +139,10 @@ class ActivationUnit(wiring.Component):
             item=Step(), checks=CHECKS, depth=self._config.queue_depth
         )
         connect(m, planner.steps, interlock.input)
+        m.d.comb += planner.frees.eq(interlock.frees)
         # What the command and the step that is offered wait for.
         masks = self.masks
-        for stage, loads in (("command", planner.begins), ("step", planner.taken)):
+        for stage, loads in (("command", planner.free), ("step", planner.loads)):
             kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
             source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, kept))
@@ -165,9 +166,9 @@ class ActivationUnit(wiring.Component):
             planner.command.eq(self.command),
             planner.command_valid.eq(self.command_valid),
             planner.hold.eq(follows),
-            self.command_pop.eq(planner.begins),
         ]
         m.d.sync += [
+            self.command_pop.eq(planner.begins),
             present.eq(Mux(present, ~ends, follows)),
             follows.eq(planner.begins | (follows & present)),
         ]
@@ -217,6 +218,7 @@ class ActivationUnit(wiring.Component):
         ]
 
         # A step that cannot follow waits aside, so that the interlock learns of it from a register.
+        # Behind one that pauses comes none at once, and what is loaded then does not count.
         passed = interlock.output
         aside, waits = Signal(Step(), reset_less=True), Signal()
         room = Signal(init=1)  # nothing waits
@@ -224,26 +226,26 @@ class ActivationUnit(wiring.Component):
         comes = Signal()
         pauses = Signal()  # behind this step
         rest, rests = Signal(range(max(PAUSES.values()))), Signal()
-        loads = Signal()
+        leaves = Signal()
+        proceeds = Signal()
         m.d.comb += [
             passed.ready.eq(room),
             following.eq(Mux(waits, aside, passed.payload)),
             comes.eq(waits | passed.valid),
-            loads.eq(Mux(valid, taken & ~pauses, ~rests)),
+            leaves.eq(Mux(valid, taken, ~rests)),
+            proceeds.eq(comes & ~(valid & pauses)),
         ]
         with m.If(~waits):
             m.d.sync += aside.eq(passed.payload)
-        m.d.sync += [waits.eq(comes & ~loads), room.eq(~comes | loads)]
-        with m.If(loads):
+        m.d.sync += [waits.eq(comes & ~(leaves & proceeds)), room.eq(~comes | (leaves & proceeds))]
+        with m.If(leaves):
             m.d.sync += [
                 step.eq(following),
                 pauses.eq(following.pause != Pause.NONE),
-                valid.eq(comes),
-                enable_row.eq(comes & following.sums),
-                enable_line.eq(comes & following.reads),
+                valid.eq(proceeds),
+                enable_row.eq(proceeds & following.sums),
+                enable_line.eq(proceeds & following.reads),
             ]
-        with m.Elif(taken):
-            m.d.sync += [valid.eq(0), enable_row.eq(0), enable_line.eq(0)]
 
         # The cycles without a step, but for the first of them.
         with m.If(taken):
@@ -314,12 +316,11 @@ class ActivationUnit(wiring.Component):
             control.line.eq(step.line),
             control.last.eq(step.ends),
             control.parameter.eq(step.parameter),
-            # `high` wins where it is the lower one.
-            control.low.eq(Mux(command.low > command.high, command.high, command.low)),
             control.use_sum.eq(command.source != Source.ACCUMULATORS),
             *(
                 control[name].eq(command[name])
                 for name in (
+                    "low",
                     "accumulate",
                     "wide",
                     "rounding",

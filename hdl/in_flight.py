@@ -34,8 +34,8 @@ def overlaps(a: data.View, b: data.View) -> Value:
 
 def holds(region: data.View, address: Value) -> Value:
     """Whether a region contains an address."""
-    # Not `base <= address`, which Yosys makes of a carry chain and a comparison for equality.
-    return ~(address < region.base) & (address < region.end)
+    # The signs of differences come out of the carry chains as they are, comparisons do not.
+    return ~(address - region.base)[-1] & (address - region.end)[-1]
 
 
 class InFlight(wiring.Component):

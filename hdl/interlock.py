@@ -9,6 +9,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.in_flight import Region, holds
+from systola.hdl.replica import Replica
+
+COPIES = 3
+"""Of what was found: for the exchange of items, for their moves, for who takes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +37,9 @@ class Interlock(wiring.Component):
     once stays so. What is taken in a cycle is offered two cycles later if it is clear in the cycle
     between; an item that is not is looked at again in every other cycle, and offered in the cycle
     behind. Throughput: one a cycle, whatever was before. `output` comes from registers by a few
-    gates; `input.ready` is a register, as must be `output.ready`. `waits` tells for each list
-    whether the `oldest` item was seen to wait for it.
+    gates; `input.ready` is a register, as must be `output.ready`; `frees` is what it will be in
+    the next cycle, for copies of it. `waits` tells for each list whether the `oldest` item was seen
+    to wait for it.
     """
 
     def __init__(self, *, item: data.StructLayout, checks: Sequence[Check], depth: int):
@@ -51,6 +56,7 @@ class Interlock(wiring.Component):
         super().__init__(
             {
                 "input": In(stream.Signature(item)),
+                "frees": Out(1),
                 "masks": In(self._masks),
                 "regions": In(
                     data.StructLayout(
@@ -79,19 +85,23 @@ class Interlock(wiring.Component):
         judged = Signal(slot, reset_less=True)
         judged_valid = Signal()
         changed = Signal()
-        conflicts = [
-            Signal(name=f"conflict_{number}_{check.watched}_{check.used}", reset_less=True)
-            for number, check in enumerate(self._checks)
-        ]
 
-        blocked = Signal()
+        # Who has to know of them learns it from registers of its own. They tell of a valid item:
+        # after power-up there is none for a cycle.
+        conflicts = []
+        for number, check in enumerate(self._checks):
+            copies = m.submodules[f"conflict_{number}_{check.watched}"] = Replica(width=COPIES)
+            conflicts.append(copies)
+        blocked = [Cat(copies.output[n] for copies in conflicts).any() for n in range(COPIES)]
+
         exchange = Signal()
+        proceeds = Signal()  # what is judged may be followed
         moves = Signal()  # `judged` takes `compared`, which takes what comes, or `judged`
         m.d.comb += [
-            blocked.eq(Cat(conflicts).any()),
-            exchange.eq(changed | (judged_valid & blocked)),
-            moves.eq(changed | blocked | ~judged_valid | self.output.ready),
-            self.output.valid.eq(judged_valid & ~changed & ~blocked),
+            exchange.eq(changed | blocked[0]),
+            proceeds.eq(~judged_valid | self.output.ready),
+            moves.eq(changed | blocked[1] | proceeds),
+            self.output.valid.eq(judged_valid & ~changed & ~blocked[2]),
             self.output.payload.eq(judged.item),
             self.input.ready.eq(free),
             self.oldest.eq(Mux(changed, compared.item, judged.item)),
@@ -108,7 +118,8 @@ class Interlock(wiring.Component):
 
         arrives = Signal()
         m.d.comb += arrives.eq((exchange | ~moves) & (arrived_valid | self.input.valid))
-        m.d.sync += [arrived_valid.eq(arrives), free.eq(~arrives)]
+        m.d.comb += self.frees.eq(~arrives)
+        m.d.sync += [arrived_valid.eq(arrives), free.eq(self.frees)]
         with m.If(moves):
             m.d.sync += [
                 compared.item.eq(following.item),
@@ -116,13 +127,17 @@ class Interlock(wiring.Component):
                 judged.item.eq(compared.item),
                 judged_valid.eq(compared_valid),
             ]
-            for check, found in zip(self._checks, conflicts, strict=True):
-                named = compared.masks[check.watched]
-                if check.address is not None:
-                    address = compared.item[check.address] | check.space
-                    named &= Cat(holds(region, address) for region in self.regions[check.watched])
-                m.d.sync += found.eq(compared.item[check.used] & named.any())
-        m.d.sync += changed.eq(exchange & ~changed)
+        for number, (check, copies) in enumerate(zip(self._checks, conflicts, strict=True)):
+            named = compared.masks[check.watched] & compared.item[check.used].replicate(self._depth)
+            if check.address is not None:
+                address = compared.item[check.address] | check.space
+                named &= Cat(holds(region, address) for region in self.regions[check.watched])
+            found = Signal(name=f"found_{number}")
+            m.d.comb += [
+                found.eq(named.any() & (moves & compared_valid)),
+                copies.input.eq(found.replicate(COPIES)),
+            ]
+        m.d.sync += changed.eq(exchange & ~changed & judged_valid)
 
         # Masks move with their items, and with the lists.
         shifted = []
@@ -133,8 +148,8 @@ class Interlock(wiring.Component):
         of_incoming, of_compared, of_judged = shifted
         m.d.sync += [
             arrived.masks.eq(of_incoming),
-            compared.masks.eq(Mux(exchange, of_judged, Mux(moves, of_incoming, of_compared))),
-            judged.masks.eq(Mux(moves, of_compared, of_judged)),
+            compared.masks.eq(Mux(exchange, of_judged, Mux(proceeds, of_incoming, of_compared))),
+            judged.masks.eq(Mux(exchange | proceeds, of_compared, of_judged)),
         ]
 
         # A changed-over item was seen to wait when it was last judged.
@@ -144,8 +159,8 @@ class Interlock(wiring.Component):
             m.d.sync += waited.eq(self.waits)
             for name in self._lists:
                 found = [
-                    bits
-                    for check, bits in zip(self._checks, conflicts, strict=True)
+                    copies.output[2]
+                    for check, copies in zip(self._checks, conflicts, strict=True)
                     if check.watched == name
                 ]
                 m.d.comb += self.waits[name].eq(judged_valid & Cat(found).any())

@@ -13,6 +13,7 @@ from systola.hdl.commands import (
     ActivateCommand,
     Source,
 )
+from systola.hdl.replica import Replica
 from systola.hdl.result_lanes import TAP_SPACING
 from systola.hdl.walker import WALK_GAP, Walk, Walker
 
@@ -85,8 +86,10 @@ class StepPlanner(wiring.Component):
 
     `begins`: the command is taken, and kept as `planned` until the next one; that begins as soon as
     the last step of this one is taken off it, unless somebody still needs `planned` (`hold`).
-    WALK_GAP cycles lie between their steps. `taken`: a step is taken off the command, and offered
-    in the next cycle.
+    WALK_GAP cycles lie between their steps. In a planned command `low` <= `high`.
+
+    `free`: a command would be taken. `loads`: the step that is offered in the next cycle, if any,
+    is another one than in this cycle. `frees`: what `steps.ready` will be in the next cycle.
     """
 
     def __init__(self) -> None:
@@ -97,8 +100,10 @@ class StepPlanner(wiring.Component):
                 "hold": In(1),
                 "begins": Out(1),
                 "planned": Out(ActivateCommand()),
-                "taken": Out(1),
+                "free": Out(1),
+                "loads": Out(1),
                 "steps": Out(stream.Signature(Step())),
+                "frees": In(1),
             }
         )
 
@@ -112,17 +117,19 @@ class StepPlanner(wiring.Component):
             self.planned.eq(planned),
             walker.walk.payload.eq(coming.walk),
             walker.walk.valid.eq(self.command_valid & ~self.hold),
-            self.begins.eq(self.command_valid & ~self.hold & ~walker.present),
+            self.free.eq(walker.walk.ready & ~self.hold),
+            self.begins.eq(self.command_valid & ~walker.present & ~self.hold),
         ]
 
         # What kind of instruction it is.
         coming_sums = coming.source == Source.ACCUMULATORS
         coming_vector = coming.source == Source.VECTOR
+        coming_depthwise = coming.source == Source.DEPTHWISE
         coming_operand = coming_vector & (coming.operation != Operation.COPY)
+        coming_addend = coming_sums & coming.accumulate  # comes first
+        coming_end = ~coming_operand & (~coming.accumulate | coming_sums)
         coming_phase = Signal(Phase)
-        m.d.comb += coming_phase.eq(
-            Mux(coming_sums & coming.accumulate, Phase.ADDEND, Phase.ELEMENTS)
-        )
+        m.d.comb += coming_phase.eq(Mux(coming_addend, Phase.ADDEND, Phase.ELEMENTS))
         from_accumulators = Signal(reset_less=True)
         from_map = Signal(reset_less=True)
         has_operand = Signal(reset_less=True)
@@ -132,24 +139,35 @@ class StepPlanner(wiring.Component):
         two_lines = Signal(reset_less=True)  # are written for one that is read
         gate = Signal(reset_less=True)
         few_taps = Signal(reset_less=True)
-        with m.If(self.begins):
+        one_tap = Signal(reset_less=True)
+        last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
+        with m.If(self.free):
             m.d.sync += [
                 planned.eq(coming),
+                # `high` wins where it is the lower one.
+                planned.low.eq(Mux(coming.low > coming.high, coming.high, coming.low)),
                 from_accumulators.eq(coming_sums),
                 from_map.eq(~coming_sums & ~coming_vector),
                 has_operand.eq(coming_operand),
-                elements_end.eq(~coming_operand & (~coming.accumulate | coming_sums)),
+                elements_end.eq(coming_end),
                 begins.eq(coming_phase),
-                begins_block.eq(Mux(coming.source == Source.DEPTHWISE, Phase.TAPS, coming_phase)),
+                begins_block.eq(Mux(coming_depthwise, Phase.TAPS, coming_phase)),
                 two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
                 gate.eq((coming.function == Function.SIGMOID) | (coming.function == Function.TANH)),
                 few_taps.eq(coming.taps <= TAP_SPACING),
+                one_tap.eq(coming.taps == 1),
+                last_but_one.eq(coming.taps - 2),
             ]
 
-        # Where the instruction stands.
+        # Where the instruction stands. How a phase may end is known when it begins.
         phase = Signal(Phase)
+        in_elements = Signal()
         tap = Signal(range(DEPTHWISE_TAPS))  # of TAPS: loaded; of ELEMENTS: in use
         half = Signal()
+        last_load = Signal()  # in TAPS: of the block
+        ends_by_tap = Signal()  # the last tap completes a vector
+        ends_by_line = Signal()  # this line does
+        moves_on = Signal()  # behind this step the walk does, not only between taps
         row = Signal(ACCUMULATOR_BITS)
         line = Signal(ADDRESS_BITS)
         operand = Signal(ADDRESS_BITS)
@@ -157,76 +175,84 @@ class StepPlanner(wiring.Component):
         parameter = Signal(12)
 
         in_taps = phase == Phase.TAPS
-        in_elements = phase == Phase.ELEMENTS
         in_operand = phase == Phase.OPERAND
         in_addend = phase == Phase.ADDEND
-
         last_tap = last.kx & last.ky
-        operand_ends = ~command.wide_operands | half
-        taps_end = Signal()  # the taps of a block are loaded
+        block_ends = last.ox & last.oy
+        taps_end = in_taps & last_load
         final = Signal()
         ends = Signal()
-        outside = Signal()
-        taken = self.taken
         m.d.comb += [
-            taps_end.eq(in_taps & (tap + 1 == command.taps)),
-            final.eq(
-                (in_elements & last_tap & elements_end)
-                | (in_operand & operand_ends & ~command.accumulate)
-                | (in_addend & half & ~from_accumulators)
-            ),
+            final.eq((ends_by_tap & last_tap) | ends_by_line),
             ends.eq(final & walker.ends),
-            outside.eq(
-                in_elements
-                & from_map
-                & ~(
-                    (place.y >= 0)
-                    & (place.y < command.height)
-                    & (place.x >= 0)
-                    & (place.x < command.width)
-                )
-            ),
         ]
+
+        next_phase, next_half = Signal(Phase), Signal()
+        operand_ends = ~command.wide_operands | half
+        m.d.comb += [next_phase.eq(phase), next_half.eq(half)]
+        with m.If(final):
+            m.d.comb += [next_phase.eq(Mux(block_ends, begins_block, begins)), next_half.eq(0)]
+        with m.Elif(taps_end):
+            m.d.comb += next_phase.eq(Phase.ELEMENTS)
+        with m.Elif(in_elements & last_tap):
+            m.d.comb += next_phase.eq(Mux(has_operand, Phase.OPERAND, Phase.ADDEND))
+        with m.Elif(in_operand):
+            m.d.comb += next_half.eq(~operand_ends)
+            with m.If(operand_ends):
+                m.d.comb += next_phase.eq(Phase.ADDEND)
+        with m.Elif(in_addend):
+            m.d.comb += next_half.eq(~half)
+            with m.If(half):
+                m.d.comb += next_phase.eq(Phase.ELEMENTS)
+
+        # A step is taken off, and offered in the next cycle, whenever the one that is offered in
+        # this cycle could be taken. There are two copies of that: for where the instruction stands,
+        # and for the step.
+        goes_on, loads = Signal(), Signal()
+        for name, copy in (("goes_on", goes_on), ("loads", loads)):
+            replica = m.submodules[name] = Replica()
+            m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
         with m.If(~walker.present):
             m.d.sync += [
-                phase.eq(Mux(coming.source == Source.DEPTHWISE, Phase.TAPS, coming_phase)),
+                phase.eq(Mux(coming_depthwise, Phase.TAPS, coming_phase)),
+                in_elements.eq(~coming_depthwise & ~coming_addend),
                 tap.eq(0),
                 half.eq(0),
+                last_load.eq(coming.taps == 1),
+                ends_by_tap.eq(~coming_depthwise & ~coming_addend & coming_end),
+                ends_by_line.eq(0),
+                moves_on.eq(~coming_depthwise & ~coming_addend & coming_end),
                 row.eq(coming.accumulator),
                 line.eq(coming.destination),
                 operand.eq(coming.operand),
                 addend.eq(coming.destination),
                 parameter.eq(coming.parameter),
             ]
-        with m.Elif(taken):
-            with m.If(in_elements):
-                m.d.sync += tap.eq(tap + 1)
-                with m.If(last_tap):
-                    m.d.sync += phase.eq(Mux(has_operand, Phase.OPERAND, Phase.ADDEND))
-            with m.If(in_taps):
-                m.d.sync += [tap.eq(tap + 1), operand.eq(operand + 1)]
-                with m.If(taps_end):
-                    m.d.sync += [tap.eq(0), phase.eq(Phase.ELEMENTS)]
-            with m.If(in_operand):
-                m.d.sync += [operand.eq(operand + 1), half.eq(~operand_ends)]
-                with m.If(operand_ends):
-                    m.d.sync += phase.eq(Phase.ADDEND)
-            with m.If(in_addend):
-                m.d.sync += [addend.eq(addend + 1), half.eq(~half)]
-                with m.If(half):
-                    m.d.sync += phase.eq(Phase.ELEMENTS)
+        with m.Elif(goes_on):
+            operand_completes = (~command.wide_operands | next_half) & ~command.accumulate
+            by_tap = (next_phase == Phase.ELEMENTS) & elements_end
+            by_line = ((next_phase == Phase.OPERAND) & operand_completes) | (
+                (next_phase == Phase.ADDEND) & next_half & ~from_accumulators
+            )
+            m.d.sync += [
+                phase.eq(next_phase),
+                in_elements.eq(next_phase == Phase.ELEMENTS),
+                tap.eq(Mux(final | taps_end, 0, tap + 1)),
+                half.eq(next_half),
+                last_load.eq(Mux(in_taps, tap == last_but_one, one_tap)),
+                ends_by_tap.eq(by_tap),
+                ends_by_line.eq(by_line),
+                moves_on.eq(by_tap | by_line),
+                operand.eq(operand + (in_taps | in_operand)),
+                addend.eq(addend + in_addend),
+            ]
             with m.If(final):
-                block_ends = last.ox & last.oy
                 m.d.sync += [
-                    phase.eq(Mux(block_ends, begins_block, begins)),
-                    tap.eq(0),
-                    half.eq(0),
                     row.eq(row + 1),
                     line.eq(line + 1 + command.wide),
                     parameter.eq(parameter + (block_ends & command.by_block)),
                 ]
-
-        m.d.comb += walker.advance.eq(taken & (final | (in_elements & ~last_tap)))
+        m.d.comb += walker.advance.eq(goes_on & (moves_on | (in_elements & ~last_tap)))
 
         pause = Signal(Pause)
         drains = ends & ~from_accumulators
@@ -241,22 +267,22 @@ class StepPlanner(wiring.Component):
         with m.Elif(taps_end & few_taps):
             m.d.comb += pause.eq(Pause.TAPS)
 
-        # The step, but for what the places of its window say about its parameter entry.
-        valid = Signal()
+        # The step, but for what follows from its place: whether that lies outside the map, and what
+        # the places of its window say about its parameter entry.
         step = Signal(Step(), reset_less=True)
-        counts = Signal(reset_less=True)
-        m.d.comb += [
-            taken.eq(walker.present & (~valid | self.steps.ready)),
-        ]
-        m.d.sync += valid.eq(walker.present | (valid & ~self.steps.ready))
-        with m.If(~valid | self.steps.ready):
+        in_window = Signal(reset_less=True)
+        in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
+        by_taps = Signal(reset_less=True)
+        valid = Signal()
+        m.d.comb += self.loads.eq(loads)
+        with m.If(loads):
             m.d.sync += [
+                valid.eq(walker.present),
                 step.phase.eq(phase),
-                step.reads.eq(~(in_elements & from_accumulators) & ~outside),
+                step.reads.eq(~(in_elements & from_accumulators)),
                 step.read.eq(Mux(in_elements, place.line, Mux(in_addend, addend, operand))),
                 step.sums.eq(in_elements & from_accumulators),
                 step.row.eq(row),
-                step.outside.eq(outside),
                 step.tap.eq(tap),
                 step.low.eq(
                     Mux(in_addend, ~half, command.wide_operands & Mux(in_elements, first.kx, ~half))
@@ -271,21 +297,30 @@ class StepPlanner(wiring.Component):
                 step.table.eq(command.table),
                 step.ends.eq(ends),
                 step.pause.eq(pause),
-                counts.eq(command.by_taps & in_elements & ~outside),
+                in_window.eq(in_elements & from_map),
+                in_rows.eq((place.y >= 0) & (place.y < command.height)),
+                in_columns.eq((place.x >= 0) & (place.x < command.width)),
+                by_taps.eq(command.by_taps & in_elements),
             ]
 
         # Of the taps inside the map, each one but the first takes the next entry.
+        outside = Signal()
+        counts = Signal()
         entry = Signal(12)
         kept_entry = Signal(12)
         kept_counted = Signal()
         counted = Signal()
         m.d.comb += [
+            outside.eq(in_window & ~(in_rows & in_columns)),
+            counts.eq(by_taps & ~outside),
             counted.eq(kept_counted & ~step.begins),
             entry.eq(Mux(step.begins, step.parameter, kept_entry) + (counts & counted)),
             self.steps.valid.eq(valid),
             self.steps.payload.eq(step),
+            self.steps.payload.reads.eq(step.reads & ~outside),
+            self.steps.payload.outside.eq(outside),
             self.steps.payload.parameter.eq(entry),
         ]
-        with m.If(valid & self.steps.ready):
+        with m.If(loads):
             m.d.sync += [kept_entry.eq(entry), kept_counted.eq(counted | counts)]
         return m

@@ -297,13 +297,13 @@ PROOFS = (
             ),
             Fault(
                 unit="interlock",
-                old="changed | (judged_valid & blocked)",
-                new="changed | (judged_valid & blocked & compared_valid)",
+                old="exchange.eq(changed | blocked[0])",
+                new="exchange.eq(changed | (blocked[0] & compared_valid))",
             ),
             Fault(
                 unit="in_flight",
-                old="~(address < region.base) & (address < region.end)",
-                new="(region.base < address) & (address < region.end)",
+                old="~(address - region.base)[-1] & (address - region.end)[-1]",
+                new="(region.base - address)[-1] & (address - region.end)[-1]",
             ),
         ),
         fault_depth=10,
