@@ -50,8 +50,10 @@ class ControlRegisters(wiring.Component):
     both there, a read is answered in the third cycle after its address. Unknown addresses read 0
     and swallow writes, as do writes of less than a whole word, and registers of LOCKED_WHILE_BUSY.
 
-    `start`, `soft_reset` and `resume` are up in the cycle in which their write is accepted.
-    `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS; `irq` follows a cycle later.
+    `start` and `resume` are up in the cycle in which their write is accepted, but no `start` with a
+    `soft_reset`, which is up in the next one.
+    `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS, where, as in `irq`, the first
+    two show at once, and the last one in the next cycle.
     `begins`: this is cycle 0 of a program; `tagged`: `tag` enters the trace, which keeps its
     contents: only the count of tags starts anew.
     """
@@ -138,28 +140,31 @@ class ControlRegisters(wiring.Component):
             self.weight_base.eq(weight_page << PAGE_BITS),
         ]
 
-        with m.If(is_written(Register.CONTROL)):
-            m.d.comb += [
-                self.start.eq((bus.wdata & Control.START).any()),
-                self.soft_reset.eq((bus.wdata & Control.SOFT_RESET).any()),
-                self.resume.eq((bus.wdata & Control.RESUME).any()),
-            ]
+        controls = is_written(Register.CONTROL)
+        starts, resets, resumes = (
+            (bus.wdata & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
+        )
+        m.d.comb += [
+            self.start.eq(controls & starts & ~resets),
+            self.resume.eq(controls & resumes),
+        ]
+        m.d.sync += self.soft_reset.eq(controls & resets)
 
         pending = Signal(len(Interrupt))
         code = Signal(16)
-        raised = (
-            Mux(self.finished, int(Interrupt.DONE), 0)
-            | Mux(self.faulted, int(Interrupt.FAULT), 0)
-            | Mux(self.interrupt, int(Interrupt.PROGRAM), 0)
+        ended = Mux(self.finished, int(Interrupt.DONE), 0) | Mux(
+            self.faulted, int(Interrupt.FAULT), 0
         )
-        kept = Signal(len(Interrupt))
-        m.d.comb += kept.eq(pending & ~Mux(is_written(Register.IRQ_STATUS), bus.wdata, 0))
-        m.d.sync += pending.eq(kept | raised)
+        raised = ended | Mux(self.interrupt, int(Interrupt.PROGRAM), 0)
+        cleared = Mux(is_written(Register.IRQ_STATUS), bus.wdata, 0)
+        shown = Signal(len(Interrupt))
+        m.d.comb += shown.eq(pending | ended)
+        m.d.sync += pending.eq((pending & ~cleared) | raised)
         with m.If(self.interrupt):
             m.d.sync += code.eq(self.interrupt_code)
         with m.If(self.forget):
             m.d.sync += [pending.eq(0), code.eq(0)]
-        m.d.comb += self.irq.eq((pending & enable).any())
+        m.d.comb += self.irq.eq((shown & enable).any())
 
         cycle = Signal(32)
         tags = Signal(32)
@@ -187,7 +192,7 @@ class ControlRegisters(wiring.Component):
             Register.ID: IDENTITY,
             Register.VERSION: VERSION,
             Register.STATUS: self.status,
-            Register.IRQ_STATUS: pending,
+            Register.IRQ_STATUS: shown,
             Register.IRQ_CODE: code,
             Register.FAULT_CAUSE: self.fault.cause,
             Register.FAULT_PC: self.fault.pc,

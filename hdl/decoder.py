@@ -45,7 +45,7 @@ from systola.hdl.commands import (
     Tail,
     WeightTransfer,
 )
-from systola.hdl.illegal_field import COPIES, WRITES, is_illegal, reserved_bits
+from systola.hdl.illegal_field import COPIES, WRITES, is_out_of_range, misfits, reserved_bits
 from systola.hdl.in_flight import Region
 from systola.hdl.matrix_decoder import MatrixDecoder, Packing, unpackable
 from systola.hdl.products import ProductUnit, place_bits
@@ -194,7 +194,7 @@ class Decoder(wiring.Component):
         stops = Signal()  # or do not: the same for those who need it soon,
         fourth = Signal()  # the fourth stage takes what is in the third,
         fifth = Signal()  # and the fifth what is in the fourth
-        self._moves = {2: enable, 3: enable, 4: fourth, 5: fifth}
+        self._moves = {1: enable, 2: enable, 3: enable, 4: fourth, 5: fifth}
         m.d.comb += [
             fifth.eq(~self.decoded.valid | self.decoded.ready),
             fourth.eq(~tokens[3].valid),
@@ -381,7 +381,11 @@ class Decoder(wiring.Component):
             with m.If(self.vacant):
                 for product, choices in chosen.items():
                     for place in (0, 1):
-                        values = [Mux(choice[0], choice[1 + place], 0) for choice in choices]
+                        # What only one kind of instruction takes may be there for all.
+                        values = [
+                            Mux(choice[0] | (len(choices) == 1), choice[1 + place], 0)
+                            for choice in choices
+                        ]
                         m.d.sync += operands[product]["ab"[place]].eq(reduce(or_, values))
             return operands
 
@@ -410,17 +414,28 @@ class Decoder(wiring.Component):
         read = fields[Opcode.READ_HOST_MEMORY]
         parameters = fields[Opcode.LOAD_PARAMETERS]
         kinds = [kept.kind for kept in self._kept[1:]]
+        marks = self._kept[0].kind
         bad_field = stage(
             2,
             "bad_field",
             len(OPCODES),
-            self._kept[0].kind
-            & Cat(is_illegal(config, BY_OPCODE[member], fields[member]) for member in OPCODES),
+            marks & Cat(is_out_of_range(BY_OPCODE[member], fields[member]) for member in OPCODES),
         )
-        behind = [
-            (stage(2, f"set_{place}", 1, bits), stage(2, f"ends_{place}", 1, is_behind))
-            for place, (bits, is_behind) in enumerate(reserved_bits(word, self._kept[0].kind))
-        ]
+        misfit = stage(
+            2,
+            "misfit",
+            len(OPCODES),
+            marks & Cat(misfits(config, member, fields[member]) for member in OPCODES),
+        )
+        # Bits behind the place where the instruction ends.
+        ended: list[Value] = []
+        behind = []
+        for place, (bits, opcodes) in enumerate(reserved_bits(word)):
+            here = is_one_of(self.instruction.payload.kind, *opcodes)
+            ended.append(stage(1, f"ends_{place}", 1, here))
+            is_behind = stage(2, f"ended_{place}", 1, Cat(ended).any())
+            behind.append(stage(2, f"set_{place}", 1, bits) & is_behind)
+        illegal_opcode_2 = stage(2, "illegal_opcode", 1, ~Cat(ended).any())
         # Bytes of a row of a copy, or of all that another read from host memory takes.
         is_write = is_one_of(self._kept[0].kind, *WRITES)
         row_bytes = Signal(24)
@@ -461,8 +476,8 @@ class Decoder(wiring.Component):
         }
         self._select(m, first, kinds[0], self._bases(kept.word))
         first_3 = {name: stage(3, name, len(value), value) for name, value in first.items()}
-        illegal_opcode = [stage(3, "illegal_opcode", 1, ~kinds[0].any())]
-        bad_fields = bad_field.any() | Cat(bits & is_behind for bits, is_behind in behind).any()
+        illegal_opcode = [stage(3, "illegal_opcode", 1, illegal_opcode_2)]
+        bad_fields = Cat(bad_field, misfit, behind).any()
         illegal_field = [stage(3, "illegal_field", 1, bad_fields)]
         row_bytes_3 = stage(3, "row_bytes", 24, row_bytes_2)
         host_base_3 = stage(3, "host_base", HOST_OFFSET_BITS, read.host + row_bytes_2)
@@ -500,9 +515,9 @@ class Decoder(wiring.Component):
             for name, opcodes in (
                 ("lines", (*COPIES, Opcode.MATRIX_MULTIPLY)),
                 ("results", SOURCES),
-                ("spread", (Opcode.CONVOLVE,)),
             )
         }
+        spreads_3 = stage(3, "uses_spread", 1, is_one_of(kinds[0], Opcode.CONVOLVE))
         loaded = fields[Opcode.LOAD_PARAMETERS].count
         few_lines_3 = stage(
             3,
@@ -512,9 +527,13 @@ class Decoder(wiring.Component):
             | is_one_of(kinds[0], Opcode.LOAD_TABLE),
         )
         is_run_3 = stage(3, "is_run", 1, whole | one_row_2)
-        is_dense_3 = stage(3, "is_dense", 1, read.stride == row_bytes_2)
+        half = len(row_bytes_2) // 2
+        is_dense_3 = [
+            stage(3, f"is_dense_{number}", 1, read.stride[part] == row_bytes_2[part])
+            for number, part in enumerate((slice(half), slice(half, None)))
+        ]
         is_even_3 = stage(3, "is_even", 1, alternate | one_block_2)
-        linear_3 = is_run_3 | (is_even_3 & is_dense_3)
+        linear_3 = is_run_3 | (is_even_3 & Cat(is_dense_3).all())
 
         # Fourth stage: lengths, from the products.
         kept = self._kept[2]
@@ -602,7 +621,8 @@ class Decoder(wiring.Component):
         m.d.comb += length.eq(
             reduce(or_, (Mux(uses_3[name], products[name], 0) for name in uses_3), few_lines_3)
         )
-        lengths["length"] = length << is_double_3
+        # The spread comes out of an adder.
+        lengths["length"] = length << is_double_3 | Mux(spreads_3, products.spread, 0)
         lengths_4 = {name: stage(4, name, len(value), value) for name, value in lengths.items()}
         # The last row or block of channels begins one distance before the product of all.
         end_base_4 = stage(
@@ -684,8 +704,8 @@ class Decoder(wiring.Component):
         m.d.sync += pitch_bytes.eq(times(shape.pitch, config.rows))
         convolve = fields[Opcode.CONVOLVE]
         self._packs = stage(5, "packs", 1, packs_4)
-        misfits = unpackable(config, packing_4, convolve, shape)
-        self._unpackable = stage(5, "unpackable", len(misfits), misfits)
+        unfit = unpackable(config, packing_4, convolve, shape)
+        self._unpackable = stage(5, "unpackable", len(unfit), unfit)
         self._too_long = stage(5, "too_long", 1, pitch_bytes - packing_4.row_bytes < 0)
         self._tiles = stage(5, "tiles", TILE_COUNT_BITS, lengths_4["tiles"])
         self._run_beats = stage(5, "run_beats", 30, run_beats_4)

@@ -155,11 +155,12 @@ class Fetch(wiring.Component):
         unsure = Signal()  # one of these two
         lost = Signal()  # `offset` does not belong to `requested`
         some = Signal()
+        all_came = Signal(init=1)  # all that is asked for, a cycle late
         empty = Signal()
         m.d.comb += [
             leaves.eq(jumped & (unit - oldest < 0)),
             some.eq(before(unit, readable)),
-            empty.eq(~some & (requested[:few] == readable[:few]) & ~unsure),
+            empty.eq(~some & all_came & ~unsure),
         ]
         m.d.sync += [jumped.eq(self.jump), drops.eq(leaves), unsure.eq(self.jump | leaves)]
 
@@ -172,6 +173,7 @@ class Fetch(wiring.Component):
         inside = Signal()
         room = Signal()
         granted = Signal()
+        started = Signal()
         m.d.comb += [
             inside.eq(offset - self.limit < 0),
             room.eq(~before(unit, allowed)),
@@ -180,58 +182,59 @@ class Fetch(wiring.Component):
             self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
             granted.eq(self.request.valid & self.request.ready),
         ]
-        with m.If(~self.enable):
+        m.d.sync += started.eq(self.enable)
+        with m.If(granted):
+            m.d.sync += [offered.eq(0), offset.eq(offset + chunk_bytes)]
+        with m.Elif(~started):
             m.d.sync += [offered.eq(inside), offset.eq(self.program)]
-        with m.Elif(offered):
-            with m.If(self.request.ready):
-                m.d.sync += [offered.eq(0), offset.eq(offset + chunk_bytes)]
-        with m.Else():
+        with m.Elif(~offered):
             m.d.sync += offered.eq(inside & room & ~(unsure | lost))
             with m.If(lost):
                 m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
-        m.d.sync += full.eq(kept == depth - chunk)
-        with m.If(self.enable & offered & self.request.ready & ~lost):
+        m.d.sync += [
+            full.eq(kept == depth - chunk),
+            all_came.eq((requested[:few] == readable[:few]) & ~(granted & ~lost)),
+        ]
+        with m.If(granted & ~lost):
             m.d.sync += [requested.eq(requested + chunk), allowed.eq(allowed + chunk)]
             with m.If(full):
                 m.d.sync += oldest.eq(oldest + chunk)
             with m.Else():
                 m.d.sync += kept.eq(kept + chunk)
 
-        # Narrow buses: beats are collected to an instruction.
+        # Narrow buses: beats are collected to an instruction. What a word needs is found out of
+        # registers, not of the bus.
         arrives = Signal()
         arriving = Signal(8 * unit_bytes)
         failing = Signal()
         beats = unit_bytes // bus_bytes
-        # What a word needs is found out of registers, not of the bus.
-        came = Signal()
         beat = Signal.like(self.beat.payload, reset_less=True)
-        m.d.sync += [came.eq(self.beat.valid), beat.eq(self.beat.payload)]
-        m.d.comb += [
-            self.beat.ready.eq(1),
-            arrives.eq(came),
-            arriving.eq(beat.data),
-            failing.eq(beat.error),
-        ]
-        if beats > 1:
-            earlier = Signal((beats - 1) * 8 * bus_bytes)
+        m.d.sync += beat.eq(self.beat.payload)
+        m.d.comb += self.beat.ready.eq(1)
+        if beats == 1:
+            m.d.sync += arrives.eq(self.beat.valid)
+            m.d.comb += [arriving.eq(beat.data), failing.eq(beat.error)]
+        else:
+            came = Signal()
+            earlier = Signal((beats - 1) * 8 * bus_bytes, reset_less=True)
             earlier_error = Signal()
             count = Signal(range(beats))
             complete = count == beats - 1
-            error = earlier_error | beat.error
-            m.d.comb += [
-                arrives.eq(came & complete),
-                arriving.eq(Cat(earlier, beat.data)),
-                failing.eq(error),
-            ]
-            with m.If(came):
-                m.d.sync += [
-                    earlier.eq(Cat(earlier, beat.data)[8 * bus_bytes :]),
-                    earlier_error.eq(error & ~complete),
-                ]
+            m.d.sync += [came.eq(self.beat.valid), arrives.eq(self.beat.valid & complete)]
+            with m.If(self.beat.valid):
                 with m.If(complete):
                     m.d.sync += count.eq(0)
                 with m.Else():
                     m.d.sync += count.eq(count + 1)
+            m.d.comb += [
+                arriving.eq(Cat(earlier, beat.data)),
+                failing.eq(earlier_error | beat.error),
+            ]
+            with m.If(came):
+                m.d.sync += [
+                    earlier.eq(arriving[8 * bus_bytes :]),
+                    earlier_error.eq(failing & ~arrives),
+                ]
         m.d.comb += [
             ring.write_enable.eq(arrives & ~dropping),
             ring.write_address.eq(arrived),
@@ -299,6 +302,7 @@ class Fetch(wiring.Component):
                 arrived.eq(first),
                 readable.eq(first),
                 oldest.eq(first),
+                all_came.eq(1),
                 kept.eq(0),
                 unwanted.eq(left),
                 dropping.eq(~none_left(on_their_way, asked, arrives)),

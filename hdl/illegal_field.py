@@ -16,29 +16,25 @@ from systola.arch.isa import (
     Instruction,
     Opcode,
 )
-from systola.hdl.scalar_unit import is_one_of
 
 WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 COPIES = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, *WRITES)
 
 
-def is_illegal(config: Config, entry: Instruction, fields: data.View) -> Value:
-    """Whether an instruction `entry` with the operands `fields` breaks a rule of its own, but for
-    reserved bits. Index registers have been added to the operands.
-    """
-    return Cat(_out_of_range(field, fields[field.name]) for field in entry.fields).any() | _misfits(
-        config, entry.opcode, fields
-    )
+def is_out_of_range(entry: Instruction, fields: data.View) -> Value:
+    """Whether a field of an instruction `entry` is out of its range. Index registers have been
+    added to the operands."""
+    return Cat(_out_of_range(field, fields[field.name]) for field in entry.fields).any()
 
 
-def reserved_bits(word: Value, kind: Value) -> list[tuple[Value, Value]]:
+def reserved_bits(word: Value) -> list[tuple[Value, tuple[Opcode, ...]]]:
     """For each place where an instruction may end: whether bits are set from there on to the next
-    one, and whether one of this kind has none there. Both together are illegal."""
-    found = []
-    for start, end in pairwise([*sorted({entry.width for entry in INSTRUCTIONS}), len(word)]):
-        shorter = [entry.opcode for entry in INSTRUCTIONS if entry.width <= start]
-        found.append((word[start:end].any(), is_one_of(kind, *shorter)))
-    return found
+    one, and the instructions that end there. They are illegal for these, and for all that end
+    before."""
+    return [
+        (word[start:end].any(), tuple(e.opcode for e in INSTRUCTIONS if e.width == start))
+        for start, end in pairwise([*sorted({e.width for e in INSTRUCTIONS}), len(word)])
+    ]
 
 
 def _out_of_range(field: Field, value: Value) -> Value:
@@ -48,7 +44,7 @@ def _out_of_range(field: Field, value: Value) -> Value:
     return value < field.minimum if field.minimum is not None else Const(0, 1)
 
 
-def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
+def misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
     """What makes ILLEGAL_FIELD beyond single fields: alignment, lengths, combinations."""
     align = exact_log2(config.host_bus_bytes)
     wrong: Value = Const(0)

@@ -19,11 +19,12 @@ class MachineControl(wiring.Component):
 
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) and a flaw of a memory (`corrupt`) stop at once.
-    `finished` and `faulted` are up in the cycle before the bits show in `status`. `waiting`, a
-    program that waits for the host, shows there at once and only while the program runs. `expired`:
-    a memory has not answered the ports `waits` in time; that is a fault at once, and the machine
-    then stays busy until it is quiet. `forget`: a soft reset is over. `report` follows two cycles
-    later. `running`, `busy`, `stop` and `clear` are registers, as they go everywhere.
+    `finished` and `faulted` are up in the cycle in which the bits show in `status` first.
+    `waiting`, a program that waits for the host, shows there at once and only while the program
+    runs. `expired`: a memory has not answered the ports `waits` in time; that is a fault at once,
+    and the machine then stays busy until it is quiet. `forget`: a soft reset is over, and `status`
+    is clear. `report` follows a cycle later. `running`, `busy`, `stop` and `clear` are registers,
+    as they go everywhere.
     """
 
     start: In(1)
@@ -63,17 +64,25 @@ class MachineControl(wiring.Component):
         lost = Signal()  # the end has been told already: a memory does not answer
         rejects = Signal()
         fails = Signal()
+        expires = Signal()
         loses = Signal()
+        rests = Signal()
         ends = Signal()
+        forgets = Signal()
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
             rejects.eq(self.running & self.rejected),
             fails.eq((self.error | self.corrupt.any()) & (self.running | drains)),
-            loses.eq(self.expired & self.busy & ~self.quiet & ~lost),
-            ends.eq(stops & self.quiet & ~self.soft_reset),
+            rests.eq(stops & self.quiet),
+            expires.eq(self.expired & self.busy & ~lost),
+            loses.eq(expires & ~rests),
+            ends.eq(rests & ~self.soft_reset),
+            forgets.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
+        ]
+        m.d.sync += [
             self.finished.eq(ends & ~failed & ~abandoned),
             self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
-            self.forget.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
+            self.forget.eq(forgets),
         ]
         with m.If(self.clear):
             m.d.sync += [self.clear.eq(0), self.stop.eq(0)]
@@ -91,23 +100,26 @@ class MachineControl(wiring.Component):
             m.d.sync += [self.running.eq(0), drains.eq(1), failed.eq(rejects)]
         with m.If(drains & self.idle):
             m.d.sync += [drains.eq(0), stops.eq(1), self.stop.eq(1)]
-        with m.If(fails | loses):
+        # Of a program that ends in this cycle these do not matter any more.
+        with m.If(expires):
+            m.d.sync += lost.eq(1)
+        with m.If(fails | expires):
             m.d.sync += failed.eq(1)
         with m.If(self.busy & self.soft_reset):
             m.d.sync += abandoned.eq(1)
-        with m.If(fails | loses | (self.busy & self.soft_reset)):
+        with m.If(fails | expires | (self.busy & self.soft_reset)):
             m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
         with m.If(ends):
             m.d.sync += [
                 stops.eq(0),
                 self.busy.eq(0),
                 self.clear.eq(1),
-                done.eq(self.finished),
+                done.eq(~failed & ~abandoned),
                 fault.eq(failed & ~abandoned),
             ]
         with m.If(loses):
-            m.d.sync += [fault.eq(1), lost.eq(1)]
-        with m.If(self.forget):
+            m.d.sync += fault.eq(1)
+        with m.If(forgets):
             m.d.sync += [done.eq(0), fault.eq(0)]
 
         # What has failed is copied in every cycle and kept in the next one, if there was something.
@@ -118,7 +130,7 @@ class MachineControl(wiring.Component):
         m.d.sync += [
             found.eq(self.rejection),
             keeps.eq(rejects | fails | loses),
-            drops.eq(self.begins | self.forget),
+            drops.eq(self.begins | forgets),
         ]
         with m.If(self.error):
             m.d.sync += [

@@ -63,11 +63,12 @@ class Sequencer(wiring.Component):
         m = Module()
         decoded = self.decoded.payload
         kind = decoded.kind
+        will_pass = Signal()
         passes = Signal()
-        checked = Signal()  # the instruction is there for the second cycle, or longer
+        checked = Signal()  # the instruction is there for the second cycle, or longer, and stays
         decided = Signal()  # for the third one, or longer,
         sound = Signal()  # and it has not failed
-        m.d.sync += checked.eq(self.decoded.valid & ~passes)
+        m.d.sync += checked.eq(self.decoded.valid & ~(passes | will_pass))
 
         # What an instruction is, and what it waits for in any case.
         is_read = Signal()
@@ -169,10 +170,11 @@ class Sequencer(wiring.Component):
         resumed = Signal()
         stays = Signal()
         m.d.comb += [
-            active.eq(self.enable & self.decoded.valid & checked & ~passes),
+            active.eq(self.enable & self.decoded.valid & checked),
             self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
             stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
             self.passable.eq(active & ~fails & ~halts & ~stays),
+            will_pass.eq(self.passable & self.room),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
             self.waits.eq(decided & ~passes),
@@ -183,7 +185,7 @@ class Sequencer(wiring.Component):
             decided.eq(active),
             sound.eq(~fails),
             refused.eq(self.decoded.valid & decided & ~sound),
-            passes.eq(self.passable & self.room),
+            passes.eq(will_pass),
             self.halted.eq(self.enable & decided & sound & halts),
             self.faulted.eq(self.enable & (refused | exhausted)),
         ]

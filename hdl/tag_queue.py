@@ -18,8 +18,7 @@ class TagQueue(wiring.Component):
     for. `under_way` are for each unit as many ones, from bit 0, as it has instructions to complete;
     with `retire` it completes the oldest. `enters`: in this cycle the tag `entering` enters. That
     is the first one behind its `push` and the last `retire` that it waits for in which no older tag
-    is left. `hold`: none enters.
-    `one_at_most`: no more than one tag waits.
+    is left. `hold`: none enters. `one_at_most`: no more than one tag waits.
 
     In each unit the last instruction that a tag waits for is marked. Of the tags that wait for the
     same one only the first has the bit of the unit in its `awaits`, as the others stay behind it
@@ -50,31 +49,33 @@ class TagQueue(wiring.Component):
         pushed = Signal(entry)
         blocks = Signal(len(Unit))
 
-        # The oldest tag lies in a register, the others behind it.
+        # The oldest tag lies in a register, the others behind it. Each goes through the ring: what
+        # goes straight to the register leaves it at once.
         oldest = Signal(entry, reset_less=True)
         some = Signal()
-        m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING - 1)
-        count = Signal(range(TAGS_WAITING))
-        none_behind = Signal()
+        m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
+        waiting = Signal(TAGS_WAITING - 1)  # as many ones, from bit 0, as tags behind the oldest
         loads = Signal()
         m.d.comb += [
-            none_behind.eq(count == 0),
             loads.eq(~some | self.enters),
             pushed.tag.eq(self.tag),
             behind.pushed.eq(pushed),
-            behind.push.eq(self.push & ~(loads & none_behind)),
-            behind.retire.eq(loads & ~none_behind),
-            self.full.eq(count == TAGS_WAITING - 1),
-            self.one_at_most.eq(none_behind),
+            behind.push.eq(self.push),
+            behind.retire.eq(loads & (self.push | waiting[0])),
+            self.full.eq(waiting[-1]),
+            self.one_at_most.eq(~waiting[0]),
             self.enters.eq(some & ~blocks.any() & ~self.hold),
             self.entering.eq(oldest.tag),
         ]
-        m.d.sync += count.eq(count + behind.push - behind.retire)
         with m.If(loads):
             m.d.sync += [
-                oldest.eq(Mux(none_behind, pushed, behind.oldest)),
-                some.eq(self.push | ~none_behind),
+                oldest.eq(Mux(waiting[0], behind.oldest, pushed)),
+                some.eq(self.push | waiting[0]),
             ]
+        with m.If(self.push & ~loads):
+            m.d.sync += waiting.eq(Cat(1, waiting))
+        with m.Elif(~self.push & loads):
+            m.d.sync += waiting.eq(waiting[1:])
         for unit in range(len(Unit)):
             under_way = self.under_way[unit]
             last = Signal(self._depth, name=f"last_{unit}")

@@ -45,15 +45,17 @@ class Registers(Bench):
         self.patience = patience
         self._rules = StreamRules("B"), StreamRules("R")
         self.pulses = []
+        self.accepted = False
 
     async def step(self, **inputs):
-        """One cycle; the pulses may only show when a write is accepted."""
+        """One cycle; the pulses may only show when a write is accepted, or in the next cycle."""
         await self.cycle(**inputs)
         accepted = self.get("bus__awready") and self.get("bus__wready")
         for name in PULSES:
             if self.get(name):
-                assert accepted
+                assert self.accepted if name == "soft_reset" else accepted
                 self.pulses.append(name)
+        self.accepted = accepted
         for rules, channel, payload in zip(
             self._rules, "br", (("bresp",), ("rdata", "rresp")), strict=True
         ):
@@ -156,15 +158,15 @@ async def what_the_machine_says(dut):
 
 @cocotb.test
 async def control(dut):
-    """START, SOFT_RESET and RESUME are up in the one cycle in which their write is accepted."""
+    """START and RESUME are up in the cycle of their write, SOFT_RESET in the one behind."""
     bench = Registers(dut)
     await bench.start()
     for value, strobe, expected in (
         (Control.START, 15, ["start"]),
         (Control.SOFT_RESET, 15, ["soft_reset"]),
-        (3, 15, ["start", "soft_reset"]),
+        (3, 15, ["soft_reset"]),
         (Control.RESUME, 15, ["resume"]),
-        (7, 15, ["start", "soft_reset", "resume"]),
+        (7, 15, ["resume", "soft_reset"]),
         (0xFFFF_FFF8, 15, []),
         (7, 7, []),
         (7, 1, []),
@@ -250,9 +252,9 @@ async def interrupts(dut):
     for name, bit in bits.items():
         await bench.write(Register.IRQ_ENABLE, bit)
         await bench.step(**{name: 1}, interrupt_code=0xBEEF)
-        assert not bench.get("irq")
+        assert bench.get("irq") == (name != "interrupt"), "the end of a program shows at once"
         await bench.step(**{name: 0}, interrupt_code=0x1234)
-        assert bench.get("irq"), "one cycle later"
+        assert bench.get("irq"), "one cycle later at the latest"
         assert await bench.read(Register.IRQ_STATUS) == bit
         await bench.write(Register.IRQ_ENABLE, 7 & ~bit)
         assert not bench.get("irq")
