@@ -16,6 +16,7 @@ from systola.hdl.commands import (
     ScaleLayout,
     Source,
 )
+from systola.hdl.walker import counts
 from systola.hdl.window_registers import WindowProducts, walk_columns, walk_rows
 
 
@@ -81,7 +82,7 @@ class ActivateDecoder(wiring.Component):
         def of_map(command: data.View, entry: data.View) -> list[object]:
             """The fields that Depthwise and Pool share."""
             return [
-                command.walk.count.block.eq(entry.blocks),
+                *counts(command.walk, block=entry.blocks),
                 command.destination.eq(entry.destination),
                 command.parameter.eq(entry.parameter),
                 command.rounding.eq(entry.rounding),
@@ -92,11 +93,7 @@ class ActivateDecoder(wiring.Component):
         m.d.comb += [
             command.source.eq(Source.ACCUMULATORS),
             command.accumulator.eq(activate.accumulator),
-            command.walk.count.kx.eq(1),
-            command.walk.count.ky.eq(1),
-            command.walk.count.ox.eq(activate.rows),
-            command.walk.count.oy.eq(1),
-            command.walk.count.block.eq(activate.n_tiles),
+            *counts(command.walk, kx=1, ky=1, ox=activate.rows, oy=1, block=activate.n_tiles),
             command.destination.eq(activate.buffer),
             command.wide.eq(activate.wide),
             command.accumulate.eq(activate.accumulate),
@@ -133,13 +130,9 @@ class ActivateDecoder(wiring.Component):
         m.d.comb += [
             command.source.eq(Source.VECTOR),
             command.walk.start.line.eq(vector.buffer),
-            command.walk.count.kx.eq(1 + vector.wide_operands),
+            *counts(command.walk, kx=1 + vector.wide_operands, ky=1, ox=vector.rows, oy=1, block=1),
             command.walk.step.kx.line.eq(1),
-            command.walk.count.ky.eq(1),
-            command.walk.count.ox.eq(vector.rows),
             command.walk.step.ox.line.eq(1 + vector.wide_operands),
-            command.walk.count.oy.eq(1),
-            command.walk.count.block.eq(1),
             command.operand.eq(vector.operand),
             command.operation.eq(vector.operation),
             command.wide_operands.eq(vector.wide_operands),

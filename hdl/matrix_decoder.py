@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.hdl.commands import ADDRESS_BITS, InstructionLayout, MatrixCommand
+from systola.hdl.walker import counts
 from systola.hdl.window_registers import WindowProducts, walk_columns, walk_rows
 
 
@@ -65,15 +66,18 @@ class MatrixDecoder(wiring.Component):
         with m.If(self.multiplies):
             m.d.comb += [
                 walk.start.line.eq(matrix.buffer),
-                walk.count.ox.eq(1 + matrix.wide_vectors),
                 walk.step.ox.line.eq(1),
-                walk.count.oy.eq(matrix.rows),
                 walk.step.oy.line.eq(1 + matrix.wide_vectors),
-                walk.count.block.eq(1 + matrix.wide_weights),
-                walk.count.kx.eq(matrix.k_tiles),
                 walk.step.kx.line.eq(matrix.rows << matrix.wide_vectors),
-                walk.count.ky.eq(1),
-                walk.count.n.eq(matrix.n_tiles),
+                *counts(
+                    walk,
+                    ox=1 + matrix.wide_vectors,
+                    oy=matrix.rows,
+                    block=1 + matrix.wide_weights,
+                    kx=matrix.k_tiles,
+                    ky=1,
+                    n=matrix.n_tiles,
+                ),
                 command.accumulator.eq(matrix.accumulator),
                 command.accumulate.eq(matrix.accumulate),
                 command.wide_vectors.eq(matrix.wide_vectors),
@@ -84,9 +88,8 @@ class MatrixDecoder(wiring.Component):
             m.d.comb += [
                 walk.start.line.eq(self.first_line),
                 *walk_rows(walk, shape, products),
-                walk.count.block.eq(convolve.k_tiles),
                 walk.step.block.line.eq(convolve.plane),
-                walk.count.n.eq(convolve.n_tiles),
+                *counts(walk, block=convolve.k_tiles, n=convolve.n_tiles),
                 command.accumulator.eq(convolve.accumulator),
                 command.accumulate.eq(convolve.accumulate),
                 command.bounded.eq(1),
@@ -101,7 +104,7 @@ class MatrixDecoder(wiring.Component):
                 m.d.comb += [
                     walk.start.x.eq(packing.start),
                     walk.step.ox.x.eq(packing.step),
-                    walk.count.kx.eq(1),
+                    *counts(walk, kx=1),
                     command.width.eq(packing.row_bytes),
                 ]
             with m.Else():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -45,14 +45,18 @@ class Level:
 
 
 class Walk(data.StructLayout):
-    """What a `Walker` walks: where it starts, and for each level its count and its steps."""
+    """What a `Walker` walks: where it starts, and for each level its count, whether that is one
+    (`single`) or two (`double`), and its steps. `counts` sets the three."""
 
     def __init__(self, levels: Sequence[Level]):
         self.levels = tuple(levels)
         position = Position()
+        flags = data.StructLayout({level.name: 1 for level in levels})
         super().__init__(
             {
                 "start": position,
+                "single": flags,
+                "double": flags,
                 "count": data.StructLayout({level.name: level.count_bits for level in levels}),
                 "step": data.StructLayout(
                     {
@@ -65,6 +69,19 @@ class Walk(data.StructLayout):
                 ),
             }
         )
+
+
+def counts(walk: data.View, **numbers: ValueLike) -> list[object]:
+    """Sets the counts of some levels of a `walk`."""
+    return [
+        assignment
+        for level, number in numbers.items()
+        for assignment in (
+            walk.count[level].eq(number),
+            walk.single[level].eq(Value.cast(number) == 1),
+            walk.double[level].eq(Value.cast(number) == 2),
+        )
+    ]
 
 
 class Walker(wiring.Component):
@@ -97,7 +114,7 @@ class Walker(wiring.Component):
         levels = self._levels
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
-        # What is kept of the walk; `single` and `double` levels have that many iterations.
+        # What is kept of the walk.
         count = Signal.like(walk.count, reset_less=True)
         step = Signal.like(walk.step, reset_less=True)
         single, double = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
@@ -126,12 +143,11 @@ class Walker(wiring.Component):
         pairs = [reduce(or_, reached[n : n + 2]) for n in range(0, len(reached), 2)]
         m.d.comb += target.as_value().eq(reduce(or_, pairs))
 
-        begin, following = Signal(flags), Signal(flags)  # `last` in the first and in the next place
+        following = Signal(flags)  # `last` in the next place
         for level in levels:
             name = level.name
             now = Signal(level.count_bits, name=f"now_{name}")
             m.d.comb += [
-                begin[name].eq(walk.count[name] == 1),
                 following[name].eq(
                     Mux(goes_on[name], nears[name], Mux(again[name], single[name], self.last[name]))
                 ),
@@ -140,7 +156,7 @@ class Walker(wiring.Component):
             with m.If(~self.present):
                 m.d.sync += [
                     begun[name].eq(target),
-                    nears[name].eq(walk.count[name] == 2),
+                    nears[name].eq(walk.double[name]),
                     self.first[name].eq(1),
                 ]
             with m.Elif(self.advance):
@@ -157,10 +173,13 @@ class Walker(wiring.Component):
                         nears[name].eq(now == 3),
                         self.first[name].eq(0),
                     ]
-            with m.If(idle):
-                m.d.sync += [single[name].eq(begin[name]), double[name].eq(walk.count[name] == 2)]
         with m.If(idle):
-            m.d.sync += [count.eq(walk.count), step.eq(walk.step)]
+            m.d.sync += [
+                count.eq(walk.count),
+                single.eq(walk.single),
+                double.eq(walk.double),
+                step.eq(walk.step),
+            ]
 
         def enter(last: data.View, valid: Value) -> list[object]:
             """The place that has `last`."""
@@ -180,7 +199,7 @@ class Walker(wiring.Component):
             m.d.sync += [
                 self.present.eq(self.walk.valid),
                 idle.eq(~self.walk.valid),
-                *enter(begin, self.walk.valid),
+                *enter(walk.single, self.walk.valid),
             ]
         with m.Elif(self.advance):
             m.d.sync += [

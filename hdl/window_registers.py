@@ -9,6 +9,7 @@ from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.hdl.commands import InstructionLayout
 from systola.hdl.products import Products
+from systola.hdl.walker import counts
 
 
 class WindowProducts(data.StructLayout):
@@ -57,11 +58,9 @@ def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[ob
     of these has. Lines of blocks of channels, and the line of the first tap, are up to the user."""
     return [
         walk.start.y.eq(shape.top),
-        walk.count.ky.eq(shape.kernel_height),
+        *counts(walk, ky=shape.kernel_height, ox=shape.out_width, oy=shape.out_height),
         walk.step.ky.line.eq(products.tap_step),
         walk.step.ky.y.eq(shape.dilation_y),
-        walk.count.ox.eq(shape.out_width),
-        walk.count.oy.eq(shape.out_height),
         walk.step.oy.line.eq(products.row_step),
         walk.step.oy.y.eq(shape.stride_y),
     ]
@@ -71,7 +70,7 @@ def walk_columns(walk: data.View, shape: data.View) -> list[object]:
     """The columns of a `walk` over the window `shape`, where each is a line of its own."""
     return [
         walk.start.x.eq(shape.left),
-        walk.count.kx.eq(shape.kernel_width),
+        *counts(walk, kx=shape.kernel_width),
         walk.step.kx.line.eq(shape.dilation_x),
         walk.step.kx.x.eq(shape.dilation_x),
         walk.step.ox.line.eq(shape.stride_x),

@@ -27,6 +27,7 @@ from systola.hdl.activation_unit import ActivationUnit
 from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Source
 from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
 from systola.verif.units.unit import Bench
+from systola.verif.units.walks import walk_of
 
 Fields = dict[str, int]
 
@@ -190,20 +191,19 @@ class Job(NamedTuple):
         if self.opcode == Opcode.ACTIVATE:
             count = {"kx": 1, "ky": 1, "ox": f["rows"], "oy": 1, "block": f["n_tiles"]}
             return found | {
-                "walk": {"count": count},
+                "walk": walk_of(count=count),
                 "accumulator": f["accumulator"],
                 "by_block": 1,
             }
         if self.opcode == Opcode.VECTOR:
             halves = 1 + f["wide_operands"]
-            walk = {
-                "start": {"line": f["buffer"]},
-                "count": {"kx": halves, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1},
-                "step": {"kx": {"line": 1}, "ox": {"line": halves}},
-            }
             names = ("multiplier_a", "shift_a", "multiplier_b", "shift_b", "zero_a", "zero_b")
             return found | {
-                "walk": walk,
+                "walk": walk_of(
+                    start={"line": f["buffer"]},
+                    count={"kx": halves, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1},
+                    step={"kx": {"line": 1}, "ox": {"line": halves}},
+                ),
                 "operand": f["operand"],
                 "operation": Operation(f["operation"]),
                 "wide_operands": f["wide_operands"],
@@ -211,27 +211,27 @@ class Job(NamedTuple):
             }
         pitch = w["pitch"]
         found |= {
-            "walk": {
-                "start": {
+            "walk": walk_of(
+                start={
                     "line": (f["buffer"] + w["top"] * pitch + w["left"]) % (1 << 21),
                     "y": w["top"],
                     "x": w["left"],
                 },
-                "count": {
+                count={
                     "kx": w["kernel_width"],
                     "ky": w["kernel_height"],
                     "ox": w["out_width"],
                     "oy": w["out_height"],
                     "block": f["blocks"],
                 },
-                "step": {
+                step={
                     "kx": {"line": w["dilation_x"], "x": w["dilation_x"]},
                     "ky": {"line": w["dilation_y"] * pitch, "y": w["dilation_y"]},
                     "ox": {"line": w["stride_x"], "x": w["stride_x"]},
                     "oy": {"line": w["stride_y"] * pitch, "y": w["stride_y"]},
                     "block": {"line": w["height"] * pitch},
                 },
-            },
+            ),
             "height": w["height"],
             "width": w["width"],
         }

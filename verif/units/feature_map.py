@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from systola.verif.units.walks import walk_of
+
 LINE_SPACE = 1 << 21
 """Lines before the map wrap."""
 
@@ -175,11 +177,7 @@ class Convolution:
             step["ox"] = {"line": shape.stride_x, "x": shape.stride_x}
             step["kx"] = {"line": shape.dilation_x, "x": shape.dilation_x}
             step["block"] = {"line": self.plane}
-        return {
-            "start": start,
-            "count": {**count, "n": n_tiles},
-            "step": step,
-        }
+        return walk_of(count={**count, "n": n_tiles}, start=start, step=step)
 
 
 def some_convolution(

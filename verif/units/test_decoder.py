@@ -166,6 +166,8 @@ class Walked:
         self.levels = levels
         self.start = {name: walk.start[name] for name in ("line", "y", "x")}
         self.counts = {level.name: walk.count[level.name] for level in levels}
+        for name, count in self.counts.items():
+            assert (walk.single[name], walk.double[name]) == (count == 1, count == 2), name
         self.steps = {
             level.name: {name: walk.step[level.name][name] for name in level.moves}
             for level in levels

@@ -16,6 +16,7 @@ from systola.hdl.matrix_unit import MatrixUnit
 from systola.hdl.unified_buffer import READ_LATENCY
 from systola.verif.units.feature_map import Convolution, Window, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
+from systola.verif.units.walks import walk_of
 
 CONFIGS = {
     "4x6": small_config(cols=6, columns_per_stage=2, accumulator_rows=64),
@@ -139,9 +140,9 @@ class Machine(Bench):
                     line = first + halves * m + half
                     issues.append(Issue(line, None, first_row + m, m == half == 0))
         command = {
-            "walk": {
-                "start": {"line": buffer},
-                "count": {
+            "walk": walk_of(
+                start={"line": buffer},
+                count={
                     "ox": halves,
                     "oy": rows,
                     "block": 1 + wide_weights,
@@ -149,12 +150,12 @@ class Machine(Bench):
                     "ky": 1,
                     "n": n_tiles,
                 },
-                "step": {
+                step={
                     "ox": {"line": 1},
                     "oy": {"line": halves},
                     "kx": {"line": halves * rows},
                 },
-            },
+            ),
             "accumulator": accumulator,
             "accumulate": accumulate,
             "wide_vectors": wide_vectors,

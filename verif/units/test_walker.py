@@ -11,6 +11,7 @@ from systola.arch.isa import BY_OPCODE, Opcode
 from systola.hdl.commands import MATRIX_LEVELS, VECTOR_LEVELS
 from systola.hdl.walker import Level, Walk, Walker
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
+from systola.verif.units.walks import walk_of
 
 LEVELS = {
     "matrix": MATRIX_LEVELS,
@@ -59,15 +60,15 @@ def some(random, levels):
         longest = min(room, (1 << level.count_bits) - 1)
         counts[level.name] = random.randint(1, random.choice((1, min(longest, 4), longest)))
     ranges = {"line": (0, LINE_SPACE - 1), "y": (LOWEST, HIGHEST), "x": (LOWEST, HIGHEST)}
-    return {
-        "start": {axis: number(*ends) for axis, ends in ranges.items()},
-        "count": counts,
-        "step": {
+    return walk_of(
+        start={axis: number(*ends) for axis, ends in ranges.items()},
+        count=counts,
+        step={
             level.name: {axis: number(*ranges[axis]) for axis in level.moves}
             for level in levels
             if level.moves
         },
-    }
+    )
 
 
 def check(bench, levels, place, ends):
@@ -116,11 +117,11 @@ async def long_loops(dut):
     await bench.start()
     for level in levels:
         count = min((1 << level.count_bits) - 1, 4500)
-        walk = {
-            "start": {"line": 7, "y": -2, "x": -3},
-            "count": {other.name: count if other is level else 1 for other in levels},
-            "step": {other.name: dict.fromkeys(other.moves, 11) for other in levels if other.moves},
-        }
+        walk = walk_of(
+            start={"line": 7, "y": -2, "x": -3},
+            count={other.name: count if other is level else 1 for other in levels},
+            step={other.name: dict.fromkeys(other.moves, 11) for other in levels if other.moves},
+        )
         moves = level.moves
         await bench.cycle(walk__payload=walk, walk__valid=1, advance=0)
         bench.set(advance=1)
