@@ -66,7 +66,6 @@ formal: $(READY) ## Proofs of units, and the planted faults that they must find 
 	@$(BIN)/python -m systola.verif.formal $(PART)
 
 regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESET= SEED= WAVES=1]
-	$(check-preset)
 	@$(BIN)/python -m systola.verif.regress $(if $(N),--programs '$(N)') \
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(KIND),--kind '$(KIND)') \
 		$(if $(PRESET),--preset '$(PRESET)') $(if $(SEED),--seed '$(SEED)') \

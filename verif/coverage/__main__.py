@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.arch.config import ConfigError, preset
+from systola.arch.config import ConfigError
 from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.page import page
@@ -29,12 +29,13 @@ from systola.verif.coverage.summary import (
     total,
     waivers,
 )
+from systola.verif.kit.machines import machine
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here
 from systola.verif.regress.job import Report, jobs
 
-PRESETS = ("4x4", "tiny")
-"""Every instruction is in the first; in the second some are left out."""
+PRESETS = ("4x4", "bare")
+"""The first has all that a machine can have, the second nothing that can be left out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     for name in options.preset:
         try:
-            preset(name)
+            machine(name)
         except ConfigError as error:
             print(f"coverage: {error}", file=sys.stderr)
             return 2
@@ -74,13 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in list(parts):
         good &= not part.missing
         print(_line(part.name, part.share, len(part.covered), len(part.missing)))
-    for machine in coverage.points:
-        modules = point_parts(coverage, machine, reasons)
+    for preset in coverage.points:
+        modules = point_parts(coverage, preset, reasons)
         parts += modules
         for kind in ("line", "branch", "toggle"):
             part = total(part for part in modules if part.group == kind)
             good &= part.share >= BARS.get(kind, 0)
-            name = f"{machine}, {kind}"
+            name = f"{preset}, {kind}"
             print(_line(name, part.share, len(part.covered), len(part.missing)))
     for pattern in idle(reasons, parts):
         good = False
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of each kind and preset; 0: none",
     )
-    parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: 4x4 and tiny")
+    parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: 4x4 and bare")
     parser.add_argument("--seed", type=whole_number(0), default=random.randrange(1 << 32))
     parser.add_argument("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")

@@ -41,10 +41,11 @@ _VALUES = frozenset(
     )
 )
 """Fields that are numbers to compute with; the others are places and sizes."""
-_BUS_FAULTS = (
+_OUTSIDE = (
     *(Fault.HOST_READ_ERROR, Fault.HOST_WRITE_ERROR, Fault.WEIGHT_READ_ERROR),
-    *(Fault.FETCH_ERROR, Fault.BUS_TIMEOUT),
+    *(Fault.FETCH_ERROR, Fault.BUS_TIMEOUT, Fault.MEMORY_ERROR),
 )
+"""Faults whose cause is not in the program: the golden model does not know of them."""
 _NARROW = (Function.NONE, Function.RELU, Function.RELU6, Function.TABLE)
 _WIDE = (Function.NONE, Function.SIGMOID, Function.TANH)
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
@@ -200,7 +201,7 @@ def _control_bins() -> Iterator[str]:
 def _fault_bins() -> Iterator[str]:
     yield _fault(Fault.ILLEGAL_OPCODE, None)
     yield _fault(Fault.FETCH_WINDOW, None)
-    for cause in _BUS_FAULTS:
+    for cause in _OUTSIDE:
         yield _fault(cause, None)
     for entry in INSTRUCTIONS:
         for cause in (Fault.ILLEGAL_FIELD, *entry.checks):
@@ -213,9 +214,9 @@ def _fault(cause: Fault, opcode: Opcode | None) -> str:
     return f"{cause.name.lower()}{place}"
 
 
-def bus_fault_bin(cause: Fault) -> str | None:
+def outside_fault_bin(cause: Fault) -> str | None:
     """The bin of a fault that the golden model does not know of."""
-    return f"faults: {_fault(cause, None)}" if cause in _BUS_FAULTS else None
+    return f"faults: {_fault(cause, None)}" if cause in _OUTSIDE else None
 
 
 class Observer(Machine):

@@ -9,12 +9,12 @@ from collections import Counter
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
-from systola.arch.config import preset
 from systola.arch.isa import Fault
 from systola.sim.build import content_key
 from systola.sim.library import Simulator
 from systola.verif.coverage.counted import Point, counting_verilog, modules_of, read_points
-from systola.verif.coverage.functional import Observer, bus_fault_bin
+from systola.verif.coverage.functional import Observer, outside_fault_bin
+from systola.verif.kit.machines import machine
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Coverage:
             points = read_points(file, modules_of(text))
         hits = golden.hits.copy()
         for cause, count in faults.items():
-            if name := bus_fault_bin(cause):
+            if name := outside_fault_bin(cause):
                 hits[name] += count
         return cls(hits, {config.name: points}, {config.name: content_key(text)})
 
@@ -70,7 +70,7 @@ class Coverage:
         versions = {
             name: version
             for name, version in entry["versions"].items()
-            if content_key(counting_verilog(preset(name))) == version
+            if content_key(counting_verilog(machine(name))) == version
         }
         points = {
             name: Counter({Point(*values): count for *values, count in entry["points"][name]})

@@ -13,7 +13,7 @@ from systola.golden.machine import Machine
 from systola.verif.coverage import record
 from systola.verif.coverage.__main__ import main
 from systola.verif.coverage.counted import Point, modules_of, read_points
-from systola.verif.coverage.functional import Observer, bus_fault_bin, functional_bins
+from systola.verif.coverage.functional import Observer, functional_bins, outside_fault_bin
 from systola.verif.coverage.page import page
 from systola.verif.coverage.probes import probes, with_probes
 from systola.verif.coverage.record import Coverage
@@ -140,8 +140,8 @@ def test_faults():
     moving = encode(Opcode.READ_HOST_MEMORY, host=0x1000, buffer=0, buffer_register=1, **COPY)
     found = hits(loop, moving, move, encode(Opcode.END_LOOP))
     assert "faults: in a later pass of a loop" in found
-    assert bus_fault_bin(Fault.BUS_TIMEOUT) == "faults: bus_timeout"
-    assert bus_fault_bin(Fault.LOOP) is None
+    assert outside_fault_bin(Fault.BUS_TIMEOUT) == "faults: bus_timeout"
+    assert outside_fault_bin(Fault.LOOP) is None
 
 
 def test_probes_stand_in_the_top_module():

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.arch.config import ConfigError, preset
+from systola.arch.config import ConfigError
 from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.record import Coverage
+from systola.verif.kit.machines import machine
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here, run_on_cluster
 from systola.verif.regress.job import Report, jobs, record
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     for name in options.preset:
         try:
-            preset(name)
+            machine(name)
         except ConfigError as error:
             print(f"regress: {error}", file=sys.stderr)
             return 2

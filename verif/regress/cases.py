@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from systola.arch.config import Config, preset
+from systola.arch.config import Config
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
@@ -17,6 +17,7 @@ from systola.arch.isa import (
 )
 from systola.runtime.backend import Image
 from systola.verif.kit.images import make_image
+from systola.verif.kit.machines import machine
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 
@@ -40,7 +41,7 @@ class Case:
     @property
     def config(self) -> Config:
         """The machine that it is for."""
-        return preset(self.preset)
+        return machine(self.preset)
 
     def image(self) -> Image:
         """The program with its data."""
