@@ -56,9 +56,9 @@ class Core(wiring.Component):
     it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails, `corrupt` when a
     memory does; `idle` once all that was issued is complete. `waiting`: Synchronize_Host waits for
     `resume`. `interrupt` with `code`: an Interrupt_Host passes. `tagged` with `tag`: that one
-    enters the trace. `stop`: start no more bus transfers, and no tag enters; `quiet`, with `stop`:
-    no transfer is under way. `reading`: one is, on these read ports, or was in the two cycles
-    before.
+    enters the trace. `stop`: start no more bus transfers, and from the next cycle on no tag enters;
+    `quiet`, with `stop`: no transfer is under way. `reading`: one is, on these read ports, or was
+    in the two cycles before.
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
@@ -159,16 +159,17 @@ class Core(wiring.Component):
         failed = Signal()
         m.d.comb += [
             failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
-            # What fails completes, too, when it tells so or later, but no tag may say so: none that
-            # waits for it enters sooner than in the cycle behind.
-            board.hold_tags.eq(self.stop | self.error),
             self.quiet.eq(port.quiet & weights.quiet & writer.quiet),
             self.reading.eq(
                 Mux(port.quiet, 0, int(BusPort.HOST_READ))
                 | Mux(weights.quiet, 0, int(BusPort.WEIGHT_READ))
             ),
         ]
-        m.d.sync += self.error.eq(failed)
+        # What fails completes, too, when it tells so or later, but no tag may say so: none that
+        # waits for it enters sooner than in the cycle behind.
+        held = Signal()
+        m.d.comb += board.hold_tags.eq(held)
+        m.d.sync += [self.error.eq(failed), held.eq(failed | self.error | self.stop)]
         m.d.comb += self.corrupt.eq(
             Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
             | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)

@@ -54,6 +54,8 @@ from systola.hdl.window_registers import WindowRegisters, first_operands, second
 
 LENGTH_BITS = 41
 """Width of any length of a region before it is checked."""
+GROUP = 4
+"""Places where an instruction may end that are looked at together."""
 SETTLING = 3
 """Cycles behind a Set_Config_Window until its products can be multiplied."""
 
@@ -427,14 +429,20 @@ class Decoder(wiring.Component):
             len(OPCODES),
             marks & Cat(misfits(config, member, fields[member]) for member in OPCODES),
         )
-        # Bits behind the place where the instruction ends.
-        ended: list[Value] = []
+        # Bits behind the place where the instruction ends. There are many such places.
+        given = self.instruction.payload.kind
+        places = reserved_bits(word)
         behind = []
-        for place, (bits, opcodes) in enumerate(reserved_bits(word)):
-            here = is_one_of(self.instruction.payload.kind, *opcodes)
-            ended.append(stage(1, f"ends_{place}", 1, here))
-            is_behind = stage(2, f"ended_{place}", 1, Cat(ended).any())
-            behind.append(stage(2, f"set_{place}", 1, bits) & is_behind)
+        ended: list[Value] = []  # in the groups before
+        for begin in range(0, len(places), GROUP):
+            group = places[begin : begin + GROUP]
+            ends: list[Value] = []
+            for place, (bits, opcodes) in enumerate(group, begin):
+                ends.append(stage(1, f"ends_{place}", 1, is_one_of(given, *opcodes)))
+                is_behind = stage(2, f"ended_{place}", 1, Cat(*ended, *ends).any())
+                behind.append(stage(2, f"set_{place}", 1, bits) & is_behind)
+            among = [opcode for _, opcodes in group for opcode in opcodes]
+            ended.append(stage(1, f"ended_by_{begin + GROUP}", 1, is_one_of(given, *among)))
         illegal_opcode_2 = stage(2, "illegal_opcode", 1, ~Cat(ended).any())
         # Bytes of a row of a copy, or of all that another read from host memory takes.
         is_write = is_one_of(self._kept[0].kind, *WRITES)

@@ -194,13 +194,9 @@ class ScalarUnit(wiring.Component):
                 key = adder, start, opcodes
                 if key not in flags:
                     name = f"sum_{adder}_at_{start}"
-                    early = Signal(name=f"first_{name}", reset_less=True)
                     flags[key] = here = Signal(name=name, reset_less=True)
-                    code = fetched.word[:OPCODE_BITS]
-                    with m.If(first_open):
-                        m.d.sync += early.eq(Cat(code == opcode for opcode in opcodes).any())
                     with m.If(last_open):
-                        m.d.sync += here.eq(early)
+                        m.d.sync += here.eq(is_one_of(first.kind, *opcodes))
                 terms.append(flags[key] & sums[adder][bit - start])
                 own &= ~flags[key]
             m.d.comb += effective.word[bit].eq(Cat(last.word[bit] & own, *terms).any())

@@ -133,8 +133,8 @@ GROUPS = (
 
 class Scoreboard(wiring.Component):
     """Takes the instruction `decoded` with `issue`, in the cycle behind one in which it is
-    `passable` and there is `room` for it; its comparison with all that it may have to wait for is
-    through with that cycle.
+    `passable` and there is `room` for it, and was in the one before; its comparison with all that
+    it may have to wait for is through with that cycle.
 
     That begins with the first cycle of `offered` and takes a cycle for each entry of the fullest
     list that matters to it, and one at least: it must not be `passable` in the first cycle, in
@@ -328,28 +328,35 @@ class Scoreboard(wiring.Component):
         )
 
         # Where each instruction goes, known from the second cycle on. What it is pushed into learns
-        # of its issue from a register of its own.
+        # of its issue from a register of its own. What is full becomes known a cycle late: behind
+        # an issue that is the first one of the next instruction, and later things only get better.
         places = {**queues, **lists, "weights": weights, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
-        stopped = []
+        full = []
+        awaited: dict[str, list[Value]] = {name: [] for name in scans}
         for group in GROUPS:
             chosen = Signal(name=f"{group.queue}_chosen")
-            stops = Signal(name=f"{group.queue}_stops")
             issued = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
             _, waits_for = self._queues.get(group.queue, (None, {}))
-            watched = {WATCHED.get(mask, (mask, ""))[0] for mask in waits_for}
-            full = [places[name].full for name in names]
-            unseen = [~scans[name].complete for name in sorted(watched)]
-            m.d.comb += stops.eq(Cat(full, unseen).any())
+            is_here = is_one_of(decoded.kind, *group.opcodes)
+            full.append(is_here & Cat(places[name].full for name in names).any())
+            for name in sorted({WATCHED.get(mask, (mask, ""))[0] for mask in waits_for}):
+                awaited[name].append(is_here)
             m.d.sync += [
-                chosen.eq(is_one_of(decoded.kind, *group.opcodes)),
-                issued.eq(self.passable & chosen & ~stops),
+                chosen.eq(is_here),
+                issued.eq(self.passable & self.room & chosen),
             ]
-            stopped.append(chosen & stops)
             for name in names:
                 pushes[name].append(issued)
-        m.d.comb += self.room.eq(~Cat(stopped).any())
+        no_place = Signal()
+        m.d.sync += no_place.eq(Cat(full).any())
+        unseen = []
+        for name, scan in scans.items():
+            watched = Signal(name=f"{name}_watched")
+            m.d.sync += watched.eq(Cat(awaited[name]).any())
+            unseen.append(watched & ~scan.complete)
+        m.d.comb += self.room.eq(~(no_place | Cat(unseen).any()))
         m.d.comb += [places[name].push.eq(Cat(issued).any()) for name, issued in pushes.items()]
 
         self._fill(m, queues, lists["host_reading"])

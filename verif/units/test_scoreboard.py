@@ -185,6 +185,8 @@ class Model(Bench):
         """The queues whose oldest instruction shows since this cycle."""
         self.tags = []
         self.offered = False
+        self.fitted = False
+        """The instruction `fits` in the cycle before."""
         self.passes = False
         """`passable` and `room` came together in the cycle before."""
         self.idle = None
@@ -193,19 +195,21 @@ class Model(Bench):
         """Entries of each list that the next instruction has been compared with."""
         self.found = {}
 
-    def room(self, new):
-        """Whether queue and lists take one more, and the comparison is through."""
+    def fits(self, new):
+        """Whether queue and lists take one more."""
         queue = QUEUE[new["opcode"]]
         if queue == "tags":
             return len(self.tags) < TAGS
         depth = WEIGHT_DEPTH if queue == "weights" else DEPTH
         places = [self.lists[name] for name in LISTS[new["opcode"]]]
-        watched = {WATCHED.get(mask, mask) for mask in WAITS.get(queue, {})}
-        return (
-            len(self.queues[queue]) + (queue in self.just_shown) < depth - 1
-            and all(len(place) < DEPTH for place in places)
-            and all(self.compared[name] == len(self.lists[name]) for name in watched)
+        return len(self.queues[queue]) + (queue in self.just_shown) < depth - 1 and all(
+            len(place) < DEPTH for place in places
         )
+
+    def room(self, new):
+        """Whether there was a place in the cycle before, and the comparison is through."""
+        watched = {WATCHED.get(mask, mask) for mask in WAITS.get(QUEUE[new["opcode"]], {})}
+        return self.fitted and all(self.compared[name] == len(self.lists[name]) for name in watched)
 
     def decoded(self, new):
         """The ports' value for an instruction; regions that it lacks are empty."""
@@ -232,6 +236,7 @@ class Model(Bench):
         issue = self.passes
         passable = passable and self.offered and not issue
         self.passes = passable and self.room(new)
+        fits = new is not None and self.fits(new)
         inputs = {"offered": new is not None, "passable": passable, "issue": issue}
         inputs["hold_tags"] = hold
         if new is not None:
@@ -245,6 +250,7 @@ class Model(Bench):
         if self.offered and not issue:
             assert self.get("room") == self.room(new)
         self.check()
+        self.fitted = fits
         few_tags = len(self.tags) < 2
         self.check_tags(new if issue and new["opcode"] == TAG else None, hold)
 
