@@ -142,7 +142,7 @@ class ActivationUnit(wiring.Component):
         m.d.comb += planner.frees.eq(interlock.frees)
         # What the command and the step that is offered wait for.
         masks = self.masks
-        for stage, loads in (("command", planner.free), ("step", planner.loads)):
+        for stage, loads in (("command", planner.begins), ("step", planner.loads)):
             kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
             source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, kept))

@@ -11,8 +11,8 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.in_flight import Region, holds
 from systola.hdl.replica import Replica
 
-COPIES = 3
-"""Of what was found: for the exchange of items, for their moves, for who takes them."""
+COPIES = 4
+"""Of what was found: for the exchange of items, in halves, for their moves, for who takes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,22 +86,28 @@ class Interlock(wiring.Component):
         judged_valid = Signal()
         changed = Signal()
 
-        # Who has to know of them learns it from registers of its own. They tell of a valid item:
-        # after power-up there is none for a cycle.
+        # Who has to know of them learns it from registers of its own. They mean something in the
+        # cycle in which an item is `fresh` in its place; else it is clear, or was not yet looked at
+        # after power-up.
+        fresh = m.submodules.fresh = Replica(width=COPIES)
         conflicts = []
         for number, check in enumerate(self._checks):
             copies = m.submodules[f"conflict_{number}_{check.watched}"] = Replica(width=COPIES)
             conflicts.append(copies)
-        blocked = [Cat(copies.output[n] for copies in conflicts).any() for n in range(COPIES)]
+        blocked = [
+            fresh.output[n] & Cat(copies.output[n] for copies in conflicts).any()
+            for n in range(COPIES)
+        ]
 
-        exchange = Signal()
+        exchange = Signal(2)
         proceeds = Signal()  # what is judged may be followed
         moves = Signal()  # `judged` takes `compared`, which takes what comes, or `judged`
         m.d.comb += [
-            exchange.eq(changed | blocked[0]),
+            exchange.eq(Cat(changed | blocked[0], changed | blocked[1])),
             proceeds.eq(~judged_valid | self.output.ready),
-            moves.eq(changed | blocked[1] | proceeds),
-            self.output.valid.eq(judged_valid & ~changed & ~blocked[2]),
+            moves.eq(changed | blocked[2] | proceeds),
+            fresh.input.eq((moves & compared_valid).replicate(COPIES)),
+            self.output.valid.eq(judged_valid & ~changed & ~blocked[3]),
             self.output.payload.eq(judged.item),
             self.input.ready.eq(free),
             self.oldest.eq(Mux(changed, compared.item, judged.item)),
@@ -113,17 +119,23 @@ class Interlock(wiring.Component):
         with m.If(~arrived_valid):
             m.d.comb += [incoming.item.eq(self.input.payload), incoming.masks.eq(self.masks)]
             m.d.sync += arrived.item.eq(self.input.payload)
-        following = Signal(slot)
-        m.d.comb += following.eq(Mux(exchange, judged, incoming))
+        following = Signal(self._item)
+        half = self._item.size // 2
+        for exchanges, part in zip(exchange, (slice(half), slice(half, None)), strict=True):
+            m.d.comb += following.as_value()[part].eq(
+                Mux(exchanges, judged.item.as_value()[part], incoming.item.as_value()[part])
+            )
 
         arrives = Signal()
-        m.d.comb += arrives.eq((exchange | ~moves) & (arrived_valid | self.input.valid))
-        m.d.comb += self.frees.eq(~arrives)
+        m.d.comb += [
+            arrives.eq((exchange[1] | ~proceeds) & (arrived_valid | self.input.valid)),
+            self.frees.eq(~arrives),
+        ]
         m.d.sync += [arrived_valid.eq(arrives), free.eq(self.frees)]
         with m.If(moves):
             m.d.sync += [
-                compared.item.eq(following.item),
-                compared_valid.eq(Mux(exchange, judged_valid, arrived_valid | self.input.valid)),
+                compared.item.eq(following),
+                compared_valid.eq(Mux(exchange[1], judged_valid, arrived_valid | self.input.valid)),
                 judged.item.eq(compared.item),
                 judged_valid.eq(compared_valid),
             ]
@@ -133,11 +145,8 @@ class Interlock(wiring.Component):
                 address = compared.item[check.address] | check.space
                 named &= Cat(holds(region, address) for region in self.regions[check.watched])
             found = Signal(name=f"found_{number}")
-            m.d.comb += [
-                found.eq(named.any() & (moves & compared_valid)),
-                copies.input.eq(found.replicate(COPIES)),
-            ]
-        m.d.sync += changed.eq(exchange & ~changed & judged_valid)
+            m.d.comb += [found.eq(named.any()), copies.input.eq(found.replicate(COPIES))]
+        m.d.sync += changed.eq(exchange[1] & ~changed & judged_valid)
 
         # Masks move with their items, and with the lists.
         shifted = []
@@ -148,8 +157,8 @@ class Interlock(wiring.Component):
         of_incoming, of_compared, of_judged = shifted
         m.d.sync += [
             arrived.masks.eq(of_incoming),
-            compared.masks.eq(Mux(exchange, of_judged, Mux(proceeds, of_incoming, of_compared))),
-            judged.masks.eq(Mux(exchange | proceeds, of_compared, of_judged)),
+            compared.masks.eq(Mux(exchange[0], of_judged, Mux(proceeds, of_incoming, of_compared))),
+            judged.masks.eq(Mux(exchange[1] | proceeds, of_compared, of_judged)),
         ]
 
         # A changed-over item was seen to wait when it was last judged.
@@ -159,9 +168,9 @@ class Interlock(wiring.Component):
             m.d.sync += waited.eq(self.waits)
             for name in self._lists:
                 found = [
-                    copies.output[2]
+                    copies.output[3]
                     for check, copies in zip(self._checks, conflicts, strict=True)
                     if check.watched == name
                 ]
-                m.d.comb += self.waits[name].eq(judged_valid & Cat(found).any())
+                m.d.comb += self.waits[name].eq(judged_valid & fresh.output[3] & Cat(found).any())
         return m

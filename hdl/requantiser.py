@@ -66,12 +66,13 @@ class Requantiser(wiring.Component):
         m = Module()
         scaled = self._scaled(m)
         product = self._product(m, scaled)
-        shift_right = self.shift_right
+        shifts = [self.shift_right]
         for stage in range(self.ROUNDING_STAGE):
-            delayed = Signal(5, name=f"shift_right_{stage}", reset_less=True)
-            m.d.sync += delayed.eq(shift_right)
-            shift_right = delayed
-        moved, carry = self._shifted(m, product, shift_right)
+            shifts.append(Signal(5, name=f"shift_right_{stage}", reset_less=True))
+            m.d.sync += shifts[-1].eq(shifts[-2])
+        longer = Signal(7, reset_less=True)  # bit n: there are more coarse steps than n
+        m.d.sync += longer.eq(Cat(shifts[-2][2:] > n for n in range(7)))
+        moved, carry = self._shifted(m, product, shifts[-1], longer)
         self._clamp(m, moved, carry)
         return m
 
@@ -155,7 +156,9 @@ class Requantiser(wiring.Component):
         ]
         return shared.product[: 2 * HALF_WORD]
 
-    def _shifted(self, m: Module, product: Signal, shift: Signal) -> tuple[Signal, Signal]:
+    def _shifted(
+        self, m: Module, product: Signal, shift: Signal, longer: Signal
+    ) -> tuple[Signal, Signal]:
         """Stages 5 and 6: the product shifted right, with the offset, and what rounding adds.
 
         Rounding twice, first half up (bit 0 of `product`) and then half away from zero, gives the
@@ -168,9 +171,8 @@ class Requantiser(wiring.Component):
 
         # Stage 5. What the result cannot hold shows in one bit below the sign.
         groups = [product[i : i + COARSE] for i in range(0, 32, COARSE)]
-        cut = [coarse > k for k in range(len(groups) - 1)]
         beyond = Cat(
-            (product[i : i + COARSE] != sign.replicate(COARSE)) & (coarse <= k)
+            (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
             for k, i in enumerate(range(kept, 32, COARSE))
         )
         number = Signal(signed(kept + 2), reset_less=True)
@@ -182,8 +184,8 @@ class Requantiser(wiring.Component):
             number.eq(
                 Cat((product.as_signed() >> (coarse << 2))[:kept], sign ^ beyond.any(), sign)
             ),
-            any_cut.eq(Cat(c & g.any() for c, g in zip(cut, groups, strict=False)).any()),
-            all_cut.eq(Cat(~c | g.all() for c, g in zip(cut, groups, strict=False)).all()),
+            any_cut.eq(Cat(c & g.any() for c, g in zip(longer, groups, strict=False)).any()),
+            all_cut.eq(Cat(~c | g.all() for c, g in zip(longer, groups, strict=False)).all()),
             by_first.eq((self.rounding == Rounding.SINGLE) | (shift == 0)),
             rest.eq(fine),
         ]

@@ -88,8 +88,8 @@ class StepPlanner(wiring.Component):
     the last step of this one is taken off it, unless somebody still needs `planned` (`hold`).
     WALK_GAP cycles lie between their steps. In a planned command `low` <= `high`.
 
-    `free`: a command would be taken. `loads`: the step that is offered in the next cycle, if any,
-    is another one than in this cycle. `frees`: what `steps.ready` will be in the next cycle.
+    `loads`: the step that is offered in the next cycle, if any, is another one than in this cycle.
+    `frees`: what `steps.ready` will be in the next cycle.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,6 @@ class StepPlanner(wiring.Component):
                 "hold": In(1),
                 "begins": Out(1),
                 "planned": Out(ActivateCommand()),
-                "free": Out(1),
                 "loads": Out(1),
                 "steps": Out(stream.Signature(Step())),
                 "frees": In(1),
@@ -113,11 +112,12 @@ class StepPlanner(wiring.Component):
         walker = m.submodules.walker = Walker(walk=Walk(VECTOR_LEVELS))
         first, last, place = walker.first, walker.last, walker.position
         planned = Signal(ActivateCommand(), reset_less=True)
+        free = Signal()
         m.d.comb += [
             self.planned.eq(planned),
             walker.walk.payload.eq(coming.walk),
             walker.walk.valid.eq(self.command_valid & ~self.hold),
-            self.free.eq(walker.walk.ready & ~self.hold),
+            free.eq(walker.walk.ready & ~self.hold),
             self.begins.eq(self.command_valid & ~walker.present & ~self.hold),
         ]
 
@@ -141,7 +141,7 @@ class StepPlanner(wiring.Component):
         few_taps = Signal(reset_less=True)
         one_tap = Signal(reset_less=True)
         last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
-        with m.If(self.free):
+        with m.If(free):
             m.d.sync += [
                 planned.eq(coming),
                 # `high` wins where it is the lower one.

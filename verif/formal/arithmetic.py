@@ -156,7 +156,7 @@ class WideRoundingHarness(RoundingHarness):
 CASES = Requantiser.LATENCY + 32 + 1
 """Cycles until each shift has come out."""
 ROUNDING_FAULTS = (
-    Fault(unit="requantiser", old="& (coarse <= k)", new="& (coarse < k)"),
+    Fault(unit="requantiser", old="& ~longer[k]", new="& ~longer[k - 1]"),
     Fault(
         unit="requantiser",
         old="first & any_other, first | all_others",

@@ -297,8 +297,8 @@ PROOFS = (
             ),
             Fault(
                 unit="interlock",
-                old="exchange.eq(changed | blocked[0])",
-                new="exchange.eq(changed | (blocked[0] & compared_valid))",
+                old="fresh.input.eq((moves & compared_valid).replicate(COPIES))",
+                new="fresh.input.eq(compared_valid.replicate(COPIES))",
             ),
             Fault(
                 unit="in_flight",
