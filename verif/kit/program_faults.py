@@ -22,7 +22,9 @@ from systola.arch.isa import (
     Operation,
     Reduction,
 )
+from systola.verif.kit.program_limits import LimitWriter
 from systola.verif.kit.program_state import TILES, ProgramState
+from systola.verif.kit.single_instructions import SingleInstructions
 
 STATIC_FAULTS = tuple(
     fault
@@ -42,11 +44,8 @@ STATIC_FAULTS = tuple(
 
 _READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-_PIXEL = {
-    **{"height": 1, "width": 1, "pitch": 1, "kernel_height": 1, "kernel_width": 1},
-    **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1, "top": 0, "left": 0},
-    **{"out_height": 1, "out_width": 1},
-}
+_OFTEN = 0.4
+"""Share of faults at a limit that LimitWriter writes."""
 
 
 def static_faults(config: Config) -> tuple[Fault, ...]:
@@ -59,43 +58,23 @@ def static_faults(config: Config) -> tuple[Fault, ...]:
     return tuple(fault for fault in STATIC_FAULTS if fault not in impossible)
 
 
-class FaultWriter:
+class FaultWriter(SingleInstructions):
     """Writes instructions of which one faults: in the first pass, or a later one of a loop.
 
     `depth` loops are open. FETCH_WINDOW needs a program without Halt and is not done here.
     """
 
     def __init__(self, writer: ProgramState, depth: int) -> None:
-        self._writer = writer
-        self._config = writer.config
-        self._rng = writer.rng
+        super().__init__(writer)
         self._depth = depth
+        self._limits = LimitWriter(writer)
 
     def write(self, fault: Fault) -> None:
         """Writes what causes `fault`."""
-        getattr(self, f"_{fault.name.lower()}")()
-
-    def _one(self, opcode: Opcode, **operands: int) -> None:
-        """Emits an instruction on one line, row, entry or byte, but for `operands`."""
-        at: dict[str, int] = {}
-        for field in BY_OPCODE[opcode].fields:
-            if field.default is None:
-                at[field.name] = field.minimum or 0
-        self._writer.emit(opcode, **{**at, **operands})
-
-    def _word(self, entry: Instruction, at: dict[str, int], reserved: int = 0) -> None:
-        """Emits an instruction that `encode` would refuse."""
-        word = int(entry.opcode) | reserved
-        for field in entry.fields:
-            word |= (at[field.name] & ((1 << field.width) - 1)) << entry.offset(field.name)
-        self._writer.words.append(word.to_bytes(INSTRUCTION_BYTES, "little"))
-
-    def _set_window(self, **changes: int) -> None:
-        self._writer.emit(Opcode.SET_CONFIG_WINDOW, **{**_PIXEL, **changes})
-
-    def _value(self, opcode: Opcode, name: str, value: int) -> dict[str, int]:
-        """An operand with this value in the first pass."""
-        return self._indexed(opcode, name, value, 0, self._rng.randrange(REGISTERS))
+        if fault in LimitWriter.FAULTS and self._rng.random() < _OFTEN:
+            self._limits.write(fault)
+        else:
+            getattr(self, f"_{fault.name.lower()}")()
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
         """An operand with `value` in some pass and less by multiples of `unit` before it."""
@@ -111,18 +90,6 @@ class FaultWriter:
         if not late or self._rng.random() < 0.3:
             return self._value(opcode, name, value)
         return self._indexed(opcode, name, value, *self._rng.choice(late))
-
-    def _indexed(
-        self, opcode: Opcode, name: str, value: int, execution: int, register: int
-    ) -> dict[str, int]:
-        entry = BY_OPCODE[opcode]
-        if not any(field.indexes == name for field in entry.fields):
-            return {name: value}
-        held = self._writer.registers[execution][register]
-        return {
-            name: (value - held) % (1 << entry.field(name).width),
-            f"{name}_register": register,
-        }
 
     def _illegal_opcode(self) -> None:
         unused = sorted(set(range(256)) - {int(opcode) for opcode in Opcode})

@@ -36,7 +36,7 @@ _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
-    """Sums of products of int16, then `steps` instructions of the activation unit, each shown."""
+    """Sums of products, of int16 if there are such, and `steps` uses of the activation unit."""
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -63,7 +63,7 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
         encode(Opcode.LOAD_TABLE, host=_TABLE + TABLE_BYTES * table, table=table)
         for table in range(config.tables)
     ]
-    for accumulate, wide in ((0, 1), (1, 0)):
+    for accumulate, wide in ((0, int(config.wide)), (1, 0)):
         words += [
             encode(Opcode.READ_WEIGHTS, tile=0, count=2 << wide),
             encode(
@@ -122,8 +122,9 @@ class _Steps:
     def _function(self) -> dict[str, int]:
         rng = self._rng
         if not self._config.wide or rng.random() < 0.5:
-            function = rng.choice((*_RECTIFIERS, Function.TABLE))
-            return {"function": function, "table": rng.randrange(self._config.tables)}
+            tables = self._config.tables
+            function = rng.choice((*_RECTIFIERS, *([Function.TABLE] if tables else [])))
+            return {"function": function, "table": rng.randrange(max(1, tables))}
         function = rng.choice((Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH))
         table = rng.randint(0, TANH_INTEGER_BITS)
         return {"function": function, "table": table, "wide": 1, "accumulate": rng.randrange(2)}

@@ -24,7 +24,9 @@ from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bus_errors import BUS_ERRORS, BusError, busy_program
 from systola.verif.kit.images import make_image
+from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.program_limits import LimitWriter, limit_program
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.arithmetic import arithmetic_program
@@ -37,6 +39,10 @@ CYCLE_LIMIT = 50_000
 """More than any program takes on a machine that works."""
 NUMBERS = 8
 """Programs that put many numbers through the arithmetic."""
+LIMITS = 16
+"""Programs for each fault at a limit; each is one instruction."""
+LARGE = 8
+"""Programs of instructions over many lines."""
 DISTURBED = 24
 """Programs into which something comes from outside."""
 
@@ -120,11 +126,17 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
         )
         for number in range(NUMBERS)
     ]
+    trials += _limit_trials(config, seed)
+    trials += [
+        program_trial(config, f"large {number}", large_program(config, f"{seed} {number}"), number)
+        for number in range(LARGE)
+    ]
     trials += _register_trials(config)
     trials += _bus_trials(config, seed)
     trials += _disturbed_trials(config, seed)
     trials += _far_trials(config, seed)
     trials += _long_loops()
+    trials.append(_long_time_outs())
     trials += rest
     return trials
 
@@ -194,6 +206,7 @@ def _register_trials(config: Config) -> list[Trial]:
             (Feature.TABLES if config.tables else 0)
             | (Feature.DEPTHWISE if config.depthwise else 0)
             | (Feature.WIDE if config.wide else 0)
+            | (Feature.PARITY if config.parity else 0)
         ),
     }
     writable = writable_bits(config)
@@ -302,6 +315,34 @@ def _long_loops() -> Iterator[Trial]:
             return (300,)
 
         yield Trial(f"loop of 2^{bit}", MEMORIES[0], run)
+
+
+def _limit_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """Large sizes that end just behind what there is."""
+    for number in range(LIMITS):
+        for fault in LimitWriter.FAULTS:
+            image = limit_program(config, f"{seed} {number}", fault)
+            yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
+
+
+def _long_time_outs() -> Trial:
+    """Every bit of BUS_TIMEOUT keeps the machine waiting."""
+    image = make_image([encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
+
+    def run(machine: Simulator, limit: int) -> Facts:
+        for bit in range(9, 32):
+            result = machine.run(
+                image,
+                limit=limit,
+                host_silence=(0, HOST_PAGE_BYTES),
+                bus_timeout=1 << bit | 64,
+                abandon_after=400,
+                by_reset=True,
+            )
+            assert result.status == 0, f"no patience with bit {bit} of BUS_TIMEOUT"
+        return (400,)
+
+    return Trial("time-outs", MEMORIES[0], run)
 
 
 def _bus_trials(config: Config, seed: int) -> list[Trial]:

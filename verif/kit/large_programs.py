@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of few instructions over many lines, rows, entries and tiles, and over large maps."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Reduction, encode
+from systola.golden.window import Window
+from systola.runtime.backend import Image
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_tiles,
+    varied_parameter_entry,
+)
+
+_PAGES = 96
+_DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 34, 64))
+_HALF = _PARAMETERS - _DATA
+"""Bytes for data, and for parameters, and for results."""
+_MOST = 400
+"""Lines, rows or tiles of an instruction."""
+_TILES = 2 * _MOST
+
+
+def large_program(config: Config, seed: str) -> Image:
+    """One of each kind of work, each shown in host memory; reads only what it has written."""
+    rng = random.Random(f"{config.name} {seed}")
+    data = np.random.default_rng(rng.getrandbits(64))
+    host = random_memory(data, _PAGES)
+    room = (_OUTPUT - _PARAMETERS) // (PARAMETER_PLANES * config.output_pitch)
+    entries = [varied_parameter_entry(data, config) for _ in range(min(_MOST, room))]
+    flat = np.concatenate(entries)
+    host[_PARAMETERS:][: flat.size] = flat
+    writer = _Writer(config, rng, len(entries))
+    for kind in (writer.copy, writer.product, writer.vector, writer.window, writer.tags):
+        kind()
+    writer.emit(Opcode.HALT)
+    assert len(b"".join(writer.words)) <= _DATA
+    return make_image(writer.words, host=host, weights=random_tiles(data, config, _TILES))
+
+
+class _Writer:
+    def __init__(self, config: Config, rng: random.Random, entries: int) -> None:
+        self._config, self._rng = config, rng
+        self._entries = min(entries, config.parameter_entries)
+        self.words: list[bytes] = []
+        self._shown = _OUTPUT
+
+    def emit(self, opcode: Opcode, **operands: int) -> None:
+        self.words.append(encode(opcode, **operands))
+
+    def copy(self) -> None:
+        """Long rows and many rows in, and out again."""
+        rng, config = self._rng, self._config
+        most = min(_MOST, config.buffer_lines)
+        blocks = rng.choice((1, 2, rng.randint(1, 40)))
+        rows = rng.randint(1, max(1, most // blocks))
+        line = self._place(config.buffer_lines, rows * blocks)
+        self._read(line, rows, blocks)
+        self._show(line, rows * blocks)
+        # Few rows, far apart.
+        bus, pitch = config.host_bus_bytes, config.input_pitch
+        stride = rng.choice((1 << rng.randrange(15), rng.randrange(_HALF // 2 - pitch))) & -bus
+        line = self._place(config.buffer_lines, 2)
+        self.emit(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": _DATA, "buffer": line, "rows": 2, "stride": stride},
+            **{"blocks": 1, "tail": config.rows},
+        )
+        self._show(line, 2)
+
+    def product(self) -> None:
+        """Many tiles along K or N, or many vectors."""
+        rng, config = self._rng, self._config
+        n_tiles = rng.choice((1, 2, rng.randint(1, min(self._entries, _MOST // 4))))
+        k_tiles = rng.choice((1, 2, rng.randint(1, 40)))
+        k_tiles = min(k_tiles, _MOST // n_tiles, config.buffer_lines)
+        most = min(_MOST // n_tiles, _MOST // k_tiles, config.accumulator_rows // n_tiles)
+        rows = rng.randint(1, max(1, min(most, config.buffer_lines // max(k_tiles, n_tiles))))
+        line = self._place(config.buffer_lines, rows * k_tiles)
+        row = self._place(config.accumulator_rows, rows * n_tiles)
+        tiles = k_tiles * n_tiles
+        self._read(line, rows * k_tiles, 1)
+        self.emit(Opcode.READ_WEIGHTS, tile=rng.randint(0, _TILES - tiles), count=tiles)
+        self.emit(
+            Opcode.MATRIX_MULTIPLY,
+            **{"buffer": line, "accumulator": row, "rows": rows},
+            **{"k_tiles": k_tiles, "n_tiles": n_tiles},
+        )
+        self._activate(row, rows, n_tiles)
+
+    def _activate(self, row: int, rows: int, n_tiles: int) -> None:
+        parameter = self._parameters(n_tiles)
+        result = self._place(self._config.buffer_lines, rows * n_tiles)
+        self.emit(
+            Opcode.ACTIVATE,
+            **{"accumulator": row, "buffer": result, "rows": rows, "n_tiles": n_tiles},
+            parameter=parameter,
+        )
+        self._show(result, rows * n_tiles)
+
+    def vector(self) -> None:
+        """Many vectors of both operands."""
+        rng, config = self._rng, self._config
+        wide = int(config.wide and rng.random() < 0.5)
+        rows = rng.randint(1, min(_MOST, config.buffer_lines // 3) >> wide)
+        lines = rows << wide
+        line = self._place(config.buffer_lines, 3 * lines)
+        self._read(line, 2 * lines, 1)
+        scale = {f"multiplier_{operand}": rng.getrandbits(31) for operand in "ab"}
+        self.emit(Opcode.SET_CONFIG_SCALE, **scale, shift_a=1)
+        self.emit(
+            Opcode.VECTOR,
+            operation=rng.choice(list(Operation)),
+            **{"buffer": line, "operand": line + lines, "destination": line + 2 * lines},
+            **{"rows": rows, "parameter": self._parameters(1)},
+            **{"wide_operands": wide, "wide": wide},
+        )
+        self._show(line + 2 * lines, lines)
+
+    def window(self) -> None:
+        """Few windows on a map of which only the lines are written that they need."""
+        rng, config = self._rng, self._config
+        blocks = rng.randint(1, 2)
+        window = self._large_window(config.buffer_lines // (2 * blocks) - 16)
+        inside = set[int]()
+        for i in range(window.kernel_height):
+            for j in range(window.kernel_width):
+                lines, within = window.tap_lines(i, j)
+                inside |= set(lines[within].tolist())
+        extent = blocks * window.map_lines
+        low = rng.random() < 0.5
+        line = rng.choice((0, config.buffer_lines // 2 - extent)) if low else 0
+        result = rng.randint(config.buffer_lines // 2, config.buffer_lines - 64)
+        if not low:
+            line, result = config.buffer_lines - extent, rng.randint(0, 64)
+        for place in sorted(inside):
+            for block in range(blocks):
+                self._read(line + block * window.map_lines + place, 1, 1)
+        self.emit(Opcode.SET_CONFIG_WINDOW, **vars(window))
+        if rng.random() < 0.5:
+            self.emit(
+                Opcode.POOL,
+                **{"buffer": line, "destination": result, "blocks": blocks},
+                **{"parameter": self._parameters(window.taps)},
+                **{"reduction": rng.choice(list(Reduction)), "floor": -128, "ceiling": 127},
+            )
+            self._show(result, blocks * window.windows)
+            return
+        tiles = window.taps * blocks
+        row = self._place(config.accumulator_rows, window.windows)
+        self.emit(Opcode.READ_WEIGHTS, tile=rng.randint(0, _TILES - tiles), count=tiles)
+        self.emit(
+            Opcode.CONVOLVE,
+            **{"buffer": line, "accumulator": row, "plane": window.map_lines},
+            **{"k_tiles": blocks, "n_tiles": 1, "fill": rng.randint(-128, 127)},
+        )
+        self._activate(row, window.windows, 1)
+
+    def _large_window(self, lines: int) -> Window:
+        """On a map of so many lines at most."""
+        rng = self._rng
+        height = rng.getrandbits(rng.randint(1, min(12, lines.bit_length() - 1))) or 1
+        width = min(4095, max(1, rng.randint(lines // height // 2, lines // height)))
+        # Several taps and windows at a time, or large steps, so that most of it is in the map.
+        return Window(
+            height=height,
+            width=width,
+            pitch=width,
+            kernel_height=rng.randint(1, 2),
+            kernel_width=rng.randint(1, 2),
+            stride_y=rng.choice((1, rng.randint(1, min(127, height)))),
+            stride_x=rng.choice((1, rng.randint(1, min(127, width)))),
+            dilation_y=rng.choice((1, rng.randint(1, min(15, height)))),
+            dilation_x=rng.choice((1, rng.randint(1, min(15, width)))),
+            top=rng.choice((-1, rng.randrange(height), height - 1)),
+            left=rng.choice((-1, rng.randrange(min(255, width)))),
+            out_height=rng.randint(1, 3),
+            out_width=rng.randint(1, 3),
+        )
+
+    def tags(self) -> None:
+        """More of them than the trace holds."""
+        for _ in range(70):
+            self.emit(Opcode.DEBUG_TAG, tag=self._rng.getrandbits(16))
+
+    def _place(self, size: int, used: int) -> int:
+        """The start of so much of a memory, often at one of its ends."""
+        last = size - used
+        return self._rng.choice((0, last, self._rng.randint(0, last)))
+
+    def _read(self, line: int, rows: int, blocks: int) -> None:
+        config = self._config
+        gap = self._rng.choice((0, 0, config.host_bus_bytes))
+        stride = blocks * config.input_pitch + gap
+        # As many bytes as there are; what is beyond comes twice.
+        if (rows - 1) * stride + blocks * config.input_pitch > _HALF:
+            stride = config.host_bus_bytes
+        opcode = self._rng.choice((Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE))
+        extent = (rows - 1) * stride + blocks * config.input_pitch
+        self.emit(
+            opcode,
+            host=_DATA + self._rng.randint(0, _HALF - extent) // 64 * 64,
+            **{"buffer": line, "rows": rows, "stride": stride, "blocks": blocks},
+            tail=self._rng.randint(1, config.rows),
+        )
+
+    def _parameters(self, count: int) -> int:
+        """Loads entries, and says where."""
+        size = PARAMETER_PLANES * self._config.output_pitch
+        place = self._place(self._config.parameter_entries, count)
+        host = _PARAMETERS + self._rng.randint(0, self._entries - count) * size
+        self.emit(Opcode.LOAD_PARAMETERS, host=host, parameter=place, count=count)
+        return place
+
+    def _show(self, line: int, lines: int) -> None:
+        """Writes them to host memory, behind what is there."""
+        pitch = self._config.output_pitch
+        self.emit(
+            self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
+            **{"host": self._shown, "buffer": line, "rows": lines, "stride": pitch},
+            **{"blocks": 1, "tail": self._config.cols},
+        )
+        self._shown += lines * pitch
+        assert self._shown <= _PAGES * HOST_PAGE_BYTES

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trials of mutants on machines without a fault: all pass, and take the same cycles again."""
+
+import pytest
+
+from systola.arch.config import preset
+from systola.verif.kit.launch import preset_name
+from systola.verif.kit.seeds import random_seed
+from systola.verif.mutation.trials import quick_trials, survive
+
+PROGRAMS = 20
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_trials(name):
+    config = preset(preset_name(name))
+    trials = quick_trials(config, random_seed(), PROGRAMS)
+    usual, _ = survive(config, None, 0, trials, None)
+    _, late = survive(config, None, 0, trials, usual)
+    assert late is None

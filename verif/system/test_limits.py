@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions of large sizes that end one line, row, entry or beat behind what there is."""
+
+import pytest
+
+from systola.arch.config import preset
+from systola.golden.machine import Machine
+from systola.sim.library import Simulator
+from systola.verif.kit import scoreboard
+from systola.verif.kit.launch import preset_name
+from systola.verif.kit.program_limits import LimitWriter, limit_program
+from systola.verif.kit.seeds import random_seed
+
+PROGRAMS = 100
+
+
+@pytest.mark.parametrize("fault", LimitWriter.FAULTS, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_limits(name, fault):
+    config = preset(preset_name(name))
+    golden = Machine(config)
+    with Simulator(config) as machine:
+        for index in range(PROGRAMS):
+            image = limit_program(config, f"{random_seed()} {index}", fault)
+            expected = image.host.copy()
+            outcome = golden.run(expected, image.weights, image.program_offset)
+            assert outcome.fault and outcome.fault.cause == fault
+            result = machine.run(image, limit=10_000)
+            scoreboard.check_result(result, expected, outcome)
