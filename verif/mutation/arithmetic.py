@@ -52,7 +52,7 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
             Opcode.READ_HOST_MEMORY,
             host=_DATA,
             buffer=line,
-            rows=2 * _LINES,
+            rows=3 * _LINES,  # the last third is where results come, of which all is shown
             stride=config.input_pitch,
             blocks=1,
             tail=config.rows,
