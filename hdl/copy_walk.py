@@ -30,17 +30,18 @@ class CopyWalk(wiring.Component):
         in_end = Signal()  # `address` is not before `tail.line`
         # Where rows have their blocks side by side: those to the end of the row, this one included.
         has_rows = Signal()
+        one_column = Signal()
         columns_left = Signal(12)
-        ends_row = Signal()
-        m.d.comb += self.in_tail.eq(Mux(has_rows, ends_row, in_end))
-        m.d.sync += has_rows.eq(tail.every != 0)
+        ends_row = Signal()  # of several columns
+        m.d.comb += self.in_tail.eq(Mux(has_rows, one_column | ends_row, in_end))
+        m.d.sync += [has_rows.eq(tail.every != 0), one_column.eq(tail.every == 1)]
         with m.If(self.restart):
             m.d.sync += [
                 self.address.eq(self.first),
                 self.following.eq(self.first + 1),
                 in_end.eq(~(self.first < tail.line)),
                 columns_left.eq(tail.every),
-                ends_row.eq(tail.every == 1),
+                ends_row.eq(0),
             ]
         with m.Elif(self.step):
             m.d.sync += [
@@ -48,6 +49,6 @@ class CopyWalk(wiring.Component):
                 self.following.eq(self.following + 1),
                 in_end.eq(~(self.following < tail.line)),
                 columns_left.eq(Mux(ends_row, tail.every, columns_left - 1)),
-                ends_row.eq(Mux(ends_row, tail.every == 1, columns_left == 2)),
+                ends_row.eq(~ends_row & (columns_left == 2)),
             ]
         return m

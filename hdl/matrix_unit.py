@@ -18,6 +18,7 @@ from systola.hdl.delay_line import DelayLine
 from systola.hdl.in_flight import Region
 from systola.hdl.interlock import Check, Interlock
 from systola.hdl.mxu import MXU
+from systola.hdl.replica import Replica
 from systola.hdl.unified_buffer import READ_LATENCY, BufferReadSignature
 from systola.hdl.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.vector_planner import VectorPlanner
@@ -214,9 +215,10 @@ class MatrixUnit(wiring.Component):
             self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
             self.weights_moving.eq(awaits & self.weight_arrived),
             self.waits.eq(Mux(room, interlock.waits.as_value(), 0)),
-            self.advance_read.eq(active & item.done_with),
-            self.advance_read_to.eq(item.line + 1),
-            self.read_done.eq(active & item.event.sum.last),
+            # A cycle behind the read.
+            self.advance_read.eq(self.active & read.done_with),
+            self.advance_read_to.eq(read.line + 1),
+            self.read_done.eq(self.active & read.event.sum.last),
         ]
         m.d.comb += [
             self.buffer.address.eq(read.line),
@@ -366,6 +368,7 @@ class MatrixUnit(wiring.Component):
         plan = planner.plan.payload
         item, valid = Signal(Item(rows=self._config.rows), reset_less=True), Signal()
         moves = interlock.input.ready
+        taken_on = m.submodules.taken_on = Replica()  # the same for what lies before the plan
         with m.If(moves):
             m.d.sync += [
                 valid.eq(planner.plan.valid),
@@ -395,7 +398,8 @@ class MatrixUnit(wiring.Component):
             planner.row_starts.eq(first.ox),
             planner.row_ends.eq(last.ox),
             planner.place_valid.eq(walker.present),
-            planner.plan.ready.eq(moves),
+            taken_on.input.eq(interlock.frees),
+            planner.plan.ready.eq(taken_on.output),
             interlock.input.valid.eq(valid),
             interlock.input.payload.eq(item),
             interlock.masks.eq(masks),

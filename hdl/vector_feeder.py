@@ -4,13 +4,18 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.hdl.delay_line import DelayLine
+from systola.hdl.replica import Replica
 from systola.hdl.unified_buffer import READ_LATENCY
 
 FEED_LATENCY = READ_LATENCY + 2
 """Cycles from the issue of a vector to its entry into the array: buffer read, two registers."""
+
+BITS_PER_SHIFT = 2
+"""Bits of each byte that a copy of the distance rotates."""
 
 
 class FeedEvent(data.StructLayout):
@@ -66,7 +71,6 @@ class VectorFeeder(wiring.Component):
         # The line arrives, and with it the one before; or it takes the place of that, where nothing
         # is to be rotated.
         fill = Signal(8, reset_less=True)
-        shift = Signal(range(rows), reset_less=True)
         filled = Signal(rows, reset_less=True)
         arrived = Signal(8 * rows, reset_less=True)
         before = Signal(8 * rows, reset_less=True)
@@ -74,7 +78,6 @@ class VectorFeeder(wiring.Component):
         with m.If(~self.hold & through.output_valid):
             m.d.sync += [
                 fill.eq(comes.fill),
-                shift.eq(Mux(comes.rotates, comes.shift, 0)),
                 filled.eq(
                     Cat(
                         comes.outside | (comes.rotates & ((i < comes.head) | (i >= comes.body)))
@@ -89,8 +92,16 @@ class VectorFeeder(wiring.Component):
             with m.Elif(comes.moved_on):
                 m.d.sync += before.eq(arrived)
 
+        # The bits of a byte are rotated apart, so that copies of the distance share the work.
+        lines = Cat(before, arrived)
         window = Signal(8 * rows)
-        m.d.comb += window.eq(Cat(before, arrived) >> (shift << 3))
+        for bit in range(8):
+            if bit % BITS_PER_SHIFT == 0:
+                shift = m.submodules[f"shift_{bit}"] = Replica(width=bits_for(rows - 1))
+                m.d.comb += shift.input.eq(
+                    Mux(self.hold, shift.output, Mux(comes.rotates, comes.shift, 0))
+                )
+            m.d.comb += window[bit::8].eq(lines[bit::8] >> shift.output)
         vector = Cat(Mux(filled[i], fill, window.word_select(i, 8)) for i in range(rows))
         with m.If(~self.hold):
             m.d.sync += self.vector.eq(vector)

@@ -70,6 +70,8 @@ class VectorPlanner(wiring.Component):
         taken = Signal()
         starts = Signal(reset_less=True)
         inside = Signal(reset_less=True)
+        begins = Signal(reset_less=True)  # a row that needs the line before
+        fresh = Signal()  # nothing was read for the place
         primes = Signal()
         room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
         line = Signal(ADDRESS_BITS, reset_less=True)
@@ -105,6 +107,7 @@ class VectorPlanner(wiring.Component):
         moved_on = Signal()  # the line read last has become the line before
         done = Signal()
         m.d.comb += [
+            primes.eq(begins & fresh),
             done.eq(self.plan.ready & ~primes),
             self.place_ready.eq(~valid | done),
             taken.eq(self.place_valid & self.place_ready),
@@ -125,9 +128,10 @@ class VectorPlanner(wiring.Component):
         ]
         m.d.sync += valid.eq(taken | (valid & ~done))
         with m.If(valid & self.plan.ready):
-            m.d.sync += [primes.eq(0), moved_on.eq(primes | moves_on)]
+            m.d.sync += [fresh.eq(0), moved_on.eq(primes | moves_on)]
         with m.If(self.place_ready):
-            m.d.sync += primes.eq(
-                packed & self.row_starts & inside_x & (~command.bounded | inside_y)
-            )
+            m.d.sync += [
+                begins.eq(packed & self.row_starts & inside_x & (~command.bounded | inside_y)),
+                fresh.eq(1),
+            ]
         return m

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -126,7 +126,7 @@ class Walker(wiring.Component):
         left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
         nears = Signal(flags, reset_less=True)
         # The innermost level that is not at its end goes on, and those inside start again there.
-        # None does behind the last place, nor where there is no walk.
+        # In the last place all do, which means nothing, as there is none behind it.
         goes_on, again = Signal(flags), Signal(flags)
         # The opposite of `goes_on`, for the multiplexer of the places alone.
         stays = Signal(flags, init=dict.fromkeys(flags.members, 1))
@@ -191,7 +191,7 @@ class Walker(wiring.Component):
                 result += [
                     goes_on[level.name].eq(on),
                     stays[level.name].eq(~on),
-                    again[level.name].eq(valid & Cat(values[: index + 1]).all() & ~ends),
+                    again[level.name].eq(valid & Cat(values[: index + 1]).all()),
                 ]
             return result
 
@@ -205,6 +205,6 @@ class Walker(wiring.Component):
             m.d.sync += [
                 self.present.eq(~self.ends),
                 idle.eq(self.ends),
-                *enter(following, Const(1)),
+                *enter(following, ~self.ends),
             ]
         return m

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves weight tiles from the FIFO into the shadow weights of the array."""
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -37,29 +37,32 @@ class WeightLoader(wiring.Component):
         m = Module()
         stages = self._config.stages
         following = Signal(self._config.rows, init=1)  # one-hot: the row to be loaded next
-        loaded = Signal()  # a tile is in the shadow weights, or on its way there, and not swapped
+        # What a swap changes, it changes a cycle later: until then, `swapped` stands for it.
+        swapped = Signal()
+        loaded = Signal()
         cooling = Signal(range(stages + 1))  # cycles until the last swap has left the last stage
-        cool = Signal(init=1)  # none
+        cooled = Signal(init=1)  # none
+        cool = Signal()
+        waits = Signal()  # a tile, in the shadow weights or on its way there, to be swapped
 
         begin = Signal()
         inside = ~following[0]
         m.d.comb += [
-            begin.eq(self.arrived & following[0] & ~loaded & cool),
+            cool.eq((stages == 1) | (cooled & ~swapped)),
+            waits.eq(loaded & ~swapped),
+            begin.eq(self.arrived & following[0] & ~waits & cool),
             self.take.eq(begin | (self.arrived & inside)),
             self.load.eq(Mux(self.take, following, 0)),
-            self.ready.eq(loaded | (self.arrived & following[0] & cool)),
-            self.hold.eq(inside & ~loaded & ~self.arrived),
+            self.ready.eq(waits | (self.arrived & following[0] & cool)),
+            self.hold.eq(inside & ~waits & ~self.arrived),
         ]
+        m.d.sync += [swapped.eq(self.swap), loaded.eq(begin | waits)]
         with m.If(self.take):
             m.d.sync += following.eq(following.rotate_left(1))
-        with m.If(begin):
-            m.d.sync += loaded.eq(1)
-        with m.If((cooling != 0) & ~self.hold):
-            m.d.sync += [cooling.eq(cooling - 1), cool.eq(cooling == 1)]
-        with m.If(self.swap):
-            m.d.sync += [
-                loaded.eq(0),
-                cooling.eq(Const(stages - 1, len(cooling))),
-                cool.eq(stages == 1),
-            ]
+        left = Signal.like(cooling)
+        m.d.comb += left.eq(Mux(swapped, stages - 1, cooling))
+        with m.If(self.hold | (left == 0)):
+            m.d.sync += [cooling.eq(left), cooled.eq(left == 0)]
+        with m.Else():
+            m.d.sync += [cooling.eq(left - 1), cooled.eq(left == 1)]
         return m
