@@ -106,7 +106,7 @@ class Interlock(wiring.Component):
             exchange.eq(Cat(changed | blocked[0], changed | blocked[1])),
             proceeds.eq(~judged_valid | self.output.ready),
             moves.eq(changed | blocked[2] | proceeds),
-            fresh.input.eq((moves & compared_valid).replicate(COPIES)),
+            fresh.input.eq(((exchange[1] | proceeds) & compared_valid).replicate(COPIES)),
             self.output.valid.eq(judged_valid & ~changed & ~blocked[3]),
             self.output.payload.eq(judged.item),
             self.input.ready.eq(free),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an instruction of the activation unit to its steps: what is read in which order."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,6 +26,10 @@ class Phase(enum.Enum, shape=2):
     ELEMENTS = 1
     OPERAND = 2
     ADDEND = 3
+
+
+PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1})
+"""A bit for each Phase."""
 
 
 class Pause(enum.Enum, shape=3):
@@ -128,14 +132,13 @@ class StepPlanner(wiring.Component):
         coming_operand = coming_vector & (coming.operation != Operation.COPY)
         coming_addend = coming_sums & coming.accumulate  # comes first
         coming_end = ~coming_operand & (~coming.accumulate | coming_sums)
-        coming_phase = Signal(Phase)
-        m.d.comb += coming_phase.eq(Mux(coming_addend, Phase.ADDEND, Phase.ELEMENTS))
         from_accumulators = Signal(reset_less=True)
         from_map = Signal(reset_less=True)
         has_operand = Signal(reset_less=True)
         elements_end = Signal(reset_less=True)  # the last element completes a vector
-        begins = Signal(Phase, reset_less=True)  # how a vector begins
-        begins_block = Signal(Phase, reset_less=True)
+        addend_first = Signal(reset_less=True)  # with the phase ADDEND a vector begins
+        depthwise = Signal(reset_less=True)  # with the phase TAPS a block begins
+        one_line = Signal(reset_less=True)  # of operand b completes a vector
         two_lines = Signal(reset_less=True)  # are written for one that is read
         gate = Signal(reset_less=True)
         few_taps = Signal(reset_less=True)
@@ -150,8 +153,9 @@ class StepPlanner(wiring.Component):
                 from_map.eq(~coming_sums & ~coming_vector),
                 has_operand.eq(coming_operand),
                 elements_end.eq(coming_end),
-                begins.eq(coming_phase),
-                begins_block.eq(Mux(coming_depthwise, Phase.TAPS, coming_phase)),
+                addend_first.eq(coming_addend),
+                depthwise.eq(coming_depthwise),
+                one_line.eq(coming_operand & ~coming.wide_operands & ~coming.accumulate),
                 two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
                 gate.eq((coming.function == Function.SIGMOID) | (coming.function == Function.TANH)),
                 few_taps.eq(coming.taps <= TAP_SPACING),
@@ -160,26 +164,24 @@ class StepPlanner(wiring.Component):
             ]
 
         # Where the instruction stands. How a phase may end is known when it begins.
-        phase = Signal(Phase)
-        in_elements = Signal()
+        now = Signal(PHASES)
         tap = Signal(range(DEPTHWISE_TAPS))  # of TAPS: loaded; of ELEMENTS: in use
         half = Signal()
         last_load = Signal()  # in TAPS: of the block
         ends_by_tap = Signal()  # the last tap completes a vector
         ends_by_line = Signal()  # this line does
-        moves_on = Signal()  # behind this step the walk does, not only between taps
+        # The walk moves on behind this step, or does so unless this is the last tap.
+        moves_on, moves_between = Signal(), Signal()
         row = Signal(ACCUMULATOR_BITS)
         line = Signal(ADDRESS_BITS)
         operand = Signal(ADDRESS_BITS)
         addend = Signal(ADDRESS_BITS)
         parameter = Signal(12)
 
-        in_taps = phase == Phase.TAPS
-        in_operand = phase == Phase.OPERAND
-        in_addend = phase == Phase.ADDEND
+        operand_ends = ~command.wide_operands | half
         last_tap = last.kx & last.ky
         block_ends = last.ox & last.oy
-        taps_end = in_taps & last_load
+        taps_end = now.taps & last_load
         final = Signal()
         ends = Signal()
         m.d.comb += [
@@ -187,23 +189,28 @@ class StepPlanner(wiring.Component):
             ends.eq(final & walker.ends),
         ]
 
-        next_phase, next_half = Signal(Phase), Signal()
-        operand_ends = ~command.wide_operands | half
-        m.d.comb += [next_phase.eq(phase), next_half.eq(half)]
-        with m.If(final):
-            m.d.comb += [next_phase.eq(Mux(block_ends, begins_block, begins)), next_half.eq(0)]
-        with m.Elif(taps_end):
-            m.d.comb += next_phase.eq(Phase.ELEMENTS)
-        with m.Elif(in_elements & last_tap):
-            m.d.comb += next_phase.eq(Mux(has_operand, Phase.OPERAND, Phase.ADDEND))
-        with m.Elif(in_operand):
-            m.d.comb += next_half.eq(~operand_ends)
-            with m.If(operand_ends):
-                m.d.comb += next_phase.eq(Phase.ADDEND)
-        with m.Elif(in_addend):
-            m.d.comb += next_half.eq(~half)
-            with m.If(half):
-                m.d.comb += next_phase.eq(Phase.ELEMENTS)
+        # What follows. Each phase whose line may complete a vector says itself when it does not.
+        begins_block = block_ends & depthwise
+        next_half = (now.operand & ~operand_ends) | (now.addend & ~half)
+        follows = Signal(PHASES)
+        m.d.comb += [
+            follows.taps.eq(Mux(final, begins_block, now.taps & ~last_load)),
+            follows.elements.eq(
+                (final & ~addend_first & ~begins_block)
+                | taps_end
+                | (now.elements & ~last_tap)
+                | (now.addend & half & from_accumulators)
+            ),
+            follows.operand.eq(
+                (now.elements & last_tap & has_operand) | (now.operand & ~operand_ends)
+            ),
+            follows.addend.eq(
+                (final & addend_first)
+                | (now.elements & last_tap & ~has_operand & ~elements_end)
+                | (now.operand & operand_ends & command.accumulate)
+                | (now.addend & ~half)
+            ),
+        ]
 
         # A step is taken off, and offered in the next cycle, whenever the one that is offered in
         # this cycle could be taken. There are two copies of that: for where the instruction stands,
@@ -214,14 +221,17 @@ class StepPlanner(wiring.Component):
             m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
         with m.If(~walker.present):
             m.d.sync += [
-                phase.eq(Mux(coming_depthwise, Phase.TAPS, coming_phase)),
-                in_elements.eq(~coming_depthwise & ~coming_addend),
+                now.taps.eq(coming_depthwise),
+                now.elements.eq(~coming_depthwise & ~coming_addend),
+                now.operand.eq(0),
+                now.addend.eq(coming_addend),
                 tap.eq(0),
                 half.eq(0),
                 last_load.eq(coming.taps == 1),
                 ends_by_tap.eq(~coming_depthwise & ~coming_addend & coming_end),
                 ends_by_line.eq(0),
                 moves_on.eq(~coming_depthwise & ~coming_addend & coming_end),
+                moves_between.eq(~coming_depthwise & ~coming_addend & ~coming_end),
                 row.eq(coming.accumulator),
                 line.eq(coming.destination),
                 operand.eq(coming.operand),
@@ -229,30 +239,32 @@ class StepPlanner(wiring.Component):
                 parameter.eq(coming.parameter),
             ]
         with m.Elif(goes_on):
-            operand_completes = (~command.wide_operands | next_half) & ~command.accumulate
-            by_tap = (next_phase == Phase.ELEMENTS) & elements_end
-            by_line = ((next_phase == Phase.OPERAND) & operand_completes) | (
-                (next_phase == Phase.ADDEND) & next_half & ~from_accumulators
+            by_tap = follows.elements & elements_end
+            by_line = (
+                (now.elements & last_tap & one_line)
+                | (now.operand & ~operand_ends & ~command.accumulate)
+                | (now.addend & ~half & ~from_accumulators)
             )
             m.d.sync += [
-                phase.eq(next_phase),
-                in_elements.eq(next_phase == Phase.ELEMENTS),
+                now.eq(follows),
                 tap.eq(Mux(final | taps_end, 0, tap + 1)),
                 half.eq(next_half),
-                last_load.eq(Mux(in_taps, tap == last_but_one, one_tap)),
+                last_load.eq(Mux(now.taps, tap == last_but_one, one_tap)),
                 ends_by_tap.eq(by_tap),
                 ends_by_line.eq(by_line),
                 moves_on.eq(by_tap | by_line),
-                operand.eq(operand + (in_taps | in_operand)),
-                addend.eq(addend + in_addend),
+                moves_between.eq(follows.elements & ~elements_end),
+                operand.eq(operand + (now.taps | now.operand)),
+                addend.eq(addend + now.addend),
             ]
             with m.If(final):
                 m.d.sync += [
                     row.eq(row + 1),
                     line.eq(line + 1 + command.wide),
-                    parameter.eq(parameter + (block_ends & command.by_block)),
                 ]
-        m.d.comb += walker.advance.eq(goes_on & (moves_on | (in_elements & ~last_tap)))
+                with m.If(block_ends & command.by_block):
+                    m.d.sync += parameter.eq(parameter + 1)
+        m.d.comb += walker.advance.eq(goes_on & (moves_on | (moves_between & ~last_tap)))
 
         pause = Signal(Pause)
         drains = ends & ~from_accumulators
@@ -278,16 +290,20 @@ class StepPlanner(wiring.Component):
         with m.If(loads):
             m.d.sync += [
                 valid.eq(walker.present),
-                step.phase.eq(phase),
-                step.reads.eq(~(in_elements & from_accumulators)),
-                step.read.eq(Mux(in_elements, place.line, Mux(in_addend, addend, operand))),
-                step.sums.eq(in_elements & from_accumulators),
+                step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
+                step.reads.eq(~(now.elements & from_accumulators)),
+                step.read.eq(Mux(now.elements, place.line, Mux(now.addend, addend, operand))),
+                step.sums.eq(now.elements & from_accumulators),
                 step.row.eq(row),
                 step.tap.eq(tap),
                 step.low.eq(
-                    Mux(in_addend, ~half, command.wide_operands & Mux(in_elements, first.kx, ~half))
+                    Mux(
+                        now.addend,
+                        ~half,
+                        command.wide_operands & Mux(now.elements, first.kx, ~half),
+                    )
                 ),
-                step.begins.eq(in_elements & first.kx & first.ky),
+                step.begins.eq(now.elements & first.kx & first.ky),
                 step.final.eq(final),
                 step.narrow.eq(final & ~command.wide),
                 step.wide.eq(final & command.wide),
@@ -297,10 +313,10 @@ class StepPlanner(wiring.Component):
                 step.table.eq(command.table),
                 step.ends.eq(ends),
                 step.pause.eq(pause),
-                in_window.eq(in_elements & from_map),
+                in_window.eq(now.elements & from_map),
                 in_rows.eq((place.y >= 0) & (place.y < command.height)),
                 in_columns.eq((place.x >= 0) & (place.x < command.width)),
-                by_taps.eq(command.by_taps & in_elements),
+                by_taps.eq(command.by_taps & now.elements),
             ]
 
         # Of the taps inside the map, each one but the first takes the next entry.

@@ -297,8 +297,8 @@ PROOFS = (
             ),
             Fault(
                 unit="interlock",
-                old="fresh.input.eq((moves & compared_valid).replicate(COPIES))",
-                new="fresh.input.eq(compared_valid.replicate(COPIES))",
+                old="((exchange[1] | proceeds) & compared_valid)",
+                new="compared_valid",
             ),
             Fault(
                 unit="in_flight",
