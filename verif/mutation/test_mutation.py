@@ -16,7 +16,7 @@ MACHINE = Config(
     rows=2,
     cols=2,
     columns_per_stage=1,
-    buffer_lines=256,
+    buffer_lines=1 << 15,  # in macros
     accumulator_rows=64,
     parameter_entries=16,
     tables=1,
@@ -29,15 +29,17 @@ MACHINE = Config(
     host_bus_bytes=4,
     weight_bus_bytes=4,
 )
+_TOP, _BANK = "tpu", "tpu.core.unified_buffer.bank_0"
 FOUND = [
-    *(("registers", "irq", 0, "const0"), ("registers", "bus__rdata", 1, "inv")),
-    *(("registers", "host_base", 12, "inv"), ("registers", "weight_base", 13, "inv")),
-    *(("registers", "resume", 0, "const0"), ("machine_control", "clear", 0, "const1")),
-    *(("core", "program", 8, "inv"), ("core", "halted", 0, "const0")),
-    *(("core", "interrupt", 0, "const0"), ("core", "tag", 3, "inv")),
+    *((_BANK, "macro", "write_data", 3, "inv"), (_BANK, "macro", "read_address", 0, "inv")),
+    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "bus__rdata", 1, "inv")),
+    *((_TOP, "registers", "host_base", 12, "inv"), (_TOP, "registers", "weight_base", 13, "inv")),
+    *((_TOP, "registers", "resume", 0, "const0"), (_TOP, "machine_control", "clear", 0, "const1")),
+    *((_TOP, "core", "program", 8, "inv"), (_TOP, "core", "halted", 0, "const0")),
+    *((_TOP, "core", "interrupt", 0, "const0"), (_TOP, "core", "tag", 3, "inv")),
 ]
-"""Cell of the top module, port, bit and mode of faults that no regression may miss."""
-HARMLESS = [("registers", "bus__awaddr", 0, "inv"), ("core", "bus__bid", 0, "inv")]
+"""Module, cell, port, bit and mode of faults that no regression may miss."""
+HARMLESS = [(_TOP, "registers", "bus__awaddr", 0, "inv"), (_TOP, "core", "bus__bid", 0, "inv")]
 """Registers are whole words, and all writes have the same ID."""
 OTHERS = 8
 PROGRAMS = 12
@@ -46,8 +48,8 @@ SEED = 1
 others each time."""
 
 
-def at(number, cell, port, bit, mode):
-    place = {"module": "tpu", "cell": cell, "port": port, "bit": bit, "control": 0}
+def at(number, module, cell, port, bit, mode):
+    place = {"module": module, "cell": cell, "port": port, "bit": bit, "control": 0}
     return Mutant(number, mode, **place, signal=f"{port}[{bit}]", sources=())
 
 
@@ -144,7 +146,7 @@ def test_doubled():
 
 
 def test_only_those_with_a_verdict_count(tmp_path):
-    mutants = [at(number, "core", "halted", 0, "inv") for number in (1, 2, 3)]
+    mutants = [at(number, _TOP, "core", "halted", 0, "inv") for number in (1, 2, 3)]
     record = Record.of(tmp_path, mutants, "some")
     for number, how in ((1, "killed"), (2, "survived"), (3, "survived")):
         record.add(Verdict(number, how, "", 0.1), 5)
