@@ -9,7 +9,7 @@ import numpy as np
 
 from systola.arch.config import Config
 from systola.arch.isa import Fault, Opcode, encode
-from systola.arch.registers import Status
+from systola.arch.registers import BusPort, Status
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
@@ -42,6 +42,31 @@ BUS_ERRORS = (
     BusError(Fault.FETCH_ERROR, 0, host_errors=(0, 128)),
 )
 """Of `busy_program`."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Bytes of the windows, [low, high), for which no answer comes, and who then waits."""
+
+    port: BusPort
+    host_silence: tuple[int, int] = (0, 0)
+    weight_silence: tuple[int, int] = (0, 0)
+
+    def check(self, image: Image, result: RunResult) -> None:
+        """Fails unless a machine has reported it after `busy_program`, and kept its data."""
+        assert result.status == Status.BUSY | Status.FAULT, f"STATUS is {result.status!r}"
+        found = result.fault_cause, result.fault_pc, result.fault_address
+        assert found == (Fault.BUS_TIMEOUT, 0, self.port), f"fault {found}, not of {self.port!r}"
+        assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
+
+
+SILENCES = (
+    Silence(BusPort.HOST_READ, host_silence=(DATA_OFFSET, DATA_OFFSET + 64)),
+    Silence(BusPort.HOST_READ, host_silence=(512, 640)),
+    Silence(BusPort.HOST_WRITE, host_silence=(_OUTPUT, _OUTPUT + 64)),
+    Silence(BusPort.WEIGHT_READ, weight_silence=(0, 1 << 20)),
+)
+"""In `busy_program`: data, instructions, results and weights."""
 
 
 def busy_program(config: Config, seed: int) -> Image:

@@ -76,17 +76,20 @@ def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[
 
 
 def varied_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
-    """An entry whose channels suit sums of very different sizes, or are wholly at random."""
+    """An entry whose channels suit sums of very different sizes, or are wholly at random, or have
+    numbers of few bits, so that results lie halfway between two."""
     cols = config.cols
-    kind = rng.integers(0, 4, cols)
-    bits = np.choose(kind, [8, 14, 24, 31])
-    lowest = np.choose(kind, [1 << 30, 1 << 30, 1 << 30, 0])
-    least = np.choose(kind, [0, 4, 16, 0])
-    most = np.choose(kind, [3, 11, 23, 31])
+    kind = rng.integers(0, 5, cols)
+    bits = np.choose(kind, [8, 14, 24, 31, 8])
+    lowest = np.choose(kind, [1 << 30, 1 << 30, 1 << 30, 0, 1 << 30])
+    highest = np.choose(kind, [1 << 31, 1 << 31, 1 << 31, 1 << 31, (1 << 30) + 1])
+    least = np.choose(kind, [0, 4, 16, 0, 0])
+    most = np.choose(kind, [3, 11, 23, 31, 31])
+    zeros = np.choose(kind, [0, 0, 0, 0, rng.integers(0, 24)])
     return parameter_entry(
         config,
-        bias=rng.integers(-(1 << bits), 1 << bits).astype(np.int32),
-        multiplier=rng.integers(lowest, 1 << 31).astype(np.int32),
-        left=rng.integers(0, np.choose(kind, [8, 2, 2, 8])).astype(np.uint8),
+        bias=(rng.integers(-(1 << bits), 1 << bits) << zeros).astype(np.int32),
+        multiplier=rng.integers(lowest, highest).astype(np.int32),
+        left=rng.integers(0, np.choose(kind, [8, 2, 2, 8, 2])).astype(np.uint8),
         right=rng.integers(least, most + 1).astype(np.uint8),
     )

@@ -52,7 +52,11 @@ class _Writer:
         self._shown = _OUTPUT
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
+        """Often with tags behind it, which wait for what is under way."""
         self.words.append(encode(opcode, **operands))
+        for _ in range(self._rng.choice((0, 0, 1, 2, 3))):
+            tag = {"tag": self._rng.getrandbits(16), "wait": self._rng.getrandbits(4)}
+            self.words.append(encode(Opcode.DEBUG_TAG, **tag))
 
     def copy(self) -> None:
         """Long rows and many rows in, and out again."""

@@ -22,7 +22,8 @@ from systola.arch.isa import (
     Operation,
     Reduction,
 )
-from systola.verif.kit.program_limits import LimitWriter
+from systola.runtime.backend import Image
+from systola.verif.kit.program_limits import LimitWriter, program_alone
 from systola.verif.kit.program_state import TILES, ProgramState
 from systola.verif.kit.single_instructions import SingleInstructions
 
@@ -419,3 +420,8 @@ class FaultWriter(SingleInstructions):
                 self._one(Opcode.LOOP, count=1)
         else:
             self._one(Opcode.END_LOOP)
+
+
+def illegal_program(config: Config, seed: str, fault: Fault) -> Image:
+    """Nothing but an instruction with ILLEGAL_OPCODE or ILLEGAL_FIELD."""
+    return program_alone(config, seed, lambda state: FaultWriter(state, 0).write(fault))

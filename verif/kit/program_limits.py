@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 
@@ -186,6 +187,11 @@ class LimitWriter(SingleInstructions):
 
 def limit_program(config: Config, seed: str, fault: Fault) -> Image:
     """Nothing but such an instruction, and what sets its window or its index register."""
+    return program_alone(config, seed, lambda state: LimitWriter(state).write(fault))
+
+
+def program_alone(config: Config, seed: str, write: Callable[[ProgramState], None]) -> Image:
+    """What `write` writes, behind instructions that set all index registers, and no data."""
     rng = random.Random(f"{config.name} {seed}")
     nothing = Span(0, 0)
     spans = Spans(
@@ -203,6 +209,6 @@ def limit_program(config: Config, seed: str, fault: Fault) -> Image:
         signed = value - (value >> 31 << 32)
         state.emit(Opcode.SET_REGISTER, register=register, value=signed)
     state.registers = [held]
-    LimitWriter(state).write(fault)
+    write(state)
     state.emit(Opcode.HALT)
     return make_image(state.words, host=np.zeros(spans.window, np.uint8))

@@ -220,6 +220,7 @@ class ProgramWriter(ProgramState):
                     rng.randint(1 << 30, (1 << 31) - 1),
                     self.number(0, (1 << 31) - 1),
                     rng.getrandbits(12),
+                    1 << rng.randint(20, 30),
                 )
             )
 

@@ -20,7 +20,7 @@ from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.synth.errors import SynthesisError
 from systola.verif.mutation.campaign import Course
-from systola.verif.mutation.equivalence import harmless
+from systola.verif.mutation.equivalence import dead, harmless
 from systola.verif.mutation.mutants import MACHINE, mutants_of, mutated_library
 from systola.verif.mutation.record import Record
 from systola.verif.mutation.trials import Differs, quick_trials
@@ -48,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = build_root() / "mutation"
     folder.mkdir(parents=True, exist_ok=True)
     record = Record.of(folder, mutants, library.stem)
+    if not record.proofs:
+        for mutant in dead(MACHINE, mutants, folder / "proofs"):
+            record.add_proof(mutant, "tpu")
     todo = [mutant.number for mutant in mutants if record.open(mutant.number, len(trials))]
     with tqdm(total=len(todo), unit="mutant", disable=None) as bar:
         for verdict in course.judge_all(todo, options.jobs):

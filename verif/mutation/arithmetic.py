@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that put many numbers of every size through the array and the lanes."""
+"""Programs that put numbers of every size, and of few bits, through the array and the lanes."""
 
 from __future__ import annotations
 
@@ -40,13 +40,22 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
+    lines = host[_DATA:][: 2 * _LINES * config.input_pitch].reshape(2 * _LINES, -1)
+    kind = data.integers(0, 4, (len(lines), 1))
+    few = np.where(data.random(lines.shape) < 0.2, lines, 0)
+    small = (lines % 9 - 4) & 0xFF
+    lines[:] = np.where(kind == 0, few, np.where(kind == 1, small, lines))
     entries = [varied_parameter_entry(data, config) for _ in range(_ENTRIES)]
     flat = np.concatenate(entries)
     assert flat.size == _ENTRIES * PARAMETER_PLANES * config.output_pitch <= 0x2000
     host[_PARAMETERS : _PARAMETERS + flat.size] = flat
-    line = rng.randrange(config.buffer_lines - 3 * _LINES)
-    row = rng.randrange(config.accumulator_rows - 2 * _ROWS)
-    entry = rng.randrange(config.parameter_entries - _ENTRIES)
+
+    def place(size: int, used: int) -> int:
+        return rng.choice((0, size - used, rng.randint(0, size - used)))
+
+    line = place(config.buffer_lines, 3 * _LINES)
+    row = place(config.accumulator_rows, 2 * _ROWS)
+    entry = place(config.parameter_entries, _ENTRIES)
     words = [
         encode(
             Opcode.READ_HOST_MEMORY,
@@ -149,7 +158,7 @@ class _Steps:
         rng, how = self._rng, self._function()
         gate = how["function"] in (Function.SIGMOID, Function.TANH)
         scale = {
-            **{f"multiplier_{operand}": rng.randint(1 << 28, (1 << 31) - 1) for operand in "ab"},
+            **{f"multiplier_{operand}": self._multiplier() for operand in "ab"},
             **{f"shift_{operand}": rng.choice((0, 1, rng.randrange(32))) for operand in "ab"},
             **{f"zero_{operand}": rng.randint(-128, 127) for operand in "ab"},
         }
@@ -168,6 +177,10 @@ class _Steps:
                 **how,
             ),
         ]
+
+    def _multiplier(self) -> int:
+        rng = self._rng
+        return rng.choice((rng.randint(1 << 28, (1 << 31) - 1), 1 << 30, 1 << rng.randint(16, 30)))
 
     def _window(self, kernel: int) -> bytes:
         start = self._rng.choice((-1, 0))

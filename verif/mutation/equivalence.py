@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which mutants are harmless: proven never to make a difference, with Yosys' SAT solver.
+"""Which mutants are harmless: proven never to make a difference.
 
-A mutant makes a difference if in some cycle a register, a memory, a multiplier or an output of the
-module gets another value than without the fault, from the same state and the same inputs
-(systola.verif.mutation.doubled). That this is so is refuted for the first cycles after power-up
-and, by induction, for any state that has enough predecessors. What memories and multipliers give is
-left free, and so are the inputs of the module: what is proven holds wherever it stands. Where that
-is not enough the module around it is tried, up to the whole machine.
+`dead`: those that reach no output of the machine at all (systola.verif.mutation.reach). `harmless`,
+with Yosys' SAT solver: those with no effect where they stand. A mutant makes a difference if in
+some cycle a register, a memory, a multiplier or an output of the module gets another value than
+without the fault, from the same state and the same inputs (systola.verif.mutation.doubled). That
+this is so is refuted for the first cycles after power-up and, by induction, for any state that has
+enough predecessors. What memories and multipliers give is left free, and so are the inputs of the
+module: what is proven holds wherever it stands. Where that is not enough the module around it is
+tried, up to the whole machine.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from pathlib import Path
 
 from systola.arch.config import Config
 from systola.synth.tools import find_tool
-from systola.verif.mutation.doubled import doubled
+from systola.verif.mutation.doubled import Bit, Module, doubled
 from systola.verif.mutation.mutants import READ, SELECT, Mutant, rtlil_of, run_script
+from systola.verif.mutation.reach import reaching
 
 DISTANCE = 3
 """Registers, one behind the other, whose contents are followed back."""
@@ -34,6 +37,28 @@ opt_clean
 sat -tempinduct -prove differs 0 -maxsteps {steps}
 """
 _PROVEN = "Induction step proven: SUCCESS!"
+
+
+def dead(config: Config, mutants: Sequence[Mutant], folder: Path) -> list[Mutant]:
+    """Those from which nothing leads to an output of the machine. `folder` is to work in."""
+    width = max((mutant.number for mutant in mutants), default=1).bit_length()
+    script = [
+        *READ.splitlines(),
+        *(f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants),
+        *("flatten", "opt_expr", "opt_clean", "write_json all.json"),
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    run_script(config, "\n".join(script) + "\n", folder, "looking for mutants that reach nothing")
+    module: Module = json.loads((folder / "all.json").read_text())["modules"]["tpu"]
+    select: list[Bit] = module["ports"][SELECT]["bits"]
+    reached = reaching(module)
+    alive: set[int] = set()
+    for cell in module["cells"].values():
+        ports = cell["connections"]
+        if cell["type"] == "$eq" and select in ports.values() and ports["Y"][0] in reached:
+            (value,) = (bits for port, bits in ports.items() if port != "Y" and bits != select)
+            alive.add(int("".join(map(str, reversed(value))), 2))
+    return [mutant for mutant in mutants if mutant.number not in alive]
 
 
 def harmless(

@@ -51,12 +51,12 @@ class Record:
         """Whether these trials may say something new of a mutant."""
         known = self.verdicts.get(number)
         if known is None:
-            return True
+            return not self.proof(number)
         return known.how != "killed" and self.trials[number] < trials and not self.proof(number)
 
     def unproven(self, number: int) -> bool:
         """Whether a proof that it is harmless is worth a try."""
-        return self.verdicts[number].how == "survived" and number not in self.proofs
+        return self.how(number) == "survived" and number not in self.proofs
 
     def proof(self, number: int) -> str:
         """The module inside which it is harmless; empty: none is known."""
@@ -80,9 +80,13 @@ class Record:
         with self.path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
+    def how(self, number: int) -> str:
+        """What the trials say of it; what has been proven harmless may have had none."""
+        return self.verdicts[number].how if number in self.verdicts else "survived"
+
     def state(self, mutant: Mutant) -> str:
         """One of WHAT."""
-        how = self.verdicts[mutant.number].how
+        how = self.how(mutant.number)
         return "harmless" if how == "survived" and self.proof(mutant.number) else how
 
     def counts(self, mutants: Sequence[Mutant] | None = None) -> dict[str, int]:
@@ -113,7 +117,7 @@ class Record:
                 {
                     **asdict(mutant),
                     "state": self.state(mutant),
-                    "by": self.verdicts[mutant.number].by,
+                    "by": self.verdicts[mutant.number].by if mutant.number in self.verdicts else "",
                     "within": self.proof(mutant.number),
                 }
                 for mutant in self.mutants

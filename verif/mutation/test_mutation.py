@@ -8,6 +8,7 @@ from systola.verif.mutation.campaign import Course, Verdict
 from systola.verif.mutation.doubled import doubled
 from systola.verif.mutation.equivalence import harmless
 from systola.verif.mutation.mutants import Mutant, mutants_of, mutated_library
+from systola.verif.mutation.reach import reaching
 from systola.verif.mutation.record import Record
 from systola.verif.mutation.trials import Differs, quick_trials, survive
 
@@ -105,6 +106,32 @@ def test_proofs(mutants, tmp_path):
         tried=lambda mutant, within: tried.update({mutant.number: within}),
     )
     assert [bool(tried[mutant.number]) for mutant in chosen] == [False, True]
+
+
+def test_reaching():
+    """Of a sum only the upper half is used, of a register and a memory one bit, of a choice all."""
+    adder = {"A": "input", "B": "input", "Y": "output"}
+    chooser = {"A": "input", "B": "input", "S": "input", "Y": "output"}
+    register = {"CLK": "input", "D": "input", "Q": "output"}
+    read = {"ADDR": "input", "DATA": "output"}
+    write = {"ADDR": "input", "DATA": "input", "EN": "input"}
+
+    def cell(kind, directions, **bits):
+        name = {"parameters": {"MEMID": "m"}}
+        return {"type": kind, "port_directions": directions, "connections": bits, **name}
+
+    module = {
+        "ports": {"q": {"direction": "output", "bits": [2, 3]}},
+        "cells": {
+            "add": cell("$add", adder, A=[4, 5, 6], B=[7, 8], Y=[9, 2, 10]),
+            "mux": cell("$mux", chooser, A=[11, 12], B=[13, 14], S=[15], Y=[3, 16]),
+            "register": cell("$dff", register, CLK=[17], D=[18, 19], Q=[11, 20]),
+            "read": cell("$memrd_v2", read, ADDR=[21], DATA=[22, 18]),
+            "write": cell("$memwr_v2", write, ADDR=[23], DATA=[24, 25], EN=[26, 27]),
+        },
+    }
+    found = {2, 3, 4, 5, 7, 8, 11, 13, 15, 17, 18, 21, 23, 25, 27}
+    assert reaching(module) == found
 
 
 def test_doubled():

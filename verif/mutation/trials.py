@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, decode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.bus_errors import BUS_ERRORS, BusError, busy_program
+from systola.verif.kit.bus_errors import BUS_ERRORS, SILENCES, BusError, Silence, busy_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program
-from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.program_faults import illegal_program, static_faults
 from systola.verif.kit.program_limits import LimitWriter, limit_program
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
@@ -37,12 +37,16 @@ MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5))
 """Latency and stall probability of the memories, in turn."""
 CYCLE_LIMIT = 50_000
 """More than any program takes on a machine that works."""
-NUMBERS = 8
+NUMBERS = 16
 """Programs that put many numbers through the arithmetic."""
-LIMITS = 16
+LIMITS = 100
 """Programs for each fault at a limit; each is one instruction."""
-LARGE = 8
+LARGE = 24
 """Programs of instructions over many lines."""
+PATIENCE = 100
+"""Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
+LONG = 12
+"""Programs in which the queues of the units are fuller than in the others."""
 DISTURBED = 24
 """Programs into which something comes from outside."""
 
@@ -128,8 +132,23 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     ]
     trials += _limit_trials(config, seed)
     trials += [
-        program_trial(config, f"large {number}", large_program(config, f"{seed} {number}"), number)
+        program_trial(
+            config,
+            f"large {number}",
+            large_program(config, f"{seed} {number}"),
+            number,
+            bus_timeout=PATIENCE,  # of the memories, which work long enough without any
+        )
         for number in range(LARGE)
+    ]
+    trials += [
+        program_trial(
+            config,
+            f"long {number}",
+            random_program(config, f"{seed} long {number}", instructions=90),
+            number,
+        )
+        for number in range(LONG)
     ]
     trials += _register_trials(config)
     trials += _bus_trials(config, seed)
@@ -151,7 +170,13 @@ def _random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
 
 
 def program_trial(
-    config: Config, name: str, image: Image, number: int, place: Place | None = None
+    config: Config,
+    name: str,
+    image: Image,
+    number: int,
+    *,
+    place: Place | None = None,
+    bus_timeout: int = 0,
 ) -> Trial:
     """The image on the golden model, and what it says. At another place of the bus, the host and
     weight offsets in its instructions are moved for the machine."""
@@ -166,7 +191,7 @@ def program_trial(
         how = {"bases": place.bases, "skipped": place.skipped}
 
     def run(machine: Simulator, limit: int) -> Facts:
-        result = machine.run(moved, limit=limit, **how)
+        result = machine.run(moved, limit=limit, bus_timeout=bus_timeout, **how)
         scoreboard.check_result(result, expected, outcome)
         return facts_of(result)
 
@@ -295,7 +320,7 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
             min(pattern, high - (1 << 32)) & -HOST_PAGE_BYTES,
             min(pattern ^ 0x7F_0000_0000, high - (1 << 32)) & -HOST_PAGE_BYTES,
         )
-        yield program_trial(config, f"far {number}", image, number, Place(bases, skipped))
+        yield program_trial(config, f"far {number}", image, number, place=Place(bases, skipped))
 
 
 def _long_loops() -> Iterator[Trial]:
@@ -318,10 +343,12 @@ def _long_loops() -> Iterator[Trial]:
 
 
 def _limit_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Large sizes that end just behind what there is."""
+    """Large sizes that end just behind what there is, and what is illegal in itself."""
+    programs = dict.fromkeys(LimitWriter.FAULTS, limit_program)
+    programs |= dict.fromkeys((Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD), illegal_program)
     for number in range(LIMITS):
-        for fault in LimitWriter.FAULTS:
-            image = limit_program(config, f"{seed} {number}", fault)
+        for fault, program in programs.items():
+            image = program(config, f"{seed} {number}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
 
 
@@ -365,6 +392,21 @@ def _bus_trials(config: Config, seed: int) -> list[Trial]:
 
         return run
 
+    def silence(silent: Silence) -> Callable[[Simulator, int], Facts]:
+        def run(machine: Simulator, limit: int) -> Facts:
+            result = machine.run(
+                image,
+                limit=limit,
+                host_silence=silent.host_silence,
+                weight_silence=silent.weight_silence,
+                bus_timeout=PATIENCE,
+            )
+            silent.check(image, result)
+            machine.reset()
+            return facts_of(result)
+
+        return run
+
     def abandoned(cycles: int) -> Callable[[Simulator, int], Facts]:
         def run(machine: Simulator, limit: int) -> Facts:
             for program in after:
@@ -380,6 +422,11 @@ def _bus_trials(config: Config, seed: int) -> list[Trial]:
             trials.append(Trial(f"{error.cause.name.lower()}", memory, bus_error(error, soft)))
             trial = program_trial(config, "after a bus error", after[number % 3], number)
             trials.append(trial)
+    for number, silent in enumerate(SILENCES):
+        memory = MEMORIES[number % len(MEMORIES)]
+        trials.append(Trial(f"no answer to {silent.port.name}", memory, silence(silent)))
+        trial = program_trial(config, "after a time-out", after[number % 3], number)
+        trials.append(trial)
     for number, cycles in enumerate((30, 150, 400, 700)):
         memory = MEMORIES[number % len(MEMORIES)]
         trials.append(Trial("abandoned", memory, abandoned(cycles)))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which bits of a flat module can reach its outputs at all, in any number of cycles.
+
+Fields of a command that nobody reads any more are still carried along with the others, and of a
+difference often just the sign counts. A fault in such a bit is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from systola.verif.mutation.doubled import Bit, Cell, Module
+
+_BITWISE = re.compile(r"\$(not|pos|and|or|xor|xnor|mux|pmux|a?s?dffe?|sdffce|aldffe?)")
+"""A bit of the result depends on the same bit of these ports, and on all of the others."""
+_SIDES = ("A", "B", "D", "AD")
+_UPWARDS = re.compile(r"\$(add|sub|neg|mul)")
+"""A bit of the result depends on the same bits and lower ones."""
+_READ, _WRITE = "$memrd_v2", "$memwr_v2"
+_MACRO = "sram_1r1w"
+
+
+def reaching(module: Module) -> set[Bit]:
+    """The bits that reach an output. `module` is as Yosys writes it in JSON.
+
+    A bit counts as reaching where it might: what is not in the set makes no difference.
+    """
+    cells: dict[str, Cell] = module["cells"]
+    drivers: dict[Bit, tuple[Cell, str, int]] = {}
+    writers: dict[str, list[Cell]] = {}
+    for cell in cells.values():
+        for port, direction in cell["port_directions"].items():
+            if direction == "output":
+                for i, bit in enumerate(cell["connections"][port]):
+                    drivers[bit] = cell, port, i
+        if cell["type"] == _WRITE:
+            writers.setdefault(cell["parameters"]["MEMID"], []).append(cell)
+    found: set[Bit] = set()
+    queue = [
+        bit
+        for port in module["ports"].values()
+        if port["direction"] == "output"
+        for bit in port["bits"]
+    ]
+    while queue:
+        bit = queue.pop()
+        if bit in found or bit not in drivers:
+            found.add(bit)
+            continue
+        found.add(bit)
+        cell, _, i = drivers[bit]
+        queue += _before(cell, i)
+        if cell["type"] == _READ:
+            for writer in writers.get(cell["parameters"]["MEMID"], ()):
+                queue += _column(writer, ("DATA", "EN"), i)
+    return found
+
+
+def _before(cell: Cell, i: int) -> Iterator[Bit]:
+    """What bit i of the result of a cell depends on."""
+    kind: str = cell["type"]
+    if kind == _MACRO:
+        return _column(cell, ("write_data",), i)
+    if _BITWISE.fullmatch(kind):
+        return _column(cell, _SIDES, i, len(cell["connections"].get("Y", ())))
+    if _UPWARDS.fullmatch(kind):
+        return (bit for _, bits in _inputs(cell) for bit in bits[: i + 1])
+    return (bit for _, bits in _inputs(cell) for bit in bits)
+
+
+def _inputs(cell: Cell) -> Iterator[tuple[str, list[Bit]]]:
+    for port, bits in cell["connections"].items():
+        if cell["port_directions"][port] == "input":
+            yield port, bits
+
+
+def _column(cell: Cell, ports: Iterable[str], i: int, width: int = 0) -> Iterator[Bit]:
+    """Bit i of some inputs, of each word of `width` where there are several, and all the others."""
+    for port, bits in _inputs(cell):
+        if port in ports:
+            yield from bits[i :: width or len(bits)] if i < len(bits) else bits[-1:]
+        else:
+            yield from bits
