@@ -77,6 +77,12 @@ class FaultWriter(SingleInstructions):
         else:
             getattr(self, f"_{fault.name.lower()}")()
 
+    def write_alone(self, fault: Fault) -> None:
+        """The same where no window has been set, for one of ALONE."""
+        if self._rng.random() < 0.8:
+            self._set_window()
+        self.write(fault)
+
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
         """An operand with `value` in some pass and less by multiples of `unit` before it."""
         modulus = 1 << BY_OPCODE[opcode].field(name).width
@@ -422,6 +428,13 @@ class FaultWriter(SingleInstructions):
             self._one(Opcode.END_LOOP)
 
 
-def illegal_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Nothing but an instruction with ILLEGAL_OPCODE or ILLEGAL_FIELD."""
-    return program_alone(config, seed, lambda state: FaultWriter(state, 0).write(fault))
+ALONE = (
+    *(Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OVERLAP, Fault.LOOP),
+    *(Fault.BUFFER_RANGE, Fault.TABLE_RANGE),
+)
+"""What takes no data to be found."""
+
+
+def fault_program(config: Config, seed: str, fault: Fault) -> Image:
+    """Nothing but an instruction with one of ALONE, and what it needs."""
+    return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_alone(fault))

@@ -58,7 +58,7 @@ class LimitWriter(SingleInstructions):
         The last one that is there is missed by one, or all of the product is in a single bit that
         no sum may lose.
         """
-        if self._rng.random() < 0.3 and sum(bits) - len(bits) >= (limit // unit).bit_length():
+        if self._rng.random() < 0.5 and sum(bits) - len(bits) >= (limit // unit).bit_length():
             while True:
                 factors = [1 << self._rng.randrange(width) for width in bits]
                 if math.prod(factors) * unit > limit:

@@ -157,9 +157,14 @@ class _Steps:
     def _vector(self) -> list[bytes]:
         rng, how = self._rng, self._function()
         gate = how["function"] in (Function.SIGMOID, Function.TANH)
+        # Large shifts for both: what is cut off is all that there is.
+        far = rng.random() < 0.4
         scale = {
-            **{f"multiplier_{operand}": self._multiplier() for operand in "ab"},
-            **{f"shift_{operand}": rng.choice((0, 1, rng.randrange(32))) for operand in "ab"},
+            **{f"multiplier_{operand}": 1 << 30 if far else self._multiplier() for operand in "ab"},
+            **{
+                f"shift_{operand}": rng.randint(15, 31) if far else rng.choice((0, 1, 4, 9))
+                for operand in "ab"
+            },
             **{f"zero_{operand}": rng.randint(-128, 127) for operand in "ab"},
         }
         limit = rng.choice((0, rng.getrandbits(15)))

@@ -52,7 +52,7 @@ class Record:
         known = self.verdicts.get(number)
         if known is None:
             return not self.proof(number)
-        return known.how != "killed" and self.trials[number] < trials and not self.proof(number)
+        return known.how == "survived" and self.trials[number] < trials and not self.proof(number)
 
     def unproven(self, number: int) -> bool:
         """Whether a proof that it is harmless is worth a try."""

@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, decode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bus_errors import BUS_ERRORS, SILENCES, BusError, Silence, busy_program
+from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program
-from systola.verif.kit.program_faults import illegal_program, static_faults
+from systola.verif.kit.program_faults import ALONE, fault_program, static_faults
 from systola.verif.kit.program_limits import LimitWriter, limit_program
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
@@ -39,14 +40,16 @@ CYCLE_LIMIT = 50_000
 """More than any program takes on a machine that works."""
 NUMBERS = 16
 """Programs that put many numbers through the arithmetic."""
-LIMITS = 100
+LIMITS = 80
 """Programs for each fault at a limit; each is one instruction."""
 LARGE = 24
 """Programs of instructions over many lines."""
 PATIENCE = 100
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
-LONG = 12
+LONG = 8
 """Programs in which the queues of the units are fuller than in the others."""
+CROWDED = 64
+"""Programs of instructions that wait for one another."""
 DISTURBED = 24
 """Programs into which something comes from outside."""
 
@@ -129,6 +132,12 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
             config, f"numbers {number}", arithmetic_program(config, f"{seed} {number}"), number
         )
         for number in range(NUMBERS)
+    ]
+    trials += [
+        program_trial(
+            config, f"crowded {number}", crowded_program(config, f"{seed} {number}"), number
+        )
+        for number in range(CROWDED)
     ]
     trials += _limit_trials(config, seed)
     trials += [
@@ -344,10 +353,11 @@ def _long_loops() -> Iterator[Trial]:
 
 def _limit_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Large sizes that end just behind what there is, and what is illegal in itself."""
-    programs = dict.fromkeys(LimitWriter.FAULTS, limit_program)
-    programs |= dict.fromkeys((Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD), illegal_program)
+    alone = [fault for fault in ALONE if fault in static_faults(config)]
+    programs = [(fault, limit_program) for fault in LimitWriter.FAULTS]
+    programs += [(fault, fault_program) for fault in alone]
     for number in range(LIMITS):
-        for fault, program in programs.items():
+        for fault, program in programs:
             image = program(config, f"{seed} {number}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
 

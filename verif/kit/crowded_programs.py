@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of short instructions that wait for one another, behind long ones that fill the queues.
+
+All of them use the same few lines and rows, on both sides of an address at which many bits change:
+so that each place in a list of what is under way, and each bit of its addresses, holds one back.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import Opcode, Operation, encode
+from systola.runtime.backend import Image
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_tiles,
+    varied_parameter_entry,
+)
+
+_LINES = _ROWS = 24
+_LONG = 12
+"""Lines or rows of a long instruction, at least."""
+_ENTRIES = 4
+_TILES = 4
+_DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 6, 7))
+_SHOWN = _OUTPUT + HOST_PAGE_BYTES
+_PAGES = 9
+
+
+def crowded_program(config: Config, seed: str, *, instructions: int = 120) -> Image:
+    """Reads only what it has written, and shows all of it at its end."""
+    rng = random.Random(f"{config.name} {seed}")
+    data = np.random.default_rng(rng.getrandbits(64))
+    host = random_memory(data, _PAGES)
+    entries = [varied_parameter_entry(data, config) for _ in range(_ENTRIES)]
+    flat = np.concatenate(entries)
+    assert flat.size <= HOST_PAGE_BYTES
+    host[_PARAMETERS:][: flat.size] = flat
+    writer = _Writer(config, rng)
+    writer.begin()
+    for _ in range(instructions):
+        writer.step()
+    writer.end()
+    assert len(b"".join(writer.words)) <= _DATA
+    return make_image(writer.words, host=host, weights=random_tiles(data, config, _TILES))
+
+
+class _Writer:
+    def __init__(self, config: Config, rng: random.Random) -> None:
+        self._config, self._rng = config, rng
+        self._line = self._around(config.buffer_lines, _LINES)
+        self._row = self._around(config.accumulator_rows, _ROWS)
+        self._entry = self._around(config.parameter_entries, _ENTRIES)
+        self.words: list[bytes] = []
+
+    def _around(self, size: int, used: int) -> int:
+        """The start of so much of a memory, on both sides of a power of two."""
+        middle = 1 << self._rng.randrange(used.bit_length(), size.bit_length())
+        return max(0, min(middle - self._rng.randrange(1, used), size - used))
+
+    def begin(self) -> None:
+        """Gives a value to all that is read later."""
+        self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=self._entry, count=_ENTRIES)
+        self._read(_DATA, self._line, _LINES)
+        self._multiply(self._line, self._row, _ROWS, accumulate=0)
+
+    def step(self) -> None:
+        """One instruction of any unit."""
+        steps = (
+            *(self._some_read, self._some_read, self._some_write, self._some_write),
+            *(self._some_product, self._some_product, self._activate, self._activate),
+            *(self._vector, self._parameters, self._tag),
+        )
+        self._rng.choice(steps)()
+
+    def end(self) -> None:
+        """Shows lines and rows."""
+        self._write(_SHOWN, self._line, _LINES)
+        self._emit(
+            Opcode.ACTIVATE,
+            accumulator=self._row,
+            buffer=self._line,
+            rows=_ROWS,
+            n_tiles=1,
+            parameter=self._entry,
+        )
+        self._write(_SHOWN + HOST_PAGE_BYTES // 2, self._line, _LINES)
+        self._emit(Opcode.HALT)
+
+    def _emit(self, opcode: Opcode, **operands: int) -> None:
+        self.words.append(encode(opcode, **operands))
+
+    def _size(self, most: int) -> int:
+        """Mostly small."""
+        rng = self._rng
+        return min(
+            most, rng.randint(_LONG, 2 * _LONG) if rng.random() < 0.15 else rng.choice((1, 2))
+        )
+
+    def _place(self, start: int, size: int, used: int) -> int:
+        return start + self._rng.randint(0, size - used)
+
+    def _read(self, host: int, line: int, rows: int) -> None:
+        pitch = self._config.input_pitch
+        self._emit(
+            self._rng.choice((Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)),
+            **{"host": host, "buffer": line, "rows": rows, "stride": pitch, "blocks": 1},
+            tail=self._config.rows,
+        )
+
+    def _write(self, host: int, line: int, rows: int) -> None:
+        pitch = self._config.output_pitch
+        self._emit(
+            self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
+            **{"host": host, "buffer": line, "rows": rows, "stride": pitch, "blocks": 1},
+            tail=self._config.cols,
+        )
+
+    def _multiply(self, line: int, row: int, rows: int, *, accumulate: int) -> None:
+        self._emit(Opcode.READ_WEIGHTS, tile=self._rng.randrange(_TILES), count=1)
+        self._emit(
+            Opcode.MATRIX_MULTIPLY,
+            **{"buffer": line, "accumulator": row, "rows": rows, "k_tiles": 1, "n_tiles": 1},
+            accumulate=accumulate,
+        )
+
+    def _some_read(self) -> None:
+        rows = self._size(_LINES)
+        pitch = max(self._config.input_pitch, self._config.output_pitch)
+        start = self._rng.choice((_DATA, _OUTPUT))
+        host = start + pitch * self._rng.randint(0, _LINES - rows)
+        self._read(host, self._place(self._line, _LINES, rows), rows)
+
+    def _some_write(self) -> None:
+        rows = self._size(_LINES)
+        pitch = max(self._config.input_pitch, self._config.output_pitch)
+        host = _OUTPUT + pitch * self._rng.randint(0, _LINES - rows)
+        self._write(host, self._place(self._line, _LINES, rows), rows)
+
+    def _some_product(self) -> None:
+        rows = self._size(_ROWS)
+        line, row = self._place(self._line, _LINES, rows), self._place(self._row, _ROWS, rows)
+        self._multiply(line, row, rows, accumulate=self._rng.randrange(2))
+
+    def _activate(self) -> None:
+        wide = int(self._config.wide and self._rng.random() < 0.3)
+        rows = self._size(_LINES >> wide)
+        self._emit(
+            Opcode.ACTIVATE,
+            accumulator=self._place(self._row, _ROWS, rows),
+            buffer=self._place(self._line, _LINES, rows << wide),
+            parameter=self._place(self._entry, _ENTRIES, 1),
+            **{"rows": rows, "n_tiles": 1, "wide": wide},
+        )
+
+    def _vector(self) -> None:
+        rng = self._rng
+        rows = self._size(_LINES // 3)
+        places = rng.sample(range(_LINES // rows), 3)
+        buffer, operand, destination = (self._line + rows * place for place in places)
+        scale = {f"multiplier_{name}": 1 << 30 for name in "ab"}
+        self._emit(Opcode.SET_CONFIG_SCALE, **scale, shift_a=rng.randint(0, 20))
+        self._emit(
+            Opcode.VECTOR,
+            operation=rng.choice(list(Operation)),
+            **{"buffer": buffer, "operand": operand, "destination": destination, "rows": rows},
+            parameter=self._place(self._entry, _ENTRIES, 1),
+        )
+
+    def _parameters(self) -> None:
+        size = self._rng.randint(1, 2)
+        place = self._place(0, _ENTRIES, size)
+        self._emit(
+            Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=self._entry + place, count=size
+        )
+
+    def _tag(self) -> None:
+        self._emit(Opcode.DEBUG_TAG, tag=self._rng.getrandbits(16), wait=self._rng.getrandbits(4))

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short instructions that wait for one another in every place of the lists of what is under way."""
+
+import pytest
+
+from systola.arch.config import preset
+from systola.golden.machine import Machine
+from systola.sim.library import Simulator
+from systola.verif.kit import scoreboard
+from systola.verif.kit.crowded_programs import crowded_program
+from systola.verif.kit.launch import preset_name
+from systola.verif.kit.seeds import random_seed
+
+PROGRAMS = 50
+
+
+@pytest.mark.parametrize(("latency", "stall"), [(0, 0.0), (30, 0.0), (9, 0.5)])
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_crowded(name, latency, stall):
+    config = preset(preset_name(name))
+    golden = Machine(config)
+    with Simulator(config, latency=latency, stall=stall, seed=1) as machine:
+        for index in range(PROGRAMS):
+            image = crowded_program(config, f"{random_seed()} {index}")
+            expected = image.host.copy()
+            outcome = golden.run(expected, image.weights, image.program_offset)
+            assert outcome.fault is None
+            result = machine.run(image, limit=100_000)
+            scoreboard.check_result(result, expected, outcome)
