@@ -35,7 +35,7 @@ class LimitWriter(SingleInstructions):
 
     FAULTS = (
         *(Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
-        *(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
+        *(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW, Fault.WEIGHT_UNDERFLOW),
     )
 
     def write(self, fault: Fault) -> None:
@@ -70,7 +70,7 @@ class LimitWriter(SingleInstructions):
         rng, config = self._rng, self._config
         lines = config.buffer_lines
         opcodes = [*_COPIES, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.ACTIVATE]
-        opcodes += [Opcode.POOL, Opcode.VECTOR]
+        opcodes += [Opcode.POOL, Opcode.POOL, Opcode.VECTOR]
         opcode = rng.choice([*opcodes, *([Opcode.DEPTHWISE] if config.depthwise else [])])
         wide = int(config.wide and rng.random() < 0.5)
         match opcode:
@@ -162,6 +162,19 @@ class LimitWriter(SingleInstructions):
             case _:
                 self._set_window()
                 self._one(opcode, **at, blocks=count, destination=count)
+
+    def _weight_underflow(self) -> None:
+        """So many tiles that their number is in a single bit, and none is there."""
+        rng, config = self._rng, self._config
+        lines, rows = (
+            min(12, size.bit_length()) for size in (config.buffer_lines, config.accumulator_rows)
+        )
+        many = {"k_tiles": 1 << rng.randrange(lines), "n_tiles": 1 << rng.randrange(rows)}
+        opcode = rng.choice((Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE))
+        if opcode == Opcode.CONVOLVE:
+            taps = {f"kernel_{side}": 1 << rng.randrange(8) for side in ("height", "width")}
+            self._set_window(**taps)
+        self._one(opcode, **many)
 
     def _host_window(self) -> None:
         rng, config = self._rng, self._config

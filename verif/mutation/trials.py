@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, decode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
@@ -354,11 +354,12 @@ def _long_loops() -> Iterator[Trial]:
 def _limit_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Large sizes that end just behind what there is, and what is illegal in itself."""
     alone = [fault for fault in ALONE if fault in static_faults(config)]
-    programs = [(fault, limit_program) for fault in LimitWriter.FAULTS]
+    often = 3 * [Fault.BUFFER_RANGE]  # of which there are so many kinds
+    programs = [(fault, limit_program) for fault in (*LimitWriter.FAULTS, *often)]
     programs += [(fault, fault_program) for fault in alone]
     for number in range(LIMITS):
-        for fault, program in programs:
-            image = program(config, f"{seed} {number}", fault)
+        for kind, (fault, program) in enumerate(programs):
+            image = program(config, f"{seed} {number} {kind}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
 
 
