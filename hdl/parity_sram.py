@@ -4,9 +4,8 @@
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
-from systola.hdl.sram import Sram
+from systola.hdl.sram import Sram, sram_ports
 
 FLAW_LATENCY = 2
 """Cycles from `counts` to `flawed`: byte by byte, and all of them."""
@@ -24,16 +23,7 @@ class ParitySram(wiring.Component):
         self._width = width
         self._depth = depth
         super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(ceil_log2(depth)),
-                "read_data": Out(width),
-                "counts": In(1),
-                "flawed": Out(1),
-                "write_enable": In(1),
-                "write_address": In(ceil_log2(depth)),
-                "write_data": In(width),
-            }
+            {**sram_ports(width=width, depth=depth), "counts": In(1), "flawed": Out(1)}
         )
 
     def elaborate(self, platform: object) -> Module:

@@ -20,6 +20,18 @@ _ECP5_WIDTHS = {5: 36, 4: 18, 3: 9, 2: 4, 1: 2, 0: 1}
 """Bits of a word by the number of address bits that it does without."""
 
 
+def sram_ports(*, width: int, depth: int) -> dict[str, wiring.Member]:
+    """The ports of a memory of `depth` words of `width` bits, see Sram."""
+    return {
+        "read_enable": In(1),
+        "read_address": In(ceil_log2(depth)),
+        "read_data": Out(width),
+        "write_enable": In(1),
+        "write_address": In(ceil_log2(depth)),
+        "write_data": In(width),
+    }
+
+
 class Sram(wiring.Component):
     """`depth` words of `width` bits.
 
@@ -44,16 +56,7 @@ class Sram(wiring.Component):
         self._depth = depth
         self._transparent = transparent
         self._output_register = output_register
-        super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(ceil_log2(depth)),
-                "read_data": Out(width),
-                "write_enable": In(1),
-                "write_address": In(ceil_log2(depth)),
-                "write_data": In(width),
-            }
-        )
+        super().__init__(sram_ports(width=width, depth=depth))
 
     @property
     def is_macro(self) -> bool:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.arch.config import ConfigError
 from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.page import page
@@ -29,7 +28,7 @@ from systola.verif.coverage.summary import (
     total,
     waivers,
 )
-from systola.verif.kit.machines import machine
+from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here
 from systola.verif.regress.job import Report, jobs
@@ -41,12 +40,9 @@ PRESETS = ("4x4", "bare")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status."""
     options = _parser().parse_args(arguments)
-    for name in options.preset:
-        try:
-            machine(name)
-        except ConfigError as error:
-            print(f"coverage: {error}", file=sys.stderr)
-            return 2
+    if problem := wrong_name(options.preset):
+        print(f"coverage: {problem}", file=sys.stderr)
+        return 2
     coverage = Coverage()
     for file in (options.file, *options.merge):
         if file.exists() and not (options.fresh and file == options.file):

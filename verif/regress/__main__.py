@@ -15,11 +15,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.arch.config import ConfigError
 from systola.cli.arguments import whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.record import Coverage
-from systola.verif.kit.machines import machine
+from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here, run_on_cluster
 from systola.verif.regress.job import Report, jobs, record
@@ -30,12 +29,9 @@ PRESETS = ("tiny", "7x5", "small", "base")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 where a program failed."""
     options = _parser().parse_args(arguments)
-    for name in options.preset:
-        try:
-            machine(name)
-        except ConfigError as error:
-            print(f"regress: {error}", file=sys.stderr)
-            return 2
+    if problem := wrong_name(options.preset):
+        print(f"regress: {problem}", file=sys.stderr)
+        return 2
     work = jobs(
         options.kind,
         options.preset,

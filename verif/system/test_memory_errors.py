@@ -14,7 +14,7 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from systola.arch.isa import Fault, Opcode, encode
-from systola.arch.registers import CheckedMemory, Register, Status
+from systola.arch.registers import CheckedMemory, Feature, Register, Status
 from systola.verif.kit.bench import TB
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
 from systola.verif.kit.launch import chosen_netlist, run_machine, simulators
@@ -89,6 +89,7 @@ async def each_is_told(dut):
     """Any bit of any word that is used afterwards: the fault names the memory."""
     tb = TB(dut)
     await tb.start()
+    assert await tb.read(Register.FEATURES) & Feature.PARITY
     image = two_waits(tb.config)
     rng = random.Random(random_seed())
     memories = banks(dut)
