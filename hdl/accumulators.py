@@ -12,7 +12,7 @@ from systola.hdl.replica import Replica
 from systola.hdl.sram import Sram
 
 BANKS = 2
-CHOICES_PER_COLUMN = 2
+CHOICES_PER_COLUMN = 4
 """Registers that say where a column's old sum is: each one for its share of the bits."""
 COLUMNS_PER_SHIFT = 2
 """Columns that share the register that says how far they are shifted."""
@@ -81,16 +81,18 @@ class Accumulators(wiring.Component):
         shares = range(min(2, len(self.row)))
         same = {distance: Signal(len(shares), name=f"same_{distance}") for distance in distances}
         meets = {distance: Signal(name=f"meets_{distance}") for distance in distances}
+        same_again = m.submodules.same_again = Replica(width=len(shares))  # as `same[2]`, for rows
         for stage in range(1 + UPDATE_LATENCY):
             row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
         for distance in distances:
             now, before = row[0], row[distance]
-            m.d.sync += same[distance].eq(
-                Cat(valid[distance] & (before[n::2] == now[n::2]) for n in shares)
-            )
+            found = Cat(valid[distance] & (before[n::2] == now[n::2]) for n in shares)
+            m.d.sync += same[distance].eq(found)
             m.d.comb += meets[distance].eq(same[distance].all())
+            if distance == 2:
+                m.d.comb += same_again.input.eq(found)
         accumulate = Signal()
         m.d.sync += accumulate.eq(self.accumulate)
 
@@ -136,7 +138,7 @@ class Accumulators(wiring.Component):
         younger = Signal.like(new, reset_less=True)
         elsewhere = Signal()
         m.d.comb += elsewhere.eq(~accumulate | meets[2] | meets[3])
-        m.d.sync += [behind.eq(new), younger.eq(Mux(meets[2], new, behind))]
+        m.d.sync += [behind.eq(new), younger.eq(Mux(same_again.output.all(), new, behind))]
         with m.If(~accumulate):
             m.d.sync += younger.eq(0)
         chosen = Signal(2)
@@ -166,7 +168,11 @@ class Accumulators(wiring.Component):
                 ]
         m.d.comb += self.flawed.eq(Cat(flaws).any())
 
-        source = [Signal(name=f"source_{stage}") for stage in range(READ_LATENCY)]
-        m.d.sync += [source[0].eq(self.address[0]), source[1].eq(source[0])]
-        m.d.comb += self.data.eq(Mux(source[-1], outputs[1], outputs[0]))
+        source = Signal()
+        m.d.sync += source.eq(self.address[0])
+        sources = m.submodules.sources = Replica(width=cols)
+        m.d.comb += sources.input.eq(source.replicate(cols))
+        for c in range(cols):
+            odd, even = (outputs[bank].word_select(c, 32) for bank in (1, 0))
+            m.d.comb += self.data.word_select(c, 32).eq(Mux(sources.output[c], odd, even))
         return m

@@ -208,13 +208,14 @@ class ActivationUnit(wiring.Component):
         """The step that reads in this cycle, and whether it is taken."""
         step, valid = Signal(Step(), reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
-        taken = Signal()
+        granted, taken = Signal(), Signal()
         m.d.comb += [
             self.enable.eq(enable_row),
             self.address.eq(step.row),
             self.operands.enable.eq(enable_line),
             self.operands.address.eq(step.read),
-            taken.eq(valid & (~enable_row | self.ready) & (~enable_line | self.operands.ready)),
+            granted.eq((~enable_row | self.ready) & (~enable_line | self.operands.ready)),
+            taken.eq(valid & granted),
         ]
 
         # A step that cannot follow waits aside, so that the interlock learns of it from a register.
@@ -232,7 +233,8 @@ class ActivationUnit(wiring.Component):
             passed.ready.eq(room),
             following.eq(Mux(waits, aside, passed.payload)),
             comes.eq(waits | passed.valid),
-            leaves.eq(Mux(valid, taken, ~rests)),
+            # While it rests there is no step, and where there is none nothing has to be granted.
+            leaves.eq(granted & ~rests),
             proceeds.eq(comes & ~(valid & pauses)),
         ]
         with m.If(~waits):

@@ -11,8 +11,11 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.in_flight import Region, holds
 from systola.hdl.replica import Replica
 
-COPIES = 4
-"""Of what was found: for the exchange of items, in halves, for their moves, for who takes them."""
+PARTS = 4
+"""Of an item, each with its own copy of what was found."""
+MOVES, PASSES = PARTS, PARTS + 1
+"""The copies for the moves of items, and for who takes them."""
+COPIES = PARTS + 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +102,15 @@ class Interlock(wiring.Component):
             for n in range(COPIES)
         ]
 
-        exchange = Signal(2)
+        exchange = Signal(PARTS)
         proceeds = Signal()  # what is judged may be followed
         moves = Signal()  # `judged` takes `compared`, which takes what comes, or `judged`
         m.d.comb += [
-            exchange.eq(Cat(changed | blocked[0], changed | blocked[1])),
+            exchange.eq(Cat(changed | copy for copy in blocked[:PARTS])),
             proceeds.eq(~judged_valid | self.output.ready),
-            moves.eq(changed | blocked[2] | proceeds),
+            moves.eq(changed | blocked[MOVES] | proceeds),
             fresh.input.eq(((exchange[1] | proceeds) & compared_valid).replicate(COPIES)),
-            self.output.valid.eq(judged_valid & ~changed & ~blocked[3]),
+            self.output.valid.eq(judged_valid & ~changed & ~blocked[PASSES]),
             self.output.payload.eq(judged.item),
             self.input.ready.eq(free),
             self.oldest.eq(Mux(changed, compared.item, judged.item)),
@@ -120,10 +123,13 @@ class Interlock(wiring.Component):
             m.d.comb += [incoming.item.eq(self.input.payload), incoming.masks.eq(self.masks)]
             m.d.sync += arrived.item.eq(self.input.payload)
         following = Signal(self._item)
-        half = self._item.size // 2
-        for exchanges, part in zip(exchange, (slice(half), slice(half, None)), strict=True):
-            m.d.comb += following.as_value()[part].eq(
-                Mux(exchanges, judged.item.as_value()[part], incoming.item.as_value()[part])
+        bits = -(-self._item.size // PARTS)
+        for n, exchanges in enumerate(exchange):
+            changed_over, next_one = (
+                place.item.as_value()[n * bits : (n + 1) * bits] for place in (judged, incoming)
+            )
+            m.d.comb += following.as_value()[n * bits : (n + 1) * bits].eq(
+                Mux(exchanges, changed_over, next_one)
             )
 
         arrives = Signal()
@@ -166,11 +172,12 @@ class Interlock(wiring.Component):
         m.d.comb += self.waits.eq(waited)
         with m.If(~changed):
             m.d.sync += waited.eq(self.waits)
+            seen = judged_valid & fresh.output[PASSES]
             for name in self._lists:
                 found = [
-                    copies.output[3]
+                    copies.output[PASSES]
                     for check, copies in zip(self._checks, conflicts, strict=True)
                     if check.watched == name
                 ]
-                m.d.comb += self.waits[name].eq(judged_valid & fresh.output[3] & Cat(found).any())
+                m.d.comb += self.waits[name].eq(seen & Cat(found).any())
         return m

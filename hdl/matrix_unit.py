@@ -399,6 +399,7 @@ class MatrixUnit(wiring.Component):
             planner.row_ends.eq(last.ox),
             planner.place_valid.eq(walker.present),
             taken_on.input.eq(interlock.frees),
+            planner.frees.eq(interlock.frees),
             planner.plan.ready.eq(taken_on.output),
             interlock.input.valid.eq(valid),
             interlock.input.payload.eq(item),

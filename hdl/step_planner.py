@@ -212,6 +212,10 @@ class StepPlanner(wiring.Component):
             ),
         ]
 
+        # No walk is present. After a reset this may come a cycle late; no command comes as soon.
+        absent = m.submodules.absent = Replica()
+        m.d.comb += absent.input.eq(~walker.will_be_present)
+
         # A step is taken off, and offered in the next cycle, whenever the one that is offered in
         # this cycle could be taken. There are two copies of that: for where the instruction stands,
         # and for the step.
@@ -219,7 +223,7 @@ class StepPlanner(wiring.Component):
         for name, copy in (("goes_on", goes_on), ("loads", loads)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
-        with m.If(~walker.present):
+        with m.If(absent.output):
             m.d.sync += [
                 now.taps.eq(coming_depthwise),
                 now.elements.eq(~coming_depthwise & ~coming_addend),

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
+from systola.hdl.replica import Replica
 from systola.hdl.vector_feeder import FeedEvent
 from systola.hdl.walker import COORDINATE_BITS, Position
 
@@ -29,7 +30,8 @@ class VectorPlanner(wiring.Component):
     read when it is a new one, which leaves its bank to others most of the time; the line before is
     still there from the last vectors of the row. At the start of a row (`row_starts`) that begins
     inside the map it is not, and gets a plan of its own. `row_ends`: the place is the last of its
-    row. Throughput: one plan a cycle.
+    row. Throughput: one plan a cycle. `place_ready` is a register: `frees` is what `plan.ready`
+    will be in the next cycle.
     """
 
     def __init__(self, *, config: Config):
@@ -43,6 +45,7 @@ class VectorPlanner(wiring.Component):
                 "place_valid": In(1),
                 "place_ready": Out(1),
                 "plan": Out(stream.Signature(Plan(rows=config.rows))),
+                "frees": In(1),
             }
         )
 
@@ -66,13 +69,12 @@ class VectorPlanner(wiring.Component):
             crosses.eq(following >= rows),
         ]
 
-        # The place, when it is taken.
+        # The place, when it is taken. `ready` is `place_ready` for what is in here.
         taken = Signal()
+        ready = Signal()
         starts = Signal(reset_less=True)
         inside = Signal(reset_less=True)
-        begins = Signal(reset_less=True)  # a row that needs the line before
-        fresh = Signal()  # nothing was read for the place
-        primes = Signal()
+        primes = Signal(reset_less=True)  # begins a row that needs the line before
         room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
         line = Signal(ADDRESS_BITS, reset_less=True)
         left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
@@ -86,7 +88,7 @@ class VectorPlanner(wiring.Component):
                 m.d.sync += [crossed.eq(0), kept_crosses.eq(0)]
             with m.Else():
                 m.d.sync += [crossed.eq(crossed + kept_crosses), kept_crosses.eq(crosses)]
-        with m.If(self.place_ready):
+        with m.If(ready):
             m.d.sync += [
                 starts.eq(self.row_starts),
                 inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
@@ -102,15 +104,13 @@ class VectorPlanner(wiring.Component):
             ]
 
         # Its plan, or first the one of the line before.
-        valid = Signal()
+        valid, stays_valid = Signal(), Signal()
+        primes_next = Signal()
         reads = Signal()
         moved_on = Signal()  # the line read last has become the line before
-        done = Signal()
         m.d.comb += [
-            primes.eq(begins & fresh),
-            done.eq(self.plan.ready & ~primes),
-            self.place_ready.eq(~valid | done),
-            taken.eq(self.place_valid & self.place_ready),
+            stays_valid.eq(taken | (valid & ~(self.plan.ready & ~primes))),
+            taken.eq(self.place_valid & ready),
             self.plan.valid.eq(valid),
             plan.line.eq(line - primes),
             # Behind the end of the row there is nothing to read.
@@ -126,12 +126,18 @@ class VectorPlanner(wiring.Component):
             plan.feed.outside.eq(~inside),
             plan.feed.body.eq(Mux(left >= rows, rows, Mux(left > 0, left, 0))),
         ]
-        m.d.sync += valid.eq(taken | (valid & ~done))
+        m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
         with m.If(valid & self.plan.ready):
-            m.d.sync += [fresh.eq(0), moved_on.eq(primes | moves_on)]
-        with m.If(self.place_ready):
-            m.d.sync += [
-                begins.eq(packed & self.row_starts & inside_x & (~command.bounded | inside_y)),
-                fresh.eq(1),
+            m.d.sync += moved_on.eq(primes | moves_on)
+        with m.If(ready):
+            row_needs_it = self.row_starts & inside_x & (~command.bounded | inside_y)
+            m.d.comb += primes_next.eq(packed & row_needs_it)
+        with m.Else():
+            m.d.comb += primes_next.eq(primes & ~self.plan.ready)
+        for name, copy in (("ready", ready), ("place_ready", self.place_ready)):
+            replica = m.submodules[name] = Replica()
+            m.d.comb += [
+                replica.input.eq(~stays_valid | (self.frees & ~primes_next)),
+                copy.eq(replica.output),
             ]
         return m

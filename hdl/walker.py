@@ -91,7 +91,8 @@ class Walker(wiring.Component):
     it is in its first or last iteration, `ends` whether it is the last place of all: all from
     registers. `advance` goes on to the next place, one a cycle; it means nothing while there is
     none. `walk.ready` as soon as the last place is left: a walk is kept where it is taken, begins
-    WALK_GAP cycles later, and WALK_GAP cycles lie between two.
+    WALK_GAP cycles later, and WALK_GAP cycles lie between two. `will_be_present`: what `present`
+    will be in the next cycle, for copies of it.
     """
 
     def __init__(self, *, walk: Walk):
@@ -101,6 +102,7 @@ class Walker(wiring.Component):
             {
                 "walk": In(stream.Signature(walk)),
                 "present": Out(1),
+                "will_be_present": Out(1),
                 "advance": In(1),
                 "position": Out(Position()),
                 "first": Out(flags),
@@ -118,7 +120,7 @@ class Walker(wiring.Component):
         count = Signal.like(walk.count, reset_less=True)
         step = Signal.like(walk.step, reset_less=True)
         single, double = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
-        idle = Signal(init=1)  # not `present`, for what is kept and the place alone
+        idle = Signal(init=1)  # not `present`, for all but what follows
         # Of each level where its present iteration began (of the innermost: the place), how many
         # iterations are left where it is not the first, this one too, and whether the one behind it
         # is the last.
@@ -153,7 +155,7 @@ class Walker(wiring.Component):
                 ),
                 now.eq(Mux(self.first[name], count[name], left[name])),
             ]
-            with m.If(~self.present):
+            with m.If(idle):
                 m.d.sync += [
                     begun[name].eq(target),
                     nears[name].eq(walk.double[name]),
@@ -196,15 +198,12 @@ class Walker(wiring.Component):
             return result
 
         with m.If(~self.present):
-            m.d.sync += [
-                self.present.eq(self.walk.valid),
-                idle.eq(~self.walk.valid),
-                *enter(walk.single, self.walk.valid),
-            ]
+            m.d.comb += self.will_be_present.eq(self.walk.valid)
+            m.d.sync += enter(walk.single, self.walk.valid)
         with m.Elif(self.advance):
-            m.d.sync += [
-                self.present.eq(~self.ends),
-                idle.eq(self.ends),
-                *enter(following, ~self.ends),
-            ]
+            m.d.comb += self.will_be_present.eq(~self.ends)
+            m.d.sync += enter(following, ~self.ends)
+        with m.Else():
+            m.d.comb += self.will_be_present.eq(1)
+        m.d.sync += [self.present.eq(self.will_be_present), idle.eq(~self.will_be_present)]
         return m

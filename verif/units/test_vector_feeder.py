@@ -28,7 +28,7 @@ COMMANDS = 60
 
 
 class Feed(wiring.Component):
-    """Planner and feeder, with a plan issued as soon as `go`; `issued` and `reads` tell of it."""
+    """Planner and feeder, with plans issued a cycle after `go`; `issued` and `reads` tell."""
 
     def __init__(self, config):
         self._config = config
@@ -56,6 +56,7 @@ class Feed(wiring.Component):
         planner = m.submodules.planner = VectorPlanner(config=self._config)
         feeder = m.submodules.feeder = VectorFeeder(config=self._config)
         plan = planner.plan.payload
+        m.d.sync += planner.plan.ready.eq(self.go)
         m.d.comb += [
             planner.command.eq(self.command),
             planner.position.eq(self.position),
@@ -63,8 +64,8 @@ class Feed(wiring.Component):
             planner.row_ends.eq(self.row_ends),
             planner.place_valid.eq(self.place_valid),
             self.place_ready.eq(planner.place_ready),
-            planner.plan.ready.eq(self.go),
-            self.issued.eq(planner.plan.valid & self.go),
+            planner.frees.eq(self.go),
+            self.issued.eq(planner.plan.valid & planner.plan.ready),
             self.reads.eq(plan.reads),
             self.line.eq(plan.line),
             self.makes.eq(plan.vector),
@@ -97,7 +98,7 @@ class Feeder(Bench):
         self.primed = False
         self.in_buffer = deque([None] * READ_LATENCY)
         self.on_the_way = deque([None] * (FEED_LATENCY - READ_LATENCY))
-        self.holds = deque([False] * READ_LATENCY)
+        self.holds = deque([False] * (1 + READ_LATENCY))  # told a cycle before an issue, as `go` is
         self.arriving = deque([0] * READ_LATENCY)
         self.made = 0
 
