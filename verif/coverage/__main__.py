@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in list(parts):
         good &= not part.missing
         print(_line(part.name, part.share, len(part.covered), len(part.missing)))
+    bins = total(parts)
+    print(_line("bins", bins.share, len(bins.covered), len(bins.missing)))
     for preset in coverage.points:
         modules = point_parts(coverage, preset, reasons)
         parts += modules

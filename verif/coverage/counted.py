@@ -18,6 +18,9 @@ OPTIONS = ("--coverage-line", "--coverage-toggle")
 KINDS = ("line", "branch", "toggle", "probe")
 _POINT = re.compile(r"C '(.*)' (\d+)")
 _MODULE = re.compile(r"^module (\\\S+|\w+)")
+_IDLE = re.compile(r"\s*if \(\\\$auto\$verilog_backend\S* *\) begin end")
+"""Yosys begins each `always @*` with such a line, so that simulators evaluate it at time 0. The
+condition is never true."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,15 @@ def counting_library(config: Config) -> Path:
 
 
 def read_points(file: Path, modules: list[str]) -> Counter[Point]:
-    """How often each point was passed. `modules`: that of each line, see `modules_of`."""
+    """How often each point was passed. `modules`: that of each line, see `modules_of`; points of
+    none do not count."""
     points: Counter[Point] = Counter()
     for text in file.read_text().splitlines():
         if match := _POINT.fullmatch(text):
             values = dict(_values(match[1]))
             line = int(values["l"])
+            if not modules[line]:
+                continue
             kind = values["page"].partition("/")[0].removeprefix("v_")
             what = values["o"]
             if what.startswith("probe_"):
@@ -59,12 +65,12 @@ def read_points(file: Path, modules: list[str]) -> Counter[Point]:
 
 
 def modules_of(verilog: str) -> list[str]:
-    """The module of each line, counted from 1."""
+    """The module of each line, counted from 1; none of those that Yosys adds."""
     modules, module = [""], ""
     for line in verilog.splitlines():
         if match := _MODULE.match(line):
             module = match[1].lstrip("\\")
-        modules.append(module)
+        modules.append("" if _IDLE.fullmatch(line) else module)
     return modules
 
 

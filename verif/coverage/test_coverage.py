@@ -165,12 +165,15 @@ def test_points(tmp_path):
             (
                 line("v_line/tpu", 2, "block", 3),
                 line("v_branch/tpu", 2, "if", 0),
+                line("v_branch/tpu", 6, "if", 0),
                 line("v_toggle/tpu", 5, "probe_1:0->1", 4),
                 line("v_toggle/tpu", 5, "probe_1:1->0", 4),
             )
         )
     )
-    modules = modules_of("module a(x);\n  wire x;\nendmodule\nmodule \\b.c (x);\n  wire y;\n")
+    idle = "    if (\\$auto$verilog_backend.cc:2355:dump_module$89 ) begin end\n"
+    text = "module a(x);\n  wire x;\nendmodule\nmodule \\b.c (x);\n  wire y;\n" + idle
+    modules = modules_of(text)
     assert modules[2] == "a" and modules[5] == "b.c"
     assert read_points(file, modules) == Counter(
         {

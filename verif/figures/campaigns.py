@@ -49,6 +49,22 @@ CAMPAIGNS = (
     _regress("resets", "a soft reset or the reset input in any cycle", 500),
     _regress("writes", "the host writes registers all the time", 500),
     Campaign(
+        name="coverage",
+        what="what random programs of every kind cover: of instructions and hazards, of Verilog",
+        module="systola.verif.coverage",
+        arguments=("--fresh", "--programs", "200", "--seed", "{seed}"),
+        command="make coverage N=200 SEED={seed}",
+        pattern=r"^(?:bins|\S+, (?:line|branch|toggle)) .*$",
+    ),
+    Campaign(
+        name="mutation",
+        what="faults planted in the machine, one at a time: does the regression find them",
+        module="systola.verif.mutation",
+        arguments=("--mutants", "1000", "--programs", "60", "--seed", "{seed}"),
+        command="make mutate N=1000 PROGRAMS=60 SEED={seed}",
+        pattern=r"^\d+ mutants: .*$",
+    ),
+    Campaign(
         name="networks",
         what="1,000 networks one after the other without a reset, every byte that of LiteRT",
         module="pytest",

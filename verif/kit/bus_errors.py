@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from systola.arch.config import Config
-from systola.arch.isa import Fault, Opcode, encode
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, encode
 from systola.arch.registers import BusPort, Status
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
 
 _OUTPUT = 2 * DATA_OFFSET
+_BEHIND = 4 * DATA_OFFSET
+"""Where the program is if it does not fit before the data."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,14 @@ class BusError:
     pc: int
     host_errors: tuple[int, int] = (0, 0)
     weight_errors: tuple[int, int] = (0, 0)
+
+    def late(self, before: int) -> BusError:
+        """The same behind so many other instructions."""
+        errors = self.host_errors
+        if self.cause == Fault.FETCH_ERROR:
+            start = _BEHIND + before * INSTRUCTION_BYTES
+            errors = (start + errors[0], start + errors[1])
+        return replace(self, pc=before + self.pc, host_errors=errors)
 
     def check(self, image: Image, result: RunResult) -> None:
         """Fails unless a machine has reported it after `busy_program`, and kept its data."""
@@ -69,12 +79,13 @@ SILENCES = (
 """In `busy_program`: data, instructions, results and weights."""
 
 
-def busy_program(config: Config, seed: int) -> Image:
-    """Copies in and out, weights and a product, on random data."""
+def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
+    """Copies in and out, weights and a product, on random data, behind so many NOPs."""
     rng = np.random.default_rng(seed)
     copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
     pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
     program = [
+        *[encode(Opcode.NOP)] * before,
         encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **copy, **pitches),
         encode(Opcode.READ_WEIGHTS, tile=0, count=4),
         encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
@@ -82,4 +93,10 @@ def busy_program(config: Config, seed: int) -> Image:
         *[encode(Opcode.NOP)] * 28,  # Halt is the first instruction of another fetch
         encode(Opcode.HALT),
     ]
-    return make_image(program, host=random_memory(rng, 4), weights=random_tiles(rng, config, 4))
+    pages = 4 + -(-len(program) * INSTRUCTION_BYTES // HOST_PAGE_BYTES)
+    return make_image(
+        program,
+        host=random_memory(rng, pages if before else 4),
+        weights=random_tiles(rng, config, 4),
+        program_offset=_BEHIND if before else 0,
+    )

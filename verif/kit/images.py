@@ -77,19 +77,21 @@ def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[
 
 def varied_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
     """An entry whose channels suit sums of very different sizes, or are wholly at random, or have
-    numbers of few bits, so that results lie halfway between two."""
+    numbers of few bits, so that results lie halfway between two, or small multipliers of large
+    sums, of which every bit counts."""
     cols = config.cols
-    kind = rng.integers(0, 5, cols)
-    bits = np.choose(kind, [8, 14, 24, 31, 8])
-    lowest = np.choose(kind, [1 << 30, 1 << 30, 1 << 30, 0, 1 << 30])
-    highest = np.choose(kind, [1 << 31, 1 << 31, 1 << 31, 1 << 31, (1 << 30) + 1])
-    least = np.choose(kind, [0, 4, 16, 0, 0])
-    most = np.choose(kind, [3, 11, 23, 31, 31])
-    zeros = np.choose(kind, [0, 0, 0, 0, rng.integers(0, 24)])
+    kind = rng.integers(0, 6, cols)
+    bits = np.choose(kind, [8, 14, 24, 31, 8, 31])
+    small = 1 << rng.integers(4, 17)
+    lowest = np.choose(kind, [1 << 30, 1 << 30, 1 << 30, 0, 1 << 30, 0])
+    highest = np.choose(kind, [1 << 31, 1 << 31, 1 << 31, 1 << 31, (1 << 30) + 1, small])
+    least = np.choose(kind, [0, 4, 16, 0, 0, 0])
+    most = np.choose(kind, [3, 11, 23, 31, 31, 1])
+    zeros = np.choose(kind, [0, 0, 0, 0, rng.integers(0, 24), 0])
     return parameter_entry(
         config,
         bias=(rng.integers(-(1 << bits), 1 << bits) << zeros).astype(np.int32),
         multiplier=rng.integers(lowest, highest).astype(np.int32),
-        left=rng.integers(0, np.choose(kind, [8, 2, 2, 8, 2])).astype(np.uint8),
+        left=rng.integers(0, np.choose(kind, [8, 2, 2, 8, 2, 1])).astype(np.uint8),
         right=rng.integers(least, most + 1).astype(np.uint8),
     )

@@ -44,6 +44,21 @@ def large_program(config: Config, seed: str) -> Image:
     return make_image(writer.words, host=host, weights=random_tiles(data, config, _TILES))
 
 
+def longest_program(config: Config, seed: str, rows: int) -> Image:
+    """One instruction of each unit over so many lines or rows, or as many as there are."""
+    rng = random.Random(f"{config.name} {seed}")
+    data = np.random.default_rng(rng.getrandbits(64))
+    host = random_memory(data, _PAGES)
+    entry = varied_parameter_entry(data, config)
+    host[_PARAMETERS:][: entry.size] = entry
+    pitch = max(config.input_pitch, config.output_pitch)
+    rows = min(rows, config.buffer_lines // 3, config.accumulator_rows, _HALF // pitch)
+    writer = _Writer(config, rng, 1)
+    writer.all_units(rows)
+    writer.emit(Opcode.HALT)
+    return make_image(writer.words, host=host, weights=random_tiles(data, config, 1))
+
+
 class _Writer:
     def __init__(self, config: Config, rng: random.Random, entries: int) -> None:
         self._config, self._rng = config, rng
@@ -187,6 +202,29 @@ class _Writer:
             out_height=rng.randint(1, 3),
             out_width=rng.randint(1, 3),
         )
+
+    def all_units(self, rows: int) -> None:
+        """Lines in, products, results, a copy of them, and out."""
+        self._read(0, rows, 1)
+        self.emit(Opcode.READ_WEIGHTS, tile=0, count=1)
+        self.emit(
+            Opcode.MATRIX_MULTIPLY,
+            **{"buffer": 0, "accumulator": 0, "rows": rows, "k_tiles": 1, "n_tiles": 1},
+        )
+        parameter = self._parameters(1)
+        self.emit(
+            Opcode.ACTIVATE,
+            **{"accumulator": 0, "buffer": rows, "rows": rows, "n_tiles": 1},
+            parameter=parameter,
+        )
+        self.emit(Opcode.SET_CONFIG_SCALE, multiplier_a=1 << 30)
+        self.emit(
+            Opcode.VECTOR,
+            operation=Operation.COPY,
+            **{"buffer": rows, "operand": 0, "destination": 2 * rows, "rows": rows},
+            parameter=parameter,
+        )
+        self._show(2 * rows, rows)
 
     def tags(self) -> None:
         """More of them than the trace holds."""

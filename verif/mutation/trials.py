@@ -25,7 +25,7 @@ from systola.verif.kit import scoreboard
 from systola.verif.kit.bus_errors import BUS_ERRORS, SILENCES, BusError, Silence, busy_program
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
-from systola.verif.kit.large_programs import large_program
+from systola.verif.kit.large_programs import large_program, longest_program
 from systola.verif.kit.program_faults import ALONE, fault_program, static_faults
 from systola.verif.kit.program_limits import LimitWriter, limit_program
 from systola.verif.kit.programs import random_program
@@ -36,18 +36,22 @@ from systola.verif.regress.disturbances import DISTURBANCES
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5))
 """Latency and stall probability of the memories, in turn."""
-CYCLE_LIMIT = 50_000
+CYCLE_LIMIT = 100_000
 """More than any program takes on a machine that works."""
 NUMBERS = 16
 """Programs that put many numbers through the arithmetic."""
-LIMITS = 80
+LIMITS = 40
 """Programs for each fault at a limit; each is one instruction."""
-LARGE = 24
+LARGE = 16
 """Programs of instructions over many lines."""
 PATIENCE = 100
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
-LONG = 8
+LONG = 4
 """Programs in which the queues of the units are fuller than in the others."""
+LONGEST = (0x1555, 0x2AAA)
+"""Rows of instructions, with all bits of such numbers."""
+LATE = (0x3FF, 0x400)
+"""Instructions before one that fails: as many bits of FAULT_PC are told apart."""
 CROWDED = 64
 """Programs of instructions that wait for one another."""
 DISTURBED = 24
@@ -129,13 +133,13 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += [next(rest) for _ in range(min(8, programs))]
     trials += [
         program_trial(
-            config, f"numbers {number}", arithmetic_program(config, f"{seed} {number}"), number
+            config, f"numbers {number}", arithmetic_program(config, f"{seed} {number}"), number // 4
         )
         for number in range(NUMBERS)
     ]
     trials += [
         program_trial(
-            config, f"crowded {number}", crowded_program(config, f"{seed} {number}"), number
+            config, f"crowded {number}", crowded_program(config, f"{seed} {number}"), number // 16
         )
         for number in range(CROWDED)
     ]
@@ -145,7 +149,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
             config,
             f"large {number}",
             large_program(config, f"{seed} {number}"),
-            number,
+            number // 4,
             bus_timeout=PATIENCE,  # of the memories, which work long enough without any
         )
         for number in range(LARGE)
@@ -165,6 +169,10 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += _far_trials(config, seed)
     trials += _long_loops()
     trials.append(_long_time_outs())
+    trials += [
+        program_trial(config, f"{rows} rows", longest_program(config, f"{seed}", rows), 0)
+        for rows in LONGEST
+    ]
     trials += rest
     return trials
 
@@ -388,7 +396,9 @@ def _bus_trials(config: Config, seed: int) -> list[Trial]:
     image = busy_program(config, seed)
     after = [random_program(config, f"{seed} after {number}") for number in range(3)]
 
-    def bus_error(error: BusError, soft: bool) -> Callable[[Simulator, int], Facts]:
+    def bus_error(
+        error: BusError, soft: bool, image: Image = image
+    ) -> Callable[[Simulator, int], Facts]:
         def run(machine: Simulator, limit: int) -> Facts:
             result = machine.run(
                 image,
@@ -433,6 +443,11 @@ def _bus_trials(config: Config, seed: int) -> list[Trial]:
             trials.append(Trial(f"{error.cause.name.lower()}", memory, bus_error(error, soft)))
             trial = program_trial(config, "after a bus error", after[number % 3], number)
             trials.append(trial)
+    for before in LATE:
+        late = busy_program(config, seed, before=before)
+        for error in BUS_ERRORS[:4]:
+            run = bus_error(error.late(before), True, late)
+            trials.append(Trial(f"late {error.cause.name.lower()}", MEMORIES[0], run))
     for number, silent in enumerate(SILENCES):
         memory = MEMORIES[number % len(MEMORIES)]
         trials.append(Trial(f"no answer to {silent.port.name}", memory, silence(silent)))
