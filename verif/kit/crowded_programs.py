@@ -59,7 +59,8 @@ class _Writer:
 
     def _around(self, size: int, used: int) -> int:
         """The start of so much of a memory, on both sides of a power of two."""
-        middle = 1 << self._rng.randrange(used.bit_length(), size.bit_length())
+        bits = size.bit_length()
+        middle = 1 << self._rng.randrange(min(used.bit_length(), bits - 1), bits)
         return max(0, min(middle - self._rng.randrange(1, used), size - used))
 
     def begin(self) -> None:
@@ -73,7 +74,7 @@ class _Writer:
         steps = (
             *(self._some_read, self._some_read, self._some_write, self._some_write),
             *(self._some_product, self._some_product, self._activate, self._activate),
-            *(self._vector, self._parameters, self._tag),
+            *(self._vector, self._parameters, self._parameters, self._tag),
         )
         self._rng.choice(steps)()
 

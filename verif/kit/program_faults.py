@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
@@ -23,7 +25,7 @@ from systola.arch.isa import (
     Reduction,
 )
 from systola.runtime.backend import Image
-from systola.verif.kit.program_limits import LimitWriter, program_alone
+from systola.verif.kit.program_limits import LimitWriter, limit_program, program_alone
 from systola.verif.kit.program_state import TILES, ProgramState
 from systola.verif.kit.single_instructions import SingleInstructions
 
@@ -82,6 +84,11 @@ class FaultWriter(SingleInstructions):
         if self._rng.random() < 0.8:
             self._set_window()
         self.write(fault)
+
+    def write_reserved(self, bit: int) -> None:
+        """An instruction with this bit behind its end."""
+        entry = self._rng.choice([entry for entry in INSTRUCTIONS if entry.width <= bit])
+        self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
         """An operand with `value` in some pass and less by multiples of `unit` before it."""
@@ -430,7 +437,7 @@ class FaultWriter(SingleInstructions):
 
 ALONE = (
     *(Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OVERLAP, Fault.LOOP),
-    *(Fault.BUFFER_RANGE, Fault.TABLE_RANGE),
+    *(Fault.BUFFER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
 )
 """What takes no data to be found."""
 
@@ -438,3 +445,14 @@ ALONE = (
 def fault_program(config: Config, seed: str, fault: Fault) -> Image:
     """Nothing but an instruction with one of ALONE, and what it needs."""
     return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_alone(fault))
+
+
+def lone_faults(config: Config) -> list[tuple[Fault, Callable[[Config, str, Fault], Image]]]:
+    """Faults that need no program around them, each with what makes one."""
+    alone = [(fault, fault_program) for fault in ALONE if fault in static_faults(config)]
+    return [*((fault, limit_program) for fault in LimitWriter.FAULTS), *alone]
+
+
+def reserved_program(config: Config, seed: str, bit: int) -> Image:
+    """Nothing but an instruction with a reserved bit."""
+    return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_reserved(bit))

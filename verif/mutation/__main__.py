@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in dead(MACHINE, mutants, folder / "proofs"):
             record.add_proof(mutant, "tpu")
     todo = [mutant.number for mutant in mutants if record.open(mutant.number, len(trials))]
-    todo.sort(key=lambda number: number in record.verdicts)
+    todo.sort(key=lambda number: record.trials.get(number, 0))
     with tqdm(total=len(todo), unit="mutant", disable=None) as bar:
         for verdict in course.judge_all(todo, options.jobs):
             record.add(verdict, len(trials))

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, decode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, INSTRUCTIONS, Fault, Opcode, decode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
@@ -26,15 +26,19 @@ from systola.verif.kit.bus_errors import BUS_ERRORS, SILENCES, BusError, Silence
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program, longest_program
-from systola.verif.kit.program_faults import ALONE, fault_program, static_faults
-from systola.verif.kit.program_limits import LimitWriter, limit_program
+from systola.verif.kit.program_faults import (
+    lone_faults,
+    reserved_program,
+    static_faults,
+)
+from systola.verif.kit.program_limits import limit_program
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.arithmetic import arithmetic_program
 from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES
 
-MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5))
+MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
 """Latency and stall probability of the memories, in turn."""
 CYCLE_LIMIT = 100_000
 """More than any program takes on a machine that works."""
@@ -42,17 +46,19 @@ NUMBERS = 16
 """Programs that put many numbers through the arithmetic."""
 LIMITS = 40
 """Programs for each fault at a limit; each is one instruction."""
-LARGE = 16
+LARGE = 20
 """Programs of instructions over many lines."""
-PATIENCE = 100
+PATIENCE = 400
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
 LONG = 4
 """Programs in which the queues of the units are fuller than in the others."""
+FAR_ENDS = 20
+"""Programs that go beyond the end of each of the largest windows."""
 LONGEST = (0x1555, 0x2AAA)
 """Rows of instructions, with all bits of such numbers."""
-LATE = (0x3FF, 0x400)
+LATE = (0x3F0, 0x555)
 """Instructions before one that fails: as many bits of FAULT_PC are told apart."""
-CROWDED = 64
+CROWDED = 80
 """Programs of instructions that wait for one another."""
 DISTURBED = 24
 """Programs into which something comes from outside."""
@@ -170,8 +176,8 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += _long_loops()
     trials.append(_long_time_outs())
     trials += [
-        program_trial(config, f"{rows} rows", longest_program(config, f"{seed}", rows), 0)
-        for rows in LONGEST
+        program_trial(config, f"{rows} rows", longest_program(config, f"{seed}", rows), number)
+        for number, rows in zip((0, len(MEMORIES) - 1), LONGEST, strict=True)
     ]
     trials += rest
     return trials
@@ -205,6 +211,9 @@ def program_trial(
         moved = _moved(config, image, place)
         code = len(image.program)
         expected[image.program_offset :][:code] = moved.host[image.program_offset :][:code]
+        if outcome.fault is not None and outcome.fault.cause == Fault.HOST_WINDOW:
+            address = (outcome.fault.address + place.skipped[0]) % (1 << 32)
+            outcome = replace(outcome, fault=replace(outcome.fault, address=address))
         how = {"bases": place.bases, "skipped": place.skipped}
 
     def run(machine: Simulator, limit: int) -> Facts:
@@ -338,6 +347,11 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
             min(pattern ^ 0x7F_0000_0000, high - (1 << 32)) & -HOST_PAGE_BYTES,
         )
         yield program_trial(config, f"far {number}", image, number, place=Place(bases, skipped))
+        for end in range(FAR_ENDS):
+            image = limit_program(config, f"{seed} far {number} {end}", Fault.HOST_WINDOW)
+            skipped = ((1 << 32) - image.host.size) // (1 << number) & -HOST_PAGE_BYTES, 0
+            place = Place((0, 0), skipped)
+            yield program_trial(config, f"far end {number} {end}", image, 0, place=place)
 
 
 def _long_loops() -> Iterator[Trial]:
@@ -361,14 +375,15 @@ def _long_loops() -> Iterator[Trial]:
 
 def _limit_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Large sizes that end just behind what there is, and what is illegal in itself."""
-    alone = [fault for fault in ALONE if fault in static_faults(config)]
     often = 3 * [Fault.BUFFER_RANGE]  # of which there are so many kinds
-    programs = [(fault, limit_program) for fault in (*LimitWriter.FAULTS, *often)]
-    programs += [(fault, fault_program) for fault in alone]
+    programs = [*lone_faults(config), *((fault, limit_program) for fault in often)]
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):
             image = program(config, f"{seed} {number} {kind}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
+    for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
+        image = reserved_program(config, f"{seed}", bit)
+        yield program_trial(config, f"reserved bit {bit}", image, 0)
 
 
 def _long_time_outs() -> Trial:

@@ -16,12 +16,13 @@ from systola.arch.isa import (
     encode,
 )
 from systola.runtime.backend import Image
+from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.machines import machine
-from systola.verif.kit.program_faults import static_faults
+from systola.verif.kit.program_faults import lone_faults, static_faults
 from systola.verif.kit.programs import random_program
 
-KINDS = ("programs", "garbage", "errors", "silence", "resets", "writes")
+KINDS = ("programs", "crowded", "faults", "garbage", "errors", "silence", "resets", "writes")
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
 _GARBAGE_WORDS = 6
@@ -48,6 +49,12 @@ class Case:
         name = f"{self.kind} {self.seed} {self.index}"
         if self.kind == "garbage":
             return _garbage(self.config, name)
+        if self.kind == "crowded":
+            return crowded_program(self.config, name)
+        if self.kind == "faults":
+            programs = lone_faults(self.config)
+            fault, program = programs[self.index % len(programs)]
+            return program(self.config, name, fault)
         faults = static_faults(self.config)
         number, last = divmod(self.index, FAULT_EVERY)
         fault = faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
