@@ -26,9 +26,8 @@ _LONG = 12
 """Lines or rows of a long instruction, at least."""
 _ENTRIES = 4
 _TILES = 4
-_DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 6, 7))
-_SHOWN = _OUTPUT + HOST_PAGE_BYTES
-_PAGES = 9
+_OUTPUT, _DATA, _PARAMETERS, _SHOWN, _PROGRAM = (HOST_PAGE_BYTES * page for page in range(5))
+_PAGES = 7
 
 
 def crowded_program(config: Config, seed: str, *, instructions: int = 120) -> Image:
@@ -45,8 +44,13 @@ def crowded_program(config: Config, seed: str, *, instructions: int = 120) -> Im
     for _ in range(instructions):
         writer.step()
     writer.end()
-    assert len(b"".join(writer.words)) <= _DATA
-    return make_image(writer.words, host=host, weights=random_tiles(data, config, _TILES))
+    assert len(b"".join(writer.words)) <= len(host) - _PROGRAM
+    return make_image(
+        writer.words,
+        host=host,
+        weights=random_tiles(data, config, _TILES),
+        program_offset=_PROGRAM,
+    )
 
 
 class _Writer:
@@ -175,9 +179,8 @@ class _Writer:
     def _parameters(self) -> None:
         size = self._rng.randint(1, 2)
         place = self._place(0, _ENTRIES, size)
-        self._emit(
-            Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=self._entry + place, count=size
-        )
+        host = self._rng.choice((_PARAMETERS, _OUTPUT))
+        self._emit(Opcode.LOAD_PARAMETERS, host=host, parameter=self._entry + place, count=size)
 
     def _tag(self) -> None:
         self._emit(Opcode.DEBUG_TAG, tag=self._rng.getrandbits(16), wait=self._rng.getrandbits(4))

@@ -86,11 +86,13 @@ def varied_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[
     lowest = np.choose(kind, [1 << 30, 1 << 30, 1 << 30, 0, 1 << 30, 0])
     highest = np.choose(kind, [1 << 31, 1 << 31, 1 << 31, 1 << 31, (1 << 30) + 1, small])
     least = np.choose(kind, [0, 4, 16, 0, 0, 0])
-    most = np.choose(kind, [3, 11, 23, 31, 31, 1])
+    most = np.choose(kind, [3, 11, 23, 31, rng.choice((6, 12, 31), cols), 1])
     zeros = np.choose(kind, [0, 0, 0, 0, rng.integers(0, 24), 0])
     return parameter_entry(
         config,
-        bias=(rng.integers(-(1 << bits), 1 << bits) << zeros).astype(np.int32),
+        bias=(
+            (rng.integers(-(1 << bits), 1 << bits) << zeros) - (zeros > rng.integers(0, 24))
+        ).astype(np.int32),
         multiplier=rng.integers(lowest, highest).astype(np.int32),
         left=rng.integers(0, np.choose(kind, [8, 2, 2, 8, 2, 1])).astype(np.uint8),
         right=rng.integers(least, most + 1).astype(np.uint8),

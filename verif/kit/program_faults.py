@@ -437,7 +437,7 @@ class FaultWriter(SingleInstructions):
 
 ALONE = (
     *(Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OVERLAP, Fault.LOOP),
-    *(Fault.BUFFER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
+    *(Fault.BUFFER_RANGE, Fault.PARAMETER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
 )
 """What takes no data to be found."""
 

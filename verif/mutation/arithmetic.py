@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -157,14 +158,9 @@ class _Steps:
     def _vector(self) -> list[bytes]:
         rng, how = self._rng, self._function()
         gate = how["function"] in (Function.SIGMOID, Function.TANH)
-        # Large shifts for both: what is cut off is all that there is.
-        far = rng.random() < 0.4
+        wide = rng.randrange(2) if self._config.wide else 0
         scale = {
-            **{f"multiplier_{operand}": 1 << 30 if far else self._multiplier() for operand in "ab"},
-            **{
-                f"shift_{operand}": rng.randint(15, 31) if far else rng.choice((0, 1, 4, 9))
-                for operand in "ab"
-            },
+            **{name: value for operand in "ab" for name, value in self._scale(operand, wide)},
             **{f"zero_{operand}": rng.randint(-128, 127) for operand in "ab"},
         }
         limit = rng.choice((0, rng.getrandbits(15)))
@@ -177,15 +173,23 @@ class _Steps:
                 operand=self._line + _LINES,
                 destination=self._line + 2 * _LINES,
                 rows=2 if gate else 2 * _ROWS,
-                wide_operands=rng.randrange(2) if self._config.wide else 0,
+                wide_operands=wide,
                 **self._some(),
                 **how,
             ),
         ]
 
-    def _multiplier(self) -> int:
+    def _scale(self, operand: str, wide: int) -> Iterator[tuple[str, int]]:
+        """Often such that what is left of a number lies halfway between two."""
         rng = self._rng
-        return rng.choice((rng.randint(1 << 28, (1 << 31) - 1), 1 << 30, 1 << rng.randint(16, 30)))
+        if rng.random() < 0.5:
+            less = rng.randint(0, 12)
+            bits = (15 if wide else 20) - less  # by which a number is shifted left
+            yield f"multiplier_{operand}", 1 << (30 - less)
+            yield f"shift_{operand}", min(31, bits + rng.randint(0, 8))
+        else:
+            yield f"multiplier_{operand}", rng.randint(1 << 28, (1 << 31) - 1)
+            yield f"shift_{operand}", rng.choice((0, 1, 4, 9, rng.randrange(32)))
 
     def _window(self, kernel: int) -> bytes:
         start = self._rng.choice((-1, 0))

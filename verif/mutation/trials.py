@@ -52,6 +52,8 @@ PATIENCE = 400
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
 LONG = 4
 """Programs in which the queues of the units are fuller than in the others."""
+STOCK = 20
+"""The logarithm of the most tiles that are asked for and not used."""
 FAR_ENDS = 20
 """Programs that go beyond the end of each of the largest windows."""
 LONGEST = (0x1555, 0x2AAA)
@@ -173,6 +175,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += _bus_trials(config, seed)
     trials += _disturbed_trials(config, seed)
     trials += _far_trials(config, seed)
+    trials += _stock_trials(config)
     trials += _long_loops()
     trials.append(_long_time_outs())
     trials += [
@@ -384,6 +387,25 @@ def _limit_trials(config: Config, seed: int) -> Iterator[Trial]:
     for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
         yield program_trial(config, f"reserved bit {bit}", image, 0)
+
+
+def _stock_trials(config: Config) -> Iterator[Trial]:
+    """Every bit of the number of weight tiles that are still to come counts."""
+    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
+    weights = np.zeros(config.tile_bytes << STOCK, np.uint8)
+    for bit in range(STOCK):
+        words = [
+            encode(Opcode.READ_WEIGHTS, tile=0, count=1 << bit),
+            encode(Opcode.READ_WEIGHTS, tile=0, count=(1 << STOCK) - (1 << bit)),
+            encode(
+                Opcode.MATRIX_MULTIPLY,
+                **{"buffer": 0, "accumulator": 0, "rows": 1, "k_tiles": 1, "n_tiles": 2},
+            ),
+            encode(Opcode.HALT),
+        ]
+        for number, some in enumerate((words, [words[0], *words[2:]])):
+            image = make_image(some, host=host, weights=weights)
+            yield program_trial(config, f"stock of 2^{bit} {number}", image, 0)
 
 
 def _long_time_outs() -> Trial:

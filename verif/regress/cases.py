@@ -18,11 +18,22 @@ from systola.arch.isa import (
 from systola.runtime.backend import Image
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
+from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.machines import machine
 from systola.verif.kit.program_faults import lone_faults, static_faults
 from systola.verif.kit.programs import random_program
 
-KINDS = ("programs", "crowded", "faults", "garbage", "errors", "silence", "resets", "writes")
+KINDS = (
+    "programs",
+    "crowded",
+    "large",
+    "faults",
+    "garbage",
+    "errors",
+    "silence",
+    "resets",
+    "writes",
+)
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
 _GARBAGE_WORDS = 6
@@ -51,6 +62,8 @@ class Case:
             return _garbage(self.config, name)
         if self.kind == "crowded":
             return crowded_program(self.config, name)
+        if self.kind == "large":
+            return large_program(self.config, name)
         if self.kind == "faults":
             programs = lone_faults(self.config)
             fault, program = programs[self.index % len(programs)]
