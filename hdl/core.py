@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units and what connects them: all of the machine that a program's end clears."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from typing import TypeVar
+
+from amaranth.hdl import (
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    DomainRenamer,
+    Module,
+    Mux,
+    ResetSignal,
+    Signal,
+)
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -19,12 +30,15 @@ from systola.hdl.host_read_port import HostReadPort
 from systola.hdl.host_reader import HostReader
 from systola.hdl.host_writer import HostWriter
 from systola.hdl.matrix_unit import MatrixUnit
+from systola.hdl.replica import Replica
 from systola.hdl.scalar_unit import ScalarUnit
 from systola.hdl.scoreboard import Scoreboard
 from systola.hdl.sequencer import Sequencer
 from systola.hdl.tag_queue import TAG_BITS
 from systola.hdl.unified_buffer import UnifiedBuffer
 from systola.hdl.weight_fetch import WeightFetch
+
+Unit = TypeVar("Unit", bound=wiring.Component)
 
 
 def regions(port: wiring.PureInterface, name: str) -> list[data.View]:
@@ -58,7 +72,7 @@ class Core(wiring.Component):
     `resume`. `interrupt` with `code`: an Interrupt_Host passes. `tagged` with `tag`: that one
     enters the trace. `stop`: start no more bus transfers, and from the next cycle on no tag enters;
     `quiet`, with `stop`: no transfer is under way. `reading`: one is, on these read ports, or was
-    in the two cycles before.
+    in the two cycles before. `clears`: a reset of all units comes with the next cycle.
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
@@ -74,7 +88,7 @@ class Core(wiring.Component):
                 "weight_read": Out(ReadSignature(**weight_bus)),
                 "running": In(1),
                 "stop": In(1),
-                "clear": In(1),
+                "clears": In(1),
                 "program": In(32),
                 "host_base": In(config.address_bits),
                 "host_limit": In(HOST_OFFSET_BITS),
@@ -103,19 +117,19 @@ class Core(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        port = m.submodules.host_read_port = HostReadPort(config=config)
-        fetch = m.submodules.fetch = Fetch(config=config)
-        scalar = m.submodules.scalar_unit = ScalarUnit()
-        decoder = m.submodules.decoder = Decoder(config=config)
-        sequencer = m.submodules.sequencer = Sequencer(config=config)
-        board = m.submodules.scoreboard = Scoreboard(config=config)
-        reader = m.submodules.host_reader = HostReader(config=config)
-        weights = m.submodules.weight_fetch = WeightFetch(config=config)
-        matrix = m.submodules.matrix_unit = MatrixUnit(config=config)
-        activation = m.submodules.activation_unit = ActivationUnit(config=config)
-        writer = m.submodules.host_writer = HostWriter(config=config)
-        buffer = m.submodules.unified_buffer = UnifiedBuffer(config=config)
-        accumulators = m.submodules.accumulators = Accumulators(config=config)
+        port = self._add(m, "host_read_port", HostReadPort(config=config))
+        fetch = self._add(m, "fetch", Fetch(config=config))
+        scalar = self._add(m, "scalar_unit", ScalarUnit())
+        decoder = self._add(m, "decoder", Decoder(config=config))
+        sequencer = self._add(m, "sequencer", Sequencer(config=config))
+        board = self._add(m, "scoreboard", Scoreboard(config=config))
+        reader = self._add(m, "host_reader", HostReader(config=config))
+        weights = self._add(m, "weight_fetch", WeightFetch(config=config))
+        matrix = self._add(m, "matrix_unit", MatrixUnit(config=config))
+        activation = self._add(m, "activation_unit", ActivationUnit(config=config))
+        writer = self._add(m, "host_writer", HostWriter(config=config))
+        buffer = self._add(m, "unified_buffer", UnifiedBuffer(config=config))
+        accumulators = self._add(m, "accumulators", Accumulators(config=config))
 
         connect(m, port.bus, flipped(self.host_read))
         connect(m, writer.bus, flipped(self.host_write))
@@ -154,7 +168,6 @@ class Core(wiring.Component):
             port.stop.eq(self.stop),
             weights.stop.eq(self.stop),
             writer.stop.eq(self.stop),
-            matrix.clear.eq(self.clear),
         ]
         failed = Signal()
         m.d.comb += [
@@ -185,6 +198,19 @@ class Core(wiring.Component):
                     self.error_pc.eq(pc),
                 ]
         return m
+
+    def _add(self, m: Module, name: str, unit: Unit) -> Unit:
+        """The unit, with its own copy of the reset: one for all would reach thousands of registers
+        all over the chip."""
+        reset = m.submodules[f"{name}_reset"] = Replica()
+        m.domains += ClockDomain(name, local=True)
+        m.d.comb += [
+            reset.input.eq(self.clears),
+            ClockSignal(name).eq(ClockSignal()),
+            ResetSignal(name).eq(reset.output),
+        ]
+        m.submodules[name] = DomainRenamer(name)(unit)
+        return unit
 
     def _control(
         self,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a program: run, drain, stop, clear."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,7 +24,7 @@ class MachineControl(wiring.Component):
     runs. `expired`: a memory has not answered the ports `waits` in time; that is a fault at once,
     and the machine then stays busy until it is quiet. `forget`: a soft reset is over, and `status`
     is clear. `report` follows a cycle later. `running`, `busy`, `stop` and `clear` are registers,
-    as they go everywhere.
+    as they go everywhere; `clears` is what `clear` will be in the next cycle, for copies of it.
     """
 
     start: In(1)
@@ -47,6 +47,7 @@ class MachineControl(wiring.Component):
     busy: Out(1)
     stop: Out(1, init=1)
     clear: Out(1, init=1)
+    clears: Out(1)
     finished: Out(1)
     faulted: Out(1)
     forget: Out(1)
@@ -77,15 +78,17 @@ class MachineControl(wiring.Component):
             expires.eq(self.expired & self.busy & ~lost),
             loses.eq(expires & ~rests),
             ends.eq(rests & ~self.soft_reset),
+            self.clears.eq(ends | ResetSignal()),
             forgets.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
         ]
         m.d.sync += [
             self.finished.eq(ends & ~failed & ~abandoned),
             self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
             self.forget.eq(forgets),
+            self.clear.eq(self.clears),
         ]
         with m.If(self.clear):
-            m.d.sync += [self.clear.eq(0), self.stop.eq(0)]
+            m.d.sync += self.stop.eq(0)
         with m.If(self.begins):
             m.d.sync += [
                 self.running.eq(1),
@@ -113,7 +116,6 @@ class MachineControl(wiring.Component):
             m.d.sync += [
                 stops.eq(0),
                 self.busy.eq(0),
-                self.clear.eq(1),
                 done.eq(~failed & ~abandoned),
                 fault.eq(failed & ~abandoned),
             ]

@@ -146,7 +146,6 @@ class MatrixUnit(wiring.Component):
                 "active": Out(1),
                 "awaiting_weights": Out(1),
                 "weights_moving": Out(1),
-                "clear": In(1),
             }
         )
 
@@ -266,7 +265,6 @@ class MatrixUnit(wiring.Component):
             mxu.weights.eq(weights),
             mxu.load.eq(load),
             mxu.hold_next.eq(hold_before),
-            mxu.clear.eq(self.clear),
         ]
         if config.wide:
             m.d.comb += [

@@ -65,7 +65,6 @@ class MXU(wiring.Component):
     with a swap, and say that its bytes are low ones, from 0 to 255.
 
     `hold_next`: in the next cycle everything stops, but for `load`. Cycles above are those without.
-    `clear` empties the control registers, as a reset does.
     """
 
     def __init__(self, *, config: Config):
@@ -81,7 +80,6 @@ class MXU(wiring.Component):
                 "load": In(config.rows),
                 "hold_next": In(1),
                 "sums": Out(data.ArrayLayout(signed(32), config.cols)),
-                "clear": In(1),
             }
         )
 
@@ -167,7 +165,7 @@ class MXU(wiring.Component):
                 m.submodules[f"tile_{i}_{j}"] = Instance(
                     "mxu_tile",
                     i_clk=ClockSignal(),
-                    i_rst=ResetSignal() | self.clear,
+                    i_rst=ResetSignal(),
                     **{f"i_{name}": value for name, value in here.items()},
                     i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
                     i_load=self.load[i * rows : (i + 1) * rows],

@@ -90,7 +90,7 @@ class TPU(wiring.Component):
             ),
             core.running.eq(control.running),
             core.stop.eq(control.stop),
-            core.clear.eq(control.clear),
+            core.clears.eq(control.clears),
             core.resume.eq(registers.resume),
             core.program.eq(registers.program),
             core.host_base.eq(registers.host_base),

@@ -33,6 +33,7 @@ class Control(Bench):
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.following = set()
+        self.clears = 1
 
     async def step(self, state, *pulses, status=None, **inputs):
         """One cycle in `state`, which just brings about `pulses`."""
@@ -41,6 +42,8 @@ class Control(Bench):
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
         shown = {name: self.get(name) for name in STATES["idle"]}
         assert shown == STATES[state], f"{state}: {shown}"
+        assert shown["clear"] == self.clears, f"in {state}"
+        self.clears = self.get("clears")
         up = self.following | (set(pulses) & {"begins"})
         assert {name for name in PULSES if self.get(name)} == up, f"in {state}"
         self.following = set(pulses) - {"begins"}
