@@ -329,7 +329,8 @@ def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
             assert problem is None, problem
             return (pair.totals.cycles,)
 
-        yield Trial(f"{kind} {number}", MEMORIES[number // 2 % len(MEMORIES)], run)
+        # Not the last ones: they may take longer than a time-out of `silence`.
+        yield Trial(f"{kind} {number}", MEMORIES[number // 2 % (len(MEMORIES) - 1)], run)
         again = random_program(config, f"{seed} after {kind} {number}")
         yield program_trial(config, f"after {kind} {number}", again, number // 2)
 
