@@ -83,8 +83,9 @@ class _Writer:
         self._rng.choice(steps)()
 
     def end(self) -> None:
-        """Shows lines and rows."""
-        self._write(_SHOWN, self._line, _LINES)
+        """Shows lines and rows, the lines up to the end of a page."""
+        size = _LINES * self._config.output_pitch
+        self._write(_SHOWN + HOST_PAGE_BYTES - size, self._line, _LINES)
         self._emit(
             Opcode.ACTIVATE,
             accumulator=self._row,
@@ -93,7 +94,7 @@ class _Writer:
             n_tiles=1,
             parameter=self._entry,
         )
-        self._write(_SHOWN + HOST_PAGE_BYTES // 2, self._line, _LINES)
+        self._write(_SHOWN, self._line, _LINES)
         self._emit(Opcode.HALT)
 
     def _emit(self, opcode: Opcode, **operands: int) -> None:
