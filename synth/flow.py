@@ -69,7 +69,7 @@ def measure(
     figures["lacks"] = report.lacks(figures)
     if nextpnr and not figures["lacks"]:
         placements = {
-            seed: place_and_route(nextpnr, target, grade, seed, seeds, folder)
+            seed: place_and_route(nextpnr, target, grade, seed, seeds, folder, whole=unit is None)
             for seed in range(1, seeds + 1)
         }
         figures |= report.timing(placements, netlist, target, design)

@@ -14,13 +14,15 @@ from systola.synth.tools import Tool, run_tool
 
 
 def place_and_route(
-    tool: Tool, target: Target, speed: str, seed: int, seeds: int, folder: Path
+    tool: Tool, target: Target, speed: str, seed: int, seeds: int, folder: Path, *, whole: bool
 ) -> dict[str, Any]:
-    """nextpnr's report on the netlist in `folder`, for seed number `seed` of `seeds`."""
+    """nextpnr's report on the netlist in `folder`, of the `whole` machine or a unit, for seed
+    number `seed` of `seeds`."""
     name = f"seed_{seed}{'_speed_' + speed if speed else ''}"
     report = folder / f"{name}.json"
     arguments = [
         *(option.format(speed=speed) for option in target.options),
+        *(target.machine_options if whole else ()),
         *("--json", NETLIST, "--seed", str(seed), "--freq", str(target.frequency)),
         *("--report", report.name, "--timing-allow-fail"),
     ]
