@@ -213,14 +213,16 @@ class ControlRegisters(wiring.Component):
         asked = Signal()
         gathered = Signal()
         read = Signal()
-        from_trace = Signal()
-        second_word = Signal()
+        from_trace = Signal(reset_less=True)
+        second_word = Signal(reset_less=True)
+        answer = Signal(32, reset_less=True)
         trace_size = exact_log2(8 * TRACE_DEPTH)
         m.d.comb += [
             bus.arready.eq(~asked & ~gathered & ~bus.rvalid),
             read.eq(bus.arvalid & bus.arready),
             trace.read_enable.eq(read),
             trace.read_address.eq(bus.araddr[3:]),
+            bus.rdata.eq(answer),
         ]
         m.d.sync += [asked.eq(read), gathered.eq(asked)]
         with m.If(read):
@@ -234,11 +236,11 @@ class ControlRegisters(wiring.Component):
         for number, group in enumerate(groups):
             found = []
             for offset, value in group:
-                chosen = Signal(name=f"chosen_{offset:x}")
+                chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
                 with m.If(read):
                     m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
                 found.append(Mux(chosen, value, 0))
-            part = Signal(32, name=f"part_{number}")
+            part = Signal(32, name=f"part_{number}", reset_less=True)
             with m.If(asked):
                 m.d.sync += part.eq(reduce(or_, found))
             parts.append(part)
@@ -246,7 +248,7 @@ class ControlRegisters(wiring.Component):
             traced = trace.read_data.word_select(second_word, 32)
             m.d.sync += [
                 bus.rvalid.eq(1),
-                bus.rdata.eq(Mux(from_trace, traced, reduce(or_, parts))),
+                answer.eq(Mux(from_trace, traced, reduce(or_, parts))),
             ]
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)

@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.registers import COUNTER_BITS, CycleClass
+from systola.hdl.replica import Replica
 
 CONDITIONS = (
     "active",
@@ -26,10 +27,10 @@ class Counters(wiring.Component):
     """Counts each cycle of a program in exactly one class; the classes sum to its duration.
 
     `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
-    rest; `busy` from the next one to that before DONE shows. What is counted shows three
-    cycles later: all that comes in goes through a register. The conditions are looked at in the
-    order of `CycleClass` as far as they concern a waiting MatrixMultiply or Convolve; then come
-    `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
+    rest, as a reset does with all of them; `busy` from the next one to that before DONE shows. What
+    is counted shows three cycles later: all that comes in goes through a register. The conditions
+    are looked at in the order of `CycleClass` as far as they concern a waiting MatrixMultiply or
+    Convolve; then come `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
     """
 
     start: In(1)
@@ -50,9 +51,10 @@ class Counters(wiring.Component):
         m = Module()
         # The inputs, a cycle later.
         start = Signal()
+        clears = Signal(init=1)
         busy = Signal()
         seen = {name: Signal(name=f"seen_{name}") for name in CONDITIONS}
-        m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
+        m.d.sync += [start.eq(self.start), clears.eq(self.start), busy.eq(self.busy)]
         m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
 
         # In the order in which they are looked at.
@@ -73,13 +75,18 @@ class Counters(wiring.Component):
         counted = Signal(len(CycleClass))  # one-hot
         before: list[Value] = []
         for which, condition in classes:
-            m.d.sync += counted[which].eq(busy & condition & ~Cat(before).any())
+            counts = busy & condition & ~Cat(before).any()
+            if which == CycleClass.FETCH:
+                counts |= start
+            m.d.sync += counted[which].eq(counts)
             before.append(condition)
-        with m.If(start):
-            for which in CycleClass:
-                m.d.sync += self.values[which].eq(int(which == CycleClass.FETCH))
-        with m.Else():
-            for which in CycleClass:
-                with m.If(counted[which]):
-                    m.d.sync += self.values[which].eq(self.values[which] + 1)
+        for which in CycleClass:
+            # A register of its own clears each: one net would reach hundreds of bits.
+            clear = m.submodules[f"clear_{which.name.lower()}"] = Replica()
+            value = Signal(COUNTER_BITS, name=f"value_{which.name.lower()}", reset_less=True)
+            m.d.comb += [clear.input.eq(clears), self.values[which].eq(value)]
+            with m.If(clear.output):
+                m.d.sync += value.eq(counted[which])
+            with m.Elif(counted[which]):
+                m.d.sync += value.eq(value + 1)
         return m

@@ -128,7 +128,8 @@ class MachineControl(wiring.Component):
         # An instruction whose transfer fails is older than one that is rejected at issue.
         found = Signal(FaultReport(), reset_less=True)
         keeps = Signal()
-        drops = Signal()
+        drops = Signal(init=1)  # behind a reset, too
+        report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
             found.eq(self.rejection),
             keeps.eq(rejects | fails | loses),
@@ -153,11 +154,12 @@ class MachineControl(wiring.Component):
                 found.address.eq(self.waits),
             ]
         with m.If(drops):
-            m.d.sync += self.report.eq(0)
+            m.d.sync += report.eq(0)
         with m.Elif(keeps):
-            m.d.sync += self.report.eq(found)
+            m.d.sync += report.eq(found)
 
         m.d.comb += [
+            self.report.eq(report),
             self.draining.eq(self.busy & ~self.running),
             self.status.eq(
                 self.busy * int(Status.BUSY)

@@ -146,10 +146,15 @@ class VectorLane(wiring.Component):
                 with m.Case(Coefficient.TAP):
                     m.d.comb += coefficient.eq(self.tap)
 
+        # The blocks' own registers are far from the sum and the choice: these come before them.
+        factor = Signal.like(value, reset_less=True)
+        factors = Signal.like(coefficient, reset_less=True)
+        m.d.sync += [factor.eq(value), factors.eq(coefficient)]
         products = []
-        for name, half in (("low", coefficient[:16]), ("high", coefficient[16:].as_signed())):
-            m.submodules[name] = part = Multiplier(a=value.shape(), b=half.shape())
-            m.d.comb += [part.a.eq(value), part.b.eq(half), part.enable.eq(1)]
+        for name, half in (("low", factors[:16]), ("high", factors[16:].as_signed())):
+            part = Multiplier(a=factor.shape(), b=half.shape(), pipeline=False)
+            m.submodules[name] = part
+            m.d.comb += [part.a.eq(factor), part.b.eq(half), part.enable.eq(1)]
             products.append(part.product)
         low, high = products
 

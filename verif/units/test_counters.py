@@ -59,7 +59,7 @@ async def programs(dut):
         expected = dict.fromkeys(CycleClass, 0)
         await bench.cycle(start=1, busy=0)
         expected[CycleClass.FETCH] = 1
-        shown = [None, dict(expected), dict(expected)]  # three cycles after `start`, and so on
+        shown = [None, None, dict(expected)]  # three cycles after `start`, and so on
         for values in combinations:
             await bench.cycle(start=0, busy=1, **dict(zip(CONDITIONS, values, strict=True)))
             values_now = {which: bench.get("values")[which] for which in CycleClass}
