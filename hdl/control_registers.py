@@ -54,8 +54,8 @@ class ControlRegisters(wiring.Component):
     `soft_reset`, which is up in the next one.
     `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS, where, as in `irq`, the first
     two show at once, and the last one in the next cycle.
-    `begins`: this is cycle 0 of a program; `tagged`: `tag` enters the trace, which keeps its
-    contents: only the count of tags starts anew.
+    `begins`: this is cycle 0 of a program; `tagged`, from cycle 2 on: `tag` enters the trace, which
+    keeps its contents: only the count of tags starts anew.
     """
 
     def __init__(self, *, config: Config):
@@ -166,8 +166,9 @@ class ControlRegisters(wiring.Component):
             m.d.sync += [pending.eq(0), code.eq(0)]
         m.d.comb += self.irq.eq((shown & enable).any())
 
-        cycle = Signal(32)
-        tags = Signal(32)
+        begun = Signal(init=1)  # by a program, or a reset
+        cycle = Signal(32, reset_less=True)
+        tags = Signal(32, reset_less=True)
         m.submodules.trace = trace = Sram(
             width=32 + TAG_BITS, depth=TRACE_DEPTH, output_register=True
         )
@@ -176,11 +177,11 @@ class ControlRegisters(wiring.Component):
             trace.write_address.eq(tags),
             trace.write_data.eq(Cat(cycle, self.tag)),
         ]
-        m.d.sync += cycle.eq(cycle + 1)
+        m.d.sync += [begun.eq(self.begins), cycle.eq(cycle + 1)]
         with m.If(self.tagged):
             m.d.sync += tags.eq(tags + 1)
-        with m.If(self.begins):
-            m.d.sync += [cycle.eq(1), tags.eq(0)]
+        with m.If(begun):
+            m.d.sync += [cycle.eq(2), tags.eq(0)]
 
         features = (
             (Feature.TABLES, config.tables > 0),

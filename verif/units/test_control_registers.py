@@ -202,8 +202,8 @@ async def trace(dut, patience):
     random = bench.random
     for number in (5, 0, 64, 65, 200):
         await bench.step(begins=1, tag=random.getrandbits(16))
-        bench.set(begins=0)
-        tags, cycle = [], 1
+        await bench.step(begins=0)
+        tags, cycle = [], 2
         while len(tags) < number:
             tagged = random.random() < 0.5
             tag = random.choice((0, 0xFFFF, random.getrandbits(16)))
@@ -224,7 +224,8 @@ async def trace_of_a_running_program(dut):
     bench = Registers(dut)
     await bench.start()
     await bench.step(begins=1)
-    await bench.step(begins=0, tagged=1, tag=0xA)
+    await bench.step(begins=0)
+    await bench.step(tagged=1, tag=0xA)
     bench.set(tag=0xB, bus__arvalid=1, bus__araddr=0x204)
     await bench.step()
     bench.set(tag=0xC, bus__arvalid=0)
@@ -236,7 +237,7 @@ async def trace_of_a_running_program(dut):
     await bench.step(tagged=0, bus__rready=1)
     bench.set(bus__rready=0)
     count, pairs = await trace_of(bench)
-    assert count == 72 and pairs[-1] == (72, 0xC) and pairs[0] == (9, 0xC)
+    assert count == 72 and pairs[-1] == (73, 0xC) and pairs[0] == (10, 0xC)
     await bench.step(begins=1)
     bench.set(begins=0)
     assert await trace_of(bench) == (0, [])
