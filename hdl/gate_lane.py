@@ -41,25 +41,32 @@ class Base(enum.IntEnum):
     VALUE = 8
 
 
-class Addend(enum.IntEnum):
-    """What the adder adds, a bit for each: the product rounded to 15 fewer bits, that times 4, the
-    value, or half of it, rounded down or half up."""
+class ProductTerm(enum.Enum, shape=2):
+    """What the adder adds of the product: it rounded to 15 fewer bits, that times 4, or negated."""
 
-    PRODUCT = 1
+    NONE = 0
+    ROUNDED = 1
     QUADRUPLE = 2
-    VALUE = 4
-    HALF_DOWN = 8
-    HALF_UP = 24
+    NEGATED = 3
+
+
+class ValueTerm(enum.Enum, shape=2):
+    """What the adder adds of the value: it, or half of it, or it negated."""
+
+    NONE = 0
+    VALUE = 1
+    HALF = 2
+    NEGATED = 3
 
 
 class GateControl(data.StructLayout):
     """What all lanes do in one cycle; all bits zero: nothing.
 
     With `multiply` the multiplier starts with operands `first` and `second`; the product is there
-    PRODUCT_LATENCY cycles later. With `update` the value becomes `base` + `addend`, or `base` -
-    `addend` with `negate`, where `condition` holds. `save` and `keep` put the value, as it is
-    before that, into registers `saved` and `spare`. `shift` doubles the argument, `load` takes a
-    new one.
+    PRODUCT_LATENCY cycles later. With `update` the value becomes `base` + `product` or `base` +
+    `value`, where `condition` holds; half of the value is rounded half up with `upwards`, else
+    down. `save` and `keep` put the value, as it is before that, into registers `saved` and `spare`.
+    `shift` doubles the argument, `load` takes a new one.
     """
 
     def __init__(self) -> None:
@@ -71,8 +78,9 @@ class GateControl(data.StructLayout):
                 "first": First,
                 "second": Second,
                 "base": 4,
-                "addend": 5,
-                "negate": 1,
+                "product": ProductTerm,
+                "value": ValueTerm,
+                "upwards": 1,
                 "update": 1,
                 "condition": 4,
                 "save": 1,
@@ -152,21 +160,28 @@ class GateLane(wiring.Component):
             pairs = zip(bits, sources, strict=True)
             return reduce(or_, (Mux(bit, source, 0) for bit, source in pairs))
 
-        # One adder rounds, negates and adds: -x is ~x and a carry.
+        # One adder rounds, negates and adds: -x is ~x and a carry. One of the two terms is NONE; a
+        # bit of either takes one look-up table.
         base = Signal(signed(17))
-        addend = Signal(signed(17))
-        half = Signal()
-        by_product, quadrupled, _, _, upwards = control.addend
-        quadruple = Cat(product[14], product[14], product[15:30]).as_signed()
-        m.d.comb += [
-            base.eq(chosen(control.base, control.constant, centred, saved, value)),
-            addend.eq(chosen(control.addend[:4], product >> 15, quadruple, value, value >> 1)),
-            half.eq((product[14] & (by_product | quadrupled)) | (value[0] & upwards)),
-        ]
+        m.d.comb += base.eq(chosen(control.base, control.constant, centred, saved, value))
+        of_product = Signal(18)  # from the carry on
+        with m.Switch(control.product):
+            with m.Case(ProductTerm.ROUNDED):
+                m.d.comb += of_product.eq(product >> 14)
+            with m.Case(ProductTerm.QUADRUPLE):
+                m.d.comb += of_product.eq(Cat(product[14].replicate(3), product[15:30]))
+            with m.Case(ProductTerm.NEGATED):
+                m.d.comb += of_product.eq(~(product >> 14))
+        of_value = Signal(18)
+        with m.Switch(control.value):
+            with m.Case(ValueTerm.VALUE):
+                m.d.comb += of_value.eq(Cat(0, value))
+            with m.Case(ValueTerm.HALF):
+                m.d.comb += of_value.eq(Cat(value[0] & control.upwards, value[1:], value[-1]))
+            with m.Case(ValueTerm.NEGATED):
+                m.d.comb += of_value.eq(~Cat(0, value))
         total = Signal(18)
-        m.d.comb += total.eq(
-            Cat(1, base) + Cat(half ^ control.negate, addend ^ control.negate.replicate(17))
-        )
+        m.d.comb += total.eq(Cat(1, base) + (of_product | of_value))
         with m.If(control.update & holds):
             m.d.sync += value.eq(total[1:])
         return m

@@ -20,11 +20,12 @@ from systola.hdl.gate_lane import (
     NEGATIVE,
     PRODUCT_LATENCY,
     ZERO,
-    Addend,
     Base,
     First,
     GateControl,
+    ProductTerm,
     Second,
+    ValueTerm,
 )
 
 SIGMOID_INTEGER_BITS = 3
@@ -80,7 +81,7 @@ def microprogram(*, tanh: bool) -> list[Row]:
     """What the lanes do from the cycle after that of the argument on."""
     steps = _Steps(TANH_INTEGER_BITS + 1)
     multiply, add = steps.multiply, steps.add
-    product: Row = {"addend": Addend.PRODUCT}
+    product: Row = {"product": ProductTerm.ROUNDED}
 
     # exp(x - 1/8) = c + c * (x + ((x^4 / 4 + x^3) / 3 + x^2) / 2), -1/8 <= x < 1/8.
     multiply(first=First.ARGUMENT, second=Second.ARGUMENT)
@@ -89,15 +90,15 @@ def microprogram(*, tanh: bool) -> list[Row]:
     steps.now += 1
     multiply(first=First.VALUE, second=Second.SAVED)
     add(**product)  # x^4
-    add(addend=Addend.HALF_DOWN)
+    add(value=ValueTerm.HALF)
     # x^3, so early that it comes right behind the next value.
     early = steps.now + 1 - PRODUCT_LATENCY
     steps.also(early, multiply=1, first=First.ARGUMENT, second=Second.SAVED)
-    add(addend=Addend.HALF_UP)
+    add(value=ValueTerm.HALF, upwards=1)
     add(base=Base.VALUE, **product)
     multiply(constant=ONE_THIRD)
     add(base=Base.SAVED, **product)
-    add(base=Base.ARGUMENT, addend=Addend.HALF_UP)
+    add(base=Base.ARGUMENT, value=ValueTerm.HALF, upwards=1)
     multiply(constant=EXP_OF_EIGHTH)
     add(constant=EXP_OF_EIGHTH, **product)
 
@@ -107,30 +108,30 @@ def microprogram(*, tanh: bool) -> list[Row]:
         add(condition=index, **product)
 
     # d = (1 + e) / 2, rounded down; then 1 / d.
-    add(constant=ONE_HALF, addend=Addend.HALF_DOWN)
+    add(constant=ONE_HALF, value=ValueTerm.HALF)
     steps.also(steps.now, keep=1)
     multiply(constant=START_SLOPE)
     add(constant=START_OFFSET, **product)
     for _ in range(ITERATIONS):
         steps.also(steps.now, save=1)
         multiply(second=Second.SPARE)
-        add(constant=ONE, negate=1, **product)  # 1 - d * y
+        add(constant=ONE, product=ProductTerm.NEGATED)  # 1 - d * y
         multiply(second=Second.SAVED)
-        add(base=Base.SAVED, addend=Addend.QUADRUPLE)  # y + y * (1 - d * y)
+        add(base=Base.SAVED, product=ProductTerm.QUADRUPLE)  # y + y * (1 - d * y)
 
     # 1/d / 2 = 1 / (1 + e), or 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
     doublings = 1
     if tanh:
-        add(constant=-ONE, addend=Addend.VALUE)
+        add(constant=-ONE, value=ValueTerm.VALUE)
         doublings = 2
     for _ in range(doublings):
-        add(base=Base.VALUE, addend=Addend.VALUE)
+        add(base=Base.VALUE, value=ValueTerm.VALUE)
     # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x); the argument 0 has a result of its own.
     opposite, middle = (0, 0) if tanh else (HIGHEST, ONE_HALF)
     steps.also(steps.now, save=1)
     steps.now += 1
     add(base=Base.SAVED)  # never 2^15
-    add(constant=opposite, addend=Addend.VALUE, negate=1, condition=NEGATIVE)
+    add(constant=opposite, value=ValueTerm.NEGATED, condition=NEGATIVE)
     add(constant=middle, condition=ZERO)
     return steps.rows
 
