@@ -87,8 +87,6 @@ class MachineControl(wiring.Component):
             self.forget.eq(forgets),
             self.clear.eq(self.clears),
         ]
-        with m.If(self.clear):
-            m.d.sync += self.stop.eq(0)
         with m.If(self.begins):
             m.d.sync += [
                 self.running.eq(1),
@@ -112,6 +110,9 @@ class MachineControl(wiring.Component):
             m.d.sync += abandoned.eq(1)
         with m.If(fails | expires | (self.busy & self.soft_reset)):
             m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
+        # None of the above happens in that cycle: it need not wait for them.
+        with m.If(self.clear):
+            m.d.sync += self.stop.eq(0)
         with m.If(ends):
             m.d.sync += [
                 stops.eq(0),
