@@ -6,7 +6,7 @@ import pytest
 from systola.arch.config import preset
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
-from systola.verif.kit import scoreboard
+from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
@@ -22,8 +22,4 @@ def test_crowded(name, latency, stall):
     with Simulator(config, latency=latency, stall=stall, seed=1) as machine:
         for index in range(PROGRAMS):
             image = crowded_program(config, f"{random_seed()} {index}")
-            expected = image.host.copy()
-            outcome = golden.run(expected, image.weights, image.program_offset)
-            assert outcome.fault is None
-            result = machine.run(image, limit=100_000)
-            scoreboard.check_result(result, expected, outcome)
+            compared_run(machine, golden, image)

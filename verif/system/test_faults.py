@@ -10,9 +10,9 @@ from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, Control, Register, Status
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
-from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import TB
 from systola.verif.kit.bus_errors import BUS_ERRORS, busy_program
+from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.program_faults import STATIC_FAULTS, static_faults
 from systola.verif.kit.programs import random_program
@@ -118,10 +118,7 @@ def test_late_answers():
         else:
             raise AssertionError("still busy")
         for bus_timeout in (2 * late, 0):
-            expected = image.host.copy()
-            outcome = golden.run(expected, image.weights, image.program_offset)
-            result = machine.run(image, bus_timeout=bus_timeout)
-            scoreboard.check_result(result, expected, outcome)
+            compared_run(machine, golden, image, limit=10_000_000, bus_timeout=bus_timeout)
 
 
 @pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())
@@ -136,8 +133,4 @@ def test_many_faults(name, fault):
         for index in range(25):
             seed = f"{random_seed()} {index}"
             image = random_program(config, seed, instructions=6, fault=fault)
-            expected = image.host.copy()
-            outcome = golden.run(expected, image.weights, image.program_offset)
-            assert outcome.fault and outcome.fault.cause == fault
-            result = machine.run(image, limit=100_000)
-            scoreboard.check_result(result, expected, outcome)
+            compared_run(machine, golden, image, fault=fault)

@@ -6,7 +6,7 @@ import pytest
 from systola.arch.config import preset
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
-from systola.verif.kit import scoreboard
+from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
@@ -23,8 +23,4 @@ def test_large(name, memory):
     with Simulator(config, latency=latency, stall=stall, seed=random_seed()) as machine:
         for index in range(PROGRAMS):
             image = large_program(config, f"{random_seed()} {memory} {index}")
-            expected = image.host.copy()
-            outcome = golden.run(expected, image.weights, image.program_offset)
-            assert outcome.fault is None
-            result = machine.run(image, limit=100_000)
-            scoreboard.check_result(result, expected, outcome)
+            compared_run(machine, golden, image)

@@ -10,8 +10,8 @@ import pytest
 from systola.arch.config import preset
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
-from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import TB, config_under_test
+from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
@@ -75,8 +75,4 @@ def test_random_programs_in_the_library(name, memory, count):
         for index in range(count):
             fault = faults[index // 5 % len(faults)] if index % 5 == 4 else None
             image = random_program(config, f"{random_seed()} {memory} {index}", fault=fault)
-            expected = image.host.copy()
-            outcome = golden.run(expected, image.weights, image.program_offset)
-            assert (outcome.fault and outcome.fault.cause) == fault, "the program is another one"
-            result = machine.run(image, limit=100_000)
-            scoreboard.check_result(result, expected, outcome)
+            compared_run(machine, golden, image, fault=fault)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One program on the golden model and on the C++ machine, and the comparison of the two."""
+
+from __future__ import annotations
+
+from systola.arch.isa import Fault
+from systola.golden.machine import Machine
+from systola.runtime.backend import Image
+from systola.sim.library import Simulator
+from systola.verif.kit import scoreboard
+
+
+def compared_run(
+    machine: Simulator,
+    golden: Machine,
+    image: Image,
+    *,
+    fault: Fault | None = None,
+    limit: int = 100_000,
+    bus_timeout: int = 0,
+) -> None:
+    """Fails unless the program ends in `fault`, or at Halt, on the golden model, and the machine
+    then does the same: memory, fault, interrupts, tags. Both must hold the same on-chip data
+    before, and do so afterwards. `limit` and `bus_timeout` as of Simulator.run.
+    """
+    expected = image.host.copy()
+    outcome = golden.run(expected, image.weights, image.program_offset)
+    cause = outcome.fault.cause if outcome.fault else None
+    assert cause == fault, f"another program than was asked for: {cause!r}, not {fault!r}"
+    result = machine.run(image, limit=limit, bus_timeout=bus_timeout)
+    scoreboard.check_result(result, expected, outcome)
