@@ -10,6 +10,7 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, encode
 from systola.arch.registers import BusPort, Status
+from systola.golden.outcome import FaultReport
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
@@ -28,6 +29,11 @@ class BusError:
     host_errors: tuple[int, int] = (0, 0)
     weight_errors: tuple[int, int] = (0, 0)
 
+    @property
+    def memories(self) -> dict[str, tuple[int, int]]:
+        """What a run is told of the memories."""
+        return {"host_errors": self.host_errors, "weight_errors": self.weight_errors}
+
     def late(self, before: int) -> BusError:
         """The same behind so many other instructions."""
         errors = self.host_errors
@@ -38,10 +44,7 @@ class BusError:
 
     def check(self, image: Image, result: RunResult) -> None:
         """Fails unless a machine has reported it after `busy_program`, and kept its data."""
-        assert result.status == Status.FAULT, f"STATUS is {result.status!r}"
-        found = result.fault_cause, result.fault_pc, result.fault_address
-        assert found == (self.cause, self.pc, 0), f"fault {found}, not {self.cause!r} at {self.pc}"
-        assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
+        _check(image, result, Status.FAULT, FaultReport(self.cause, self.pc, 0))
 
 
 BUS_ERRORS = (
@@ -62,12 +65,15 @@ class Silence:
     host_silence: tuple[int, int] = (0, 0)
     weight_silence: tuple[int, int] = (0, 0)
 
+    @property
+    def memories(self) -> dict[str, tuple[int, int]]:
+        """What a run is told of the memories."""
+        return {"host_silence": self.host_silence, "weight_silence": self.weight_silence}
+
     def check(self, image: Image, result: RunResult) -> None:
         """Fails unless a machine has reported it after `busy_program`, and kept its data."""
-        assert result.status == Status.BUSY | Status.FAULT, f"STATUS is {result.status!r}"
-        found = result.fault_cause, result.fault_pc, result.fault_address
-        assert found == (Fault.BUS_TIMEOUT, 0, self.port), f"fault {found}, not of {self.port!r}"
-        assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
+        report = FaultReport(Fault.BUS_TIMEOUT, 0, self.port)
+        _check(image, result, Status.BUSY | Status.FAULT, report)
 
 
 SILENCES = (
@@ -77,6 +83,13 @@ SILENCES = (
     Silence(BusPort.WEIGHT_READ, weight_silence=(0, 1 << 20)),
 )
 """In `busy_program`: data, instructions, results and weights."""
+
+
+def _check(image: Image, result: RunResult, status: Status, fault: FaultReport) -> None:
+    assert result.status == status, f"STATUS is {result.status!r}, not {status!r}"
+    found = FaultReport(result.fault_cause, result.fault_pc, result.fault_address)
+    assert found == fault, f"{found} instead of {fault}"
+    assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
 
 
 def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:

@@ -49,9 +49,7 @@ async def bus_error(dut, number):
     tb = TB(dut, latency=5, stall=0.1)
     await tb.start()
     image = busy_program(tb.config, random_seed())
-    result = await tb.run_program(
-        image, host_errors=error.host_errors, weight_errors=error.weight_errors
-    )
+    result = await tb.run_program(image, **error.memories)
     error.check(image, result)
     await tb.soft_reset()
     await tb.check_program(random_program(tb.config, f"{random_seed()} after"))
