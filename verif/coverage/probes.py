@@ -20,6 +20,11 @@ _CHANNELS = {
 _BURSTS = ("host AR", "host AW", "weight AR")
 _PAGE = 4096
 _QUEUES = ("matrix", "activate", "host_reads", "host_writes")
+_LISTS = (
+    *("host_reading", "matrix_reading", "matrix_summing"),
+    *("activate_reading", "activate_operands", "activate_writing", "host_writing"),
+)
+"""Of the scoreboard: instructions under way, from their issue on."""
 _SHARED = ("operands", "dma_out", "dma_in")
 """Ports of the unified buffer that have to give way."""
 
@@ -52,6 +57,8 @@ def _probes() -> Iterator[tuple[str, str]]:
         place = f"core.scoreboard.{queue}_queue"
         yield f"{queue} queue: full", f"{place}.full"
         yield f"{queue} queue: empty", f"~{place}.valid"
+    for name in _LISTS:
+        yield f"{name}: full", f"core.scoreboard.{name}.full"
     fifo = "core.weight_fetch.fifo"
     yield "weight FIFO: full", f"{fifo}.full"
     yield "weight FIFO: empty", f"~{fifo}.row_valid"
