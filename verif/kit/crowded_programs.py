@@ -3,6 +3,7 @@
 
 All of them use the same few lines and rows, on both sides of an address at which many bits change:
 so that each place in a list of what is under way, and each bit of its addresses, holds one back.
+Several of a kind follow one another, so that the lists of their unit are full.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import Opcode, Operation, encode
+from systola.arch.isa import Function, Opcode, Operation, Reduction, encode
 from systola.runtime.backend import Image
 from systola.verif.kit.images import (
     make_image,
@@ -25,13 +26,16 @@ _LINES = _ROWS = 24
 _LONG = 12
 """Lines or rows of a long instruction, at least."""
 _ENTRIES = 4
+_TABLES = 2
 _TILES = 4
+_IN_A_ROW = 5
+"""Instructions of a kind behind one another, one more than the lists have places."""
 _OUTPUT, _DATA, _PARAMETERS, _SHOWN, _PROGRAM = (HOST_PAGE_BYTES * page for page in range(5))
 _PAGES = 7
 
 
-def crowded_program(config: Config, seed: str, *, instructions: int = 120) -> Image:
-    """Reads only what it has written, and shows all of it at its end."""
+def crowded_program(config: Config, seed: str, *, instructions: int = 170) -> Image:
+    """At least so many; reads only what it has written, and shows all of it at its end."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -41,7 +45,7 @@ def crowded_program(config: Config, seed: str, *, instructions: int = 120) -> Im
     host[_PARAMETERS:][: flat.size] = flat
     writer = _Writer(config, rng)
     writer.begin()
-    for _ in range(instructions):
+    while len(writer.words) < instructions:
         writer.step()
     writer.end()
     assert len(b"".join(writer.words)) <= len(host) - _PROGRAM
@@ -59,6 +63,7 @@ class _Writer:
         self._line = self._around(config.buffer_lines, _LINES)
         self._row = self._around(config.accumulator_rows, _ROWS)
         self._entry = self._around(config.parameter_entries, _ENTRIES)
+        self._tables = min(config.tables, _TABLES)
         self.words: list[bytes] = []
 
     def _around(self, size: int, used: int) -> int:
@@ -70,17 +75,23 @@ class _Writer:
     def begin(self) -> None:
         """Gives a value to all that is read later."""
         self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=self._entry, count=_ENTRIES)
+        for table in range(self._tables):
+            self._emit(Opcode.LOAD_TABLE, host=_DATA, table=table)
         self._read(_DATA, self._line, _LINES)
         self._multiply(self._line, self._row, _ROWS, accumulate=0)
 
     def step(self) -> None:
-        """One instruction of any unit."""
+        """One instruction of any unit, or several of a kind."""
         steps = (
             *(self._some_read, self._some_read, self._some_write, self._some_write),
             *(self._some_product, self._some_product, self._activate, self._activate),
-            *(self._vector, self._parameters, self._parameters, self._tag),
+            *(self._vector, self._vector, self._walk, self._walk),
+            *(self._parameters, self._parameters, self._tag),
+            *((self._table,) if self._tables else ()),
         )
-        self._rng.choice(steps)()
+        step = self._rng.choice(steps)
+        for _ in range(self._rng.choice((1, 1, 1, 1, _IN_A_ROW))):
+            step()
 
     def end(self) -> None:
         """Shows lines and rows, the lines up to the end of a page."""
@@ -153,21 +164,39 @@ class _Writer:
         self._multiply(line, row, rows, accumulate=self._rng.randrange(2))
 
     def _activate(self) -> None:
-        wide = int(self._config.wide and self._rng.random() < 0.3)
+        how = self._how()
+        wide = how.get("wide", 0)
         rows = self._size(_LINES >> wide)
         self._emit(
             Opcode.ACTIVATE,
             accumulator=self._place(self._row, _ROWS, rows),
             buffer=self._place(self._line, _LINES, rows << wide),
             parameter=self._place(self._entry, _ENTRIES, 1),
-            **{"rows": rows, "n_tiles": 1, "wide": wide},
+            **{"rows": rows, "n_tiles": 1},
+            **how,
         )
+
+    def _how(self) -> dict[str, int]:
+        """Results of Activate or Vector: of int16, also added to what is there, or of a table."""
+        rng = self._rng
+        if self._config.wide and rng.random() < 0.6:
+            return {"wide": 1, "accumulate": int(rng.random() < 0.75)}
+        if self._tables and rng.random() < 0.6:
+            return {"function": Function.TABLE, "table": rng.randrange(self._tables)}
+        return {}
+
+    def _apart(self, lines: int) -> list[int]:
+        """Three places for so many lines, often among the first ones."""
+        most = _LINES // lines
+        places = self._rng.sample(range(self._rng.choice((most, min(most, 5)))), 3)
+        return [self._line + lines * place for place in places]
 
     def _vector(self) -> None:
         rng = self._rng
-        rows = self._size(_LINES // 3)
-        places = rng.sample(range(_LINES // rows), 3)
-        buffer, operand, destination = (self._line + rows * place for place in places)
+        how = self._how()
+        wide = how.get("wide", 0)
+        rows = self._size(_LINES // 3 >> wide)
+        buffer, operand, destination = self._apart(rows << wide)
         scale = {f"multiplier_{name}": 1 << 30 for name in "ab"}
         self._emit(Opcode.SET_CONFIG_SCALE, **scale, shift_a=rng.randint(0, 20))
         self._emit(
@@ -175,7 +204,28 @@ class _Writer:
             operation=rng.choice(list(Operation)),
             **{"buffer": buffer, "operand": operand, "destination": destination, "rows": rows},
             parameter=self._place(self._entry, _ENTRIES, 1),
+            wide_operands=wide,
+            **how,
         )
+
+    def _walk(self) -> None:
+        """Pool or Depthwise of one tap: a line becomes a line."""
+        rng = self._rng
+        rows = self._size(_LINES // 3)
+        buffer, taps, destination = self._apart(rows)
+        ones = ("width", "pitch", "kernel_height", "kernel_width", "stride_y", "stride_x")
+        window = dict.fromkeys((*ones, "dilation_y", "dilation_x", "out_width"), 1)
+        self._emit(Opcode.SET_CONFIG_WINDOW, **window, height=rows, out_height=rows)
+        at = {"buffer": buffer, "destination": destination, "blocks": 1}
+        at["parameter"] = self._place(self._entry, _ENTRIES, 1)
+        if self._config.depthwise and rng.random() < 0.5:
+            self._emit(Opcode.DEPTHWISE, **at, taps=taps)
+        else:
+            self._emit(Opcode.POOL, **at, reduction=rng.choice((Reduction.MAX, Reduction.SUM)))
+
+    def _table(self) -> None:
+        host = self._rng.choice((_DATA, _OUTPUT))
+        self._emit(Opcode.LOAD_TABLE, host=host, table=self._rng.randrange(self._tables))
 
     def _parameters(self) -> None:
         size = self._rng.randint(1, 2)
