@@ -106,7 +106,7 @@ class ProgramState:
         """A place for `size` lines, bytes ... within the span, often with an index register.
 
         The place is a multiple of `unit` from the start of the span, often where an instruction
-        just before has been.
+        just before has been, or at an end of the span.
         """
         entry = BY_OPCODE[opcode]
         modulus = 1 << entry.field(name).width
@@ -124,7 +124,8 @@ class ProgramState:
             near = self.rng.choice((first, self.rng.randint(first - size + 1, end - 1)))
             lowest = span.start + unit * min(last, max(0, (near - span.start) // unit))
         else:
-            lowest = span.start + unit * self.rng.randint(0, last)
+            place = self.rng.choice((0, last, *(self.rng.randint(0, last) for _ in range(4))))
+            lowest = span.start + unit * place
         starts = tuple(lowest - min(offsets) + offset for offset in offsets)
         operands = {name: (starts[0] - self.registers[0][register]) % modulus}
         if register:

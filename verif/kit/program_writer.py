@@ -42,9 +42,12 @@ class ProgramWriter(ProgramState):
     # Control.
 
     def nop(self) -> None:
-        """A few; or so many that a loop around them has to be fetched in each pass."""
-        many = self.config.instruction_buffer
-        for _ in range(self.rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 5, many))):
+        """A few; or, often in a loop, so many that it has to be fetched in each pass."""
+        rng, many = self.rng, self.config.instruction_buffer
+        count = rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 5, many))
+        if self.outside and rng.random() < 0.5:
+            count = many
+        for _ in range(count):
             self.emit(Opcode.NOP)
 
     def synchronize(self) -> None:

@@ -39,12 +39,12 @@ _WEIGHTS: dict[Opcode, int] = {
     Opcode.WRITE_HOST_MEMORY_ALTERNATE: 3,
     Opcode.READ_WEIGHTS: 4,
     Opcode.LOAD_PARAMETERS: 2,
-    Opcode.LOAD_TABLE: 1,
+    Opcode.LOAD_TABLE: 2,
     Opcode.SET_CONFIG_WINDOW: 1,
     Opcode.SET_CONFIG_SCALE: 3,
     Opcode.SET_REGISTER: 4,
     Opcode.LOOP: 2,
-    Opcode.NOP: 1,
+    Opcode.NOP: 2,
     Opcode.SYNCHRONIZE: 1,
     Opcode.SYNCHRONIZE_HOST: 1,
     Opcode.INTERRUPT_HOST: 1,
@@ -64,7 +64,7 @@ def random_program(
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     steps = random_control(rng, _WEIGHTS, instructions, config.host_bus_bytes)
-    code_pages = 1 + 6 * (instructions + 20) * INSTRUCTION_BYTES // HOST_PAGE_BYTES
+    code_pages = 2 + 6 * (instructions + 20) * INSTRUCTION_BYTES // HOST_PAGE_BYTES
     spans = _random_spans(config, rng, code_pages)
     host = random_memory(data, spans.window // HOST_PAGE_BYTES)
     entries = [varied_parameter_entry(data, config) for _ in range(spans.entries.size)]
