@@ -36,6 +36,9 @@ from systola.verif.regress.job import Report, jobs
 PRESETS = ("4x4", "bare")
 """The first has all that a machine can have, the second nothing that can be left out."""
 
+_TIMES = {"faults": 4}
+"""So many times more programs than of other kinds: each is one instruction, and one bin."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status."""
@@ -53,7 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work = [
             job
             for kind in KINDS
-            for job in jobs(kind, options.preset, options.seed, 0, options.programs, counting=True)
+            for job in jobs(
+                kind,
+                options.preset,
+                options.seed,
+                0,
+                options.programs * _TIMES.get(kind, 1),
+                counting=True,
+            )
         ]
         report = Report()
         with tqdm(total=len(work), unit="job", disable=None) as bar:
@@ -102,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         type=whole_number(0),
         default=200,
         metavar="N",
-        help="of each kind and preset; 0: none",
+        help="of each kind and preset, four times as many lone faults; 0: none",
     )
     parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: 4x4 and bare")
     parser.add_argument("--seed", type=whole_number(0), default=random.randrange(1 << 32))

@@ -14,6 +14,7 @@ from systola.arch.isa import (
     DEPTHWISE_TAPS,
     PARAMETER_PLANES,
     REGISTERS,
+    TABLE_BYTES,
     Fault,
     Opcode,
     Operation,
@@ -180,7 +181,12 @@ class LimitWriter(SingleInstructions):
         rng, config = self._rng, self._config
         bus, window = config.host_bus_bytes, self._writer.spans.window
         beats = window // bus
-        opcode = rng.choice((*_COPIES, Opcode.LOAD_PARAMETERS))
+        tables = (Opcode.LOAD_TABLE,) if config.tables else ()
+        opcode = rng.choice((*_COPIES, Opcode.LOAD_PARAMETERS, *tables))
+        if opcode == Opcode.LOAD_TABLE:
+            at = self._value(opcode, "host", window - min(window, TABLE_BYTES) + bus)
+            self._one(opcode, **at, table=rng.randrange(config.tables))
+            return
         if opcode == Opcode.LOAD_PARAMETERS:
             (count,) = self._factors(
                 min(config.parameter_entries, window // (PARAMETER_PLANES * config.output_pitch)),

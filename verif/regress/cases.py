@@ -11,6 +11,7 @@ from systola.arch.isa import (
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
     OPCODE_BITS,
+    Fault,
     Field,
     Opcode,
     encode,
@@ -36,6 +37,11 @@ KINDS = (
 )
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
+_INSTRUCTIONS_WITH = {
+    **{Fault.ILLEGAL_FIELD: 6, Fault.BUFFER_RANGE: 3, Fault.UNAVAILABLE: 3},
+    **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},
+}
+"""So many times more often than others come lone faults that many kinds of instructions have."""
 _GARBAGE_WORDS = 6
 _SMALL_BITS = 6
 """Most numbers in garbage are small: large ones end at the first check."""
@@ -65,7 +71,11 @@ class Case:
         if self.kind == "large":
             return large_program(self.config, name)
         if self.kind == "faults":
-            programs = lone_faults(self.config)
+            programs = [
+                lone
+                for lone in lone_faults(self.config)
+                for _ in range(_INSTRUCTIONS_WITH.get(lone[0], 1))
+            ]
             fault, program = programs[self.index % len(programs)]
             return program(self.config, name, fault)
         faults = static_faults(self.config)
