@@ -23,7 +23,8 @@ from systola.verif.mutation.campaign import Course
 from systola.verif.mutation.equivalence import dead, harmless
 from systola.verif.mutation.mutants import MACHINE, mutants_of, mutated_library
 from systola.verif.mutation.record import Record
-from systola.verif.mutation.trials import Differs, quick_trials
+from systola.verif.mutation.trial import Differs
+from systola.verif.mutation.trials import quick_trials
 
 BAR = 0.95
 """Share of the mutants that are not proven harmless which must be killed."""

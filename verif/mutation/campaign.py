@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from systola.arch.config import Config
-from systola.verif.mutation.trials import Differs, Facts, Trial, survive
+from systola.verif.mutation.trial import Differs, Facts, Trial, survive
 
 SECONDS_LIMIT = 300.0
 """A mutant that takes longer than that hangs the simulator."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from systola.arch.config import Config
 from systola.synth.tools import find_tool
 from systola.verif.mutation.doubled import Bit, Module, doubled
-from systola.verif.mutation.mutants import READ, SELECT, Mutant, rtlil_of, run_script
+from systola.verif.mutation.mutants import READ, SELECT, Mutant, planting, rtlil_of, run_script
 from systola.verif.mutation.reach import reaching
 
 DISTANCE = 3
@@ -41,10 +41,8 @@ _PROVEN = "Induction step proven: SUCCESS!"
 
 def dead(config: Config, mutants: Sequence[Mutant], folder: Path) -> list[Mutant]:
     """Those from which nothing leads to an output of the machine. `folder` is to work in."""
-    width = max((mutant.number for mutant in mutants), default=1).bit_length()
     script = [
-        *READ.splitlines(),
-        *(f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants),
+        *planting(mutants),
         *("flatten", "opt_expr", "opt_clean", "write_json all.json"),
     ]
     folder.mkdir(parents=True, exist_ok=True)

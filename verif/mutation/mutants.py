@@ -152,14 +152,20 @@ def run_script(config: Config, script: str, folder: Path, what: str) -> None:
     run_tool(find_tool("yosys"), ("script.ys",), folder=folder, log="yosys.log", what=what)
 
 
+def planting(mutants: Sequence[Mutant]) -> list[str]:
+    """The lines of a script that read the machine and plant all of them: the input SELECT of each
+    module that holds some is the number of the one that is there."""
+    width = max((mutant.number for mutant in mutants), default=1).bit_length()
+    plant = (f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants)
+    return [*READ.splitlines(), *plant]
+
+
 def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
     """Module `tpu` with the input SELECT, whose value is the number of the mutant that it is."""
     yosys = find_tool("yosys")
-    width = max(1, max((mutant.number for mutant in mutants), default=1).bit_length())
     script = "\n".join(
         (
-            READ.strip(),
-            *(f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants),
+            *planting(mutants),
             "opt_clean",
             "splitnets -driver",
             "opt_clean",

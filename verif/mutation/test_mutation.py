@@ -10,7 +10,8 @@ from systola.verif.mutation.equivalence import harmless
 from systola.verif.mutation.mutants import Mutant, mutants_of, mutated_library
 from systola.verif.mutation.reach import reaching
 from systola.verif.mutation.record import Record
-from systola.verif.mutation.trials import Differs, quick_trials, survive
+from systola.verif.mutation.trial import Differs, survive
+from systola.verif.mutation.trials import quick_trials
 
 MACHINE = Config(
     name="mutated small",

@@ -6,7 +6,8 @@ import pytest
 from systola.arch.config import preset
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
-from systola.verif.mutation.trials import quick_trials, survive
+from systola.verif.mutation.trial import survive
+from systola.verif.mutation.trials import quick_trials
 
 PROGRAMS = 20
 

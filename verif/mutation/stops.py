@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of what comes from outside while a program runs: errors, silence, resets, writes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import Opcode, encode
+from systola.runtime.backend import Image
+from systola.sim.library import Simulator
+from systola.verif.kit.bus_errors import BUS_ERRORS, SILENCES, BusError, Silence, busy_program
+from systola.verif.kit.images import make_image
+from systola.verif.kit.programs import random_program
+from systola.verif.mutation.trial import (
+    CYCLE_LIMIT,
+    MEMORIES,
+    PATIENCE,
+    Facts,
+    Trial,
+    facts_of,
+    program_trial,
+)
+from systola.verif.regress.check import Pair
+from systola.verif.regress.disturbances import DISTURBANCES
+
+LATE = (0x3F0, 0x555)
+"""Instructions before one that fails: as many bits of FAULT_PC are told apart."""
+DISTURBED = 24
+"""Programs into which something comes from outside."""
+
+
+def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """All of them."""
+    yield from _bus_trials(config, seed)
+    yield from _disturbed_trials(config, seed)
+    yield _long_time_outs()
+
+
+class _Unfilled(Pair):
+    """Of programs that define all that they read: nothing has to be filled."""
+
+    def fill(self) -> str | None:
+        """Nothing is wrong."""
+        return None
+
+
+def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """What comes from outside while a program runs, each kind in turn."""
+    kinds = list(DISTURBANCES.items())
+    for number in range(DISTURBED):
+        kind, disturb = kinds[number % len(kinds)]
+        image = random_program(config, f"{seed} {kind} {number}")
+
+        def run(
+            machine: Simulator,
+            limit: int,
+            disturb: Callable[[Pair, Image, random.Random], str | None] = disturb,
+            image: Image = image,
+            number: int = number,
+        ) -> Facts:
+            pair = _Unfilled(machine, limit=CYCLE_LIMIT)
+            problem = disturb(pair, image, random.Random(f"{seed} {number}"))
+            assert problem is None, problem
+            return (pair.totals.cycles,)
+
+        # Not the last ones: they may take longer than a time-out of `silence`.
+        yield Trial(f"{kind} {number}", MEMORIES[number // 2 % (len(MEMORIES) - 1)], run)
+        again = random_program(config, f"{seed} after {kind} {number}")
+        yield program_trial(config, f"after {kind} {number}", again, number // 2)
+
+
+def _long_time_outs() -> Trial:
+    """Every bit of BUS_TIMEOUT keeps the machine waiting."""
+    image = make_image([encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
+
+    def run(machine: Simulator, limit: int) -> Facts:
+        for bit in range(9, 32):
+            result = machine.run(
+                image,
+                limit=limit,
+                host_silence=(0, HOST_PAGE_BYTES),
+                bus_timeout=1 << bit | 64,
+                abandon_after=400,
+                by_reset=True,
+            )
+            assert result.status == 0, f"no patience with bit {bit} of BUS_TIMEOUT"
+        return (400,)
+
+    return Trial("time-outs", MEMORIES[0], run)
+
+
+def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """Errors on the buses, each followed by a program that must run; and abandoned programs."""
+    image = busy_program(config, seed)
+    after = [random_program(config, f"{seed} after {number}") for number in range(3)]
+
+    def follower(what: str, number: int) -> Trial:
+        return program_trial(config, f"after {what}", after[number % 3], number)
+
+    def error_trial(
+        image: Image, error: BusError, memory: tuple[int, float], *, soft: bool, when: str = ""
+    ) -> Trial:
+        return Trial(
+            f"{when}{error.cause.name.lower()}",
+            memory,
+            _stopped(
+                image,
+                error,
+                Simulator.soft_reset if soft else None,
+                host_errors=error.host_errors,
+                weight_errors=error.weight_errors,
+            ),
+        )
+
+    for number, error in enumerate(BUS_ERRORS):
+        for soft in (False, True):
+            yield error_trial(image, error, MEMORIES[number % len(MEMORIES)], soft=soft)
+            yield follower("a bus error", number)
+    for before in LATE:
+        late = busy_program(config, seed, before=before)
+        for error in BUS_ERRORS[:4]:
+            yield error_trial(late, error.late(before), MEMORIES[0], soft=True, when="late ")
+    for number, silent in enumerate(SILENCES):
+        run = _stopped(
+            image,
+            silent,
+            Simulator.reset,
+            host_silence=silent.host_silence,
+            weight_silence=silent.weight_silence,
+            bus_timeout=PATIENCE,
+        )
+        yield Trial(f"no answer to {silent.port.name}", MEMORIES[number % len(MEMORIES)], run)
+        yield follower("a time-out", number)
+    for number, cycles in enumerate((30, 150, 400, 700)):
+
+        def run(machine: Simulator, limit: int, cycles: int = cycles) -> Facts:
+            for program in after:
+                machine.run(program, limit=limit, abandon_after=cycles)
+            return (cycles,)
+
+        yield Trial("abandoned", MEMORIES[number % len(MEMORIES)], run)
+        yield follower("an abandoned program", number)
+
+
+def _stopped(
+    image: Image,
+    cause: BusError | Silence,
+    then: Callable[[Simulator], None] | None,
+    **memories: Any,
+) -> Callable[[Simulator, int], Facts]:
+    """The run of a program that `cause` stops on such memories, and what the host does then."""
+
+    def run(machine: Simulator, limit: int) -> Facts:
+        result = machine.run(image, limit=limit, **memories)
+        cause.check(image, result)
+        if then is not None:
+            then(machine)
+        return facts_of(result)
+
+    return run

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One thing that a mutant has to survive: its run, with what is expected of it.
+
+What is expected comes from the golden model and from the text of registers and faults. Cycles are
+compared with those of the machine without a fault, since the regression holds the machine to its
+cycles, too; but that is told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, decode, encode
+from systola.golden.machine import Machine
+from systola.runtime.backend import Image
+from systola.sim.library import RunResult, Simulator
+from systola.verif.kit import scoreboard
+from systola.verif.kit.images import make_image
+
+MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
+"""Latency and stall probability of the memories, in turn."""
+CYCLE_LIMIT = 100_000
+"""More than any program takes on a machine that works."""
+PATIENCE = 400
+"""Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the windows are on the bus, and how much of them lies before an image, in bytes."""
+
+    bases: tuple[int, int]
+    skipped: tuple[int, int]
+
+
+Facts = tuple[int, ...]
+"""Cycles of a trial: the whole, by class, and those of its tags."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One thing to do with a machine. `run` raises AssertionError or SimulationError where it does
+    not do what it should, and returns its cycles."""
+
+    name: str
+    memory: tuple[int, float]
+    run: Callable[[Simulator, int], Facts]
+    """With the machine and a limit of cycles."""
+
+
+class Differs(Exception):
+    """A machine has done something else than it should; the text says in which trial and what."""
+
+
+def survive(
+    config: Config,
+    library: Path | None,
+    fault: int,
+    trials: Sequence[Trial],
+    usual: Sequence[Facts] | None,
+) -> tuple[list[Facts], str | None]:
+    """Runs the trials on a machine, those with the same memories without a reset in between.
+
+    Returns their cycles, and the first trial whose cycles are not the `usual` ones. Raises Differs
+    at the first trial that finds something wrong.
+    """
+    facts: list[Facts] = []
+    late: str | None = None
+    machine: Simulator | None = None
+    memory: tuple[int, float] | None = None
+    name = "start"
+    try:
+        for number, trial in enumerate(trials):
+            name = trial.name
+            if machine is None or trial.memory != memory:
+                if machine is not None:
+                    machine.close()
+                memory = trial.memory
+                latency, stall = memory
+                machine = Simulator(
+                    config, latency=latency, stall=stall, seed=1, library=library, fault=fault
+                )
+            limit = CYCLE_LIMIT if usual is None else 2 * usual[number][0] + 3_000
+            found = trial.run(machine, limit)
+            if usual is not None and late is None and found != usual[number]:
+                late = f"{name}: {found[0]} cycles, not {usual[number][0]}"
+            facts.append(found)
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise Differs(f"{name}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+    finally:
+        if machine is not None:
+            machine.close()
+    return facts, late
+
+
+def program_trial(
+    config: Config,
+    name: str,
+    image: Image,
+    number: int,
+    *,
+    place: Place | None = None,
+    bus_timeout: int = 0,
+) -> Trial:
+    """The image on the golden model, and what it says. At another place of the bus, the host and
+    weight offsets in its instructions are moved for the machine."""
+    expected = image.host.copy()
+    outcome = Machine(config).run(expected, image.weights, image.program_offset)
+    moved = image
+    how: dict[str, tuple[int, int]] = {}
+    if place is not None:
+        moved = _moved(config, image, place)
+        code = len(image.program)
+        expected[image.program_offset :][:code] = moved.host[image.program_offset :][:code]
+        if outcome.fault is not None and outcome.fault.cause == Fault.HOST_WINDOW:
+            address = (outcome.fault.address + place.skipped[0]) % (1 << 32)
+            outcome = replace(outcome, fault=replace(outcome.fault, address=address))
+        how = {"bases": place.bases, "skipped": place.skipped}
+
+    def run(machine: Simulator, limit: int) -> Facts:
+        result = machine.run(moved, limit=limit, bus_timeout=bus_timeout, **how)
+        scoreboard.check_result(result, expected, outcome)
+        return facts_of(result)
+
+    return Trial(name, MEMORIES[number % len(MEMORIES)], run)
+
+
+def _moved(config: Config, image: Image, place: Place) -> Image:
+    """The program with offsets in larger windows."""
+    words: list[bytes] = []
+    for start in range(0, len(image.program), INSTRUCTION_BYTES):
+        entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
+        if "host" in operands:
+            operands["host"] = (operands["host"] + place.skipped[0]) % (1 << 32)
+        if "tile" in operands:
+            tiles = place.skipped[1] // config.tile_bytes
+            operands["tile"] = (operands["tile"] + tiles) % (1 << entry.field("tile").width)
+        words.append(encode(entry.opcode, **operands))
+    return make_image(
+        words, host=image.host, weights=image.weights, program_offset=image.program_offset
+    )
+
+
+def facts_of(result: RunResult) -> Facts:
+    """The cycles of a run."""
+    return (result.cycles, *result.counters.values(), *(cycle for cycle, _ in result.tags))
