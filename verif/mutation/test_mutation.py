@@ -6,7 +6,7 @@ import pytest
 from systola.arch.config import Config
 from systola.verif.mutation.campaign import Course, Verdict
 from systola.verif.mutation.doubled import doubled
-from systola.verif.mutation.equivalence import harmless
+from systola.verif.mutation.equivalence import dead, harmless
 from systola.verif.mutation.mutants import Mutant, mutants_of, mutated_library
 from systola.verif.mutation.reach import reaching
 from systola.verif.mutation.record import Record
@@ -34,7 +34,7 @@ MACHINE = Config(
 _TOP, _BANK = "tpu", "tpu.core.unified_buffer.bank_0"
 FOUND = [
     *((_BANK, "macro", "write_data", 3, "inv"), (_BANK, "macro", "read_address", 0, "inv")),
-    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "bus__rdata", 1, "inv")),
+    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "answer", 1, "inv")),
     *((_TOP, "registers", "host_base", 12, "inv"), (_TOP, "registers", "weight_base", 13, "inv")),
     *((_TOP, "registers", "resume", 0, "const0"), (_TOP, "machine_control", "clear", 0, "const1")),
     *((_TOP, "core", "program", 8, "inv"), (_TOP, "core", "halted", 0, "const0")),
@@ -107,6 +107,12 @@ def test_proofs(mutants, tmp_path):
         tried=lambda mutant, within: tried.update({mutant.number: within}),
     )
     assert [bool(tried[mutant.number]) for mutant in chosen] == [False, True]
+
+
+def test_dead(mutants, tmp_path):
+    """Of the mutants with known verdicts those are dead that are on a bit that nobody reads."""
+    known = mutants[: len(FOUND) + len(HARMLESS)]
+    assert dead(MACHINE, known, tmp_path) == known[len(FOUND) :]
 
 
 def test_reaching():
