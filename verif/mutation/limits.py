@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import numpy as np
+from amaranth.utils import exact_log2
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, INSTRUCTIONS, Fault, Opcode, encode
+from systola.arch.isa import (
+    BY_OPCODE,
+    INSTRUCTION_BYTES,
+    INSTRUCTIONS,
+    WEIGHT_READS_IN_FLIGHT,
+    Fault,
+    Opcode,
+    encode,
+)
 from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.kit.images import make_image
@@ -16,26 +26,44 @@ from systola.verif.kit.large_programs import longest_program
 from systola.verif.kit.program_faults import lone_faults, reserved_program
 from systola.verif.kit.program_limits import limit_program
 from systola.verif.kit.programs import random_program
-from systola.verif.mutation.trial import MEMORIES, Facts, Place, Trial, program_trial
+from systola.verif.mutation.counts import PIXEL, count_program
+from systola.verif.mutation.places import TILE_BITS, Place, anywhere
+from systola.verif.mutation.single_bits import PRODUCTS, packing_program, product_program
+from systola.verif.mutation.trial import MEMORIES, Facts, Trial, program_trial
 
 LIMITS = 40
 """Programs for each fault at a limit; each is one instruction."""
-STOCK = 20
-"""The logarithm of the most tiles that are asked for and not used."""
+PRODUCTS_EACH = 60
+"""Programs for each product that is too large by one bit."""
+PACKINGS = 40
+"""Programs whose packed channels are, too."""
+STOCK_BITS = 28
+"""At most so many bits of an address in the weight window of a stock of tiles."""
 FAR_ENDS = 20
 """Programs that go beyond the end of each of the largest windows."""
+WEIGHT_ENDS = 48
+"""Windows of as many tiles as a program reads, or as one less."""
 LONGEST = (0x1555, 0x2AAA)
 """Rows of instructions, with all bits of such numbers."""
+COUNT_BITS = 12
+"""Of the counts that are hardly more than a power of two."""
+STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
+STRAIGHT = 0x5555
+"""Instructions before the last ones of the longest program."""
 
 
 def size_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Programs that need the upper bits of addresses and counts."""
     yield from _far_trials(config, seed)
+    yield from _weight_ends(config, seed)
+    yield from _stride_trials(config, seed)
     yield from _stock_trials(config)
     yield from _long_loops()
+    yield from _count_trials(config, seed)
     for number, rows in zip((0, len(MEMORIES) - 1), LONGEST, strict=True):
         image = longest_program(config, f"{seed}", rows)
         yield program_trial(config, f"{rows} rows", image, number)
+    yield program_trial(config, "straight on", _straight_program(), 0)
 
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -46,6 +74,17 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
         for kind, (fault, program) in enumerate(programs):
             image = program(config, f"{seed} {number} {kind}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
+    for number in range(PRODUCTS_EACH):
+        # There are so many kinds of the first of them.
+        for kind, fault in enumerate((*2 * [Fault.BUFFER_RANGE], *PRODUCTS)):
+            image = product_program(config, f"{seed} {number} {kind}", fault)
+            place = anywhere(config, image, f"{seed} {number}")
+            yield program_trial(
+                config, f"product {fault.name.lower()} {number}", image, 0, place=place
+            )
+    for number in range(PACKINGS):
+        image = packing_program(config, f"{seed} {number}")
+        yield program_trial(config, f"packing {number}", image, 0)
     for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
         yield program_trial(config, f"reserved bit {bit}", image, 0)
@@ -93,20 +132,92 @@ def _long_loops() -> Iterator[Trial]:
         yield Trial(f"loop of 2^{bit}", MEMORIES[0], run)
 
 
-def _stock_trials(config: Config) -> Iterator[Trial]:
-    """Every bit of the number of weight tiles that are still to come counts."""
+def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
+    """Weight windows that are large enough, and others that lack a tile."""
+    rng = random.Random(f"{seed} weight ends")
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
-    weights = np.zeros(config.tile_bytes << STOCK, np.uint8)
-    for bit in range(STOCK):
-        words = [
-            encode(Opcode.READ_WEIGHTS, tile=0, count=1 << bit),
-            encode(Opcode.READ_WEIGHTS, tile=0, count=(1 << STOCK) - (1 << bit)),
-            encode(
-                Opcode.MATRIX_MULTIPLY,
-                **{"buffer": 0, "accumulator": 0, "rows": 1, "k_tiles": 1, "n_tiles": 2},
-            ),
-            encode(Opcode.HALT),
-        ]
-        for number, some in enumerate((words, [words[0], *words[2:]])):
-            image = make_image(some, host=host, weights=weights)
-            yield program_trial(config, f"stock of 2^{bit} {number}", image, 0)
+    weights = np.zeros(config.tile_bytes, np.uint8)
+    for number in range(WEIGHT_ENDS):
+        most = 1 << number % TILE_BITS
+        before = rng.choice((most - 1, rng.randrange(most)))
+        count = rng.choice((2, most + 1)) if number % 2 else 1
+        words = [encode(Opcode.READ_WEIGHTS, tile=0, count=count), encode(Opcode.HALT)]
+        image = make_image(words, host=host, weights=weights)
+        place = Place((0, 0), (0, min(before, (1 << TILE_BITS) - 1) * config.tile_bytes))
+        yield program_trial(config, f"weight end {number}", image, 0, place=place)
+
+
+def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """Rows in and out with every bit in their distance."""
+    rng = random.Random(f"{seed} strides")
+    lines = 2 * STRIDE_BITS
+    host = np.zeros(1 << STRIDE_BITS + 1, np.uint8)
+    data = np.random.default_rng(seed)
+    words: list[bytes] = []
+    for opcode in (Opcode.READ_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY):
+        reads = opcode == Opcode.READ_HOST_MEMORY
+        for bit in range(12, STRIDE_BITS):
+            stride = (1 << bit) + rng.choice((0, rng.randrange(1 << bit) & -HOST_PAGE_BYTES))
+            start = rng.randrange(HOST_PAGE_BYTES, 1 << STRIDE_BITS, 64)
+            for row in range(2 if reads else 0):
+                at = start + row * stride
+                host[at : at + 64] = data.integers(0, 256, 64)
+            words.append(
+                encode(
+                    opcode,
+                    **{"host": start, "buffer": 2 * bit, "rows": 2, "stride": stride},
+                    **{"blocks": 1, "tail": config.rows if reads else config.cols},
+                )
+            )
+    words.append(encode(Opcode.HALT))
+    assert len(b"".join(words)) <= HOST_PAGE_BYTES and lines <= config.buffer_lines
+    yield program_trial(config, "strides", make_image(words, host=host), 0)
+
+
+def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """Counts that differ from one, and from two, by a single bit."""
+    for bit in range(1, COUNT_BITS):
+        for more in (1, 2):
+            count = (1 << bit) + more
+            image = count_program(config, seed, count)
+            yield program_trial(config, f"count of {count}", image, 0)
+
+
+def _straight_program() -> Image:
+    """So long that the upper bits of instruction numbers count; with a jump far behind, and no
+    Halt, so that the number of the last instruction is reported."""
+    body = [encode(Opcode.NOP)] * 127
+    words = [
+        *[encode(Opcode.NOP)] * STRAIGHT,
+        encode(Opcode.LOOP, count=3),
+        *body,
+        encode(Opcode.DEBUG_TAG, tag=1),
+        encode(Opcode.END_LOOP),
+    ]
+    words += [encode(Opcode.NOP)] * (-len(words) % (HOST_PAGE_BYTES // INSTRUCTION_BYTES))
+    return make_image(words, host=np.zeros(len(words) * INSTRUCTION_BYTES, np.uint8))
+
+
+def _stock_trials(config: Config) -> Iterator[Trial]:
+    """Every bit of the number of weight tiles that are still to come counts: of those of all
+    Read_Weights, where too many are taken, and of the first one, which must not be forgotten."""
+    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
+    bits = min(TILE_BITS, STOCK_BITS - exact_log2(config.tile_bytes))
+    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # of which hardly any is touched
+    taken = [
+        encode(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, "kernel_height": 255, "kernel_width": 255}),
+        encode(
+            Opcode.CONVOLVE,
+            **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 4095, "n_tiles": 4095},
+        ),
+    ]
+    for bit in range(bits + exact_log2(WEIGHT_READS_IN_FLIGHT)):
+        once = 1 << max(0, bit - exact_log2(WEIGHT_READS_IN_FLIGHT))
+        reads = [encode(Opcode.READ_WEIGHTS, tile=0, count=once)] * ((1 << bit) // once)
+        image = make_image([*reads, *taken, encode(Opcode.HALT)], host=host, weights=weights)
+        yield program_trial(config, f"stock of 2^{bit}", image, 0)
+        if bit < bits:
+            reads = [encode(Opcode.READ_WEIGHTS, tile=0, count=1 << bit)]
+            reads += [encode(Opcode.READ_WEIGHTS, tile=0, count=1)] * WEIGHT_READS_IN_FLIGHT
+            image = make_image([*reads, encode(Opcode.HALT)], host=host, weights=weights)
+            yield program_trial(config, f"too many behind 2^{bit}", image, 0)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from systola.arch.config import Config
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, decode, encode
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
-from systola.verif.kit.images import make_image
+from systola.verif.mutation.places import Place, moved_to, skipped_by
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
 """Latency and stall probability of the memories, in turn."""
@@ -26,14 +25,6 @@ CYCLE_LIMIT = 100_000
 """More than any program takes on a machine that works."""
 PATIENCE = 400
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the windows are on the bus, and how much of them lies before an image, in bytes."""
-
-    bases: tuple[int, int]
-    skipped: tuple[int, int]
 
 
 Facts = tuple[int, ...]
@@ -112,12 +103,13 @@ def program_trial(
     moved = image
     how: dict[str, tuple[int, int]] = {}
     if place is not None:
-        moved = _moved(config, image, place)
+        moved = moved_to(config, image, place)
         code = len(image.program)
         expected[image.program_offset :][:code] = moved.host[image.program_offset :][:code]
-        if outcome.fault is not None and outcome.fault.cause == Fault.HOST_WINDOW:
-            address = (outcome.fault.address + place.skipped[0]) % (1 << 32)
-            outcome = replace(outcome, fault=replace(outcome.fault, address=address))
+        if outcome.fault is not None:
+            address = outcome.fault.address + skipped_by(config, outcome.fault.cause, place)
+            fault = replace(outcome.fault, address=address % (1 << 32))
+            outcome = replace(outcome, fault=fault)
         how = {"bases": place.bases, "skipped": place.skipped}
 
     def run(machine: Simulator, limit: int) -> Facts:
@@ -126,22 +118,6 @@ def program_trial(
         return facts_of(result)
 
     return Trial(name, MEMORIES[number % len(MEMORIES)], run)
-
-
-def _moved(config: Config, image: Image, place: Place) -> Image:
-    """The program with offsets in larger windows."""
-    words: list[bytes] = []
-    for start in range(0, len(image.program), INSTRUCTION_BYTES):
-        entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
-        if "host" in operands:
-            operands["host"] = (operands["host"] + place.skipped[0]) % (1 << 32)
-        if "tile" in operands:
-            tiles = place.skipped[1] // config.tile_bytes
-            operands["tile"] = (operands["tile"] + tiles) % (1 << entry.field("tile").width)
-        words.append(encode(entry.opcode, **operands))
-    return make_image(
-        words, host=image.host, weights=image.weights, program_offset=image.program_offset
-    )
 
 
 def facts_of(result: RunResult) -> Facts:

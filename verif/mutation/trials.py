@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
+from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
@@ -18,58 +19,70 @@ from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.arithmetic import arithmetic_program
 from systola.verif.mutation.limits import single_trials, size_trials
+from systola.verif.mutation.loops import loop_program
+from systola.verif.mutation.places import anywhere, elsewhere
+from systola.verif.mutation.rounding import scales_program, sums_program
 from systola.verif.mutation.stops import stop_trials
 from systola.verif.mutation.trial import MEMORIES, PATIENCE, Facts, Trial, program_trial
+from systola.verif.mutation.windows import window_program
 
+SUMS = 12
+"""Programs of numbers to be rounded by the requantisers."""
+SCALES = 8
+"""Programs of numbers to be rounded as operands of Vector."""
 NUMBERS = 16
 """Programs that put many numbers through the arithmetic."""
+LOOPS = 20
+"""Programs of loops of all lengths."""
+WINDOWS = 12
+"""Programs of windows of all sizes."""
 LARGE = 20
 """Programs of instructions over many lines."""
 LONG = 4
 """Programs in which the queues of the units are fuller than in the others."""
 CROWDED = 80
 """Programs of instructions that wait for one another."""
+CROWD = 32
+"""Lines, rows and entries that one of them uses at most."""
+MOVED = 40
+"""Programs of that kind at places of which any bit may be set."""
 
 
 def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     """The directed ones and `programs` random ones, those first that find most."""
+
+    def written(
+        name: str, write: Callable[[Config, str], Image], count: int, together: int, **how: int
+    ) -> Iterator[Trial]:
+        """So many of a kind, anywhere; the same memories for several in a row."""
+        for number in range(count):
+            image = write(config, f"{seed} {number}")
+            place = anywhere(config, image, f"{name} {seed} {number}")
+            title = f"{name} {number}"
+            yield program_trial(config, title, image, number // together, place=place, **how)
+
+    def long_program(config: Config, seed: str) -> Image:
+        return random_program(config, f"{seed} long", instructions=90)
+
+    def moved_program(config: Config, seed: str) -> Image:
+        return elsewhere(config, crowded_program(config, f"{seed} moved"), seed, CROWD)
+
     rest = _random_trials(config, seed, programs)
     trials = [next(rest) for _ in range(min(8, programs))]
-    trials += [
-        program_trial(
-            config, f"numbers {number}", arithmetic_program(config, f"{seed} {number}"), number // 4
-        )
-        for number in range(NUMBERS)
-    ]
-    trials += [
-        program_trial(
-            config, f"crowded {number}", crowded_program(config, f"{seed} {number}"), number // 16
-        )
-        for number in range(CROWDED)
-    ]
+    trials += written("sums", sums_program, SUMS, SUMS)
+    trials += written("scales", scales_program, SCALES, SCALES)
+    trials += written("loops", loop_program, LOOPS, 4)
+    trials += written("numbers", arithmetic_program, NUMBERS, 4)
+    trials += written("windows", window_program, WINDOWS, 4)
     trials += single_trials(config, seed)
-    trials += [
-        program_trial(
-            config,
-            f"large {number}",
-            large_program(config, f"{seed} {number}"),
-            number // 4,
-            bus_timeout=PATIENCE,  # of the memories, which work long enough without any
-        )
-        for number in range(LARGE)
-    ]
-    trials += [
-        program_trial(
-            config,
-            f"long {number}",
-            random_program(config, f"{seed} long {number}", instructions=90),
-            number,
-        )
-        for number in range(LONG)
-    ]
+    trials += size_trials(config, seed)
+    trials += written("moved", moved_program, MOVED, 8)
+    trials += written("crowded", crowded_program, CROWDED, 16)
+    # A time-out of the memories, which work long enough without any.
+    trials += written("large", large_program, LARGE, 4, bus_timeout=PATIENCE)
+    trials += written("long", long_program, LONG, 1)
     trials += _register_trials(config)
     trials += stop_trials(config, seed)
-    trials += size_trials(config, seed)
     trials += rest
     return trials
 
@@ -79,7 +92,9 @@ def _random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
     for index in range(programs):
         fault = faults[index // 2 % len(faults)] if index % 2 else None
         image = random_program(config, f"{seed} {index}", fault=fault)
-        yield program_trial(config, f"program {index}", image, index // 8)
+        # What is illegal cannot be moved.
+        place = None if fault else anywhere(config, image, f"{seed} {index}")
+        yield program_trial(config, f"program {index}", image, index // 8, place=place)
 
 
 def _register_trials(config: Config) -> list[Trial]:

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in which one number is the count of everything: lines, rows, tiles, blocks and entries.
+
+A count of one or two is told from a larger one before its loop begins: so there has to be one for
+each bit that is wrong only in this bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Reduction, encode
+from systola.runtime.backend import Image
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_tiles,
+    varied_parameter_entry,
+)
+
+_DATA, _PARAMETERS = HOST_PAGE_BYTES, 9 * HOST_PAGE_BYTES
+PIXEL = {
+    **{"height": 1, "width": 1, "pitch": 1, "kernel_height": 1, "kernel_width": 1},
+    **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
+    **{"out_height": 1, "out_width": 1},
+}
+"""The operands of a window of one pixel."""
+
+
+def count_program(config: Config, seed: int, count: int) -> Image:
+    """Every unit does something so many times, and shows what it has done."""
+    data = np.random.default_rng(seed)
+    room = min(
+        config.buffer_lines // 3,
+        config.accumulator_rows,
+        (_PARAMETERS - _DATA) // max(config.input_pitch, config.output_pitch),
+    )
+    count = min(count, room)
+    entries = min(count, config.parameter_entries)
+    size = PARAMETER_PLANES * config.output_pitch
+    shown = -(-(_PARAMETERS + entries * size) // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+    step = -(-count * config.output_pitch // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+    host = random_memory(data, (shown + 6 * step) // HOST_PAGE_BYTES)
+    for entry in range(entries):
+        flat = varied_parameter_entry(data, config)
+        host[_PARAMETERS + entry * size :][:size] = flat
+    words: list[bytes] = []
+    outputs = iter(range(shown, len(host), step))
+
+    def show(line: int) -> None:
+        words.append(
+            encode(
+                Opcode.WRITE_HOST_MEMORY,
+                **{"host": next(outputs), "buffer": line, "rows": count, "blocks": 1},
+                **{"stride": config.output_pitch, "tail": config.cols},
+            )
+        )
+
+    def activate(**sizes: int) -> None:
+        operands = {"accumulator": 0, "buffer": count, "parameter": 0, **sizes}
+        words.append(encode(Opcode.ACTIVATE, **operands))
+        show(count)
+
+    read = {"host": _DATA, "buffer": 0, "tail": config.rows}
+    words += [
+        encode(Opcode.READ_HOST_MEMORY, **read, rows=1, blocks=count, stride=0),
+        encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=entries),
+    ]
+    for sizes in (
+        {"rows": 1, "k_tiles": 1, "n_tiles": count},
+        {"rows": count, "k_tiles": 1, "n_tiles": 1},
+        {"rows": 1, "k_tiles": count, "n_tiles": 1, "accumulate": 1},
+    ):
+        tiles = sizes["k_tiles"] * sizes["n_tiles"]
+        words += [
+            encode(Opcode.READ_WEIGHTS, tile=0, count=tiles),
+            encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, **sizes),
+        ]
+        activate(rows=count, n_tiles=1)
+    if entries == count:
+        activate(rows=1, n_tiles=count)
+    words += [
+        encode(Opcode.SET_CONFIG_WINDOW, **PIXEL),
+        encode(
+            Opcode.POOL,
+            buffer=0,
+            destination=2 * count,
+            blocks=count,
+            parameter=0,
+            reduction=Reduction.SUM,
+        ),
+    ]
+    show(2 * count)
+    words += [
+        encode(Opcode.SET_CONFIG_SCALE, multiplier_a=1 << 30, multiplier_b=1 << 30),
+        encode(
+            Opcode.VECTOR,
+            operation=Operation.ADD,
+            **{"buffer": 0, "operand": count, "destination": 2 * count, "rows": count},
+            parameter=0,
+        ),
+    ]
+    show(2 * count)
+    words.append(encode(Opcode.HALT))
+    return make_image(words, host=host, weights=random_tiles(data, config, count))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other places for a program and its data: on the buses, in its windows, and on the chip."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import BY_OPCODE, INSTRUCTION_BYTES, Fault, Opcode, decode, encode
+from systola.runtime.backend import Image
+from systola.verif.kit.images import make_image
+
+TILE_BITS = BY_OPCODE[Opcode.READ_WEIGHTS].field("tile").width
+_MEMORIES = {
+    **dict.fromkeys(("buffer", "operand", "destination"), "buffer_lines"),
+    "accumulator": "accumulator_rows",
+    "parameter": "parameter_entries",
+}
+"""For each operand that is an address on the chip the member of Config with the size there."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the windows are on the bus, and how much of them lies before an image, in bytes."""
+
+    bases: tuple[int, int]
+    skipped: tuple[int, int]
+
+
+def anywhere(config: Config, image: Image, seed: str) -> Place:
+    """A random place for its windows, with as much before it as there may be."""
+    rng = random.Random(seed)
+    pages = ((1 << 32) - image.host.size) // HOST_PAGE_BYTES
+    high = 1 << config.address_bits
+    bytes_before = rng.randrange(pages) * HOST_PAGE_BYTES
+    tiles = min(1 << TILE_BITS, high // 2 // config.tile_bytes)
+    tiles_before = rng.randrange(tiles - image.weights.size // config.tile_bytes)
+    skipped = bytes_before, tiles_before * config.tile_bytes
+    ends = skipped[0] + image.host.size, skipped[1] + image.weights.size
+    host, weights = (rng.randrange(high - end) & -HOST_PAGE_BYTES for end in ends)
+    return Place((host, weights), skipped)
+
+
+def skipped_by(config: Config, cause: Fault, place: Place) -> int:
+    """By how much a fault with this cause reports another address at a place."""
+    if cause in (Fault.HOST_WINDOW, Fault.FETCH_WINDOW):
+        return place.skipped[0]
+    return place.skipped[1] // config.tile_bytes if cause == Fault.WEIGHT_WINDOW else 0
+
+
+def moved_to(config: Config, image: Image, place: Place) -> Image:
+    """The program with offsets in larger windows."""
+    words: list[bytes] = []
+    for start in range(0, len(image.program), INSTRUCTION_BYTES):
+        entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
+        if "host" in operands:
+            operands["host"] = (operands["host"] + place.skipped[0]) % (1 << 32)
+        if "tile" in operands:
+            tiles = place.skipped[1] // config.tile_bytes
+            operands["tile"] = (operands["tile"] + tiles) % (1 << entry.field("tile").width)
+        words.append(encode(entry.opcode, **operands))
+    return make_image(
+        words, host=image.host, weights=image.weights, program_offset=image.program_offset
+    )
+
+
+def elsewhere(config: Config, image: Image, seed: str, size: int) -> Image:
+    """The same program at random places of the memories on the chip, of which it uses so many
+    lines, rows and entries from the first one on that it names; it has no index registers."""
+    rng = random.Random(seed)
+    decoded = [
+        decode(image.program[start : start + INSTRUCTION_BYTES])
+        for start in range(0, len(image.program), INSTRUCTION_BYTES)
+    ]
+    named: dict[str, set[int]] = defaultdict(set)
+    for _, operands in decoded:
+        for name in operands.keys() & _MEMORIES.keys():
+            named[_MEMORIES[name]].add(operands[name])
+    by = {
+        memory: rng.randint(0, max(0, getattr(config, memory) - size)) - min(addresses)
+        for memory, addresses in named.items()
+    }
+    words: list[bytes] = []
+    for entry, operands in decoded:
+        for name in operands.keys() & _MEMORIES.keys():
+            operands[name] += by[_MEMORIES[name]]
+        words.append(encode(entry.opcode, **operands))
+    return make_image(
+        words, host=image.host, weights=image.weights, program_offset=image.program_offset
+    )

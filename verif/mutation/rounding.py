@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of numbers that lie halfway between two results, or next to that.
+
+Low bits of a product decide nothing but there; and of numbers at random hardly any lies there.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, encode
+from systola.runtime.backend import Image
+from systola.verif.kit.images import make_image, parameter_entry
+
+_ENTRIES = 256
+_ROWS = 16
+_SCALES = 12
+_PARAMETERS, _OUTPUT = HOST_PAGE_BYTES, 16 * HOST_PAGE_BYTES
+
+
+def sums_program(config: Config, seed: str) -> Image:
+    """Sums that are nothing but a bias, in all ways of rounding them."""
+    rng = random.Random(f"{config.name} {seed}")
+    size = PARAMETER_PLANES * config.output_pitch
+    count = min(
+        *(_ENTRIES, config.parameter_entries, config.accumulator_rows, config.buffer_lines // 2),
+        (_OUTPUT - _PARAMETERS) // size,
+    )
+    pages = -(-(_OUTPUT + 6 * count * config.output_pitch) // HOST_PAGE_BYTES)
+    host = np.zeros(pages * HOST_PAGE_BYTES, np.uint8)
+    for number in range(count):
+        cases = np.array([_halfway(rng) for _ in range(config.cols)])
+        entry = parameter_entry(
+            config,
+            bias=cases[:, 0].astype(np.int32),
+            multiplier=cases[:, 1].astype(np.int32),
+            left=cases[:, 2].astype(np.uint8),
+            right=cases[:, 3].astype(np.uint8),
+        )
+        host[_PARAMETERS + number * size :][:size] = entry
+    words = [
+        encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=count),
+        encode(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": 0, "buffer": 0, "rows": 1, "stride": 0, "blocks": 1, "tail": 1},
+        ),
+        encode(Opcode.READ_WEIGHTS, tile=0, count=count),
+        encode(
+            Opcode.MATRIX_MULTIPLY,
+            **{"buffer": 0, "accumulator": 0, "rows": 1, "k_tiles": 1, "n_tiles": count},
+        ),
+    ]
+    shown = _OUTPUT
+    for wide in range(1 + config.wide):
+        for rounding in (0, 1):
+            zero_point = rng.choice((0, rng.randint(-128, 127)))
+            words.append(
+                encode(
+                    Opcode.ACTIVATE,
+                    **{"accumulator": 0, "buffer": 0, "rows": 1, "n_tiles": count},
+                    **{"parameter": 0, "rounding": rounding, "wide": wide},
+                    zero_point=0 if wide else zero_point,
+                )
+            )
+            words.append(_show(config, shown, 0, count << wide))
+            shown += (count << wide) * config.output_pitch
+    words.append(encode(Opcode.HALT))
+    weights = np.zeros(count * config.tile_bytes, np.uint8)
+    return make_image(words, host=host, weights=weights)
+
+
+def scales_program(config: Config, seed: str) -> Image:
+    """Operands of Vector, each halfway for its multiplier."""
+    rng = random.Random(f"{config.name} {seed}")
+    size = PARAMETER_PLANES * config.output_pitch
+    lines = 2 * _ROWS << int(config.wide)
+    pitch = max(config.input_pitch, config.output_pitch)
+    pages = -(-(_OUTPUT + 2 * _SCALES * lines * pitch) // HOST_PAGE_BYTES)
+    host = np.zeros(pages * HOST_PAGE_BYTES, np.uint8)
+    ones = np.ones(config.cols, np.int32)
+    host[_PARAMETERS:][:size] = parameter_entry(
+        config, bias=0 * ones, multiplier=ones << 30, left=ones.astype(np.uint8), right=0 * ones
+    )
+    words = [encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=1)]
+    place = _OUTPUT
+    for _ in range(_SCALES):
+        wide = int(config.wide and rng.random() < 0.7)
+        scales: dict[str, int] = {}
+        for number, operand in enumerate("ab"):
+            bits, values, scale = _operands(rng, wide, _ROWS * config.cols)
+            scales |= {f"{name}_{operand}": value for name, value in scale.items()}
+            flat = np.array(values).reshape(_ROWS, config.cols).astype(f"<i{bits // 8}")
+            parts = flat[..., np.newaxis].view(np.uint8)  # low and high bytes, a line each
+            for row in range(_ROWS):
+                for part in range(1 + wide):
+                    line = number * (_ROWS << wide) + (row << wide) + part
+                    host[place + line * pitch :][: config.cols] = parts[row, :, part]
+        count = _ROWS << wide
+        words += [
+            encode(
+                Opcode.READ_HOST_MEMORY,
+                **{"host": place, "buffer": 0, "rows": 2 * count, "stride": pitch},
+                **{"blocks": 1, "tail": config.rows},
+            ),
+            encode(Opcode.SET_CONFIG_SCALE, **scales, ceiling=127),
+            encode(
+                Opcode.VECTOR,
+                operation=rng.choice((Operation.ADD, Operation.SUBTRACT)),
+                **{"buffer": 0, "operand": count, "destination": 2 * count, "rows": _ROWS},
+                **{"parameter": 0, "wide_operands": wide, "wide": int(config.wide)},
+            ),
+        ]
+        place += 2 * count * pitch
+        words.append(_show(config, place, 2 * count, _ROWS << int(config.wide)))
+        place += lines * pitch
+    words.append(encode(Opcode.HALT))
+    assert place <= len(host)
+    return make_image(words, host=host)
+
+
+def _show(config: Config, host: int, line: int, lines: int) -> bytes:
+    return encode(
+        Opcode.WRITE_HOST_MEMORY,
+        **{"host": host, "buffer": line, "rows": lines, "stride": config.output_pitch},
+        **{"blocks": 1, "tail": config.cols},
+    )
+
+
+def _near(rng: random.Random, bits: int) -> int:
+    """A number of so many bits that is half of what is more, or less or more by the least there is,
+    or but for one other bit."""
+    other = rng.choice((0, 1, -1)) << rng.randrange(bits)
+    return (1 << bits - 1) + rng.choice((0, 0, 0, -1, -1, -1, 1)) + other
+
+
+def _signed(rng: random.Random, value: int, bits: int) -> int:
+    """The same modulo 2^bits, above or below zero."""
+    value %= 1 << bits
+    return value - (1 << bits) if value and rng.random() < 0.5 else value
+
+
+def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
+    """Bias, multiplier, left and right shift: of the product the bits below the result are about
+    half of its unit."""
+    while True:
+        right = rng.choice((0, rng.randrange(8), rng.randrange(32)))
+        odd = rng.randrange(1, 1 << rng.randint(1, 15), 2)
+        # Zeros below the odd parts of the sum and the multiplier.
+        zeros = rng.choice((0, rng.randrange(8), rng.randrange(31)))
+        others = rng.choice((0, rng.randrange(8), rng.randrange(31)))
+        bits = 31 + right - zeros - others
+        if bits < 1:
+            continue
+        solved = _signed(rng, _near(rng, bits) * pow(odd, -1, 1 << bits), bits)
+        small = odd * rng.choice((1, -1))
+        for total, multiplier in ((solved, odd), (small, solved)):
+            total, multiplier = total << zeros, multiplier << others
+            if 0 <= multiplier < 1 << 31 and -(1 << 31) <= total < 1 << 31:
+                left = rng.randint(0, min(zeros, 7))
+                return total >> left, multiplier, left, right
+
+
+def _operands(rng: random.Random, wide: int, count: int) -> tuple[int, list[int], dict[str, int]]:
+    """Bits of the numbers, so many of them, and the scale for which they are halfway."""
+    bits, cut = (16, 16) if wide else (8, 11)
+    shift = rng.choice((0, 0, rng.randrange(14), rng.randrange(30)))
+    if wide:
+        odd = rng.randrange(1, 1 << rng.randint(1, min(15, 31 - shift)), 2)
+        multiplier = odd << shift
+        inverse = pow(odd, -1, 1 << cut)
+        values = [_signed(rng, _near(rng, cut) * inverse, cut + 1) for _ in range(count)]
+        values = [(value + (1 << 15)) % (1 << 16) - (1 << 15) for value in values]
+    else:
+        # Some of the numbers are halfway, whatever is left of the others.
+        value = rng.randrange(1, 128, 2)
+        size = cut + min(shift, 31 - cut)
+        multiplier = _near(rng, size) * pow(value, -1, 1 << size) % (1 << size)
+        values = [rng.choice((value, -value, rng.randint(-128, 127))) for _ in range(count)]
+    return bits, values, {"multiplier": multiplier, "shift": shift}

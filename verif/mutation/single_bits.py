@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions that are too large by a single bit of a product: without it all would fit."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from systola.arch.config import Config
+from systola.arch.isa import Fault, Opcode
+from systola.runtime.backend import Image
+from systola.verif.kit.program_limits import LimitWriter, program_alone
+from systola.verif.kit.program_state import ATTEMPTS, ProgramState
+
+PRODUCTS = tuple(fault for fault in LimitWriter.FAULTS if fault != Fault.WEIGHT_UNDERFLOW)
+"""Faults of regions whose lengths are products."""
+
+
+def product_program(config: Config, seed: str, fault: Fault) -> Image:
+    """Nothing but an instruction for `fault`, one of PRODUCTS."""
+    return program_alone(config, seed, lambda state: _ProductWriter(state).write(fault))
+
+
+def packing_program(config: Config, seed: str) -> Image:
+    """Nothing but a Convolve whose packed channels do not fit in a vector, a row or a step."""
+    return program_alone(config, seed, _packing)
+
+
+class _ProductWriter(LimitWriter):
+    def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
+        """Factors of so many bits, and a start: their product times `unit` is a power of two beyond
+        `limit`, where there is such, and a rest that ends inside it from that start on."""
+        rng = self._rng
+        most = unit * math.prod((1 << width) - 1 for width in bits)
+        powers = [1 << bit for bit in range(limit.bit_length(), most.bit_length())]
+        for _ in range(ATTEMPTS if powers else 0):
+            power = rng.choice(powers)
+            factors = _factors(rng, -(-power // unit), *bits)
+            rest = math.prod(factors) * unit - power
+            if 0 <= rest <= limit:
+                return factors, rng.choice((0, limit - rest, rng.randint(0, limit - rest)))
+        return super()._beyond(limit, *bits, unit=unit)
+
+
+def _factors(rng: random.Random, product: int, *widths: int) -> list[int]:
+    """Factors of so many bits, at random; their product is `product` or hardly more, or less if
+    chance has it so."""
+    factors = [0] * len(widths)
+    for place in rng.sample(range(len(widths)), len(widths)):
+        most = (1 << widths[place]) - 1
+        factor = max(1, rng.getrandbits(rng.randint(1, widths[place])))
+        factors[place] = min(most, product if factors.count(0) == 1 else factor)
+        product = -(-product // factors[place])
+    return factors
+
+
+def _packing(state: ProgramState) -> None:
+    rng, rows = state.rng, state.config.rows
+    channels = rng.randint(1, min(rows, 255))
+    operand = rng.choice(("kernel_width", "stride_x", "left", "left", "width"))
+    pitch = rng.randint(1, 4) if operand == "width" else 1
+    most = {"stride_x": 127, "width": 4095}.get(operand, 255)
+    # Bytes: a power of two that is more than fits, and as little more as the channels allow.
+    powers = [
+        1 << bit for bit in range((rows * pitch).bit_length(), (most * channels).bit_length())
+    ]
+    number = -(-rng.choice(powers) // channels)
+    state.emit(
+        Opcode.SET_CONFIG_WINDOW,
+        **{
+            **{"height": 1, "width": 1, "pitch": pitch, "kernel_height": 1, "kernel_width": 1},
+            **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
+            **{"out_height": 1, "out_width": 1},
+            operand: min(most, number) * (rng.choice((1, -1)) if operand == "left" else 1),
+        },
+    )
+    state.emit(
+        Opcode.CONVOLVE,
+        **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1},
+        channels=channels,
+    )
