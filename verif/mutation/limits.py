@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 from amaranth.utils import exact_log2
@@ -16,7 +17,9 @@ from systola.arch.isa import (
     INSTRUCTIONS,
     WEIGHT_READS_IN_FLIGHT,
     Fault,
+    Function,
     Opcode,
+    Operation,
     encode,
 )
 from systola.runtime.backend import Image
@@ -85,9 +88,28 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
     for number in range(PACKINGS):
         image = packing_program(config, f"{seed} {number}")
         yield program_trial(config, f"packing {number}", image, 0)
+    yield from _function_trials(config)
     for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
         yield program_trial(config, f"reserved bit {bit}", image, 0)
+
+
+def _function_trials(config: Config) -> Iterator[Trial]:
+    """Every function with all that may or may not go with it."""
+    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
+    one = {"buffer": 0, "rows": 1, "parameter": 0}
+    others = {
+        Opcode.ACTIVATE: {"accumulator": 0, "n_tiles": 1},
+        Opcode.VECTOR: {"operation": Operation.COPY, "destination": 2},
+    }
+    for opcode, function, flags, table in product(
+        others, Function, range(4), (0, 1, 2, 4, 7, 8, 15)
+    ):
+        how = {"function": function, "wide": flags & 1, "accumulate": flags >> 1, "table": table}
+        words = [encode(opcode, **one, **others[opcode], **how), encode(Opcode.HALT)]
+        image = make_image(words, host=host)
+        name = f"{opcode.name.lower()} {function.name.lower()} {flags} {table}"
+        yield program_trial(config, name, image, 0)
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:

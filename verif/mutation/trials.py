@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import Opcode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.runtime.backend import Image
 from systola.sim.library import Simulator
@@ -150,4 +151,24 @@ def _register_trials(config: Config) -> list[Trial]:
                 reads(machine, register, 0)
         return (0,)
 
-    return [Trial("registers", MEMORIES[0], access), Trial("resets", MEMORIES[0], reset)]
+    def interrupts(machine: Simulator, limit: int) -> Facts:
+        words = [encode(Opcode.INTERRUPT_HOST, code=0xA5C3), encode(Opcode.HALT)]
+        image = make_image(words, host=np.zeros(HOST_PAGE_BYTES, np.uint8))
+        for kind in (Interrupt.DONE, Interrupt.PROGRAM):
+            result = machine.run(image, limit=limit)
+            assert result.irq_code == 0xA5C3, f"code 0x{result.irq_code:x}"
+            pending = Interrupt.DONE | Interrupt.PROGRAM
+            for bit in range(len(Interrupt), 32):
+                machine.write(Register.IRQ_STATUS, 1 << bit)
+                reads(machine, Register.IRQ_STATUS, pending)
+            machine.write(Register.IRQ_STATUS, 0xFFFF_FFFF & ~pending | kind)
+            reads(machine, Register.IRQ_STATUS, pending & ~kind)
+        machine.write(Register.IRQ_STATUS, 0xFFFF_FFFF)
+        reads(machine, Register.IRQ_STATUS, 0)
+        return (0,)
+
+    return [
+        Trial("registers", MEMORIES[0], access),
+        Trial("interrupts", MEMORIES[0], interrupts),
+        Trial("resets", MEMORIES[0], reset),
+    ]
