@@ -21,6 +21,7 @@ from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.arithmetic import arithmetic_program
 from systola.verif.mutation.limits import single_trials, size_trials
 from systola.verif.mutation.loops import loop_program
+from systola.verif.mutation.orders import PLACES, order_program, orders
 from systola.verif.mutation.places import anywhere, elsewhere
 from systola.verif.mutation.rounding import scales_program, sums_program
 from systola.verif.mutation.stops import stop_trials
@@ -45,6 +46,8 @@ CROWDED = 80
 """Programs of instructions that wait for one another."""
 CROWD = 32
 """Lines, rows and entries that one of them uses at most."""
+ORDERS = 4
+"""Programs for each two instructions that wait for one another."""
 MOVED = 40
 """Programs of that kind at places of which any bit may be set."""
 
@@ -77,6 +80,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += written("windows", window_program, WINDOWS, 4)
     trials += single_trials(config, seed)
     trials += size_trials(config, seed)
+    trials += _order_trials(config, seed)
     trials += written("moved", moved_program, MOVED, 8)
     trials += written("crowded", crowded_program, CROWDED, 16)
     # A time-out of the memories, which work long enough without any.
@@ -86,6 +90,16 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += stop_trials(config, seed)
     trials += rest
     return trials
+
+
+def _order_trials(config: Config, seed: int) -> Iterator[Trial]:
+    for number in range(ORDERS):
+        for order in orders():
+            name = f"{order.name} {number}"
+            image = order_program(config, order, f"{seed} {name}")
+            moved = elsewhere(config, image, f"{seed} {name}", PLACES)
+            place = anywhere(config, moved, f"{seed} {name}")
+            yield program_trial(config, name, moved, 2 + number, place=place)
 
 
 def _random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in which an instruction waits for one at each place of the list of another unit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, TAGS_WAITING, Opcode, Operation, Unit, encode
+from systola.runtime.backend import Image
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_parameter_entry,
+    random_tiles,
+)
+
+PLACES = 64
+"""Lines, rows and entries that a program uses."""
+_LONG = 16
+_SHARED, _RESULTS, _LONG_ONES = 16, 32, 48
+"""Where things are of which these places are used: behind those of the instructions before."""
+_TILES = 8
+_PARAMETERS, _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 2, 6, 12))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Instructions of a unit: what they read and write, if it is on the chip."""
+
+    name: str
+    unit: str
+    reads: tuple[str, ...] = ()
+    writes: str = ""
+
+
+KINDS = (
+    Kind("read", "reader", writes="line"),
+    Kind("parameters", "reader", writes="entry"),
+    Kind("write", "writer", reads=("line",)),
+    Kind("multiply", "matrix", reads=("line",), writes="row"),
+    Kind("activate", "activation", reads=("row", "entry"), writes="line"),
+    Kind("vector", "activation", reads=("line", "entry"), writes="line"),
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """`later` has to wait for `earlier`, as both use a `shared` line, row or entry."""
+
+    earlier: Kind
+    later: Kind
+    shared: str
+
+    @property
+    def name(self) -> str:
+        """Who waits for whom, and where."""
+        return f"{self.later.name} behind {self.earlier.name} at one {self.shared}"
+
+
+def orders() -> Iterator[Order]:
+    """All that there are between two units."""
+    for earlier, later, shared in product(KINDS, KINDS, ("line", "row", "entry")):
+        used = [(*kind.reads, kind.writes) for kind in (earlier, later)]
+        written = shared in (earlier.writes, later.writes)
+        if earlier.unit != later.unit and written and all(shared in some for some in used):
+            yield Order(earlier, later, shared)
+
+
+def order_program(config: Config, order: Order, seed: str) -> Image:
+    """One after the other, each place that the earlier one may have in its list."""
+    rng = random.Random(seed)
+    data = np.random.default_rng(rng.getrandbits(64))
+    size = PARAMETER_PLANES * config.output_pitch
+    entries = min(config.parameter_entries, PLACES, (_DATA - _PARAMETERS) // size)
+    writer = _Writer(config, rng, entries)
+    writer.begin()
+    depth = config.queue_depth
+    for ahead in range(depth):
+        shared, result = _SHARED + ahead % 16, _RESULTS + ahead % 16
+        writer.some(order.earlier, {"line": _LONG_ONES, "row": _LONG_ONES, "entry": 0}, _LONG)
+        for place in range(ahead):
+            at = {"line": place % 16, "row": place % 16, "entry": place % 8}
+            writer.some(order.earlier, at, 1)
+        own = {"line": result, "row": result, "entry": 8 + ahead % 4}
+        common = {"line": shared, "row": shared, "entry": 12 + ahead % 4}
+        writer.some(order.earlier, {**own, order.shared: common[order.shared]}, 1)
+        others = {"line": result + 1, "row": result + 1, "entry": 4 + ahead % 4}
+        writer.some(order.later, {**others, order.shared: common[order.shared]}, 1)
+        writer.words.append(encode(Opcode.SYNCHRONIZE))
+    writer.end()
+    host = random_memory(data, 20)
+    flat = np.concatenate([random_parameter_entry(data, config) for _ in range(entries)])
+    host[_PARAMETERS:][: flat.size] = flat
+    assert len(b"".join(writer.words)) <= len(host) - _PROGRAM
+    return make_image(
+        writer.words,
+        host=host,
+        weights=random_tiles(data, config, _TILES),
+        program_offset=_PROGRAM,
+    )
+
+
+class _Writer:
+    def __init__(self, config: Config, rng: random.Random, entries: int) -> None:
+        self._config, self._rng = config, rng
+        self._entries = min(16, entries)
+        self.words: list[bytes] = []
+
+    def begin(self) -> None:
+        """Gives a value to everything."""
+        self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=self._entries)
+        self._read(0, PLACES)
+        self._multiply(0, 0, PLACES)
+        self._emit(Opcode.SET_CONFIG_SCALE, multiplier_a=1 << 30, multiplier_b=1 << 29)
+        self._emit(Opcode.SYNCHRONIZE)
+
+    def some(self, kind: Kind, at: dict[str, int], rows: int) -> None:
+        """One of a kind: what it reads and writes is at these places, and if it writes what it
+        reads, a line, a place behind."""
+        line, row, entry = at["line"], at["row"], at["entry"] % self._entries
+        match kind.name:
+            case "read":
+                self._read(line, rows)
+            case "parameters":
+                size = PARAMETER_PLANES * self._config.output_pitch
+                host = _PARAMETERS + self._rng.randrange(self._entries) * size
+                self._emit(Opcode.LOAD_PARAMETERS, host=host, parameter=entry, count=1)
+            case "write":
+                pitch = self._config.output_pitch
+                self._write(_OUTPUT + self._rng.randrange(PLACES) * pitch, line, rows)
+            case "multiply":
+                self._multiply(line, row, rows)
+            case "activate":
+                self._activate(row, line, rows, entry)
+            case _:
+                self._emit(
+                    Opcode.VECTOR,
+                    operation=Operation.ADD,
+                    **{"buffer": line, "operand": line, "destination": line},
+                    **{"rows": rows, "parameter": entry},
+                )
+
+    def end(self) -> None:
+        """Shows lines and rows, and leaves tags that all wait for that."""
+        size = PLACES * self._config.output_pitch
+        self._write(_OUTPUT + size, 0, PLACES)
+        self._activate(0, 0, PLACES, 0)
+        self._write(_OUTPUT + 2 * size, 0, PLACES)
+        for _ in range(TAGS_WAITING):
+            tag = {"tag": self._rng.getrandbits(16), "wait": (1 << len(Unit)) - 1}
+            self._emit(Opcode.DEBUG_TAG, **tag)
+        self._emit(Opcode.HALT)
+
+    def _emit(self, opcode: Opcode, **operands: int) -> None:
+        self.words.append(encode(opcode, **operands))
+
+    def _read(self, line: int, rows: int) -> None:
+        pitch = self._config.input_pitch
+        host = _DATA + self._rng.randrange(PLACES) * pitch
+        self._emit(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": host, "buffer": line, "rows": rows, "stride": pitch, "blocks": 1},
+            tail=self._config.rows,
+        )
+
+    def _write(self, host: int, line: int, rows: int) -> None:
+        self._emit(
+            Opcode.WRITE_HOST_MEMORY,
+            **{"host": host, "buffer": line, "rows": rows, "blocks": 1},
+            **{"stride": self._config.output_pitch, "tail": self._config.cols},
+        )
+
+    def _multiply(self, line: int, row: int, rows: int) -> None:
+        self._emit(Opcode.READ_WEIGHTS, tile=self._rng.randrange(_TILES), count=1)
+        self._emit(
+            Opcode.MATRIX_MULTIPLY,
+            **{"buffer": line, "accumulator": row, "rows": rows, "k_tiles": 1, "n_tiles": 1},
+        )
+
+    def _activate(self, row: int, line: int, rows: int, entry: int) -> None:
+        self._emit(
+            Opcode.ACTIVATE,
+            **{"accumulator": row, "buffer": line, "rows": rows, "n_tiles": 1},
+            parameter=entry,
+        )
