@@ -32,16 +32,16 @@ def count_program(config: Config, seed: int, count: int) -> Image:
     """Every unit does something so many times, and shows what it has done."""
     data = np.random.default_rng(seed)
     room = min(
-        config.buffer_lines // 3,
+        config.buffer_lines // 4,
         config.accumulator_rows,
-        (_PARAMETERS - _DATA) // max(config.input_pitch, config.output_pitch),
+        (_PARAMETERS - _DATA) // (2 * max(config.input_pitch, config.output_pitch)) - 1,
     )
     count = min(count, room)
     entries = min(count, config.parameter_entries)
     size = PARAMETER_PLANES * config.output_pitch
     shown = -(-(_PARAMETERS + entries * size) // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
     step = -(-count * config.output_pitch // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
-    host = random_memory(data, (shown + 6 * step) // HOST_PAGE_BYTES)
+    host = random_memory(data, (shown + 11 * step) // HOST_PAGE_BYTES)
     for entry in range(entries):
         flat = varied_parameter_entry(data, config)
         host[_PARAMETERS + entry * size :][:size] = flat
@@ -102,5 +102,25 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         ),
     ]
     show(2 * count)
-    words.append(encode(Opcode.HALT))
+    # Two rows of so many blocks, with a gap between them: each block for itself.
+    shown = next(outputs)
+    copy = {"rows": 2, "blocks": count}
+    words += [
+        encode(
+            Opcode.WRITE_HOST_MEMORY,
+            **{"host": shown, "buffer": 0, **copy, "tail": config.cols},
+            stride=count * config.output_pitch + config.host_bus_bytes,
+        ),
+        encode(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": _DATA, "buffer": 2 * count, **copy, "tail": config.rows},
+            stride=count * config.input_pitch + config.host_bus_bytes,
+        ),
+        encode(
+            Opcode.WRITE_HOST_MEMORY,
+            **{"host": shown + 3 * step, "buffer": 2 * count, "rows": 2 * count, "blocks": 1},
+            **{"stride": config.output_pitch, "tail": config.cols},
+        ),
+        encode(Opcode.HALT),
+    ]
     return make_image(words, host=host, weights=random_tiles(data, config, count))
