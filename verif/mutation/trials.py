@@ -1,5 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick regression that a mutant has to survive."""
+"""The quick regression that a mutant has to survive.
+
+Random programs reach most of the machine. What they leave alone has trials by groups: numbers next
+to the middle between two results (rounding), jumps to what has to be fetched again (loops),
+operands of windows (windows), counts (counts), a single bit of a product (single_bits), places in
+the lists of what is under way (orders), sizes and places (limits, places), registers, and what
+comes from outside (stops).
+
+Nothing here reaches bits that need more than CYCLE_LIMIT cycles of a program: the upper half of
+the counters of cycles on their way to the registers, that of the cycles in the trace, numbers of
+instructions beyond 2^15, and totals of weight tiles beyond those that one Read_Weights asks for.
+Such mutants count as survivors; the units' own tests set inputs like these to any value.
+"""
 
 from __future__ import annotations
 
