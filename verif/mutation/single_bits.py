@@ -41,6 +41,34 @@ class _ProductWriter(LimitWriter):
                 return factors, rng.choice((0, limit - rest, rng.randint(0, limit - rest)))
         return super()._beyond(limit, *bits, unit=unit)
 
+    def _window_beyond(self, opcode: Opcode) -> None:
+        """A map or results of Depthwise or Pool: so many pixels of so many blocks. A number of
+        pixels that does not fit anyway says nothing of the product."""
+        rng, lines = self._rng, self._config.buffer_lines
+        pixels_end = 1 << max(lines, self._config.accumulator_rows).bit_length()
+        powers = [
+            1 << bit for bit in range(lines.bit_length(), (pixels_end << 12).bit_length() - 1)
+        ]
+        power = rng.choice((*powers, *powers[-4:]))  # other products reach the others as well
+        for _ in range(10 * ATTEMPTS):
+            blocks = rng.randint(min(4095, 1 + power // pixels_end), 4095)
+            pixels = -(-power // blocks)
+            height = rng.randint(min(4095, 1 + pixels // 4095), min(4095, pixels))
+            width = -(-pixels // height)
+            rest = blocks * height * width - power
+            if width > 4095 or height * width >= pixels_end or not 0 <= rest <= lines:
+                continue
+            start = rng.choice((0, lines - rest))
+            if rng.random() < 0.5:
+                self._set_window(height=height, pitch=width)
+                at = self._value(opcode, "buffer", start)
+            else:
+                self._set_window(out_height=height, out_width=width)
+                at = self._value(opcode, "destination", start)
+            self._one(opcode, **at, blocks=blocks)
+            return
+        super()._window_beyond(opcode)
+
 
 def _factors(rng: random.Random, product: int, *widths: int) -> list[int]:
     """Factors of so many bits, at random; their product is `product` or hardly more, or less if
