@@ -52,8 +52,12 @@ class _ProductWriter(LimitWriter):
         power = rng.choice((*powers, *powers[-4:]))  # other products reach the others as well
         for _ in range(10 * ATTEMPTS):
             blocks = rng.randint(min(4095, 1 + power // pixels_end), 4095)
+            if rng.random() < 0.5:
+                blocks = 1 << blocks.bit_length() - 1
             pixels = -(-power // blocks)
             height = rng.randint(min(4095, 1 + pixels // 4095), min(4095, pixels))
+            if rng.random() < 0.5:
+                height = 1 << height.bit_length() - 1
             width = -(-pixels // height)
             rest = blocks * height * width - power
             if width > 4095 or height * width >= pixels_end or not 0 <= rest <= lines:
