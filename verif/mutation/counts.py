@@ -41,7 +41,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
     size = PARAMETER_PLANES * config.output_pitch
     shown = -(-(_PARAMETERS + entries * size) // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
     step = -(-count * config.output_pitch // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
-    host = random_memory(data, (shown + 11 * step) // HOST_PAGE_BYTES)
+    host = random_memory(data, (shown + 12 * step) // HOST_PAGE_BYTES)
     for entry in range(entries):
         flat = varied_parameter_entry(data, config)
         host[_PARAMETERS + entry * size :][:size] = flat
@@ -119,6 +119,17 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         encode(
             Opcode.WRITE_HOST_MEMORY,
             **{"host": shown + 3 * step, "buffer": 2 * count, "rows": 2 * count, "blocks": 1},
+            **{"stride": config.output_pitch, "tail": config.cols},
+        ),
+        # As many rows with a gap between them.
+        encode(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": _DATA, "buffer": 3 * count, "rows": count, "blocks": 1},
+            **{"stride": config.input_pitch + config.host_bus_bytes, "tail": config.rows},
+        ),
+        encode(
+            Opcode.WRITE_HOST_MEMORY,
+            **{"host": shown + 5 * step, "buffer": 3 * count, "rows": count, "blocks": 1},
             **{"stride": config.output_pitch, "tail": config.cols},
         ),
         encode(Opcode.HALT),

@@ -10,7 +10,7 @@ comes from outside (stops).
 Nothing here reaches bits that need more than CYCLE_LIMIT cycles of a program: the upper half of
 the counters of cycles on their way to the registers, that of the cycles in the trace, numbers of
 instructions beyond 2^15, and totals of weight tiles beyond those that one Read_Weights asks for.
-Such mutants count as survivors; the units' own tests set inputs like these to any value.
+Such mutants count as survivors.
 """
 
 from __future__ import annotations
