@@ -273,9 +273,17 @@ def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     return [x]
 
 
+def _block_and_pairs(call: Call) -> tuple[list[int], list[list[int]]]:
+    """The sizes of a block, and for each axis what is added or cut off before and behind."""
+    block, pairs = call.constant(1).reshape(-1), call.constant(2)
+    if pairs.shape != (len(block), 2):
+        raise ModelError(f"{len(block)} sizes of blocks and padding of shape {pairs.shape}")
+    return block.tolist(), pairs.tolist()
+
+
 def _space_to_batch(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    block = call.constant(1).reshape(-1).tolist()
-    padding = [(0, 0), *call.constant(2).tolist(), *[(0, 0)] * (x.ndim - 1 - len(block))]
+    block, pairs = _block_and_pairs(call)
+    padding = [(0, 0), *pairs, *[(0, 0)] * (x.ndim - 1 - len(block))]
     padded = math.prod(size + sum(pair) for size, pair in zip(x.shape, padding, strict=True))
     if padded != math.prod(call.shapes[0]) or min(min(pair) for pair in padding) < 0:
         raise ModelError(f"it makes shape {call.shapes[0]} of shape {x.shape}")
@@ -293,7 +301,7 @@ def _space_to_batch(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _batch_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    block, crops = call.constant(1).reshape(-1).tolist(), call.constant(2).tolist()
+    block, crops = _block_and_pairs(call)
     count = len(block)
     samples = x.shape[0] // math.prod(block)
     rest = x.shape[1:]

@@ -156,6 +156,16 @@ def test_machine_too_small(config: Config, model: bytes, message: str) -> None:
             "not as many elements|does not fit",
         ),
         (lambda: one_operator("ADD", (1, 8), (1, 8)), "numbers of its inputs"),
+        (
+            lambda: with_constants(
+                "SPACE_TO_BATCH_ND", (1, 4, 4, 3), (4, 2, 2, 3), [2, 2], [0, 0, 0, 0]
+            ),
+            "2 sizes of blocks and padding of shape",
+        ),
+        (
+            lambda: with_constants("BATCH_TO_SPACE_ND", (4, 2, 2, 3), (1, 4, 4, 3), [2, 2], [0, 0]),
+            "2 sizes of blocks and padding of shape",
+        ),
     ],
 )
 def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None:
