@@ -18,7 +18,6 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
@@ -28,6 +27,7 @@ from systola.compiler.semantics import Semantics
 from systola.runtime import api
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.execute import HostError
+from systola.verif.compiler.onnx_session import session
 
 # What compiling loads only then takes longer than most compilations: each fork finds it here.
 for name in ("systola.timing.estimate", "onnx", "google.protobuf.message"):
@@ -183,14 +183,10 @@ def _onnx_comparison(
 
 
 def _run_onnx(content: bytes, x: list[NDArray[Any]], *, optimised: bool) -> list[NDArray[Any]]:
-    options = onnxruntime.SessionOptions()
-    level = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
+    runtime = session(content, optimised=optimised)
+    names = [each.name for each in runtime.get_inputs()]
     outputs = [
-        session.run(None, dict(zip(names, sample, strict=True))) for sample in zip(*x, strict=True)
+        runtime.run(None, dict(zip(names, sample, strict=True))) for sample in zip(*x, strict=True)
     ]
     return [np.array(each) for each in zip(*outputs, strict=True)]
 

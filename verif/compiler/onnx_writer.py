@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
+
+from systola.verif.compiler.onnx_session import session
 
 OPSET = 17
 IR_VERSION = 9
@@ -85,19 +86,12 @@ def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> 
 
     Optimised, DequantizeLinear, an operator and QuantizeLinear become one QLinear operator.
     """
-    options = onnxruntime.SessionOptions()
-    level = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
     # It would put the pads of a Pad into a pool that refuses pads as large as its window.
-    session = onnxruntime.InferenceSession(
-        content, options, ["CPUExecutionProvider"], disabled_optimizers=["Pad_Fusion"]
-    )
-    names = [each.name for each in session.get_inputs()]
+    runtime = session(content, optimised=optimised, without=["Pad_Fusion"])
+    names = [each.name for each in runtime.get_inputs()]
     return np.array(
         [
-            session.run(None, dict(zip(names, sample, strict=True)))[0]
+            runtime.run(None, dict(zip(names, sample, strict=True)))[0]
             for sample in zip(*inputs, strict=True)
         ]
     )

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX Runtime with the same results on all processors.
+
+On those of x86 without VNNI it lets the sums of two products of uint8 and int8 saturate at 16 bits,
+for the sake of speed; products of uint8 and uint8 do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+_OPERANDS = {
+    "QLinearConv": (2, 3, 5),
+    "QLinearMatMul": (2, 3, 5),
+    "QGemm": (2, 3, 5),
+    "ConvInteger": (2, 1, 3),
+    "MatMulInteger": (2, 1, 3),
+}
+"""Inputs: the zero point of the activations, the weights and their zero point."""
+
+
+def session(
+    content: bytes, *, optimised: bool, without: Sequence[str] = ()
+) -> onnxruntime.InferenceSession:
+    """A session for a model, with all optimisations, but for some, or with none."""
+    model = onnx.load_from_string(content)
+    options = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    if any(node.op_type in _OPERANDS for node in model.graph.node):
+        # The option below would leave no implementation for those with activations of int8.
+        _make_weights_uint8(model.graph)
+    else:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(),
+        options,
+        ["CPUExecutionProvider"],
+        disabled_optimizers=list(without),
+    )
+
+
+def _make_weights_uint8(graph: onnx.GraphProto) -> None:
+    """Adds 128 to weights of int8 and their zero point where activations are uint8."""
+    constants = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    for node in graph.node:
+        if node.op_type not in _OPERANDS:
+            continue
+        names = dict(enumerate(node.input))
+        of_activations, weights, zero_point = (names.get(n, "") for n in _OPERANDS[node.op_type])
+        activations_type = constants[of_activations].dtype if of_activations else np.dtype(np.uint8)
+        if activations_type != np.uint8 or constants[weights].dtype != np.int8:
+            continue
+        place = _OPERANDS[node.op_type][2]
+        node.input.extend([""] * (place + 1 - len(node.input)))
+        zero = constants[zero_point] if zero_point else np.int8(0)
+        for input_place, value in ((_OPERANDS[node.op_type][1], constants[weights]), (place, zero)):
+            name = f"{node.name or node.output[0]} {input_place} as uint8"
+            moved = (np.asarray(value, np.int16) + 128).astype(np.uint8)
+            graph.initializer.append(numpy_helper.from_array(moved, name))
+            node.input[input_place] = name
