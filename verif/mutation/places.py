@@ -14,7 +14,7 @@ from systola.verif.kit.images import make_image
 
 TILE_BITS = BY_OPCODE[Opcode.READ_WEIGHTS].field("tile").width
 _MEMORIES = {
-    **dict.fromkeys(("buffer", "operand", "destination"), "buffer_lines"),
+    **dict.fromkeys(("buffer", "operand", "destination", "taps"), "buffer_lines"),
     "accumulator": "accumulator_rows",
     "parameter": "parameter_entries",
 }
