@@ -15,6 +15,7 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Function, Opcode, Operation, Reduction, encode
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
@@ -48,7 +49,6 @@ def crowded_program(config: Config, seed: str, *, instructions: int = 170) -> Im
     while len(writer.words) < instructions:
         writer.step()
     writer.end()
-    assert len(b"".join(writer.words)) <= len(host) - _PROGRAM
     return make_image(
         writer.words,
         host=host,
@@ -122,19 +122,15 @@ class _Writer:
         return start + self._rng.randint(0, size - used)
 
     def _read(self, host: int, line: int, rows: int) -> None:
-        pitch = self._config.input_pitch
         self._emit(
             self._rng.choice((Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)),
-            **{"host": host, "buffer": line, "rows": rows, "stride": pitch, "blocks": 1},
-            tail=self._config.rows,
+            **lines_in(self._config, host=host, line=line, rows=rows),
         )
 
     def _write(self, host: int, line: int, rows: int) -> None:
-        pitch = self._config.output_pitch
         self._emit(
             self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
-            **{"host": host, "buffer": line, "rows": rows, "stride": pitch, "blocks": 1},
-            tail=self._config.cols,
+            **lines_out(self._config, host=host, line=line, rows=rows),
         )
 
     def _multiply(self, line: int, row: int, rows: int, *, accumulate: int) -> None:

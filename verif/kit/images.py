@@ -26,6 +26,7 @@ def make_image(
     """An image with the instructions `program` placed into a copy of `host`."""
     assert program_offset % PROGRAM_ALIGNMENT == 0
     code = b"".join(program)
+    assert program_offset + len(code) <= len(host), "the program is longer than its place"
     memory = host.copy()
     memory[program_offset : program_offset + len(code)] = np.frombuffer(code, np.uint8)
     return Image(

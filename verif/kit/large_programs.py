@@ -11,6 +11,7 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Reduction, encode
 from systola.golden.window import Window
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
@@ -262,11 +263,9 @@ class _Writer:
 
     def _show(self, line: int, lines: int) -> None:
         """Writes them to host memory, behind what is there."""
-        pitch = self._config.output_pitch
         self.emit(
             self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
-            **{"host": self._shown, "buffer": line, "rows": lines, "stride": pitch},
-            **{"blocks": 1, "tail": self._config.cols},
+            **lines_out(self._config, host=self._shown, line=line, rows=lines),
         )
-        self._shown += lines * pitch
+        self._shown += lines * self._config.output_pitch
         assert self._shown <= _PAGES * HOST_PAGE_BYTES

@@ -11,6 +11,7 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import INSTRUCTION_BYTES, PARAMETER_PLANES, TABLE_BYTES, Fault, Opcode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
@@ -175,12 +176,7 @@ def _show_everything(writer: ProgramWriter) -> None:
             )
         writer.emit(
             Opcode.WRITE_HOST_MEMORY,
-            host=host,
-            buffer=spans.lines.start,
-            rows=rows,
-            stride=config.output_pitch,
-            blocks=1,
-            tail=config.cols,
+            **lines_out(config, host=host, line=spans.lines.start, rows=rows),
         )
         host += rows * config.output_pitch
 

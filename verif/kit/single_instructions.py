@@ -6,11 +6,12 @@ from __future__ import annotations
 from systola.arch.isa import BY_OPCODE, INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode
 from systola.verif.kit.program_state import ProgramState
 
-_PIXEL = {
+PIXEL = {
     **{"height": 1, "width": 1, "pitch": 1, "kernel_height": 1, "kernel_width": 1},
     **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1, "top": 0, "left": 0},
     **{"out_height": 1, "out_width": 1},
 }
+"""The operands of a window of one pixel."""
 
 
 class SingleInstructions:
@@ -37,7 +38,7 @@ class SingleInstructions:
         self._writer.words.append(word.to_bytes(INSTRUCTION_BYTES, "little"))
 
     def _set_window(self, **changes: int) -> None:
-        self._writer.emit(Opcode.SET_CONFIG_WINDOW, **{**_PIXEL, **changes})
+        self._writer.emit(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, **changes})
 
     def _value(self, opcode: Opcode, name: str, value: int) -> dict[str, int]:
         """An operand with this value in the first pass."""

@@ -20,6 +20,7 @@ from systola.arch.isa import (
     encode,
 )
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
@@ -94,12 +95,12 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
         words.append(
             encode(
                 Opcode.WRITE_HOST_MEMORY,
-                host=_OUTPUT + step * _LINES * config.output_pitch,
-                buffer=line + 2 * _LINES,
-                rows=_LINES,
-                stride=config.output_pitch,
-                blocks=1,
-                tail=config.cols,
+                **lines_out(
+                    config,
+                    host=_OUTPUT + step * _LINES * config.output_pitch,
+                    line=line + 2 * _LINES,
+                    rows=_LINES,
+                ),
             )
         )
     words.append(encode(Opcode.HALT))

@@ -12,20 +12,16 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Reduction, encode
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
     random_tiles,
     varied_parameter_entry,
 )
+from systola.verif.kit.single_instructions import PIXEL
 
 _DATA, _PARAMETERS = HOST_PAGE_BYTES, 9 * HOST_PAGE_BYTES
-PIXEL = {
-    **{"height": 1, "width": 1, "pitch": 1, "kernel_height": 1, "kernel_width": 1},
-    **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
-    **{"out_height": 1, "out_width": 1},
-}
-"""The operands of a window of one pixel."""
 
 
 def count_program(config: Config, seed: int, count: int) -> Image:
@@ -49,13 +45,8 @@ def count_program(config: Config, seed: int, count: int) -> Image:
     outputs = iter(range(shown, len(host), step))
 
     def show(line: int) -> None:
-        words.append(
-            encode(
-                Opcode.WRITE_HOST_MEMORY,
-                **{"host": next(outputs), "buffer": line, "rows": count, "blocks": 1},
-                **{"stride": config.output_pitch, "tail": config.cols},
-            )
-        )
+        copy = lines_out(config, host=next(outputs), line=line, rows=count)
+        words.append(encode(Opcode.WRITE_HOST_MEMORY, **copy))
 
     def activate(**sizes: int) -> None:
         operands = {"accumulator": 0, "buffer": count, "parameter": 0, **sizes}
@@ -103,12 +94,12 @@ def count_program(config: Config, seed: int, count: int) -> Image:
     ]
     show(2 * count)
     # Two rows of so many blocks, with a gap between them: each block for itself.
-    shown = next(outputs)
+    host_of_gaps = next(outputs)
     copy = {"rows": 2, "blocks": count}
     words += [
         encode(
             Opcode.WRITE_HOST_MEMORY,
-            **{"host": shown, "buffer": 0, **copy, "tail": config.cols},
+            **{"host": host_of_gaps, "buffer": 0, **copy, "tail": config.cols},
             stride=count * config.output_pitch + config.host_bus_bytes,
         ),
         encode(
@@ -118,8 +109,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         ),
         encode(
             Opcode.WRITE_HOST_MEMORY,
-            **{"host": shown + 3 * step, "buffer": 2 * count, "rows": 2 * count, "blocks": 1},
-            **{"stride": config.output_pitch, "tail": config.cols},
+            **lines_out(config, host=host_of_gaps + 3 * step, line=2 * count, rows=2 * count),
         ),
         # As many rows with a gap between them.
         encode(
@@ -129,8 +119,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         ),
         encode(
             Opcode.WRITE_HOST_MEMORY,
-            **{"host": shown + 5 * step, "buffer": 3 * count, "rows": count, "blocks": 1},
-            **{"stride": config.output_pitch, "tail": config.cols},
+            **lines_out(config, host=host_of_gaps + 5 * step, line=3 * count, rows=count),
         ),
         encode(Opcode.HALT),
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import INSTRUCTION_BYTES, LOOP_DEPTH, Opcode, encode
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import make_image, random_memory
 
 _EXECUTED = 1200
@@ -85,8 +86,7 @@ class _Writer:
         self._emit(
             1,
             Opcode.WRITE_HOST_MEMORY,
-            **{"host": _OUTPUT, "buffer": self._line, "rows": _LINES, "blocks": 1},
-            **{"stride": self._config.output_pitch, "tail": self._config.cols},
+            **lines_out(self._config, host=_OUTPUT, line=self._line, rows=_LINES),
         )
         self._emit(1, Opcode.HALT)
 

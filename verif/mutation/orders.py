@@ -13,6 +13,7 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TAGS_WAITING, Opcode, Operation, Unit, encode
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
@@ -97,7 +98,6 @@ def order_program(config: Config, order: Order, seed: str) -> Image:
     host = random_memory(data, 20)
     flat = np.concatenate([random_parameter_entry(data, config) for _ in range(entries)])
     host[_PARAMETERS:][: flat.size] = flat
-    assert len(b"".join(writer.words)) <= len(host) - _PROGRAM
     return make_image(
         writer.words,
         host=host,
@@ -161,20 +161,13 @@ class _Writer:
         self.words.append(encode(opcode, **operands))
 
     def _read(self, line: int, rows: int) -> None:
-        pitch = self._config.input_pitch
-        host = _DATA + self._rng.randrange(PLACES) * pitch
-        self._emit(
-            Opcode.READ_HOST_MEMORY,
-            **{"host": host, "buffer": line, "rows": rows, "stride": pitch, "blocks": 1},
-            tail=self._config.rows,
-        )
+        host = _DATA + self._rng.randrange(PLACES) * self._config.input_pitch
+        copy = lines_in(self._config, host=host, line=line, rows=rows)
+        self._emit(Opcode.READ_HOST_MEMORY, **copy)
 
     def _write(self, host: int, line: int, rows: int) -> None:
-        self._emit(
-            Opcode.WRITE_HOST_MEMORY,
-            **{"host": host, "buffer": line, "rows": rows, "blocks": 1},
-            **{"stride": self._config.output_pitch, "tail": self._config.cols},
-        )
+        copy = lines_out(self._config, host=host, line=line, rows=rows)
+        self._emit(Opcode.WRITE_HOST_MEMORY, **copy)
 
     def _multiply(self, line: int, row: int, rows: int) -> None:
         self._emit(Opcode.READ_WEIGHTS, tile=self._rng.randrange(_TILES), count=1)

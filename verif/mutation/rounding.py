@@ -13,6 +13,7 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, encode
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import make_image, parameter_entry
 
 _ENTRIES = 256
@@ -121,12 +122,8 @@ def scales_program(config: Config, seed: str) -> Image:
     return make_image(words, host=host)
 
 
-def _show(config: Config, host: int, line: int, lines: int) -> bytes:
-    return encode(
-        Opcode.WRITE_HOST_MEMORY,
-        **{"host": host, "buffer": line, "rows": lines, "stride": config.output_pitch},
-        **{"blocks": 1, "tail": config.cols},
-    )
+def _show(config: Config, host: int, line: int, rows: int) -> bytes:
+    return encode(Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=host, line=line, rows=rows))
 
 
 def _near(rng: random.Random, bits: int) -> int:

@@ -11,6 +11,7 @@ from systola.arch.isa import Fault, Opcode
 from systola.runtime.backend import Image
 from systola.verif.kit.program_limits import LimitWriter, program_alone
 from systola.verif.kit.program_state import ATTEMPTS, ProgramState
+from systola.verif.kit.single_instructions import PIXEL
 
 PRODUCTS = tuple(fault for fault in LimitWriter.FAULTS if fault != Fault.WEIGHT_UNDERFLOW)
 """Faults of regions whose lengths are products."""
@@ -100,9 +101,8 @@ def _packing(state: ProgramState) -> None:
     state.emit(
         Opcode.SET_CONFIG_WINDOW,
         **{
-            **{"height": 1, "width": 1, "pitch": pitch, "kernel_height": 1, "kernel_width": 1},
-            **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
-            **{"out_height": 1, "out_width": 1},
+            **PIXEL,
+            "pitch": pitch,
             operand: min(most, number) * (rng.choice((1, -1)) if operand == "left" else 1),
         },
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -112,8 +111,6 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
                 image,
                 error,
                 Simulator.soft_reset if soft else None,
-                host_errors=error.host_errors,
-                weight_errors=error.weight_errors,
             ),
         )
 
@@ -126,14 +123,7 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
         for error in BUS_ERRORS[:4]:
             yield error_trial(late, error.late(before), MEMORIES[0], soft=True, when="late ")
     for number, silent in enumerate(SILENCES):
-        run = _stopped(
-            image,
-            silent,
-            Simulator.reset,
-            host_silence=silent.host_silence,
-            weight_silence=silent.weight_silence,
-            bus_timeout=PATIENCE,
-        )
+        run = _stopped(image, silent, Simulator.reset, bus_timeout=PATIENCE)
         yield Trial(f"no answer to {silent.port.name}", MEMORIES[number % len(MEMORIES)], run)
         yield follower("a time-out", number)
     for number, cycles in enumerate((30, 150, 400, 700)):
@@ -151,12 +141,13 @@ def _stopped(
     image: Image,
     cause: BusError | Silence,
     then: Callable[[Simulator], None] | None,
-    **memories: Any,
+    *,
+    bus_timeout: int = 0,
 ) -> Callable[[Simulator, int], Facts]:
-    """The run of a program that `cause` stops on such memories, and what the host does then."""
+    """The run of a program that `cause` stops, and what the host does then."""
 
     def run(machine: Simulator, limit: int) -> Facts:
-        result = machine.run(image, limit=limit, **memories)
+        result = machine.run(image, limit=limit, bus_timeout=bus_timeout, **cause.memories)
         cause.check(image, result)
         if then is not None:
             then(machine)

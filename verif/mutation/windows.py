@@ -16,6 +16,7 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, Opcode, Reduction, encode
 from systola.golden.window import Window
 from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import (
     make_image,
     random_memory,
@@ -196,11 +197,7 @@ class _Writer:
 
     def _show(self, lines: int) -> None:
         """Writes results to host memory, behind what is there."""
-        pitch = self._config.output_pitch
-        self.emit(
-            Opcode.WRITE_HOST_MEMORY,
-            **{"host": self._shown, "buffer": self._results, "rows": lines, "stride": pitch},
-            **{"blocks": 1, "tail": self._config.cols},
-        )
-        self._shown += lines * pitch
+        copy = lines_out(self._config, host=self._shown, line=self._results, rows=lines)
+        self.emit(Opcode.WRITE_HOST_MEMORY, **copy)
+        self._shown += lines * self._config.output_pitch
         assert self._shown <= _PAGES * HOST_PAGE_BYTES

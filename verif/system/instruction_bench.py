@@ -9,6 +9,7 @@ import numpy as np
 
 from systola.arch.isa import Opcode, encode
 from systola.verif.kit.bench import TB
+from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import make_image, random_memory, random_tiles, varied_parameter_entry
 from systola.verif.kit.seeds import random_seed
 
@@ -37,26 +38,14 @@ def image(tb, *program):
 def read(tb, lines=LINES, buffer=0):
     """Fills buffer lines, one block a row, from INPUT."""
     return encode(
-        Opcode.READ_HOST_MEMORY,
-        host=INPUT,
-        buffer=buffer,
-        rows=lines,
-        stride=tb.config.input_pitch,
-        blocks=1,
-        tail=tb.config.rows,
+        Opcode.READ_HOST_MEMORY, **lines_in(tb.config, host=INPUT, line=buffer, rows=lines)
     )
 
 
 def write(tb, lines=LINES, buffer=0, host=OUTPUT):
     """Shows buffer lines, one block a row, at OUTPUT."""
     return encode(
-        Opcode.WRITE_HOST_MEMORY,
-        host=host,
-        buffer=buffer,
-        rows=lines,
-        stride=tb.config.output_pitch,
-        blocks=1,
-        tail=tb.config.cols,
+        Opcode.WRITE_HOST_MEMORY, **lines_out(tb.config, host=host, line=buffer, rows=lines)
     )
 
 
