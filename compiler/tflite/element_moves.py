@@ -41,6 +41,13 @@ class Call:
         """An option of several numbers, none where it is missing."""
         return self.operator.options.get(name, ())
 
+    def pairs(self, position: int, axes: int) -> list[tuple[int, int]]:
+        """An input that is a constant of one pair for each of so many axes."""
+        values = self.constant(position)
+        if values.shape != (axes, 2):
+            raise ModelError(f"its pairs of numbers have shape {values.shape}, not {(axes, 2)}")
+        return [(int(before), int(behind)) for before, behind in values]
+
 
 def source_position(operator: Operator) -> int:
     """Which of the inputs is moved."""
@@ -227,10 +234,9 @@ def _mirror_pad(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 def read_padding(call: Call, shape: tuple[int, ...]) -> list[tuple[int, int]]:
     """Elements before and behind along each axis, which must give the shape of the result."""
-    padding = call.constant(1)
-    if padding.shape != (len(shape), 2) or bool((padding < 0).any()):
+    pairs = call.pairs(1, len(shape))
+    if any(min(pair) < 0 for pair in pairs):
         raise ModelError(f"its padding does not fit its input of shape {shape}")
-    pairs = [(int(before), int(after)) for before, after in padding]
     padded = tuple(
         before + size + after for size, (before, after) in zip(shape, pairs, strict=True)
     )
@@ -273,12 +279,10 @@ def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
     return [x]
 
 
-def _block_and_pairs(call: Call) -> tuple[list[int], list[list[int]]]:
+def _block_and_pairs(call: Call) -> tuple[list[int], list[tuple[int, int]]]:
     """The sizes of a block, and for each axis what is added or cut off before and behind."""
-    block, pairs = call.constant(1).reshape(-1), call.constant(2)
-    if pairs.shape != (len(block), 2):
-        raise ModelError(f"{len(block)} sizes of blocks and padding of shape {pairs.shape}")
-    return block.tolist(), pairs.tolist()
+    block = call.constant(1).reshape(-1)
+    return block.tolist(), call.pairs(2, len(block))
 
 
 def _space_to_batch(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:

@@ -27,7 +27,7 @@ from systola.compiler.semantics import Semantics
 from systola.runtime import api
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.execute import HostError
-from systola.verif.compiler.onnx_session import session
+from systola.verif.compiler.onnx_session import run_samples
 
 # What compiling loads only then takes longer than most compilations: each fork finds it here.
 for name in ("systola.timing.estimate", "onnx", "google.protobuf.message"):
@@ -171,7 +171,7 @@ def _onnx_comparison(
     """Against ONNX Runtime, as it makes QLinear operators of a model or leaves it as it is."""
     verdict = Verdict("equal")
     for optimised in (True, False):
-        expected = _run_onnx(content, x, optimised=optimised)
+        expected = run_samples(content, x, optimised=optimised)
         verdict = _comparison(y, expected)
         if verdict.kind == "equal":
             return verdict
@@ -180,15 +180,6 @@ def _onnx_comparison(
         if all(_near(a, b, most) for a, b in zip(y, expected, strict=True)):
             return Verdict("near")
     return verdict
-
-
-def _run_onnx(content: bytes, x: list[NDArray[Any]], *, optimised: bool) -> list[NDArray[Any]]:
-    runtime = session(content, optimised=optimised)
-    names = [each.name for each in runtime.get_inputs()]
-    outputs = [
-        runtime.run(None, dict(zip(names, sample, strict=True))) for sample in zip(*x, strict=True)
-    ]
-    return [np.array(each) for each in zip(*outputs, strict=True)]
 
 
 def _near(y: NDArray[Any], expected: NDArray[Any], most: int) -> bool:

@@ -8,10 +8,12 @@ for the sake of speed; products of uint8 and uint8 do not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
+from numpy.typing import NDArray
 from onnx import numpy_helper
 
 _OPERANDS = {
@@ -24,10 +26,27 @@ _OPERANDS = {
 """Inputs: the zero point of the activations, the weights and their zero point."""
 
 
-def session(
-    content: bytes, *, optimised: bool, without: Sequence[str] = ()
+def run_samples(
+    content: bytes,
+    inputs: Sequence[NDArray[Any]],
+    *,
+    optimised: bool,
+    without: Sequence[str] = (),
+) -> list[NDArray[Any]]:
+    """Each output of a model for samples of each input, with all optimisations, but for some, or
+    with none; a sample has the shape of the model's input."""
+    runtime = _session(content, optimised=optimised, without=without)
+    names = [each.name for each in runtime.get_inputs()]
+    samples = [
+        runtime.run(None, dict(zip(names, sample, strict=True)))
+        for sample in zip(*inputs, strict=True)
+    ]
+    return [np.array(each) for each in zip(*samples, strict=True)]
+
+
+def _session(
+    content: bytes, *, optimised: bool, without: Sequence[str]
 ) -> onnxruntime.InferenceSession:
-    """A session for a model, with all optimisations, but for some, or with none."""
     model = onnx.load_from_string(content)
     options = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
@@ -53,16 +72,16 @@ def _make_weights_uint8(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         if node.op_type not in _OPERANDS:
             continue
+        places = _OPERANDS[node.op_type]
         names = dict(enumerate(node.input))
-        of_activations, weights, zero_point = (names.get(n, "") for n in _OPERANDS[node.op_type])
+        of_activations, weights, zero_point = (names.get(place, "") for place in places)
         activations_type = constants[of_activations].dtype if of_activations else np.dtype(np.uint8)
         if activations_type != np.uint8 or constants[weights].dtype != np.int8:
             continue
-        place = _OPERANDS[node.op_type][2]
-        node.input.extend([""] * (place + 1 - len(node.input)))
+        node.input.extend([""] * (max(places) + 1 - len(node.input)))
         zero = constants[zero_point] if zero_point else np.int8(0)
-        for input_place, value in ((_OPERANDS[node.op_type][1], constants[weights]), (place, zero)):
-            name = f"{node.name or node.output[0]} {input_place} as uint8"
+        for place, value in zip(places[1:], (constants[weights], zero), strict=True):
+            name = f"{node.name or node.output[0]} {place} as uint8"
             moved = (np.asarray(value, np.int16) + 128).astype(np.uint8)
             graph.initializer.append(numpy_helper.from_array(moved, name))
-            node.input[input_place] = name
+            node.input[place] = name

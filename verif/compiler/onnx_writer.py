@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from systola.verif.compiler.onnx_session import session
+from systola.verif.compiler.onnx_session import run_samples
 
 OPSET = 17
 IR_VERSION = 9
@@ -87,11 +87,4 @@ def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> 
     Optimised, DequantizeLinear, an operator and QuantizeLinear become one QLinear operator.
     """
     # It would put the pads of a Pad into a pool that refuses pads as large as its window.
-    runtime = session(content, optimised=optimised, without=["Pad_Fusion"])
-    names = [each.name for each in runtime.get_inputs()]
-    return np.array(
-        [
-            runtime.run(None, dict(zip(names, sample, strict=True)))[0]
-            for sample in zip(*inputs, strict=True)
-        ]
-    )
+    return run_samples(content, inputs, optimised=optimised, without=["Pad_Fusion"])[0]

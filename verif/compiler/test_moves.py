@@ -219,7 +219,7 @@ def test_several_outputs() -> None:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ([[0, 0], [1, 1]], "its padding does not fit"),
+        ([[0, 0], [1, 1]], "its pairs of numbers have shape"),
         ([[0, 0], [0, 0], [-1, 0]], "its padding does not fit"),
         ([[0, 0], [1, 0], [0, 0]], "its result should have the shape"),
     ],

@@ -160,11 +160,11 @@ def test_machine_too_small(config: Config, model: bytes, message: str) -> None:
             lambda: with_constants(
                 "SPACE_TO_BATCH_ND", (1, 4, 4, 3), (4, 2, 2, 3), [2, 2], [0, 0, 0, 0]
             ),
-            "2 sizes of blocks and padding of shape",
+            "its pairs of numbers have shape",
         ),
         (
             lambda: with_constants("BATCH_TO_SPACE_ND", (4, 2, 2, 3), (1, 4, 4, 3), [2, 2], [0, 0]),
-            "2 sizes of blocks and padding of shape",
+            "its pairs of numbers have shape",
         ),
     ],
 )
