@@ -147,14 +147,15 @@ class VectorLane(wiring.Component):
                     m.d.comb += coefficient.eq(self.tap)
 
         # The blocks' own registers are far from the sum and the choice: these come before them.
-        factor = Signal.like(value, reset_less=True)
-        factors = Signal.like(coefficient, reset_less=True)
-        m.d.sync += [factor.eq(value), factors.eq(coefficient)]
+        value_held = Signal.like(value, reset_less=True)
+        coefficient_held = Signal.like(coefficient, reset_less=True)
+        m.d.sync += [value_held.eq(value), coefficient_held.eq(coefficient)]
         products = []
-        for name, half in (("low", factors[:16]), ("high", factors[16:].as_signed())):
-            part = Multiplier(a=factor.shape(), b=half.shape(), pipeline=False)
+        halves = {"low": coefficient_held[:16], "high": coefficient_held[16:].as_signed()}
+        for name, half in halves.items():
+            part = Multiplier(a=value_held.shape(), b=half.shape(), pipeline=False)
             m.submodules[name] = part
-            m.d.comb += [part.a.eq(factor), part.b.eq(half), part.enable.eq(1)]
+            m.d.comb += [part.a.eq(value_held), part.b.eq(half), part.enable.eq(1)]
             products.append(part.product)
         low, high = products
 
