@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from systola.sim.build import content_key
+from systola.synth.floorplan import constrain
 from systola.synth.synthesis import NETLIST
 from systola.synth.targets import PINS, Target
 from systola.synth.tools import Tool, run_tool
+
+FLOORPLAN = "floorplan.json"
+"""The netlist with places for some of its cells."""
 
 
 def place_and_route(
@@ -20,13 +24,20 @@ def place_and_route(
     number `seed` of `seeds`."""
     name = f"seed_{seed}{'_speed_' + speed if speed else ''}"
     report = folder / f"{name}.json"
+    netlist = NETLIST
+    frequency = target.machine_frequency if whole else None
+    if whole and target.dsp_blocks:
+        netlist = FLOORPLAN
+        design = json.loads((folder / NETLIST).read_text())
+        constrain(design, target.dsp_blocks)
+        (folder / netlist).write_text(json.dumps(design))
     arguments = [
         *(option.format(speed=speed) for option in target.options),
         *(target.machine_options if whole else ()),
-        *("--json", NETLIST, "--seed", str(seed), "--freq", str(target.frequency)),
+        *("--json", netlist, "--seed", str(seed), "--freq", str(frequency or target.frequency)),
         *("--report", report.name, "--timing-allow-fail"),
     ]
-    key = content_key((folder / NETLIST).read_bytes(), repr(arguments), target.pins, tool.version)
+    key = content_key((folder / netlist).read_bytes(), repr(arguments), target.pins, tool.version)
     stamp = folder / f"{name}.key"
     if not (stamp.exists() and stamp.read_text() == key):
         stamp.unlink(missing_ok=True)

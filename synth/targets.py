@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from systola.hdl.fabric import Fabric
 from systola.synth.errors import SynthesisUsageError
+from systola.synth.floorplan import DspBlocks
 from systola.synth.resources import Kind
 
 PINS = "pins.txt"
@@ -31,11 +32,16 @@ class Target:
     """Those of nextpnr; `{speed}` stands for the speed grade."""
     machine_options: tuple[str, ...] = ()
     """More of them, for the whole machine."""
+    dsp_blocks: DspBlocks | None = None
+    """Where those are whose multipliers get their places from us, in the whole machine."""
     pins: str = ""
     """Constraints on the pins of the frame, where nextpnr does not choose: the file PINS."""
     speeds: tuple[str, ...] = ("",)
     frequency: int = 100
     """What nextpnr is asked to reach, in MHz."""
+    machine_frequency: int | None = None
+    """The same for the whole machine, if it is another one: where much is too slow for what is
+    asked for, the router tears up its ways again and again."""
     capacity: Mapping[Kind, int] = field(default_factory=dict)
 
     def speed(self, wanted: str | None) -> str:
@@ -68,8 +74,13 @@ TARGETS = {
             ),
             # A tenth less wire than with the default one, which is better for units.
             machine_options=("--placer", "static"),
+            dsp_blocks=DspBlocks(
+                rows=(10, 34, 58),
+                columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
+            ),
             speeds=("6", "7", "8"),
             frequency=160,
+            machine_frequency=125,
             capacity={
                 Kind.LUT: 83640,
                 Kind.FF: 83640,

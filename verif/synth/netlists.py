@@ -10,8 +10,8 @@ DESIGN = "tpu"
 
 def netlist_json(cells: dict[str, str], scopes: list[str]) -> dict[str, Any]:
     """What Yosys' write_json gives for a flat design with these cells in these modules."""
-    everything = {name: {"type": kind} for name, kind in cells.items()}
-    everything |= {scope: {"type": "$scopeinfo"} for scope in scopes}
+    everything = {name: {"type": kind, "attributes": {}} for name, kind in cells.items()}
+    everything |= {scope: {"type": "$scopeinfo", "attributes": {}} for scope in scopes}
     return {
         "modules": {
             "LUT4": {"attributes": {"blackbox": "1"}, "cells": {}},

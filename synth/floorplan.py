@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places for the multipliers of a whole machine, which nextpnr's placers choose badly.
+
+They leave a multiplier 25 columns on average from what it feeds, and some 70. With places that
+follow the data, here, the rest of the machine finds its own around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from systola.synth.netlist import top_module
+
+MULTIPLIER = "MULT18X18D"
+_ARRAY, _LANE = re.compile(r"\.mxu\."), re.compile(r"\.lane_\d")
+_ARRAY_ROWS = 2
+BLOCK = 4
+"""Multipliers of a DSP block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DspBlocks:
+    """The DSP blocks of a device of the ECP5 family: one of four multipliers at each of `columns`
+    of each of `rows`, in nextpnr's coordinates."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    def sites(self, row: int, column: int) -> list[str]:
+        """nextpnr's names for the multipliers of a block."""
+        x, y = self.columns[column], self.rows[row]
+        return [f"X{x + place}/Y{y}/MULT18_{place}" for place in (0, 1, 4, 5)]
+
+
+def multiplier_sites(cells: Iterable[str], blocks: DspBlocks) -> dict[str, str]:
+    """A site for each of the multipliers with these names; none where they do not fit.
+
+    The array lies on two rows of blocks, its own rows side by side, so that partial sums move from
+    a block to the next one. A block has four multipliers of one row, or of two: they share the
+    block's few enables. The lanes are side by side on the row behind, the rest beside the array.
+    """
+    array, lanes, others = (list[str]() for _ in range(3))
+    for cell in sorted(cells, key=_numbers_by_value):
+        (array if _ARRAY.search(cell) else lanes if _LANE.search(cell) else others).append(cell)
+    of_array, of_lanes, of_others = (
+        [cells[n : n + BLOCK] for n in range(0, len(cells), BLOCK)]
+        for cells in (array, lanes, others)
+    )
+    width = len(blocks.columns)
+    first = (width - -(-len(of_array) // _ARRAY_ROWS)) // 2
+    if first < 0:
+        return {}
+    middle = [(n % _ARRAY_ROWS, first + n // _ARRAY_ROWS) for n in range(len(of_array))]
+    behind = [(row, n) for row in range(_ARRAY_ROWS, len(blocks.rows)) for n in range(width)]
+    beside = [
+        (row, column)
+        for column in reversed(range(width))
+        for row in reversed(range(_ARRAY_ROWS))
+        if (row, column) not in middle
+    ]
+    places = [*middle, *behind[: len(of_lanes)], *beside, *behind[len(of_lanes) :]]
+    needed = [*of_array, *of_lanes, *of_others]
+    if len(needed) > len(places):
+        return {}
+    return {
+        cell: site
+        for cells, place in zip(needed, places, strict=False)
+        for cell, site in zip(cells, blocks.sites(*place), strict=False)
+    }
+
+
+def _numbers_by_value(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def constrain(design: Mapping[str, Any], blocks: DspBlocks) -> None:
+    """Writes the sites into a netlist, where nextpnr looks for them."""
+    cells = top_module(design)["cells"]
+    names = [name for name, cell in cells.items() if cell["type"] == MULTIPLIER]
+    for name, site in multiplier_sites(names, blocks).items():
+        cells[name]["attributes"]["BEL"] = site

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places of multipliers: each its own, neighbours in the array and the lanes side by side."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from systola.synth.floorplan import MULTIPLIER, constrain, multiplier_sites
+from systola.synth.targets import TARGETS
+from systola.verif.synth.netlists import netlist_json
+
+BLOCKS = TARGETS["ecp5-85f"].dsp_blocks
+assert BLOCKS is not None
+
+
+def names(rows: int, blocks_of_row: int, lanes: int) -> list[str]:
+    """Multipliers of an array, of the lanes, and of the decoder."""
+    array = [f"tpu.mxu.row_{r}.dsp_{c}" for r in range(rows) for c in range(blocks_of_row)]
+    of_lane = ("high_high", "high_low", "low_high", "low_low", "first", "second")
+    return [
+        *array,
+        *(f"tpu.lanes.lane_{n}.{part}.dsp" for n in range(lanes) for part in of_lane),
+        *(f"tpu.decoder.product_{n}.dsp" for n in range(6)),
+    ]
+
+
+def block_of(site: str) -> tuple[int, int]:
+    """Row and column of the DSP block, in nextpnr's coordinates."""
+    match = re.fullmatch(r"X(\d+)/Y(\d+)/MULT18_([0145])", site)
+    assert match is not None
+    x, y, place = map(int, match.groups())
+    return y, x - place
+
+
+@pytest.mark.parametrize(("rows", "blocks_of_row", "lanes"), [(4, 4, 4), (8, 8, 8), (12, 6, 12)])
+def test_sites(rows: int, blocks_of_row: int, lanes: int) -> None:
+    """All have one, none has that of another, and no block has more than two rows of the array."""
+    cells = names(rows, blocks_of_row, lanes)
+    sites = multiplier_sites(cells, BLOCKS)
+    assert sorted(sites) == sorted(cells)
+    assert len(set(sites.values())) == len(cells)
+    users: dict[tuple[int, int], set[str]] = {}
+    for cell, site in sites.items():
+        y, x = block_of(site)
+        assert y in BLOCKS.rows
+        assert x in BLOCKS.columns
+        users.setdefault((y, x), set()).add(cell.rsplit(".", 1)[0])
+    for rows_or_lanes in users.values():
+        if any("mxu" in each for each in rows_or_lanes):
+            assert len(rows_or_lanes) <= 2
+
+
+def test_rows_of_the_array_are_side_by_side() -> None:
+    """So that a partial sum has to go to the next column of blocks only."""
+    sites = multiplier_sites(names(10, 8, 8), BLOCKS)
+    for row, column in itertools.product(range(9), range(8)):
+        here, behind = (
+            block_of(sites[f"tpu.mxu.row_{each}.dsp_{column}"]) for each in (row, row + 1)
+        )
+        assert here[0] == behind[0]
+        assert BLOCKS.columns.index(behind[1]) == BLOCKS.columns.index(here[1]) + 1
+
+
+def test_too_many() -> None:
+    """Of what does not fit nothing is placed."""
+    assert multiplier_sites(names(14, 8, 8), BLOCKS) == {}
+    assert multiplier_sites(names(8, 8, 18), BLOCKS) == {}
+
+
+def test_a_netlist() -> None:
+    """Multipliers get the attribute, and nothing else does."""
+    multiplier = "tpu.mxu.row_0.dsp_0"
+    design = netlist_json({multiplier: MULTIPLIER, "tpu.mxu.valid_TRELLIS_FF_Q": "TRELLIS_FF"}, [])
+    constrain(design, BLOCKS)
+    cells = design["modules"]["harness"]["cells"]
+    (site,) = multiplier_sites([multiplier], BLOCKS).values()
+    assert cells[multiplier]["attributes"]["BEL"] == site
+    assert "BEL" not in str(cells["tpu.mxu.valid_TRELLIS_FF_Q"])
