@@ -41,11 +41,6 @@ from systola.hdl.weight_fetch import WeightFetch
 Unit = TypeVar("Unit", bound=wiring.Component)
 
 
-def regions(port: wiring.PureInterface, name: str) -> list[data.View]:
-    """The regions `name` of all entries of a list."""
-    return [entry[name] for entry in port.entries]
-
-
 class Activity(data.StructLayout):
     """What the counters look at; the conditions of `Counters`."""
 
@@ -315,9 +310,10 @@ class Core(wiring.Component):
             ("activate_reading", "accumulator"),
         ):
             watched = getattr(board, name)
-            m.d.comb += matrix.retired[name].eq(watched.retire)
-            for place, entry in enumerate(watched.entries):
-                m.d.comb += matrix.regions[name][place].eq(entry[region])
+            m.d.comb += [
+                matrix.regions[name].eq(self._regions(m, f"matrix_{name}", watched, region)),
+                matrix.retired[name].eq(watched.retire),
+            ]
 
     def _activation(
         self,
@@ -354,7 +350,9 @@ class Core(wiring.Component):
             watched = getattr(board, name)
             m.d.comb += [
                 activation.masks[name].eq(queue.masks[name]),
-                activation.regions[name].eq(Cat(regions(watched, region))),
+                activation.regions[name].eq(
+                    self._regions(m, f"activation_{name}", watched, region)
+                ),
                 activation.retired[name].eq(watched.retire),
             ]
 
@@ -376,6 +374,14 @@ class Core(wiring.Component):
         ):
             m.d.comb += [
                 writer.masks[name].eq(masks[name]),
-                writer.regions[name].eq(Cat(regions(watched, region))),
+                writer.regions[name].eq(self._regions(m, f"writer_{name}", watched, region)),
                 writer.retired[name].eq(watched.retire),
             ]
+
+    def _regions(self, m: Module, name: str, watched: wiring.PureInterface, region: str) -> Signal:
+        """The regions of all entries of a list, for one unit: from registers of its own, as it
+        compares addresses with all of them in a cycle, far from others that do so."""
+        following = Cat(entry[region] for entry in watched.following)
+        copies = m.submodules[f"regions_{name}"] = Replica(width=len(following))
+        m.d.comb += copies.input.eq(following)
+        return copies.output

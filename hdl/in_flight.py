@@ -44,7 +44,8 @@ class InFlight(wiring.Component):
     `push` (only while not `full`) appends `pushed`; `retire` drops the oldest, also in the same
     cycle. `advance` sets the base of the region `advancing` of the oldest entry to `advance_to`.
     Everything shows a cycle later. `valid[i]` tells whether `entries[i]` counts; `empties`: none is
-    left behind this cycle, but for what is pushed.
+    left behind this cycle, but for what is pushed. `following` is what `entries` will be in the
+    next cycle, for copies of them.
     """
 
     def __init__(self, *, entry: data.StructLayout, depth: int, advancing: str | None = None):
@@ -58,6 +59,7 @@ class InFlight(wiring.Component):
             "valid": Out(depth),
             "empties": Out(1),
             "entries": Out(data.ArrayLayout(entry, depth)),
+            "following": Out(data.ArrayLayout(entry, depth)),
         }
         if advancing is not None:
             width = entry[advancing].shape["base"].width
@@ -84,12 +86,15 @@ class InFlight(wiring.Component):
         # pushed, and a push only makes one of them count.
         layout = self.pushed.shape()
         entries = [Signal(layout, name=f"entry_{i}", reset_less=True) for i in range(depth)]
-        if self._advancing is not None:
-            with m.If(self.advance):
-                m.d.sync += entries[0][self._advancing].base.eq(self.advance_to)
         for i, entry in enumerate(entries):
-            m.d.comb += self.entries[i].eq(entry)
-            following = entries[i + 1] if i + 1 < depth else self.pushed
+            following = Signal(layout, name=f"following_{i}")
+            behind_it = entries[i + 1] if i + 1 < depth else self.pushed
+            m.d.comb += [self.entries[i].eq(entry), following.eq(entry)]
+            if i == 0 and self._advancing is not None:
+                with m.If(self.advance):
+                    m.d.comb += following[self._advancing].base.eq(self.advance_to)
             with m.If(retire | ~valid[i]):
-                m.d.sync += entry.eq(Mux(behind[i], following, self.pushed))
+                m.d.comb += following.eq(Mux(behind[i], behind_it, self.pushed))
+            m.d.comb += self.following[i].eq(following)
+            m.d.sync += entry.eq(following)
         return m

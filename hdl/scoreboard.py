@@ -72,12 +72,13 @@ class OpenQueueSignature(wiring.Signature):
 
 
 class ListSignature(wiring.Signature):
-    """A list seen from the units: its entries, oldest first, and the progress of the oldest."""
+    """A list seen from the units: its entries, oldest first, as they will be in the next cycle, and
+    the progress of the oldest."""
 
     def __init__(self, *, entry: data.StructLayout, depth: int, advance_bits: int):
         super().__init__(
             {
-                "entries": Out(data.ArrayLayout(entry, depth)),
+                "following": Out(data.ArrayLayout(entry, depth)),
                 "advance": In(1),
                 "advance_to": In(advance_bits),
                 "retire": In(1),
@@ -266,7 +267,7 @@ class Scoreboard(wiring.Component):
             )
             port = getattr(self, name)
             m.d.comb += [
-                port.entries.eq(in_flight.entries),
+                port.following.eq(in_flight.following),
                 in_flight.advance.eq(port.advance),
                 in_flight.advance_to.eq(port.advance_to),
                 in_flight.retire.eq(port.retire),

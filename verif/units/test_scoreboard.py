@@ -193,6 +193,8 @@ class Model(Bench):
         """What `idle` must show, None where it means nothing."""
         self.compared = dict.fromkeys(self.lists, 0)
         """Entries of each list that the next instruction has been compared with."""
+        self.told = {}
+        """The regions of each list that were told to follow, in the cycle before."""
         self.found = {}
 
     def fits(self, new):
@@ -303,11 +305,11 @@ class Model(Bench):
         if self.idle is not None:
             assert self.get("idle") == self.idle
         for name, entries in self.lists.items():
-            shown = self.get(f"{name}__entries")
-            region = SHOWN.get(name, ADVANCING[name])
+            told, region = self.told.get(name, []), SHOWN.get(name, ADVANCING[name])
             for position, entry in enumerate(entries):
-                now = shown[position][region]
-                assert (now.base, now.end) == entry[ADVANCING[name]], f"{name}[{position}]"
+                assert told[position] == entry[ADVANCING[name]], f"{name}[{position}]"
+            following = (entry[region] for entry in self.get(f"{name}__following"))
+            self.told[name] = [(each.base, each.end) for each in following]
         for name, oldest in self.oldest.items():
             assert self.get(f"{name}__valid") == (oldest is not None), f"queue {name}"
             if oldest is not None and name != "weights":
@@ -424,12 +426,12 @@ async def commands(dut):
 
     for opcode in LOADS:
         await pass_through({"kind": kind(opcode), **common_part, **regions})
+        destination = bench.get("host_reading__following")[0].destination
+        assert (destination.base, destination.end) == (5, 35)
         await bench.cycle(host_reads__pop=1, host_read__pop=1, host_reading__retire=1)
         entry = bench.get("host_read__command")
         assert entry.pc == 9 and {name: entry.tail[name] for name in tail} == tail
         assert entry.kind == kinds.get(opcode, Kind.BUFFER)
-        destination = bench.get("host_reading__entries")[0].destination
-        assert (destination.base, destination.end) == (5, 35)
         command = bench.get("host_reads__command")
         assert {name: command[name] for name in transfer} == transfer
         assert (entry.destination, entry.lines) == (5, 30)
