@@ -249,15 +249,18 @@ class ActivationUnit(wiring.Component):
                 enable_line.eq(proceeds & following.reads),
             ]
 
-        # The cycles without a step, but for the first of them.
-        with m.If(taken):
-            m.d.sync += [rest.eq(0), rests.eq(0)]
-            with m.Switch(step.pause):
+        # The cycles without a step, but for the first of them; how many comes with the step.
+        long_rest = Signal.like(rest)
+        with m.If(leaves):
+            m.d.sync += long_rest.eq(0)
+            with m.Switch(following.pause):
                 for pause, cycles in PAUSES.items():
                     with m.Case(pause):
-                        m.d.sync += [rest.eq(cycles - 1), rests.eq(cycles > 1)]
-        with m.Elif(rests):
+                        m.d.sync += long_rest.eq(cycles - 1)
+        with m.If(rests):
             m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
+        with m.Else():
+            m.d.sync += [rest.eq(long_rest), rests.eq(taken & (long_rest != 0))]
         return step, taken
 
     def _control_line(

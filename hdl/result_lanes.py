@@ -165,7 +165,7 @@ class ResultLanes(wiring.Component):
             control.eq(Mux(summed.output_valid, summed.output, self.vector)),
             issued.eq(summed.output_valid | (self.issue & ~self.vector.use_sum)),
         ]
-        planes = self._planes(m, control, issued)
+        planes = self._planes(m, control)
 
         # The control of each vector, delayed to where the lanes need it.
         at: dict[int, DelayLine] = {}
@@ -173,7 +173,7 @@ class ResultLanes(wiring.Component):
         stages = {
             -1,
             Requantiser.ROUNDING_STAGE,
-            Requantiser.OFFSET_STAGE,
+            Requantiser.OFFSET_STAGE - 1,
             Requantiser.LATENCY,
             ANNOUNCED_STAGE - 1,
             ANNOUNCED_STAGE,
@@ -186,14 +186,14 @@ class ResultLanes(wiring.Component):
         for stage in sorted(stages):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
-        offset = at[Requantiser.OFFSET_STAGE].output
-        copied["use_sum"] = at[-1].output.use_sum
-        inputs |= {
-            "rounding": at[Requantiser.ROUNDING_STAGE].output.rounding,
-            "zero_point": offset.zero_point,
-            "low": offset.low[: lane_bits(config)],
-            "high": offset.high[: lane_bits(config)],
+        before_offset = at[Requantiser.OFFSET_STAGE - 1].output
+        copied |= {
+            "use_sum": at[-1].output.use_sum,
+            "zero_point": before_offset.zero_point,
+            "low": before_offset.low[: lane_bits(config)],
+            "high": before_offset.high[: lane_bits(config)],
         }
+        inputs["rounding"] = at[Requantiser.ROUNDING_STAGE].output.rounding
         if config.tables:
             inputs |= {
                 "table": at[Requantiser.LATENCY].output.table,
@@ -208,7 +208,7 @@ class ResultLanes(wiring.Component):
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
             copied |= {
-                "accumulate": at[Requantiser.OFFSET_STAGE - 1].output.accumulate,
+                "accumulate": before_offset.accumulate,
                 "gate": gates.following,
                 "pick": self._write_wide(m, gates, at, written),
             }
@@ -298,14 +298,16 @@ class ResultLanes(wiring.Component):
             found["tap"] = taps.read_data
         return found, copied
 
-    def _planes(self, m: Module, control: data.View, issued: Signal) -> list[Signal]:
-        """The bytes of the parameter entry: those of the multiplier as much later as it comes."""
-        entry, follows = control.parameter, issued
+    def _planes(self, m: Module, control: data.View) -> list[Signal]:
+        """The bytes of the parameter entry: those of the multiplier as much later as it comes.
+
+        They are read whether there is a vector or not, as that is known late.
+        """
+        entry = control.parameter
         for stage in range(Requantiser.MULTIPLIER_STAGE):
             kept = Signal.like(control.parameter, name=f"entry_{stage}", reset_less=True)
-            valid = Signal(name=f"follows_{stage}")
-            m.d.sync += [kept.eq(entry), valid.eq(follows)]
-            entry, follows = kept, valid
+            m.d.sync += kept.eq(entry)
+            entry = kept
         planes = []
         for plane in range(PARAMETER_PLANES):
             late = plane in MULTIPLIER_PLANES
@@ -319,7 +321,7 @@ class ResultLanes(wiring.Component):
                 memory.write_enable.eq(self.parameters.planes[plane]),
                 memory.write_address.eq(self.parameters.address),
                 memory.write_data.eq(self.parameters.data),
-                memory.read_enable.eq(follows if late else issued),
+                memory.read_enable.eq(1),
                 memory.read_address.eq(entry if late else control.parameter),
             ]
             planes.append(memory.read_data)
