@@ -50,6 +50,9 @@ _MEANING = """
   shift register, outputs end in registers behind exclusive ors. All paths from and to ports are
   therefore timed. The frame's own cells are left out of the figures, and stand beside them in
   the JSON as `frame`. The reset comes from a pin and is not timed.
+- On the ECP5 the multipliers of a whole machine have **places** that follow its data: the array on
+  two rows of DSP blocks, the lanes on the third. nextpnr's placers leave them far from what they
+  feed, and all else finds its place around them.
 - **Fmax** is what nextpnr's timing analysis says for the slowest corner of the speed grade, after
   routing, for seeds 1 to N. The table has the median, with the lowest and highest in brackets. The
   critical path is that of the median, told in modules and signals of the design: nanoseconds in
