@@ -165,15 +165,20 @@ class LimitWriter(SingleInstructions):
                 self._one(opcode, **at, blocks=count, destination=count)
 
     def _weight_underflow(self) -> None:
-        """So many tiles that their number is in a single bit, and none is there."""
+        """So many tiles that their number is in a single bit, and not as many are there."""
         rng, config = self._rng, self._config
         lines, rows = (
             min(12, size.bit_length()) for size in (config.buffer_lines, config.accumulator_rows)
         )
-        many = {"k_tiles": 1 << rng.randrange(lines), "n_tiles": 1 << rng.randrange(rows)}
-        opcode = rng.choice((Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE))
-        if opcode == Opcode.CONVOLVE:
-            taps = {f"kernel_{side}": 1 << rng.randrange(8) for side in ("height", "width")}
+        tiles = 0
+        while tiles <= sum(self._writer.queued):
+            many = {"k_tiles": 1 << rng.randrange(lines), "n_tiles": 1 << rng.randrange(rows)}
+            opcode = rng.choice((Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE))
+            taps: dict[str, int] = {}
+            if opcode == Opcode.CONVOLVE:
+                taps = {f"kernel_{side}": 1 << rng.randrange(8) for side in ("height", "width")}
+            tiles = math.prod((*many.values(), *taps.values()))
+        if taps:
             self._set_window(**taps)
         self._one(opcode, **many)
 
