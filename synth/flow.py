@@ -68,10 +68,7 @@ def measure(
     check_memories(memories)
     figures["lacks"] = report.lacks(figures)
     if nextpnr and not figures["lacks"]:
-        placements = {
-            seed: place_and_route(nextpnr, target, grade, seed, seeds, folder, whole=unit is None)
-            for seed in range(1, seeds + 1)
-        }
+        placements = place_and_route(nextpnr, target, grade, seeds, folder, whole=unit is None)
         figures |= report.timing(placements, netlist, target, design)
     figures |= report.speed(figures, config)
     (folder / "report.json").write_text(json.dumps(figures, indent=1) + "\n")

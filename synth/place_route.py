@@ -18,31 +18,36 @@ FLOORPLAN = "floorplan.json"
 
 
 def place_and_route(
-    tool: Tool, target: Target, speed: str, seed: int, seeds: int, folder: Path, *, whole: bool
-) -> dict[str, Any]:
-    """nextpnr's report on the netlist in `folder`, of the `whole` machine or a unit, for seed
-    number `seed` of `seeds`."""
-    name = f"seed_{seed}{'_speed_' + speed if speed else ''}"
-    report = folder / f"{name}.json"
-    netlist = NETLIST
-    frequency = target.machine_frequency if whole else None
-    if whole and target.dsp_blocks:
-        netlist = FLOORPLAN
-        design = json.loads((folder / NETLIST).read_text())
-        constrain(design, target.dsp_blocks)
-        (folder / netlist).write_text(json.dumps(design))
-    arguments = [
-        *(option.format(speed=speed) for option in target.options),
-        *(target.machine_options if whole else ()),
-        *("--json", netlist, "--seed", str(seed), "--freq", str(frequency or target.frequency)),
-        *("--report", report.name, "--timing-allow-fail"),
-    ]
-    key = content_key((folder / netlist).read_bytes(), repr(arguments), target.pins, tool.version)
-    stamp = folder / f"{name}.key"
-    if not (stamp.exists() and stamp.read_text() == key):
-        stamp.unlink(missing_ok=True)
-        (folder / PINS).write_text(target.pins)
-        what = f"place and route {seed} of {seeds} ({tool.version})"
-        run_tool(tool, arguments, folder=folder, log=f"{name}.log", what=what)
-        stamp.write_text(key)
-    return json.loads(report.read_text())
+    tool: Tool, target: Target, speed: str, seeds: int, folder: Path, *, whole: bool
+) -> dict[int, dict[str, Any]]:
+    """nextpnr's reports on the netlist in `folder`, of the `whole` machine or a unit, for the seeds
+    1 to `seeds`."""
+    netlist, options, frequency = NETLIST, target.options, target.frequency
+    if whole:
+        options += target.machine_options
+        frequency = target.machine_frequency or frequency
+        if target.dsp_blocks:
+            netlist = FLOORPLAN
+            design = json.loads((folder / NETLIST).read_text())
+            constrain(design, target.dsp_blocks)
+            (folder / netlist).write_text(json.dumps(design))
+    (folder / PINS).write_text(target.pins)
+    content = (folder / netlist).read_bytes()
+    reports: dict[int, dict[str, Any]] = {}
+    for seed in range(1, seeds + 1):
+        name = f"seed_{seed}{'_speed_' + speed if speed else ''}"
+        report = folder / f"{name}.json"
+        arguments = [
+            *(option.format(speed=speed) for option in options),
+            *("--json", netlist, "--seed", str(seed), "--freq", str(frequency)),
+            *("--report", report.name, "--timing-allow-fail"),
+        ]
+        key = content_key(content, repr(arguments), target.pins, tool.version)
+        stamp = folder / f"{name}.key"
+        if not (stamp.exists() and stamp.read_text() == key):
+            stamp.unlink(missing_ok=True)
+            what = f"place and route {seed} of {seeds} ({tool.version})"
+            run_tool(tool, arguments, folder=folder, log=f"{name}.log", what=what)
+            stamp.write_text(key)
+        reports[seed] = json.loads(report.read_text())
+    return reports

@@ -64,6 +64,18 @@ def test_rows_of_the_array_are_side_by_side() -> None:
         assert BLOCKS.columns.index(behind[1]) == BLOCKS.columns.index(here[1]) + 1
 
 
+def test_lanes_are_side_by_side() -> None:
+    """In order, on the row of blocks behind the array; two of them may share a block."""
+    sites = multiplier_sites(names(8, 8, 8), BLOCKS)
+    columns: list[int] = []
+    for lane in range(8):
+        blocks = {block_of(site) for cell, site in sites.items() if f"lane_{lane}." in cell}
+        assert {y for y, _ in blocks} == {BLOCKS.rows[2]}
+        columns += sorted(BLOCKS.columns.index(x) for _, x in blocks)
+    assert columns == sorted(columns)
+    assert max(columns) - min(columns) < -(-8 * 6 // 4)
+
+
 def test_too_many() -> None:
     """Of what does not fit nothing is placed."""
     assert multiplier_sites(names(14, 8, 8), BLOCKS) == {}
