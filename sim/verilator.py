@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,40 @@ def run_tool(command: Sequence[str], *, log: Path) -> None:
         raise BuildError(f"{Path(command[0]).name} failed: {keep_log(log)}")
 
 
+def compile_model(folder: Path, prefix: str, *, variables: Sequence[str], log: Path) -> None:
+    """Compiles the C++ that Verilator has left in `folder`, where `prefix`.mk makes it.
+
+    Verilator's own library takes most of the time of a small design. It is compiled once for all
+    designs whose makefiles give the same commands for it. `variables` are those of make. Raises
+    BuildError.
+    """
+    classes = (folder / f"{prefix}_classes.mk").read_text()
+    objects = [f"{name}.o" for name in re.findall(r"^  (verilated\w*) ", classes, re.MULTILINE)]
+    jobs = str(os.cpu_count() or 1)
+    make = ["make", "-j", jobs, "-C", str(folder), *make_variables(), *variables, "-f"]
+    library = [*make, f"{prefix}.mk", *objects]
+    commands = subprocess.run(
+        [*library, "--dry-run", "--no-print-directory"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+    def compile_library(work: Path) -> Path:
+        run_tool(library, log=log)
+        for name in objects:
+            shutil.move(folder / name, work / name)
+        return work
+
+    key = content_key(toolchain(), commands)
+    built = built_once("library", key, "compiling Verilator's own library", compile_library)
+    for name in objects:
+        shutil.copyfile(built / name, folder / name)
+    of_all = f"{prefix}_hier.mk"  # where modules have been compiled on their own
+    run_tool([*make, of_all if (folder / of_all).exists() else f"{prefix}.mk"], log=log)
+
+
 def keep_log(log: Path) -> str:
     """The end of the log of a failed build, and where the whole of it can be read."""
     kept = build_root() / "failed.log"
@@ -141,11 +176,8 @@ def build_library(
             *map(str, (verilog_file, _HARNESS)),
         ]
         run_tool(verilate, log=log)
-        makefile = "Vtpu_hier.mk" if hierarchical else "Vtpu.mk"
-        jobs = str(os.cpu_count() or 1)
-        compile_ = ["make", "-j", jobs, "-C", str(work), "-f", makefile]
-        compile_ += [*make_variables(), f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}"]
-        run_tool(compile_, log=log)
+        variables = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}"]
+        compile_model(work, "Vtpu", variables=variables, log=log)
         return work / "tpu.so"
 
     kind = "VCD simulator" if waves else "simulator"

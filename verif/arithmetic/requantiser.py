@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from systola.sim.build import built_once, content_key
 from systola.sim.verilator import (
     OPTIMISE,
     VERILATE_FLAGS,
-    make_variables,
+    compile_model,
     run_tool,
     toolchain,
     verilator_root,
@@ -48,11 +47,8 @@ def program(bits: int, **stages: int) -> Path:
             *map(str, (source, _HARNESS)),
         ]
         run_tool(verilate, log=log)
-        compile_ = ["make", "-j", str(os.cpu_count() or 1), "-C", str(work), "-f", "Vunit.mk"]
-        run_tool(
-            [*compile_, *make_variables(), f"OPT_FAST={OPTIMISE}", f"OPT_GLOBAL={OPTIMISE}"],
-            log=log,
-        )
+        variables = [f"OPT_FAST={OPTIMISE}", f"OPT_GLOBAL={OPTIMISE}"]
+        compile_model(work, "Vunit", variables=variables, log=log)
         return work / "compare"
 
     return built_once("arithmetic", key, f"building the requantiser of {bits} bits", make)
