@@ -10,8 +10,9 @@ from systola.verif.mutation.equivalence import dead, harmless
 from systola.verif.mutation.mutants import Mutant, mutants_of, mutated_library
 from systola.verif.mutation.reach import reaching
 from systola.verif.mutation.record import Record
+from systola.verif.mutation.stops import stop_trials
 from systola.verif.mutation.trial import Differs, survive
-from systola.verif.mutation.trials import quick_trials
+from systola.verif.mutation.trials import random_trials, register_trials
 
 MACHINE = Config(
     name="mutated small",
@@ -69,8 +70,14 @@ def mutants():
 
 @pytest.fixture(scope="module")
 def course(mutants):
+    """Enough trials for what must be found: all of them are a quarter of an hour."""
     library = mutated_library(MACHINE, mutants, optimise="-O0")
-    return Course.of(MACHINE, library, quick_trials(MACHINE, SEED, PROGRAMS))
+    trials = [
+        *random_trials(MACHINE, SEED, PROGRAMS),
+        *register_trials(MACHINE),
+        *stop_trials(MACHINE, SEED),
+    ]
+    return Course.of(MACHINE, library, trials)
 
 
 def test_verdicts(course, mutants, tmp_path):

@@ -83,7 +83,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     def moved_program(config: Config, seed: str) -> Image:
         return elsewhere(config, crowded_program(config, f"{seed} moved"), seed, CROWD)
 
-    rest = _random_trials(config, seed, programs)
+    rest = random_trials(config, seed, programs)
     trials = [next(rest) for _ in range(min(8, programs))]
     trials += written("sums", sums_program, SUMS, SUMS)
     trials += written("scales", scales_program, SCALES, SCALES)
@@ -98,7 +98,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     # A time-out of the memories, which work long enough without any.
     trials += written("large", large_program, LARGE, 4, bus_timeout=PATIENCE)
     trials += written("long", long_program, LONG, 1)
-    trials += _register_trials(config)
+    trials += register_trials(config)
     trials += stop_trials(config, seed)
     trials += rest
     return trials
@@ -114,7 +114,8 @@ def _order_trials(config: Config, seed: int) -> Iterator[Trial]:
             yield program_trial(config, name, moved, 2 + number, place=place)
 
 
-def _random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
+def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
+    """Random programs, every other one with a fault."""
     faults = static_faults(config)
     for index in range(programs):
         fault = faults[index // 2 % len(faults)] if index % 2 else None
@@ -124,7 +125,7 @@ def _random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
         yield program_trial(config, f"program {index}", image, index // 8, place=place)
 
 
-def _register_trials(config: Config) -> list[Trial]:
+def register_trials(config: Config) -> list[Trial]:
     """Registers by themselves: constants, what can be written, what a reset leaves."""
     constants = {
         Register.ID: IDENTITY,
