@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a netlist to clock frequencies, with nextpnr, once for each seed of the placement."""
+"""From a netlist to clock frequencies, with nextpnr, once for each seed of the placement.
+
+A whole machine on an ECP5 has more help: multipliers get their places before (floorplan), and what
+nextpnr has placed is improved before it routes (refine).
+"""
 
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from systola.sim.build import content_key
 from systola.synth.floorplan import constrain
+from systola.synth.refine.moves import refine
 from systola.synth.synthesis import NETLIST
 from systola.synth.targets import PINS, Target
 from systola.synth.tools import Tool, run_tool
 
 FLOORPLAN = "floorplan.json"
 """The netlist with places for some of its cells."""
+PLACED = "placed.json"
+"""What nextpnr leaves between placing and routing."""
 
 
 def place_and_route(
@@ -23,6 +31,7 @@ def place_and_route(
     """nextpnr's reports on the netlist in `folder`, of the `whole` machine or a unit, for the seeds
     1 to `seeds`."""
     netlist, options, frequency = NETLIST, target.options, target.frequency
+    helped = whole and target.dsp_blocks is not None
     if whole:
         options += target.machine_options
         frequency = target.machine_frequency or frequency
@@ -37,17 +46,45 @@ def place_and_route(
     for seed in range(1, seeds + 1):
         name = f"seed_{seed}{'_speed_' + speed if speed else ''}"
         report = folder / f"{name}.json"
-        arguments = [
+        chosen = [
             *(option.format(speed=speed) for option in options),
-            *("--json", netlist, "--seed", str(seed), "--freq", str(frequency)),
-            *("--report", report.name, "--timing-allow-fail"),
+            *("--freq", str(frequency), "--timing-allow-fail"),
         ]
-        key = content_key(content, repr(arguments), target.pins, tool.version)
+        place = ["--json", netlist, "--seed", str(seed)]
+        key = content_key(
+            content,
+            repr([*chosen, *place]),
+            target.pins,
+            tool.version,
+            _helpers() if helped else "",
+        )
         stamp = folder / f"{name}.key"
         if not (stamp.exists() and stamp.read_text() == key):
             stamp.unlink(missing_ok=True)
-            what = f"place and route {seed} of {seeds} ({tool.version})"
+            routed = "place and route"
+            if helped:
+                what = f"place {seed} of {seeds} ({tool.version})"
+                leave = ["--no-route", "--write", PLACED]
+                log = f"{name}_placement.log"
+                run_tool(tool, [*chosen, *place, *leave], folder=folder, log=log, what=what)
+                _improve(folder / PLACED, seed, frequency, f"improve {seed} of {seeds}")
+                routed, place = "route", ["--json", PLACED, "--no-pack", "--no-place"]
+            arguments = [*chosen, *place, "--report", report.name]
+            what = f"{routed} {seed} of {seeds} ({tool.version})"
             run_tool(tool, arguments, folder=folder, log=f"{name}.log", what=what)
             stamp.write_text(key)
         reports[seed] = json.loads(report.read_text())
     return reports
+
+
+def _improve(file: Path, seed: int, frequency: int, what: str) -> None:
+    """Refines the placement in a file."""
+    design = json.loads(file.read_text())
+    refine(design, seed=seed, frequency=frequency, what=what)
+    file.write_text(json.dumps(design))
+
+
+def _helpers() -> str:
+    """The text of what improves a placement: another one, another result."""
+    modules = files("systola.synth.refine").iterdir()
+    return "".join(sorted(m.read_text() for m in modules if m.name.endswith(".py")))

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves groups of cells as long as that makes slow paths shorter.
+
+nextpnr's placers look at wire more than at time: a chain of three look-up tables may be spread over
+40 columns where that costs no wire. Here each group on a slow path is tried at places towards its
+neighbours on such paths, and stays where the paths through it are best. At first it may also go
+where they are a little worse, which gets chains along that no single move would shorten.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+
+from systola.synth.refine.delays import Delays, wire_delay
+from systola.synth.refine.graph import NEVER, Graph
+from systola.synth.refine.placement import Group, Placement
+
+GOAL = 0.875
+"""Of the cycle that nextpnr is asked for. What a path is longer than that costs its square, at each
+pin that it leads to: routing takes some ways that are longer than they need be."""
+NEARLY = 0.4
+"""Nanoseconds: a path that is shorter than the goal by so much does not draw at its groups."""
+WIRE = 0.004
+"""What a nanosecond of wire costs beside that, whatever the paths are."""
+WIDE = 200
+"""Pins of a net whose length is nothing to care about: it is all over the device."""
+PASSES = 24
+WORSE = 0.5
+"""By how much a place may be worse in the first pass, on average."""
+COOLING = 0.7
+"""The part of the passes in which that falls to nothing."""
+TRIES, SITES, REPLACED = 24, 12, 4
+"""Places that are looked at for a group, the best of them at which there may be room, and those
+from which others may have to leave."""
+DISTANCES = (1, 3, 6)
+LEAVE_AT_MOST, LEAVE_FAR = 40, 4
+"""Groups that leave for one, and how many tiles they look around."""
+WORTH = 1.0
+"""Cost from which on others leave for a group."""
+
+
+def refine(design: Mapping[str, Any], *, seed: int, frequency: float, what: str) -> None:
+    """Moves cells of a design that nextpnr has placed on an ECP5, for a clock of `frequency` MHz.
+
+    The same seed gives the same places. `what` is shown on stderr, with how far it is.
+    """
+    refinement = Refinement(design, seed=seed, goal=GOAL * 1000 / frequency)
+    for number in tqdm(range(PASSES), desc=what, unit="pass", leave=False, disable=None):
+        refinement.go_over(WORSE * max(0.0, 1 - number / (PASSES * COOLING)))
+    refinement.placement.write()
+
+
+class Refinement:
+    """A placement on its way to shorter paths."""
+
+    def __init__(self, design: Mapping[str, Any], *, seed: int, goal: float):
+        self._goal = goal
+        self.graph = Graph(design)
+        self.placement = Placement(design, self.graph)
+        self.delays = Delays(self.graph, self.placement.xs, self.placement.ys)
+        self._random = random.Random(seed)
+        graph = self.graph
+        self._inputs: dict[Group, list[int]] = {}
+        self._outputs: dict[Group, list[int]] = {}
+        for group in self.placement.groups:
+            self._inputs[group] = [pin for cell in group.cells for pin in graph.inputs[cell]]
+            self._outputs[group] = sorted(o for cell in group.cells for o in graph.owned[cell])
+
+    def go_over(self, worse: float) -> None:
+        """Goes over all groups on slow paths once. They may go where it is `worse` by so much, on
+        average."""
+        for group in self._slow_groups():
+            self._improve(group, worse)
+
+    def _slow_groups(self) -> list[Group]:
+        """Those on paths that are slow, or nearly, the slowest first."""
+        graph, delays, group_of = self.graph, self.delays, self.placement.group_of
+        worst: dict[Group, float] = {}
+        for pin, source in enumerate(graph.sources):
+            path = delays.path(pin)
+            if path > self._goal - NEARLY:
+                for cell in (graph.drivers[source], graph.owners[pin]):
+                    group = group_of.get(cell)
+                    if group is not None and path > worst.get(group, 0.0):
+                        worst[group] = path
+        return sorted(worst, key=lambda group: -worst[group])
+
+    def _improve(self, group: Group, worse: float) -> None:
+        """Moves a group where it costs less, or not much more."""
+        before = self.cost(group, group.x, group.y)
+        found: list[tuple[float, int, int]] = []
+        for x, y in self._candidates(group):
+            cost = self.cost(group, x, y)
+            limit = before + (worse * self._random.expovariate(1.0) if worse else 0.0)
+            if cost < limit:
+                found.append((cost, x, y))
+        found.sort()
+        placement = self.placement
+        for _, x, y in found[:SITES]:
+            for shift in group.shifts:
+                if placement.in_the_way(group, x, y, shift) == set():
+                    self._move(group, x, y, shift)
+                    return
+        if before > WORTH:
+            for cost, x, y in found[:REPLACED]:
+                if cost < before and self._replace(group, x, y, before - cost):
+                    return
+
+    def _candidates(self, group: Group) -> list[tuple[int, int]]:
+        """Places on the way to what is before and behind it on slow paths, each once."""
+        graph, delays, placement = self.graph, self.delays, self.placement
+        drawn: list[tuple[int, int]] = []
+
+        def draws(pin: int, other: int, own: int) -> None:
+            if other not in group.cells and delays.path(pin) > self._goal - NEARLY:
+                column = placement.xs[own] - group.x
+                drawn.append((placement.xs[other] - column, placement.ys[other]))
+
+        for pin in self._inputs[group]:
+            draws(pin, graph.drivers[graph.sources[pin]], graph.owners[pin])
+        for output in self._outputs[group]:
+            for pin in graph.sinks[output]:
+                draws(pin, graph.owners[pin], graph.drivers[output])
+        if not drawn:
+            return []
+        middle = tuple(sum(values) / len(drawn) for values in zip(*drawn, strict=True))
+        chance = self._random
+        places: dict[tuple[int, int], None] = {}
+        for _ in range(TRIES):
+            part, distance = chance.choice((0.0, 0.25, 0.5, 0.75, 1.0)), chance.choice(DISTANCES)
+            to_x, to_y = middle if chance.random() < 0.5 else chance.choice(drawn)
+            x = round(group.x + (to_x - group.x) * part + chance.uniform(-distance, distance))
+            y = round(group.y + (to_y - group.y) * part + chance.uniform(-distance, distance))
+            if (x, y) != (group.x, group.y) and x in placement.columns.get(y, ()):
+                places[x, y] = None
+        return list(places)
+
+    def cost(self, group: Group, x: int, y: int) -> float:
+        """What the paths through a group would cost if it came to `x`, `y`, and its wires."""
+        graph, delays = self.graph, self.delays
+        xs, ys = self.placement.xs, self.placement.ys
+        dx, dy = x - group.x, y - group.y
+        outputs = self._outputs[group]
+        arrivals = {output: graph.starts[output] for output in outputs}
+        wires: dict[int, float] = {}
+        total = 0.0
+        for pin in self._inputs[group]:
+            source, owner = graph.sources[pin], graph.owners[pin]
+            if source in arrivals:
+                wires[pin] = delays.wires[pin]
+                continue
+            driver = graph.drivers[source]
+            wire = wire_delay(xs[driver], ys[driver], xs[owner] + dx, ys[owner] + dy)
+            wires[pin] = wire
+            if len(graph.sinks[source]) < WIDE:
+                total += wire
+            for output, delay in graph.leads[pin]:
+                arrival = delays.arrivals[source] + wire + delay
+                if arrival > arrivals[output]:
+                    arrivals[output] = arrival
+        for output in outputs:
+            for pin in graph.sinks[output]:
+                if pin in wires:
+                    for following, delay in graph.leads[pin]:
+                        arrival = arrivals[output] + wires[pin] + delay
+                        if arrival > arrivals[following]:
+                            arrivals[following] = arrival
+        penalty = 0.0
+        behind: dict[int, float] = {}
+        rests: dict[int, float] = {}
+        for output in reversed(outputs):
+            driver = graph.drivers[output]
+            from_x, from_y = xs[driver] + dx, ys[driver] + dy
+            longest = NEVER
+            for pin in graph.sinks[output]:
+                if pin in wires:
+                    rest = self._rest_inside(pin, behind)
+                    rests[pin] = rest
+                    wire = wires[pin]
+                else:
+                    owner = graph.owners[pin]
+                    wire = wire_delay(from_x, from_y, xs[owner], ys[owner])
+                    total += wire
+                    rest = delays.rests[pin]
+                    over = arrivals[output] + wire + rest - self._goal
+                    if over > 0:
+                        penalty += over * over
+                if wire + rest > longest:
+                    longest = wire + rest
+            behind[output] = longest
+        for pin in self._inputs[group]:
+            if pin not in rests:
+                rest = self._rest_inside(pin, behind)
+                over = delays.arrivals[graph.sources[pin]] + wires[pin] + rest - self._goal
+                if over > 0:
+                    penalty += over * over
+        return penalty + WIRE * total
+
+    def _rest_inside(self, pin: int, behind: Mapping[int, float]) -> float:
+        setup = self.graph.setups[pin]
+        rest = NEVER if setup is None else setup
+        for output, delay in self.graph.leads[pin]:
+            rest = max(rest, delay + behind[output])
+        return rest
+
+    def _move(self, group: Group, x: int, y: int, shift: int) -> None:
+        self.placement.lift(group)
+        self.placement.drop(group, x, y, shift)
+        self.delays.moved(group.cells)
+
+    def _replace(self, group: Group, x: int, y: int, gain: float) -> bool:
+        """Moves a group to where others are, and these elsewhere, if they lose less than `gain`."""
+        placement = self.placement
+        cells = placement.in_the_way(group, x, y, group.shift)
+        if cells is None:
+            return False
+        others: dict[Group, None] = {}
+        for cell in sorted(cells):
+            other = placement.group_of.get(cell)
+            if other is None or other.chain or len(other.shifts) < 4:
+                return False
+            others[other] = None
+        if len(others) > LEAVE_AT_MOST:
+            return False
+        leaving = [group, *others]
+        places = [one.place for one in leaving]
+        lost = -sum(self.cost(other, other.x, other.y) for other in others)
+        for one in leaving:
+            placement.lift(one)
+        placement.drop(group, x, y, group.shift)
+        self.delays.moved(group.cells)
+        settled = [group]
+        for other in others:
+            spot = self._spot(other)
+            if spot is None:
+                break
+            placement.drop(other, *spot)
+            self.delays.moved(other.cells)
+            settled.append(other)
+            lost += self.cost(other, other.x, other.y)
+        if len(settled) == len(leaving) and lost < gain:
+            return True
+        for one in settled:
+            placement.lift(one)
+        for one, place in zip(leaving, places, strict=True):
+            placement.drop(one, *place)
+        self.delays.moved(cell for one in leaving for cell in one.cells)
+        return False
+
+    def _spot(self, group: Group) -> tuple[int, int, int] | None:
+        """A free place for a lifted group, the best of some around where it was."""
+        best: tuple[float, tuple[int, int, int]] | None = None
+        for number in range(TRIES):
+            far = LEAVE_FAR * (1 + 2 * number / TRIES)
+            x = round(group.x + self._random.uniform(-far, far))
+            y = round(group.y + self._random.uniform(-far, far))
+            for shift in group.shifts:
+                if self.placement.in_the_way(group, x, y, shift) == set():
+                    cost = self.cost(group, x, y)
+                    if best is None or cost < best[0]:
+                        best = cost, (x, y, shift)
+                    break
+        return best[1] if best else None
