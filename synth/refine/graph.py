@@ -19,11 +19,11 @@ CONSTANTS = ("$PACKER_GND", "$PACKER_VCC")
 NEVER = -99.0
 """When a constant arrives, and what is left of a path behind an output that leads nowhere."""
 
-# In nanoseconds, as nextpnr has them for speed grade 6. Other grades differ by one factor.
-_STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 0.9, MULTIPLIER: 1.5}
+# In nanoseconds, as nextpnr has them for speed grade 6, with what wires to and from blocks take
+# more than those between slices. Other grades differ by one factor.
+_STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.15, MULTIPLIER: 0.9}
 """From the clock to an output."""
-_SETUP = {"LSR": 0.3, "CE": 0.1}
-_SETUP_OF_MULTIPLIER = 0.2
+_SETUPS = {FF: 0.0, RAMW: 0.0, MEMORY: 0.25, MULTIPLIER: 0.35}
 _LUT, _LUT_OF_CHAIN, _INTO_CHAIN, _ALONG_CHAIN = 0.24, 0.44, 0.45, 0.07
 _INTO_MUX, _SELECT = 0.15, 0.17
 
@@ -162,7 +162,7 @@ class Graph:
                     leads.append((number, delay))
                     self.into[number].append((pin, delay))
         else:
-            setup = _SETUP_OF_MULTIPLIER if kind == MULTIPLIER else _SETUP.get(port, 0.0)
+            setup = _SETUPS[kind]
         self.setups.append(setup)
         self.leads.append(leads)
         self.inputs[cell].append(pin)
