@@ -8,7 +8,9 @@ import re
 from collections import defaultdict
 from typing import Any
 
-COLUMNS, ROWS = 24, 12
+COLUMNS, ROWS = 24, 16
+CARRIES = 10
+"""Bits of a chain, which is longer than a tile."""
 ENABLES = ("enable_0", "enable_1", "")
 """Nets that registers are enabled by; none for the last."""
 INPUTS = ("A", "B", "C", "D", "F1", "FXA", "FXB", "FCI", "M", "DI", "CE", "LSR", "CLK")
@@ -98,17 +100,24 @@ def spread_design(seed: int, pipelines: int) -> PlacedDesign:
         x, y = free.pop()
         chosen = f"chosen_{n}"
         made.add(chosen, "TRELLIS_FF", site(x, y, n % 8, True), {}, **registers(chosen, f"mux_{n}"))
-        x, y = free.pop()
+        x, y = next((x, y) for x, y in free if (x + 1, y) in free)
+        free.remove((x, y))
+        free.remove((x + 1, y))
         carry = ""
-        for bit in range(4):
+        for bit in range(CARRIES):
             nets = {"A": chosen, "FCI": carry, "F": f"sum_{n}_{bit}"}
-            carry = f"carry_{n}_{bit}" if bit < 3 else ""
-            place = site(x, y, bit)
+            carry = f"carry_{n}_{bit}" if bit < CARRIES - 1 else ""
+            place = site(x + bit // 8, y, bit % 8)
             made.add(f"sum_{n}_{bit}", "TRELLIS_COMB", place, {"MODE": "CCU2"}, **nets, FCO=carry)
         x, y = free.pop()
         end = f"end_{n}"
         made.add(
-            f"logic_{n}", "TRELLIS_COMB", site(x, y, n % 8), {}, A=f"sum_{n}_3", F=f"logic_{n}"
+            f"logic_{n}",
+            "TRELLIS_COMB",
+            site(x, y, n % 8),
+            {},
+            A=f"sum_{n}_{CARRIES - 1}",
+            F=f"logic_{n}",
         )
         nets = registers(end, f"logic_{n}", True)
         made.add(end, "TRELLIS_FF", site(x, y, n % 8, True), {}, **nets)
@@ -161,7 +170,8 @@ def broken_rules(design: dict[str, Any]) -> list[str]:
             kinds_of_slice[x, y, slot // 2].add(cell["parameters"].get("MODE", ""))
             if "F1" in mine and places[drivers[mine["F1"]][0]] != (x, y, slot + 1):
                 broken.append(f"{name} is away from its other half")
-            if "FCI" in mine and places[drivers[mine["FCI"]][0]] != (x, y, slot - 1):
+            carry = (x, y, slot - 1) if slot else (x - 1, y, 7)
+            if "FCI" in mine and places[drivers[mine["FCI"]][0]] != carry:
                 broken.append(f"{name} is away from the carry before it")
     broken += [f"resets of tile {tile}" for tile, found in of_tile.items() if len(found) > 1]
     broken += [f"enables of slice {place}" for place, found in of_slice.items() if len(found) > 1]
