@@ -54,7 +54,10 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if options.get("DiagonalRecurrentTensors"):
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
-    result, _ = scope.result(operator)
+    result, result_tensor = scope.result(operator)
+    # It is that of the hidden state that counts, but LiteRT prepares nothing without one.
+    if not len(result_tensor.scales):
+        raise ModelError("its result has no scale")
     hidden = scope.tensor(operator, _HIDDEN_STATE)
     cell = scope.tensor(operator, _CELL_STATE)
     need_type("hidden state", hidden, "int8")

@@ -33,7 +33,7 @@ def add_lstm(
     )
     shape = (steps, sequences, cells) if time_major else (sequences, steps, cells)
     # Not always are the scales of the state, what goes into it and the result the same.
-    result = writer.tensor(shape, "int8", *outer)
+    result = writer.tensor(shape, "int8", *([] if changes.get("no_scale") else outer))
 
     def weights(k: int, scale: float) -> int:
         # So that the arguments of gates spread over about -4 to 4.

@@ -73,6 +73,7 @@ def test_random_lstms() -> None:
         ({"activation": 0}, "other than TANH"),
         ({"shape": (2, 4, 3)}, "it makes shape"),
         ({"cell_bits": 10}, "cells with the scale"),
+        ({"no_scale": True}, "its result has no scale"),
     ],
 )
 def test_unsupported_lstms(change: dict[str, Any], message: str) -> None:
