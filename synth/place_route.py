@@ -31,15 +31,16 @@ def place_and_route(
     """nextpnr's reports on the netlist in `folder`, of the `whole` machine or a unit, for the seeds
     1 to `seeds`."""
     netlist, options, frequency = NETLIST, target.options, target.frequency
-    helped = whole and target.dsp_blocks is not None
+    blocks, helpers = None, ""
     if whole:
         options += target.machine_options
         frequency = target.machine_frequency or frequency
-        if target.dsp_blocks:
-            netlist = FLOORPLAN
-            design = json.loads((folder / NETLIST).read_text())
-            constrain(design, target.dsp_blocks)
-            (folder / netlist).write_text(json.dumps(design))
+        blocks = target.dsp_blocks
+    if blocks:
+        netlist, helpers = FLOORPLAN, _helpers()
+        design = json.loads((folder / NETLIST).read_text())
+        constrain(design, blocks)
+        (folder / netlist).write_text(json.dumps(design))
     (folder / PINS).write_text(target.pins)
     content = (folder / netlist).read_bytes()
     reports: dict[int, dict[str, Any]] = {}
@@ -56,13 +57,13 @@ def place_and_route(
             repr([*chosen, *place]),
             target.pins,
             tool.version,
-            _helpers() if helped else "",
+            helpers,
         )
         stamp = folder / f"{name}.key"
         if not (stamp.exists() and stamp.read_text() == key):
             stamp.unlink(missing_ok=True)
             routed = "place and route"
-            if helped:
+            if blocks:
                 what = f"place {seed} of {seeds} ({tool.version})"
                 leave = ["--no-route", "--write", PLACED]
                 log = f"{name}_placement.log"
