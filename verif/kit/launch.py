@@ -29,6 +29,11 @@ def simulators() -> list[str]:
     return [chosen] if chosen else list(SIMULATORS)
 
 
+def quick_simulators() -> list[str]:
+    """For tests that take minutes on Icarus, which runs them where SIM asks for it."""
+    return simulators()[:1]
+
+
 def chosen_netlist() -> Fabric | None:
     """What NETLIST asks to synthesise for, if anything."""
     chosen = os.environ.get("NETLIST")

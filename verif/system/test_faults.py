@@ -13,7 +13,7 @@ from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB
 from systola.verif.kit.bus_errors import BUS_ERRORS, busy_program
 from systola.verif.kit.compared_run import compared_run
-from systola.verif.kit.launch import preset_name, run_machine, simulators
+from systola.verif.kit.launch import preset_name, quick_simulators, run_machine
 from systola.verif.kit.program_faults import STATIC_FAULTS, static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
@@ -90,7 +90,7 @@ async def soft_reset_while_busy(dut, after):
         await tb.check_program(random_program(tb.config, f"{random_seed()} {after} {attempt} next"))
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_faults(simulator):
     run_machine("system.test_faults", simulator)
 

@@ -8,7 +8,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Function, Opcode, Operation, Reduction, encode
-from systola.verif.kit.launch import run_machine, simulators
+from systola.verif.kit.launch import quick_simulators, run_machine
 from systola.verif.system.instruction_bench import (
     INPUT,
     OUTPUT,
@@ -192,6 +192,6 @@ async def set_config_scale(dut):
         await tb.check_program(image(tb, *program, write(tb, 12, buffer=RESULTS)))
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_map_instructions(simulator):
     run_machine("system.test_map_instructions", simulator, config="7x5")
