@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -34,40 +35,48 @@ class Channels:
     block: int
     """Channels of a full line."""
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Number of channels."""
         return sum(self.parts)
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """Number of blocks."""
         return sum(-(-part // self.block) for part in self.parts)
 
-    @property
+    @cached_property
     def slots(self) -> NDArray[np.int64]:
-        """For each channel the byte it takes, counted through all blocks."""
+        """For each channel the byte it takes, counted through all blocks; not to be written."""
         slots: list[NDArray[np.int64]] = []
         first = 0
         for part in self.parts:
             slots.append(first * self.block + np.arange(part))
             first += -(-part // self.block)
-        return np.concatenate(slots)
+        whole = np.concatenate(slots)
+        whole.setflags(write=False)
+        return whole
 
     def cut(self, start: int, count: int) -> tuple[int, Channels]:
         """First block and layout of `count` channels from `start` on.
 
         Raises CompileError where they are not whole parts, or whole blocks of one.
         """
-        edges = np.cumsum((0, *self.parts)).tolist()
-        inner = [edge for edge in edges if start < edge < start + count]
-        parts = tuple(high - low for low, high in pairwise((start, *inner, start + count)))
-        layout = Channels(parts, self.block)
-        slots = self.slots
-        first = int(slots[start]) // self.block
-        if not np.array_equal(slots[start : start + count] - first * self.block, layout.slots):
-            raise CompileError(f"channels {start} to {start + count - 1} are not whole blocks")
-        return first, layout
+        return _cut(self, start, count)
+
+
+@lru_cache(maxsize=4096)
+def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
+    """Channels.cut; the same cuts are asked for in each band of a value."""
+    edges = np.cumsum((0, *channels.parts)).tolist()
+    inner = [edge for edge in edges if start < edge < start + count]
+    parts = tuple(high - low for low, high in pairwise((start, *inner, start + count)))
+    layout = Channels(parts, channels.block)
+    slots = channels.slots
+    first = int(slots[start]) // channels.block
+    if not np.array_equal(slots[start : start + count] - first * channels.block, layout.slots):
+        raise CompileError(f"channels {start} to {start + count - 1} are not whole blocks")
+    return first, layout
 
 
 @dataclass(frozen=True)
