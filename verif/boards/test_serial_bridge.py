@@ -22,7 +22,7 @@ from systola.arch.serial_protocol import (
 from systola.boards.board_memory import BoardMemory
 from systola.boards.lite_memory_port import LiteMemoryPort
 from systola.boards.serial_bridge import SerialBridge
-from systola.verif.kit.launch import run_module, simulators
+from systola.verif.kit.launch import quick_simulators, run_module
 from systola.verif.kit.serial_line import SerialLine
 from systola.verif.units.unit import TOP, Bench, convert, rng
 
@@ -252,6 +252,6 @@ async def cut_end(dut):
     ]
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_serial_bridge(simulator):
     run_module("boards.test_serial_bridge", simulator, verilog=convert(Rig()), top=TOP)

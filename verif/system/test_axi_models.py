@@ -16,7 +16,7 @@ from systola.arch.registers import Control, Interrupt, Register, Status, program
 from systola.golden.machine import Machine
 from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import config_under_test
-from systola.verif.kit.launch import run_machine, simulators
+from systola.verif.kit.launch import quick_simulators, run_machine
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
@@ -99,6 +99,6 @@ async def random_programs(dut, probability):
     assert bench.host.read(HOST_BASE - 256, 256) == bytes(256), "memory below the window changed"
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_axi_models(simulator):
     run_machine("system.test_axi_models", simulator)

@@ -16,7 +16,7 @@ from systola.verif.kit.images import (
     random_parameter_entry,
     random_tiles,
 )
-from systola.verif.kit.launch import run_machine, simulators
+from systola.verif.kit.launch import quick_simulators, run_machine
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
@@ -137,6 +137,6 @@ async def shortest_programs(dut):
             await tb.check_program(make_image(program, host=host, program_offset=offset))
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_back_to_back(simulator):
     run_machine("system.test_back_to_back", simulator)

@@ -19,7 +19,7 @@ from systola.runtime.rtl import RtlBackend
 from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB
 from systola.verif.kit.images import make_image, random_memory, random_tiles
-from systola.verif.kit.launch import preset_name, run_machine, simulators
+from systola.verif.kit.launch import preset_name, quick_simulators, run_machine
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 from systola.verif.kit.signals import read_bit
@@ -178,7 +178,7 @@ async def an_interrupt_finds_all_tags(dut):
     assert [b - a for (a, _), (b, _) in pairwise(result.tags)] == [1] * (count - 1)
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_debug_tag(simulator):
     run_machine("system.test_debug_tag", simulator)
 

@@ -9,7 +9,7 @@ import pytest
 
 from systola.arch.isa import LOOP_DEPTH, TANH_INTEGER_BITS, Function, Opcode, Rounding, encode
 from systola.arch.registers import Control, Interrupt, Register
-from systola.verif.kit.launch import run_machine, simulators
+from systola.verif.kit.launch import quick_simulators, run_machine
 from systola.verif.system.instruction_bench import (
     COUNT,
     ENTRIES,
@@ -337,6 +337,6 @@ async def synchronize_host(dut):
     assert result.host[OUTPUT + 0x800 : OUTPUT + 0x802].tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("simulator", simulators())
+@pytest.mark.parametrize("simulator", quick_simulators())
 def test_instructions(simulator):
     run_machine("system.test_instructions", simulator, config="7x5")

@@ -12,7 +12,7 @@ from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB, config_under_test
 from systola.verif.kit.compared_run import compared_run
-from systola.verif.kit.launch import preset_name, run_machine, simulators
+from systola.verif.kit.launch import preset_name, quick_simulators, run_machine, simulators
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
@@ -47,12 +47,15 @@ async def random_programs(dut):
         )
 
 
-@pytest.mark.parametrize("simulator", simulators())
-@pytest.mark.parametrize(
-    ("config", "run"), [("tiny", 0), ("tiny", 1), ("7x5", 2), ("7x5", 3), ("3x14", 4), ("small", 5)]
-)
-def test_random_programs(simulator, config, run):
-    environment = {"TPU_RUN": str(run)}
+RUNS = [
+    *(("tiny", simulator) for simulator in simulators()),
+    *((config, quick) for config in ("7x5", "3x14", "small") for quick in quick_simulators()),
+]
+
+
+@pytest.mark.parametrize(("config", "simulator"), RUNS)
+def test_random_programs(config, simulator):
+    environment = {"TPU_RUN": str(RUNS.index((config, simulator)))}
     run_machine("system.test_random_programs", simulator, config=config, extra_env=environment)
 
 

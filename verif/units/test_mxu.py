@@ -19,10 +19,10 @@ from systola.verif.units.unit import (
 )
 
 CONFIGS = {
-    "40x36": small_config(rows=40, cols=36, host_bus_bytes=64, weight_bus_bytes=64),
     "4x4": small_config(),
     "5x3": small_config(rows=5, cols=3, columns_per_stage=2, wide=False),
     "2x8": small_config(rows=2, cols=8, columns_per_stage=1),
+    "40x36": small_config(rows=40, cols=36, host_bus_bytes=64, weight_bus_bytes=64),
 }
 
 
