@@ -91,8 +91,8 @@ mutate: $(READY) ## Faults planted in the machine: are they found? [N=1000 JOBS=
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(PROGRAMS),--programs '$(PROGRAMS)')
 
-figures: $(READY) ## Run the campaigns of docs/trust.md and store what they show: hours [CAMPAIGN=]
-	@$(BIN)/python -m systola.verif.figures.measure $(CAMPAIGN)
+figures: $(READY) ## Run the campaigns of docs/trust.md and store what they show: hours [CAMPAIGN= SEED=]
+	@$(BIN)/python -m systola.verif.figures.measure $(CAMPAIGN) $(if $(SEED),--seed '$(SEED)')
 	@$(BIN)/python -m systola.verif.figures.page --write docs
 
 verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC=generic]

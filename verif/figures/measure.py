@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from systola.cli.arguments import whole_number
 from systola.verif.figures.campaigns import CAMPAIGNS, Campaign
 from systola.verif.figures.record import FIGURES, Figure, store
 
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="figures", description=__doc__)
     names = [campaign.name for campaign in CAMPAIGNS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    parser.add_argument(
+        "--seed", type=whole_number(0), help="that of a campaign which is to go on where it stopped"
+    )
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in names]:
         print(f"figures: no campaign {unknown[0]}: {', '.join(names)}", file=sys.stderr)
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.names and campaign.name not in options.names:
             continue
         print(f"== {campaign.name}: {campaign.what}", flush=True)
-        figure = run(campaign, random.randrange(1, 1 << 32))
+        figure = run(campaign, options.seed or random.randrange(1, 1 << 32))
         store(campaign.name, figure, FIGURES)
         print("\n".join(figure.results), flush=True)
         failed |= not figure.passed

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make mutate`: plants single faults in the machine and tells which the quick regression finds.
 
-Exit status 1 where it finds too few of those that could make a difference, or the machine without
+First the machine with each of them runs programs; those that are not found so are planted in units,
+for the units' own tests; of those that are left it is tried to prove that they are harmless. Exit
+status 1 where it finds too few of those that could make a difference, or the machine without
 a fault fails. What has been judged is kept: the same command goes on where it was stopped.
 """
 
@@ -25,6 +27,7 @@ from systola.verif.mutation.mutants import MACHINE, mutants_of, mutated_library
 from systola.verif.mutation.record import Record
 from systola.verif.mutation.trial import Differs
 from systola.verif.mutation.trials import quick_trials
+from systola.verif.mutation.unit_tests import UnitTests, UnitTestsFail
 
 BAR = 0.95
 """Share of the mutants that are not proven harmless which must be killed."""
@@ -60,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bar.update()
             if verdict.how != "killed":
                 bar.write(f"{verdict.how:9} {mutants[verdict.number - 1].text}")
+    try:
+        _test_units(record, options.seed, options.jobs)
+    except UnitTestsFail as failure:
+        print(f"mutate: {failure}", file=sys.stderr)
+        return 1
     if options.seconds:
         unknown = [mutant for mutant in mutants if record.unproven(mutant.number)]
         print(f"{len(unknown)} to be proven harmless or not")
@@ -79,6 +87,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page.write_text(record.page(options.seed))
     print(page)
     return int(record.score() < BAR)
+
+
+def _test_units(record: Record, seed: int, jobs: int) -> None:
+    """Puts those that have survived the trials of the machine to the tests of its units."""
+    tests = UnitTests(MACHINE, seed)
+    key = tests.key()
+    todo = [mutant for mutant in record.mutants if record.untested(mutant.number, key)]
+    with tqdm(total=len(todo), unit="mutant", disable=None) as bar:
+        for number, verdict in tests.judge_all(todo, jobs, bar.write):
+            if verdict:
+                record.add(verdict, 0)
+                bar.write(f"{verdict.by:24} {record.mutants[number - 1].text}")
+            else:
+                record.add_tested(number, key)
+            bar.update()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -20,8 +20,8 @@ SECONDS_LIMIT = 300.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant: `how` is "killed", "slower" (only its cycles differ) or "survived";
-    `by` the trial that found it, and what it found."""
+    """What became of a mutant: `how` is "killed", "slower" (only its cycles differ), "survived", or
+    UNIT of unit_tests; `by` the trial that found it, and what it found, or the tests."""
 
     number: int
     how: str

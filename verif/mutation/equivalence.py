@@ -46,7 +46,8 @@ def dead(config: Config, mutants: Sequence[Mutant], folder: Path) -> list[Mutant
         *("flatten", "opt_expr", "opt_clean", "write_json all.json"),
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    run_script(config, "\n".join(script) + "\n", folder, "looking for mutants that reach nothing")
+    what = "looking for mutants that reach nothing"
+    run_script(rtlil_of(config), "\n".join(script) + "\n", folder, what)
     module: Module = json.loads((folder / "all.json").read_text())["modules"]["tpu"]
     select: list[Bit] = module["ports"][SELECT]["bits"]
     reached = reaching(module)
@@ -104,7 +105,7 @@ def _surroundings(config: Config) -> dict[str, str]:
 
 def _plant(config: Config, work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
     """Writes each module with its mutant, flat, and doubled behind the fault."""
-    script = [*READ.splitlines(), "design -save machine"]
+    script = [*READ.format(top="tpu").splitlines(), "design -save machine"]
     for mutant, module in work:
         script += [
             "design -load machine",
@@ -114,7 +115,7 @@ def _plant(config: Config, work: Sequence[tuple[Mutant, str]], folder: Path) -> 
             "opt_clean",
             f"write_json {mutant.number}.json",
         ]
-    run_script(config, "\n".join(script) + "\n", folder, "planting survivors")
+    run_script(rtlil_of(config), "\n".join(script) + "\n", folder, "planting survivors")
     for mutant, module in work:
         file = folder / f"{mutant.number}.json"
         whole = json.loads(file.read_text())["modules"][module]

@@ -33,7 +33,8 @@ MACHINE = Config(
 they may be: so that every bit of an address or a length counts."""
 SELECT = "planted_fault"
 """The input that chooses a mutant; sim/harness.cpp drives it."""
-_LINT = Path(__file__).with_name("lint.vlt")
+LINT = Path(__file__).with_name("lint.vlt")
+"""Control file of Verilator for what WRITE leaves."""
 _LEFT_OUT = re.compile(r"(?:\w+_)?clk|CLK|EN")
 """Ports without mutants: clocks, and bits of the write enables of memories, which are all the
 same."""
@@ -41,14 +42,23 @@ _SPARE = 0.1
 """More mutants are asked for than are wanted, since some are left out."""
 _MACRO = "sram_1r1w.v"
 READ = f"""\
-read_rtlil machine.il
+read_rtlil design.il
 read_verilog -lib {_MACRO}
-hierarchy -top tpu
+hierarchy -top {{top}}
 proc
 opt_clean
 """
-"""Of memories that are macros Yosys learns the ports alone: without them it takes all of an unknown
-module for outputs, and would cut off an input on which it plants a fault."""
+"""What a script begins with. Of memories that are macros Yosys learns the ports alone: without them
+it takes all of an unknown module for outputs, and would cut off an input on which it plants a
+fault."""
+WRITE = (
+    "opt_clean",
+    "splitnets -driver",
+    "opt_clean",
+    "setattr -unset src */* A:*",
+    "write_verilog -noattr design.v",
+)
+"""What a script ends with that writes Verilog, design.v."""
 _FIELD = re.compile(r"-(\w+) (\S+)")
 _SOURCE = re.compile(r"(?:.*/)?(hdl/\w+\.py:\d+)")
 
@@ -99,13 +109,13 @@ def mutants_of(config: Config, count: int, seed: int) -> list[Mutant]:
     None is in one of _LEFT_OUT, and none in the initial contents of a memory.
     """
     yosys = find_tool("yosys")
-    script = READ + (
+    script = READ.format(top="tpu") + (
         f"mutate -list {count + int(count * _SPARE) + 10} -seed {seed} -o mutants.txt "
         "t:$meminit_v2 %n\n"
     )
 
     def make(work: Path) -> Path:
-        run_script(config, script, work, "the list of mutants")
+        run_script(rtlil_of(config), script, work, "the list of mutants")
         return work / "mutants.txt"
 
     key = content_key(yosys.version, rtlil_of(config), script)
@@ -139,14 +149,18 @@ def _sources(line: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def rtlil_of(config: Config) -> str:
-    """The machine for Yosys; sources are told from the top of the project."""
-    top = f"{SIM_DIRECTORY.parent}/"
-    return generate_rtlil(config).replace(top, "")
+    """The machine for Yosys."""
+    return sources_shortened(generate_rtlil(config))
 
 
-def run_script(config: Config, script: str, folder: Path, what: str) -> None:
-    """Runs a script of Yosys, which begins with READ, in a folder."""
-    (folder / "machine.il").write_text(rtlil_of(config))
+def sources_shortened(rtlil: str) -> str:
+    """RTLIL in which places in the source are told from the top of the project."""
+    return rtlil.replace(f"{SIM_DIRECTORY.parent}/", "")
+
+
+def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
+    """Runs a script of Yosys, which begins with READ, on a design in a folder."""
+    (folder / "design.il").write_text(rtlil)
     (folder / _MACRO).write_text(_macro())
     (folder / "script.ys").write_text(script)
     run_tool(find_tool("yosys"), ("script.ys",), folder=folder, log="yosys.log", what=what)
@@ -157,7 +171,7 @@ def planting(mutants: Sequence[Mutant]) -> list[str]:
     module that holds some is the number of the one that is there."""
     width = max((mutant.number for mutant in mutants), default=1).bit_length()
     plant = (f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants)
-    return [*READ.splitlines(), *plant]
+    return [*READ.format(top="tpu").splitlines(), *plant]
 
 
 def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
@@ -166,18 +180,14 @@ def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
     script = "\n".join(
         (
             *planting(mutants),
-            "opt_clean",
-            "splitnets -driver",
-            "opt_clean",
-            "setattr -unset src */* A:*",
-            "write_verilog -noattr mutated.v",
+            *WRITE,
             "",
         )
     )
 
     def make(work: Path) -> Path:
-        run_script(config, script, work, "planting mutants")
-        return work / "mutated.v"
+        run_script(rtlil_of(config), script, work, "planting mutants")
+        return work / "design.v"
 
     key = content_key(yosys.version, rtlil_of(config), script)
     what = f"planting {len(mutants)} mutants in '{config.name}'"
@@ -194,4 +204,4 @@ def mutated_library(config: Config, mutants: Sequence[Mutant], *, optimise: str 
     """The simulator of all of them, for systola.sim.library; `optimise` is for the C++ compiler."""
     text = mutated_verilog(config, mutants)
     name = f"{config.name} with mutants"
-    return build_library(text, name=name, options=(str(_LINT),), optimise=optimise)
+    return build_library(text, name=name, options=(str(LINT),), optimise=optimise)

@@ -12,9 +12,11 @@ from typing import Any
 
 from systola.verif.mutation.campaign import Verdict
 from systola.verif.mutation.mutants import Mutant
+from systola.verif.mutation.unit_tests import UNIT
 
 WHAT = {
     "killed": "a wrong byte, fault, register or tag, a broken rule of AXI, or no end",
+    UNIT: "not by programs of the machine, but by the tests of a unit with it",
     "slower": "right, but not in the cycles to which the regression holds the machine",
     "harmless": "proven to make no difference",
     "survived": "not found, and not proven to be harmless",
@@ -32,6 +34,8 @@ class Record:
     """How many trials each survivor has survived."""
     proofs: dict[int, str] = field(default_factory=dict[int, str])
     """The module inside which a mutant is harmless; empty where no proof was found."""
+    tested: dict[int, str] = field(default_factory=dict[int, str])
+    """The key of the tests of units that a mutant has survived."""
 
     @classmethod
     def of(cls, folder: Path, mutants: Sequence[Mutant], key: str) -> Record:
@@ -42,6 +46,8 @@ class Record:
                 entry = json.loads(line)
                 if "within" in entry:
                     record.proofs[entry["number"]] = entry["within"]
+                elif "tests" in entry:
+                    record.tested[entry["number"]] = entry["tests"]
                 else:
                     trials = entry.pop("trials")
                     record._take(Verdict(**entry), trials)
@@ -53,6 +59,11 @@ class Record:
         if known is None:
             return not self.proof(number)
         return known.how == "survived" and self.trials[number] < trials and not self.proof(number)
+
+    def untested(self, number: int, tests: str) -> bool:
+        """Whether the tests of units with this key may say something new of a mutant."""
+        survived = self.how(number) == "survived" and not self.proof(number)
+        return survived and self.tested.get(number) != tests
 
     def unproven(self, number: int) -> bool:
         """Whether a proof that it is harmless is worth a try."""
@@ -71,6 +82,11 @@ class Record:
         """Keeps a proof, or with an empty module that there is none."""
         self.proofs[mutant.number] = within
         self._write({"number": mutant.number, "within": within})
+
+    def add_tested(self, number: int, tests: str) -> None:
+        """Keeps that it has survived the tests of units with this key."""
+        self.tested[number] = tests
+        self._write({"number": number, "tests": tests})
 
     def _take(self, verdict: Verdict, trials: int) -> None:
         self.verdicts[verdict.number] = verdict
@@ -97,7 +113,7 @@ class Record:
     def score(self) -> float:
         """The share of the mutants not known to be harmless that the regression finds."""
         counts = self.counts()
-        found = counts["killed"] + counts["slower"]
+        found = counts["killed"] + counts[UNIT] + counts["slower"]
         return found / max(1, found + counts["survived"])
 
     def summary(self) -> str:

@@ -13,6 +13,7 @@ from systola.verif.mutation.record import Record
 from systola.verif.mutation.stops import stop_trials
 from systola.verif.mutation.trial import Differs, survive
 from systola.verif.mutation.trials import random_trials, register_trials
+from systola.verif.mutation.unit_tests import UNIT
 
 MACHINE = Config(
     name="mutated small",
@@ -187,11 +188,21 @@ def test_doubled():
 
 
 def test_only_those_with_a_verdict_count(tmp_path):
-    mutants = [at(number, _TOP, "core", "halted", 0, "inv") for number in (1, 2, 3)]
+    mutants = [at(number, _TOP, "core", "halted", 0, "inv") for number in (1, 2, 3, 4)]
     record = Record.of(tmp_path, mutants, "some")
-    for number, how in ((1, "killed"), (2, "survived"), (3, "survived")):
+    for number, how in ((1, "killed"), (2, "survived"), (3, "survived"), (4, "survived")):
         record.add(Verdict(number, how, "", 0.1), 5)
     record.add_proof(mutants[1], "tpu")
-    assert record.counts() == {"killed": 1, "slower": 0, "harmless": 1, "survived": 1}
-    assert record.score() == 0.5
-    assert "- 3: " in record.page(1) and "- 2: " not in record.page(1)
+    counts = {"killed": 1, UNIT: 0, "slower": 0, "harmless": 1, "survived": 2}
+    assert record.counts() == counts
+    assert record.score() == 1 / 3
+    assert [n for n in (1, 2, 3, 4) if record.untested(n, "tests")] == [3, 4]
+    record.add_tested(3, "tests")
+    record.add(Verdict(4, UNIT, "units/test_fetch", 0.1), 0)
+    again = Record.of(tmp_path, mutants, "some")
+    assert again.counts() == {**counts, UNIT: 1, "survived": 1}
+    assert again.score() == 2 / 3
+    assert not any(again.untested(number, "tests") for number in (1, 2, 3, 4))
+    assert again.untested(3, "other tests")
+    assert not again.open(4, 6) and again.open(3, 6)
+    assert "- 3: " in again.page(1) and "- 2: " not in again.page(1)

@@ -19,12 +19,11 @@ from systola.hdl.commands import (
     MatrixCommand,
 )
 from systola.hdl.scoreboard import Scoreboard
-from systola.verif.kit.launch import simulators
 from systola.verif.units.scalar_model import kind
-from systola.verif.units.unit import Bench, rng, run_unit, small_config
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
-CONFIG = small_config(queue_depth=3)
-DEPTH, WEIGHT_DEPTH, TAGS = 3, 8, 8
+DEPTHS = {"3": 3, "4": 4}
+WEIGHT_DEPTH, TAGS = 8, 8
 READ, WRITE = Opcode.READ_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY
 PARAMETERS, TABLE, WEIGHTS = Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE, Opcode.READ_WEIGHTS
 MULTIPLY, CONVOLVE, ACTIVATE = Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.ACTIVATE
@@ -129,8 +128,8 @@ REGIONS = (
 )
 
 
-def unit():
-    return Scoreboard(config=CONFIG)
+def unit(variant=None):
+    return Scoreboard(config=small_config(queue_depth=DEPTHS[variant or chosen_variant()]))
 
 
 def common(one, other):
@@ -176,6 +175,7 @@ class Model(Bench):
 
     def __init__(self, dut):
         super().__init__(dut, unit())
+        self.depth = DEPTHS[chosen_variant()]
         self.lists = {name: [] for name in ADVANCING}
         self.oldest = dict.fromkeys((*WAITS, "weights"))
         """What each queue shows: an instruction, and for each mask the numbers that it waits for"""
@@ -202,10 +202,10 @@ class Model(Bench):
         queue = QUEUE[new["opcode"]]
         if queue == "tags":
             return len(self.tags) < TAGS
-        depth = WEIGHT_DEPTH if queue == "weights" else DEPTH
+        depth = WEIGHT_DEPTH if queue == "weights" else self.depth
         places = [self.lists[name] for name in LISTS[new["opcode"]]]
         return len(self.queues[queue]) + (queue in self.just_shown) < depth - 1 and all(
-            len(place) < DEPTH for place in places
+            len(place) < self.depth for place in places
         )
 
     def room(self, new):
@@ -224,7 +224,7 @@ class Model(Bench):
 
     async def issue(self, new):
         """As many cycles as it takes to issue an instruction."""
-        for _ in range(DEPTH + 3):
+        for _ in range(self.depth + 3):
             if await self.step(new):
                 return
         raise AssertionError("too slow")
@@ -495,6 +495,6 @@ async def random_progress(dut, rate):
             new = None
 
 
-@pytest.mark.parametrize("simulator", simulators())
-def test_scoreboard(simulator):
-    run_unit("test_scoreboard", simulator, unit())
+@pytest.mark.parametrize(("simulator", "variant"), variants(*DEPTHS))
+def test_scoreboard(simulator, variant):
+    run_unit("test_scoreboard", simulator, unit(variant), variant=variant)

@@ -12,7 +12,8 @@ import random
 import re
 from typing import Any
 
-from amaranth.back import verilog
+import pytest
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import Const, Shape
 from amaranth.lib import data, wiring
 from cocotb.clock import Clock
@@ -22,8 +23,9 @@ from systola.arch.config import Config
 from systola.hdl.fabric import Fabric
 from systola.sim.netlist import netlist_of
 from systola.sim.primitives import models_of
-from systola.verif.kit.launch import chosen_netlist, run_module, simulators
+from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
 from systola.verif.kit.seeds import random_seed
+from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog
 
 TOP = "unit"
 _VARIANT = "TPU_UNIT_VARIANT"
@@ -48,9 +50,14 @@ def small_config(**changes: Any) -> Config:
 def convert(component: wiring.Component, name: str = TOP, fabric: Fabric = Fabric.GENERIC) -> str:
     """Verilog of a component; its ports are called as in Amaranth, members joined by `__`."""
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    text = verilog.convert(
-        component, name=name, platform=fabric, emit_src=False, strip_internal_attrs=True
+    return _readable(
+        verilog.convert(
+            component, name=name, platform=fabric, emit_src=False, strip_internal_attrs=True
+        )
     )
+
+
+def _readable(text: str) -> str:
     # Names that only a backslash tells from a keyword of Verilog, such as \table, get a `_`.
     text = re.sub(r"\\([a-z]\w*)(?= )", rf"\1{_ESCAPED}", text)
     # A port may be called `interrupt`, though that is a word of some C++ compilers.
@@ -70,12 +77,19 @@ def run_unit(
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
     component places by name; blocks of `fabric` need not be there. NETLIST asks for what becomes of
-    the Verilog in synthesis for its fabric, unless the test chooses another.
+    the Verilog in synthesis for its fabric, unless the test chooses another. A campaign of mutants
+    may ask for a fault in the component: see systola.verif.mutation.planted_unit.
     """
     netlist = chosen_netlist()
     if netlist and fabric is Fabric.GENERIC:
         fabric = netlist
-    text = f"{convert(component, fabric=fabric)}\n{modules}"
+    if is_asked_for():
+        planted = planted_verilog(rtlil.convert(component, name=TOP, platform=fabric), TOP)
+        if planted is None:
+            pytest.skip(NO_SUCH_PLACE)
+        text = f"{_readable(planted)}\n{modules}"
+    else:
+        text = f"{convert(component, fabric=fabric)}\n{modules}"
     text = netlist_of(text, TOP, fabric) if fabric is netlist else f"{text}\n{models_of(text)}"
     environment = {_VARIANT: variant}
     run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
@@ -86,6 +100,11 @@ def variants(*names: str) -> list[tuple[str, str]]:
     chosen = simulators()
     quickest = chosen[-1]
     return [(name, names[0]) for name in chosen] + [(quickest, name) for name in names[1:]]
+
+
+def long_variants(*names: str) -> list[tuple[str, str]]:
+    """Such pairs for tests that take minutes on Icarus: it runs them where SIM asks for it."""
+    return [(simulator, name) for simulator in quick_simulators() for name in names]
 
 
 def chosen_variant() -> str:

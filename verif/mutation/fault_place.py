@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a fault is, told by the source: the same lines make the same cells in the machine and in a
+unit by itself, whatever Yosys calls them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from systola.verif.mutation.doubled import Cell, Module
+from systola.verif.mutation.mutants import Mutant
+
+Modules = Mapping[str, Module]
+"""The modules of a design, as Yosys writes them in JSON."""
+_NUMBERED = re.compile(r"(?<=.)\$\d+$")
+
+
+@dataclass(frozen=True)
+class FaultPlace:
+    """The fault is in cell `number`, in the design's order, of those `among` cells of its module
+    that are of one type and come from the same sources; the port is `width` bits wide there.
+
+    `unit` is what the module is called in the one around it.
+    """
+
+    unit: str
+    kind: str
+    sources: str
+    number: int
+    among: int
+    width: int
+    port: str
+    bit: int
+    mode: str
+    control: int
+
+    @classmethod
+    def of(cls, mutant: Mutant, modules: Modules) -> FaultPlace:
+        """The place of a mutant of a machine with these modules."""
+        module = modules[mutant.module]
+        cell = module["cells"][mutant.cell]
+        kind, sources = _made_by(cell)
+        same = _alike(module, kind, sources)
+        return cls(
+            unit=mutant.unit.rpartition(".")[2],
+            kind=kind,
+            sources=sources,
+            number=same.index(mutant.cell),
+            among=len(same),
+            width=len(cell["connections"][mutant.port]),
+            port=mutant.port,
+            bit=mutant.bit,
+            mode=mutant.mode,
+            control=mutant.control,
+        )
+
+    def among_modules(self, modules: Modules) -> Mutant | None:
+        """The fault as a mutant of a design that has the place: in a module of the same name where
+        there is one, else in the first."""
+        found: list[Mutant] = []
+        for name, module in modules.items():
+            same = _alike(module, self.kind, self.sources)
+            if len(same) == self.among:
+                cell = same[self.number]
+                if len(module["cells"][cell]["connections"].get(self.port, ())) == self.width:
+                    found.append(self._mutant(name, cell))
+        found.sort(key=lambda mutant: mutant.unit.rpartition(".")[2] != self.unit)
+        return found[0] if found else None
+
+    def _mutant(self, module: str, cell: str) -> Mutant:
+        return Mutant(
+            number=1,
+            mode=self.mode,
+            module=module,
+            cell=cell,
+            port=self.port,
+            bit=self.bit,
+            control=self.control,
+            signal="",
+            sources=tuple(self.sources.split("|")),
+        )
+
+
+def source_file(module: Module) -> str:
+    """The file in hdl/ that most cells of a module come from, such as "walker"; empty: none."""
+    files: Counter[str] = Counter()
+    for cell in module["cells"].values():
+        for source in _made_by(cell)[1].split("|"):
+            folder, _, line = source.rpartition("/")
+            if folder == "hdl":
+                files[line.partition(".")[0]] += 1
+    return max(files, key=lambda name: files[name], default="")
+
+
+def _made_by(cell: Cell) -> tuple[str, str]:
+    """Type and sources of a cell; of a module in a module, what it is called there."""
+    kind = _NUMBERED.sub("", cell["type"].rpartition(".")[2])
+    return kind, cell["attributes"].get("src", "")
+
+
+def _alike(module: Module, kind: str, sources: str) -> list[str]:
+    cells = module["cells"]
+    return [name for name, cell in cells.items() if _made_by(cell) == (kind, sources)]

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the machine are found again in its units, and the units' tests find them."""
+
+from dataclasses import replace
+
+import pytest
+
+from systola.arch.config import preset
+from systola.verif.mutation.fault_place import FaultPlace, source_file
+from systola.verif.mutation.mutants import Mutant
+from systola.verif.mutation.planted_unit import asked_for, planted_verilog
+from systola.verif.mutation.unit_tests import UNIT, UnitTests
+
+SOURCE = "hdl/adder.py:7"
+UNIT_RTLIL = """
+module \\unit
+  wire width 2 input 1 \\a
+  wire width 2 input 2 \\b
+  wire width 2 output 3 \\sum
+  attribute \\src "hdl/adder.py:7"
+  cell $add $1
+    parameter \\A_SIGNED 0
+    parameter \\B_SIGNED 0
+    parameter \\A_WIDTH 2
+    parameter \\B_WIDTH 2
+    parameter \\Y_WIDTH 2
+    connect \\A \\a
+    connect \\B \\b
+    connect \\Y \\sum
+  end
+end
+"""
+
+
+def mutant(module, cell, **changes):
+    values = {"mode": "inv", "port": "Y", "bit": 1, "control": 0, "signal": "", "sources": ()}
+    return Mutant(number=1, module=module, cell=cell, **{**values, **changes})
+
+
+def cell(kind, width=2, source=SOURCE):
+    return {"type": kind, "attributes": {"src": source}, "connections": {"Y": [0] * width}}
+
+
+def design(**modules):
+    return {name: {"cells": cells} for name, cells in modules.items()}
+
+
+def place(**cells):
+    """Of the second of two adders."""
+    whole = {"tpu.core$3.adder": {"cells": {"$1": cell("$add"), "$2": cell("$add"), **cells}}}
+    return FaultPlace.of(mutant("tpu.core$3.adder", "$2"), whole)
+
+
+def test_the_same_cell_of_as_many():
+    """Others may come between them, and be called otherwise."""
+    found = place(other=cell("$sub"), elsewhere=cell("$add", source="hdl/adder.py:8"))
+    unit = design(unit={"$7": cell("$sub"), "$8": cell("$add"), "$9": cell("$add")})
+    assert found.among_modules(unit) == mutant("unit", "$9", sources=(SOURCE,))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"$1": cell("$add")},
+        {"$1": cell("$add"), "$2": cell("$add"), "$3": cell("$add")},
+        {"$1": cell("$add"), "$2": cell("$add", source="hdl/adder.py:8")},
+        {"$1": cell("$add", width=3), "$2": cell("$add", width=3)},
+    ],
+)
+def test_another_unit_has_no_such_place(cells):
+    assert place().among_modules(design(unit=cells)) is None
+
+
+def test_a_module_of_the_same_name_goes_first():
+    cells = {"$1": cell("$add"), "$2": cell("$add")}
+    others = {"unit": {"cells": cells}, "unit.adder": {"cells": cells}}
+    assert place().among_modules(others).module == "unit.adder"
+
+
+def test_modules_in_modules_are_known_by_their_names():
+    """Whatever the module around them is called."""
+    whole = {"tpu.core": {"cells": {"x": cell("tpu.core.adder$12")}}}
+    found = FaultPlace.of(mutant("tpu.core", "x"), whole)
+    assert found.among_modules(design(unit={"y": cell("unit.adder$3")})).cell == "y"
+    assert found.among_modules(design(unit={"y": cell("unit.subtractor$3")})) is None
+
+
+def test_the_file_that_most_of_a_module_comes_from():
+    cells = {"a": cell("$add"), "b": cell("$sub"), "c": cell("$mux", source="hdl/replica.py:1")}
+    assert source_file({"cells": cells}) == "adder"
+    assert source_file({"cells": {"a": cell("$add", source="")}}) == ""
+
+
+def test_planted_verilog(monkeypatch):
+    """With the fault, without one, and of a unit that does not have its place."""
+    adder = FaultPlace("adder", "$add", SOURCE, 0, 1, 2, "Y", 1, "const1", 0)
+    found = []
+    for chosen in (None, adder, replace(adder, width=3)):
+        ((name, text),) = asked_for(chosen).items()
+        monkeypatch.setenv(name, text)
+        found.append(planted_verilog(UNIT_RTLIL, "unit"))
+    plain, faulty, nowhere = found
+    assert "1'h1" in faulty and "1'h1" not in plain
+    assert nowhere is None
+
+
+def test_verdicts():
+    """Of a fault inside a unit, and of one on the wires between units, which belong to none."""
+    tests = UnitTests(preset("tiny"), 1)
+    modules = {source_file(module): name for name, module in tests.modules.items()}
+    watchdog = modules["bus_watchdog"]
+    cells = tests.modules[watchdog]["cells"]
+    adder = next(name for name, each in cells.items() if each["type"] == "$sub")
+    core, port = next(
+        (name, next(iter(each["connections"])))
+        for name, each in tests.modules["tpu"]["cells"].items()
+        if each["type"] == "tpu.core"
+    )
+    inside = mutant(watchdog, adder, bit=0)
+    outside = replace(mutant("tpu", core, port=port, bit=0), number=2)
+    assert tests.tests_for(inside) == ["test_bus_watchdog"]
+    shown = []
+    verdicts = dict(tests.judge_all([inside, outside], 1, shown.append))
+    assert (verdicts[1].how, verdicts[1].by) == (UNIT, "units/test_bus_watchdog")
+    assert verdicts[2] is None
+    assert [line.partition(":")[0] for line in shown] == ["test_bus_watchdog without a fault"]

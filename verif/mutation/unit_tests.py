@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts what the trials of the whole machine do not find to the tests of the units.
+
+A fault is planted where the same lines of the source make the same cell in a unit as its own tests
+make it (systola.verif.mutation.fault_place), and is found if they fail. Those of the unit with the
+fault come first, then those of the units around it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from systola.arch.config import Config
+from systola.sim.build import content_key
+from systola.verif.mutation.campaign import Verdict
+from systola.verif.mutation.fault_place import FaultPlace, Modules, source_file
+from systola.verif.mutation.mutants import Mutant, rtlil_of
+from systola.verif.mutation.planted_unit import asked_for, modules_of
+
+UNIT = "found in a unit"
+"""How a mutant is found here."""
+_SLOWER = 4
+"""A test hangs that takes so many times as long as without the fault, and a minute."""
+_FAILED = 1
+"""What pytest exits with then."""
+_SIGN = "TestFailure"
+"""What says that a cocotb test has failed, not the building of the simulation."""
+
+
+class UnitTestsFail(Exception):
+    """The tests of a unit fail without a fault; the text is what they print."""
+
+
+class UnitTests:
+    """The tests of the units of a machine."""
+
+    def __init__(self, config: Config, seed: int):
+        self._seed = seed
+        with TemporaryDirectory() as folder:
+            self.modules: Modules = modules_of(rtlil_of(config), "tpu", Path(folder))
+        self._seconds: dict[str, float] = {}
+
+    def key(self) -> str:
+        """Changes with any test of a unit."""
+        folder = files("systola.verif.units")
+        texts = (file.read_text() for file in folder.iterdir() if file.name.endswith(".py"))
+        return content_key(*sorted(texts))
+
+    def judge_all(
+        self, mutants: Sequence[Mutant], jobs: int, shown: Callable[[str], None]
+    ) -> Iterator[tuple[int, Verdict | None]]:
+        """Numbers, and verdicts on those that are found. `shown` gets a line about what is done.
+
+        Raises UnitTestsFail.
+        """
+        needed = sorted({test for mutant in mutants for test in self.tests_for(mutant)})
+        with ThreadPoolExecutor(jobs) as pool:
+            for test, seconds in zip(needed, pool.map(self._usual, needed), strict=True):
+                self._seconds[test] = seconds
+                shown(f"{test} without a fault: {seconds:.0f} s")
+            yield from pool.map(lambda mutant: self._judge(mutant, shown), mutants)
+
+    def tests_for(self, mutant: Mutant) -> list[str]:
+        """The tests of the unit that the fault is in and of those around it, by their names."""
+        module, tests = mutant.module, list[str]()
+        while module:
+            test = f"test_{source_file(self.modules[module])}"
+            if test not in tests and files("systola.verif.units").joinpath(f"{test}.py").is_file():
+                tests.append(test)
+            module = module.rpartition(".")[0]
+        return tests
+
+    def _usual(self, test: str) -> float:
+        started = time.monotonic()
+        status, output = self._run(test, None, None)
+        if status:
+            raise UnitTestsFail(f"{test}, exit status {status}:\n{output}")
+        return time.monotonic() - started
+
+    def _judge(self, mutant: Mutant, shown: Callable[[str], None]) -> tuple[int, Verdict | None]:
+        started = time.monotonic()
+        place = FaultPlace.of(mutant, self.modules)
+        for test in self.tests_for(mutant):
+            status, output = self._run(test, place, 60 + _SLOWER * self._seconds[test])
+            if status is None or (status == _FAILED and _SIGN in output):
+                what = f"units/{test}{'' if status else ': no end'}"
+                return mutant.number, Verdict(
+                    mutant.number, UNIT, what, round(time.monotonic() - started, 2)
+                )
+            if status:
+                shown(f"{test} does not judge {mutant.text}: {output.splitlines()[-1:]}")
+        return mutant.number, None
+
+    def _run(
+        self, test: str, place: FaultPlace | None, limit: float | None
+    ) -> tuple[int | None, str]:
+        """Exit status and output of the tests in a file; no status: they do not end."""
+        file = str(files("systola.verif.units").joinpath(f"{test}.py"))
+        environment: Mapping[str, str] = {
+            **os.environ,
+            **asked_for(place),
+            **{"SIM": "verilator", "SEED": str(self._seed)},
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file]
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return None, ""
+            return process.returncode, output
