@@ -11,7 +11,7 @@ PROGRAMS = 20
 
 
 def test_trials():
-    config = preset(preset_name("small"))
+    config = preset(preset_name("tiny"))
     trials = quick_trials(config, random_seed(), PROGRAMS)
     usual, _ = survive(config, None, 0, trials, None)
     _, late = survive(config, None, 0, trials, usual)

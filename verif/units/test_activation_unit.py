@@ -34,10 +34,10 @@ from systola.verif.units.activation_bench import (
 from systola.verif.units.unit import (
     chosen_variant,
     convert,
+    long_variants,
     rng,
     run_unit,
     small_config,
-    variants,
 )
 
 SIZES = {"buffer_lines": 256, "parameter_entries": 16}
@@ -221,7 +221,7 @@ async def corners(dut):
     await bench.finish(done)
 
 
-@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS))
 def test_activation_unit(simulator, variant):
     assert ActivationUnit.latency() == LATENCY
     assert HARDWARE_SUM_LATENCY == SUM_LATENCY

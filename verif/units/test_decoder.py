@@ -45,11 +45,11 @@ from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,
+    long_variants,
     rng,
     run_unit,
     small_config,
     to_bits,
-    variants,
 )
 
 SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
@@ -756,6 +756,6 @@ async def extremes(dut):
         assert causes[1::2].count(Fault.NONE) > 20
 
 
-@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS))
 def test_decoder(simulator, variant):
     run_unit("test_decoder", simulator, unit(variant), variant=variant)

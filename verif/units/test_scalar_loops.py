@@ -23,7 +23,14 @@ from systola.verif.units.scalar_model import (
     set_register,
     wild_word,
 )
-from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
+from systola.verif.units.unit import (
+    Bench,
+    chosen_variant,
+    long_variants,
+    rng,
+    run_unit,
+    small_config,
+)
 
 CONFIGS = {
     "16": small_config(host_bus_bytes=16, instruction_buffer=32),
@@ -240,6 +247,6 @@ async def wild_programs(dut, latency, ask, answer, take):
     await bench.run(1000)
 
 
-@pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS))
 def test_scalar_loops(simulator, variant):
     run_unit("test_scalar_loops", simulator, unit(variant), variant=variant)

@@ -10,7 +10,7 @@ import pytest
 from systola.arch.isa import BY_OPCODE, Opcode
 from systola.hdl.commands import MATRIX_LEVELS, VECTOR_LEVELS
 from systola.hdl.walker import Level, Walk, Walker
-from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
+from systola.verif.units.unit import Bench, chosen_variant, long_variants, rng, run_unit
 from systola.verif.units.walks import walk_of
 
 LEVELS = {
@@ -168,6 +168,6 @@ def test_counts_hold_every_operand(variant):
             assert bits[level] >= BY_OPCODE[opcode].field(operand).width, (opcode, operand)
 
 
-@pytest.mark.parametrize(("simulator", "variant"), variants(*LEVELS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*LEVELS))
 def test_walker(simulator, variant):
     run_unit("test_walker", simulator, unit(variant), variant=variant)
