@@ -108,7 +108,7 @@ class UnitTests:
         environment: Mapping[str, str] = {
             **os.environ,
             **asked_for(place),
-            **{"SIM": "verilator", "SEED": str(self._seed)},
+            **{"SIM": "verilator", "SEED": str(self._seed), "COCOTB_MAX_FAILURES": "1"},
         }
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file]
         with subprocess.Popen(
