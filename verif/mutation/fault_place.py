@@ -22,10 +22,12 @@ class FaultPlace:
     """The fault is in cell `number`, in the design's order, of those `among` cells of its module
     that are of one type and come from the same sources; the port is `width` bits wide there.
 
-    `unit` is what the module is called in the one around it.
+    `unit` is what the module is called in the one around it, `file` what most of it comes from:
+    cells that Yosys has made have no source of their own.
     """
 
     unit: str
+    file: str
     kind: str
     sources: str
     number: int
@@ -45,6 +47,7 @@ class FaultPlace:
         same = _alike(module, kind, sources)
         return cls(
             unit=mutant.unit.rpartition(".")[2],
+            file=source_file(module),
             kind=kind,
             sources=sources,
             number=same.index(mutant.cell),
@@ -62,7 +65,7 @@ class FaultPlace:
         found: list[Mutant] = []
         for name, module in modules.items():
             same = _alike(module, self.kind, self.sources)
-            if len(same) == self.among:
+            if len(same) == self.among and source_file(module) == self.file:
                 cell = same[self.number]
                 if len(module["cells"][cell]["connections"].get(self.port, ())) == self.width:
                     found.append(self._mutant(name, cell))

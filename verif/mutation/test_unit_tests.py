@@ -71,6 +71,17 @@ def test_another_unit_has_no_such_place(cells):
     assert place().among_modules(design(unit=cells)) is None
 
 
+def test_cells_without_a_source_are_those_of_the_same_file():
+    """Another module may have as many of them."""
+    nameless = {"$p1": cell("$mux", source=""), "$p2": cell("$mux", source="")}
+    whole = {"tpu.adder": {"cells": {"$1": cell("$add"), **nameless}}}
+    found = FaultPlace.of(mutant("tpu.adder", "$p2"), whole)
+    other = {"$1": cell("$add", source="hdl/walker.py:1"), **nameless}
+    assert found.among_modules(design(unit=other)) is None
+    same = {"$1": cell("$sub", source="hdl/adder.py:9"), **nameless}
+    assert found.among_modules(design(other=other, unit=same)).module == "unit"
+
+
 def test_a_module_of_the_same_name_goes_first():
     cells = {"$1": cell("$add"), "$2": cell("$add")}
     others = {"unit": {"cells": cells}, "unit.adder": {"cells": cells}}
@@ -93,7 +104,7 @@ def test_the_file_that_most_of_a_module_comes_from():
 
 def test_planted_verilog(monkeypatch):
     """With the fault, without one, and of a unit that does not have its place."""
-    adder = FaultPlace("adder", "$add", SOURCE, 0, 1, 2, "Y", 1, "const1", 0)
+    adder = FaultPlace("adder", "adder", "$add", SOURCE, 0, 1, 2, "Y", 1, "const1", 0)
     found = []
     for chosen in (None, adder, replace(adder, width=3)):
         ((name, text),) = asked_for(chosen).items()
