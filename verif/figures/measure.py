@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [campaign.name for campaign in CAMPAIGNS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_argument(
-        "--seed", type=whole_number(0), help="that of a campaign which is to go on where it stopped"
+        "--seed", type=whole_number(1), help="that of a campaign which is to go on where it stopped"
     )
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in names]:
