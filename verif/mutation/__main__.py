@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make mutate`: plants single faults in the machine and tells which the quick regression finds.
 
-First the machine with each of them runs programs; those that are not found so are planted in units,
-for the units' own tests; of those that are left it is tried to prove that they are harmless. Exit
+First the machine with each of them runs programs; of those that are not found so it is tried to
+prove that they are harmless; what is left is planted in units, for the units' own tests. Exit
 status 1 where it finds too few of those that could make a difference, or the machine without
 a fault fails. What has been judged is kept: the same command goes on where it was stopped.
 """
@@ -56,11 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Differs as difference:
         print(f"mutate: the machine without a fault fails: {difference}", file=sys.stderr)
         return 1
-    try:
-        _test_units(record, options.seed, options.jobs)
-    except UnitTestsFail as failure:
-        print(f"mutate: {failure}", file=sys.stderr)
-        return 1
     if options.seconds:
         unknown = [mutant for mutant in mutants if record.unproven(mutant.number)]
         print(f"{len(unknown)} to be proven harmless or not")
@@ -72,6 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             jobs=options.jobs,
             tried=record.add_proof,
         )
+    try:
+        _test_units(record, options.seed, options.jobs)
+    except UnitTestsFail as failure:
+        print(f"mutate: {failure}", file=sys.stderr)
+        return 1
     print(record.summary())
     (options.json or folder / "mutation.json").write_text(
         json.dumps({"seed": options.seed, **record.figures()}, indent=1) + "\n"

@@ -3,7 +3,7 @@
 
 A fault is planted where the same lines of the source make the same cell in a unit as its own tests
 make it (systola.verif.mutation.fault_place), and is found if they fail. Those of the unit with the
-fault come first, then those of the units around it.
+fault come first, then those of the units around it, until all of a file have judged it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 from systola.arch.config import Config
 from systola.sim.build import content_key
 from systola.verif.mutation.campaign import Verdict
 from systola.verif.mutation.fault_place import FaultPlace, Modules, source_file
 from systola.verif.mutation.mutants import Mutant, rtlil_of
-from systola.verif.mutation.planted_unit import asked_for, modules_of
+from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, asked_for, modules_of
 
 UNIT = "found in a unit"
 """How a mutant is found here."""
@@ -48,6 +50,7 @@ class UnitTests:
         with TemporaryDirectory() as folder:
             self.modules: Modules = modules_of(rtlil_of(config), "tpu", Path(folder))
         self._seconds: dict[str, float] = {}
+        self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def key(self) -> str:
         """Changes with any test of a unit."""
@@ -62,11 +65,7 @@ class UnitTests:
 
         Raises UnitTestsFail.
         """
-        needed = sorted({test for mutant in mutants for test in self.tests_for(mutant)})
         with ThreadPoolExecutor(jobs) as pool:
-            for test, seconds in zip(needed, pool.map(self._usual, needed), strict=True):
-                self._seconds[test] = seconds
-                shown(f"{test} without a fault: {seconds:.0f} s")
             yield from pool.map(lambda mutant: self._judge(mutant, shown), mutants)
 
     def tests_for(self, mutant: Mutant) -> list[str]:
@@ -79,18 +78,23 @@ class UnitTests:
             module = module.rpartition(".")[0]
         return tests
 
-    def _usual(self, test: str) -> float:
-        started = time.monotonic()
-        status, output = self._run(test, None, None)
-        if status:
-            raise UnitTestsFail(f"{test}, exit status {status}:\n{output}")
-        return time.monotonic() - started
+    def _limit(self, test: str, shown: Callable[[str], None]) -> float:
+        """Seconds that the tests in a file may take. At first they run without a fault."""
+        with self._locks[test]:
+            if test not in self._seconds:
+                started = time.monotonic()
+                status, output = self._run(test, None, None)
+                if status:
+                    raise UnitTestsFail(f"{test}, exit status {status}:\n{output}")
+                self._seconds[test] = time.monotonic() - started
+                shown(f"{test} without a fault: {self._seconds[test]:.0f} s")
+            return 60 + _SLOWER * self._seconds[test]
 
     def _judge(self, mutant: Mutant, shown: Callable[[str], None]) -> tuple[int, Verdict | None]:
         started = time.monotonic()
         place = FaultPlace.of(mutant, self.modules)
         for test in self.tests_for(mutant):
-            status, output = self._run(test, place, 60 + _SLOWER * self._seconds[test])
+            status, output = self._run(test, place, self._limit(test, shown))
             if status is None or (status == _FAILED and _SIGN in output):
                 what = f"units/{test}{'' if status else ': no end'}"
                 return mutant.number, Verdict(
@@ -98,6 +102,8 @@ class UnitTests:
                 )
             if status:
                 shown(f"{test} does not judge {mutant.text}: {output.splitlines()[-1:]}")
+            elif NO_SUCH_PLACE not in output:
+                break
         return mutant.number, None
 
     def _run(
@@ -110,7 +116,7 @@ class UnitTests:
             **asked_for(place),
             **{"SIM": "verilator", "SEED": str(self._seed), "COCOTB_MAX_FAILURES": "1"},
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file]
+        command = [sys.executable, "-m", "pytest", "-qxrs", "-p", "no:cacheprovider", file]
         with subprocess.Popen(
             command,
             env=environment,
