@@ -54,7 +54,8 @@ _MEANING = """
   two rows of DSP blocks, the lanes on the third. nextpnr's placers leave them far from what they
   feed, and all else finds its place around them. What nextpnr has placed is then **improved**
   before it routes (`synth/refine`): its placers look at wire more than at time, so look-up tables
-  and registers of slow paths are moved until fewer are slow, for about two minutes.
+  and registers of slow paths are moved until fewer are slow, alone and with what slow paths connect
+  them to, for about four minutes.
 - **Fmax** is what nextpnr's timing analysis says for the slowest corner of the speed grade, after
   routing, for seeds 1 to N. The table has the median, with the lowest and highest in brackets. The
   critical path is that of the median, told in modules and signals of the design: nanoseconds in

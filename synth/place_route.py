@@ -14,7 +14,7 @@ from typing import Any
 
 from systola.sim.build import content_key
 from systola.synth.floorplan import constrain
-from systola.synth.refine.moves import refine
+from systola.synth.refine.refine import refine
 from systola.synth.synthesis import NETLIST
 from systola.synth.targets import PINS, Target
 from systola.synth.tools import Tool, run_tool

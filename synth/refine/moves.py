@@ -3,36 +3,25 @@
 
 nextpnr's placers look at wire more than at time: a chain of three look-up tables may be spread over
 40 columns where that costs no wire. Here each group on a slow path is tried at places towards its
-neighbours on such paths, and stays where the paths through it are best. At first it may also go
-where they are a little worse, which gets chains along that no single move would shorten.
+neighbours on such paths, and stays where the paths through it are best, or nearly.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-from tqdm import tqdm
 
 from systola.synth.refine.delays import Delays, wire_delay
 from systola.synth.refine.graph import NEVER, Graph
 from systola.synth.refine.placement import Group, Placement
 
-GOAL = 0.875
-"""Of the cycle that nextpnr is asked for. What a path is longer than that costs its square, at each
-pin that it leads to: routing takes some ways that are longer than they need be."""
 NEARLY = 0.4
 """Nanoseconds: a path that is shorter than the goal by so much does not draw at its groups."""
 WIRE = 0.004
 """What a nanosecond of wire costs beside that, whatever the paths are."""
 WIDE = 200
 """Pins of a net whose length is nothing to care about: it is all over the device."""
-PASSES = 24
-WORSE = 0.5
-"""By how much a place may be worse in the first pass, on average."""
-COOLING = 0.7
-"""The part of the passes in which that falls to nothing."""
 TRIES, SITES, REPLACED = 24, 12, 4
 """Places that are looked at for a group, the best of them at which there may be room, and those
 from which others may have to leave."""
@@ -43,19 +32,12 @@ WORTH = 1.0
 """Cost from which on others leave for a group."""
 
 
-def refine(design: Mapping[str, Any], *, seed: int, frequency: float, what: str) -> None:
-    """Moves cells of a design that nextpnr has placed on an ECP5, for a clock of `frequency` MHz.
-
-    The same seed gives the same places. `what` is shown on stderr, with how far it is.
-    """
-    refinement = Refinement(design, seed=seed, goal=GOAL * 1000 / frequency)
-    for number in tqdm(range(PASSES), desc=what, unit="pass", leave=False, disable=None):
-        refinement.go_over(WORSE * max(0.0, 1 - number / (PASSES * COOLING)))
-    refinement.placement.write()
-
-
 class Refinement:
-    """A placement on its way to shorter paths."""
+    """A placement on its way to shorter paths.
+
+    What a path is longer than `goal`, in nanoseconds, costs its square, at each pin that it leads
+    to where a group is looked at by itself, and once where the ends of paths are.
+    """
 
     def __init__(self, design: Mapping[str, Any], *, seed: int, goal: float):
         self._goal = goal
@@ -73,16 +55,16 @@ class Refinement:
     def go_over(self, worse: float) -> None:
         """Goes over all groups on slow paths once. They may go where it is `worse` by so much, on
         average."""
-        for group in self._slow_groups():
+        for group in self.slow_groups(NEARLY):
             self._improve(group, worse)
 
-    def _slow_groups(self) -> list[Group]:
-        """Those on paths that are slow, or nearly, the slowest first."""
+    def slow_groups(self, nearly: float) -> list[Group]:
+        """Those on paths that are slow, or so `nearly`, the slowest first."""
         graph, delays, group_of = self.graph, self.delays, self.placement.group_of
         worst: dict[Group, float] = {}
         for pin, source in enumerate(graph.sources):
             path = delays.path(pin)
-            if path > self._goal - NEARLY:
+            if path > self._goal - nearly:
                 for cell in (graph.drivers[source], graph.owners[pin]):
                     group = group_of.get(cell)
                     if group is not None and path > worst.get(group, 0.0):
@@ -218,13 +200,8 @@ class Refinement:
         cells = placement.in_the_way(group, x, y, group.shift)
         if cells is None:
             return False
-        others: dict[Group, None] = {}
-        for cell in sorted(cells):
-            other = placement.group_of.get(cell)
-            if other is None or other.chain or len(other.shifts) < 4:
-                return False
-            others[other] = None
-        if len(others) > LEAVE_AT_MOST:
+        others = self.movable(cells)
+        if others is None or len(others) > LEAVE_AT_MOST:
             return False
         leaving = [group, *others]
         places = [one.place for one in leaving]
@@ -235,7 +212,7 @@ class Refinement:
         self.delays.moved(group.cells)
         settled = [group]
         for other in others:
-            spot = self._spot(other)
+            spot = self.spot(other)
             if spot is None:
                 break
             placement.drop(other, *spot)
@@ -251,7 +228,86 @@ class Refinement:
         self.delays.moved(cell for one in leaving for cell in one.cells)
         return False
 
-    def _spot(self, group: Group) -> tuple[int, int, int] | None:
+    def movable(self, cells: Iterable[int]) -> list[Group] | None:
+        """The groups of cells, each once, if all are small and can leave; else None."""
+        others: dict[Group, None] = {}
+        for cell in sorted(cells):
+            other = self.placement.group_of.get(cell)
+            if other is None or other.chain or len(other.shifts) < 4:
+                return None
+            others[other] = None
+        return list(others)
+
+    def on_slow_paths(self, group: Group) -> list[Group]:
+        """The groups next to one on slow paths, or nearly."""
+        found: dict[Group, None] = {}
+        for other, _ in self._slow_wires([group]):
+            neighbour = self.placement.group_of.get(other)
+            if neighbour is not None and neighbour is not group:
+                found[neighbour] = None
+        return list(found)
+
+    def pulls(self, groups: Sequence[Group]) -> list[tuple[int, int]]:
+        """For each wire of a slow path from groups to others its columns and rows."""
+        xs, ys = self.placement.xs, self.placement.ys
+        own = {cell for group in groups for cell in group.cells}
+        return [
+            (xs[other] - xs[cell], ys[other] - ys[cell])
+            for other, cell in self._slow_wires(groups)
+            if other not in own
+        ]
+
+    def _slow_wires(self, groups: Iterable[Group]) -> Iterator[tuple[int, int]]:
+        """For each wire on slow paths, or nearly, the cell at the other end and the one here."""
+        graph, limit = self.graph, self._goal - NEARLY
+        for group in groups:
+            for pin in self._inputs[group]:
+                if self.delays.path(pin) > limit:
+                    yield graph.drivers[graph.sources[pin]], graph.owners[pin]
+            for output in self._outputs[group]:
+                for pin in graph.sinks[output]:
+                    if self.delays.path(pin) > limit:
+                        yield graph.owners[pin], graph.drivers[output]
+
+    def ends_of(self, groups: Iterable[Group]) -> list[int]:
+        """The pins where paths through groups end."""
+        graph = self.graph
+        ends: list[int] = []
+        seen: set[int] = set()
+        queue: list[int] = []
+        for group in groups:
+            queue += self._inputs[group]
+            for output in self._outputs[group]:
+                queue += graph.sinks[output]
+        seen.update(queue)
+        while queue:
+            pin = queue.pop()
+            if graph.setups[pin] is not None:
+                ends.append(pin)
+            for output, _ in graph.leads[pin]:
+                for following in graph.sinks[output]:
+                    if following not in seen:
+                        seen.add(following)
+                        queue.append(following)
+        return list(dict.fromkeys(ends))
+
+    def lateness(self, ends: Iterable[int], groups: Iterable[Group]) -> float:
+        """What slow paths to these ends cost, each end once, and the wires of these groups."""
+        graph, delays = self.graph, self.delays
+        penalty = wires = 0.0
+        for pin in ends:
+            arrival = delays.arrivals[graph.sources[pin]] + delays.wires[pin]
+            over = arrival + (graph.setups[pin] or 0.0) - self._goal
+            if over > 0:
+                penalty += over * over
+        for group in groups:
+            wires += sum(delays.wires[pin] for pin in self._inputs[group])
+            for output in self._outputs[group]:
+                if len(graph.sinks[output]) < WIDE:
+                    wires += sum(delays.wires[pin] for pin in graph.sinks[output])
+        return penalty + WIRE * wires
+
+    def spot(self, group: Group) -> tuple[int, int, int] | None:
         """A free place for a lifted group, the best of some around where it was."""
         best: tuple[float, tuple[int, int, int]] | None = None
         for number in range(TRIES):

@@ -12,8 +12,10 @@ import pytest
 from systola.synth.place_route import place_and_route
 from systola.synth.refine.delays import Delays, wire_delay
 from systola.synth.refine.graph import Graph
-from systola.synth.refine.moves import Refinement, refine
+from systola.synth.refine.moves import Refinement
+from systola.synth.refine.neighbourhoods import Neighbourhoods
 from systola.synth.refine.placement import Placement
+from systola.synth.refine.refine import refine
 from systola.synth.synthesis import NETLIST
 from systola.synth.targets import TARGETS
 from systola.synth.tools import Tool
@@ -53,6 +55,48 @@ def test_refined(seed: int) -> None:
     again = Delays(refinement.graph, refinement.placement.xs, refinement.placement.ys)
     assert again.arrivals == refinement.delays.arrivals
     assert again.rests == refinement.delays.rests
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("SEED", "1")) + n for n in range(4)])
+def test_neighbourhoods(seed: int) -> None:
+    """The rules hold, what is fixed stays, and no move makes all ends together later."""
+    design = spread_design(seed, PIPELINES).json()
+    cells = design["modules"]["top"]["cells"]
+    before = {name: cells[name]["attributes"]["NEXTPNR_BEL"] for name in FIXED}
+    refinement = Refinement(design, seed=1, goal=GOAL)
+    ends = [pin for pin, setup in enumerate(refinement.graph.setups) if setup is not None]
+    groups = refinement.placement.groups
+    neighbourhoods = Neighbourhoods(refinement, seed=1)
+    moved = 0
+    for number in range(8):
+        late = refinement.lateness(ends, groups)
+        moved += neighbourhoods.go_over(40)
+        assert refinement.lateness(ends, groups) <= late + 1e-9, number
+        refinement.placement.write()
+        assert not broken_rules(design), number
+    assert moved
+    assert before == {name: cells[name]["attributes"]["NEXTPNR_BEL"] for name in FIXED}
+    again = Delays(refinement.graph, refinement.placement.xs, refinement.placement.ys)
+    assert again.arrivals == refinement.delays.arrivals
+    assert again.rests == refinement.delays.rests
+
+
+def test_what_holds_together_goes_together() -> None:
+    """Three look-up tables far from the blocks before and behind them: each alone would only make
+    another wire longer."""
+    made = PlacedDesign()
+    for x in range(2, 26):
+        made.add(f"edge_{x}", "TRELLIS_COMB", site(x, 8, 7), {}, F=f"edge_{x}")
+    made.add("before", "MULT18X18D", "X2/Y7/MULT18", {}, F="l_0")
+    for n in range(3):
+        made.add(f"l_{n}", "TRELLIS_COMB", site(24, 8, n), {}, A=f"l_{n}", F=f"l_{n + 1}")
+    made.add("behind", "MULT18X18D", "X3/Y7/MULT18", {}, A="l_3")
+    refinement = Refinement(made.json(), seed=1, goal=6.0)
+    for _ in range(6):
+        refinement.go_over(0.0)
+    assert refinement.delays.slow(7.0)
+    Neighbourhoods(refinement, seed=1).go_over(400)
+    assert not refinement.delays.slow(6.0)
 
 
 def test_repeatable() -> None:

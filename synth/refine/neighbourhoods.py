@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves neighbourhoods: groups that slow paths connect, all by the same distance.
+
+Where comparators and what they stop lie together in the wrong place, each of them alone is held
+there by the others. A neighbourhood goes with all of them towards what else is on their paths, and
+stays there if all ends that it reaches are less late together.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from systola.synth.refine.moves import Refinement
+from systola.synth.refine.placement import Group
+
+SIZES = (2, 4, 8, 16, 32, 64)
+"""Groups of a neighbourhood at most."""
+REACH = 12
+"""Columns or rows from the first of them to the others at most."""
+LEAVE_AT_MOST = 60
+"""Groups that leave for them."""
+SLOWEST = 20
+"""Groups at least from which neighbourhoods begin, the slowest; with more of them, half."""
+JITTER = 2
+"""Columns and rows by which a distance is made longer or shorter."""
+
+
+class Neighbourhoods:
+    """Of a placement on its way to shorter paths."""
+
+    def __init__(self, refinement: Refinement, *, seed: int):
+        self._refinement = refinement
+        self._random = random.Random(seed)
+
+    def go_over(self, tries: int) -> int:
+        """Tries so many moves of neighbourhoods of slow paths; how many were worth it."""
+        moved = 0
+        slow: list[Group] = []
+        for _ in range(tries):
+            if not slow:
+                slow = self._refinement.slow_groups(0.0)
+                if not slow:
+                    break
+                slow = slow[: max(SLOWEST, len(slow) // 2)]
+                self._random.shuffle(slow)
+            neighbourhood = self._around(slow.pop(), self._random.choice(SIZES))
+            distance = self._distance(neighbourhood)
+            if distance and self._shift(neighbourhood, *distance):
+                moved += 1
+        return moved
+
+    def _around(self, first: Group, size: int) -> list[Group]:
+        """A group and those to which slow paths lead from it, near it, at most so many."""
+        found = {first: None}
+        queue = [first]
+        while queue:
+            for other in self._refinement.on_slow_paths(queue.pop(0)):
+                near = max(abs(other.x - first.x), abs(other.y - first.y)) <= REACH
+                if other not in found and near:
+                    if len(found) == size:
+                        return list(found)
+                    found[other] = None
+                    queue.append(other)
+        return list(found)
+
+    def _distance(self, groups: list[Group]) -> tuple[int, int] | None:
+        """Columns and rows to somewhere on the way to what else is on slow paths; None: nowhere."""
+        pulls = self._refinement.pulls(groups)
+        if not pulls:
+            return None
+        chance = self._random
+        if chance.random() < 0.5:
+            x, y = (sum(values) / len(pulls) for values in zip(*pulls, strict=True))
+        else:
+            x, y = chance.choice(pulls)
+        part = chance.choice((0.25, 0.5, 0.75, 1.0))
+        dx = round(x * part + chance.uniform(-JITTER, JITTER))
+        dy = round(y * part + chance.uniform(-JITTER, JITTER))
+        return (dx, dy) if dx or dy else None
+
+    def _shift(self, groups: list[Group], dx: int, dy: int) -> bool:
+        """Moves them, and others out of their way, if that makes all ends behind them earlier."""
+        refinement, placement = self._refinement, self._refinement.placement
+        for group in groups:
+            placement.lift(group)
+        others = self._in_the_way(groups, dx, dy)
+        if others is None:
+            for group in groups:
+                placement.drop(group, *group.place)
+            return False
+        leaving = [*groups, *others]
+        places = [one.place for one in leaving]
+        ends = refinement.ends_of(leaving)
+        before = refinement.lateness(ends, leaving)
+        for other in others:
+            placement.lift(other)
+        for group in groups:
+            placement.drop(group, group.x + dx, group.y + dy, group.shift)
+        refinement.delays.moved(_cells(groups))
+        settled = list(groups)
+        for other in others:
+            spot = refinement.spot(other)
+            if spot is None:
+                break
+            placement.drop(other, *spot)
+            refinement.delays.moved(other.cells)
+            settled.append(other)
+        if len(settled) == len(leaving) and refinement.lateness(ends, leaving) < before:
+            return True
+        for one in settled:
+            placement.lift(one)
+        for one, place in zip(leaving, places, strict=True):
+            placement.drop(one, *place)
+        refinement.delays.moved(_cells(leaving))
+        return False
+
+    def _in_the_way(self, groups: list[Group], dx: int, dy: int) -> list[Group] | None:
+        """The groups that have to leave for lifted ones; None: these cannot come there."""
+        cells: set[int] = set()
+        for group in groups:
+            found = self._refinement.placement.in_the_way(
+                group, group.x + dx, group.y + dy, group.shift
+            )
+            if found is None:
+                return None
+            cells |= found
+        others = self._refinement.movable(cells)
+        return None if others is None or len(others) > LEAVE_AT_MOST else others
+
+
+def _cells(groups: Iterable[Group]) -> list[int]:
+    return [cell for group in groups for cell in group.cells]
