@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.accumulators import BANKS, UPDATE_LATENCY
+from systola.hdl.accumulators import BANKS, SUMS_LATENCY, UPDATE_LATENCY
 from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
@@ -29,7 +29,7 @@ FRONT_LATENCY = 6
 """Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a line go to its read: interlock, read."""
-SUMS_ANNOUNCED = UPDATE_LATENCY - 1
+SUMS_ANNOUNCED = UPDATE_LATENCY - SUMS_LATENCY
 """Cycles from the announcement of a row to its write. An `Interlock` lets nobody read it before the
 cycle behind the write."""
 COMMAND_GAP = WALK_GAP
@@ -92,7 +92,7 @@ class MatrixUnit(wiring.Component):
 
     The line of a vector is read in the cycle in which it is `active`, and `sums` come `latency`
     cycles later, not counting those in which a missing weight row holds the unit: first the issue,
-    then all the rest. They follow their `update` by one cycle.
+    then all the rest. They follow their `update` by SUMS_LATENCY cycles.
     `update_reads`: the bank that it reads, as Accumulators wants it.
 
     `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
@@ -151,7 +151,7 @@ class MatrixUnit(wiring.Component):
 
     @staticmethod
     def latency(config: Config) -> int:
-        """Cycles from the issue of a vector to its sums, one behind `update`."""
+        """Cycles from the issue of a vector to its sums, SUMS_LATENCY behind `update`."""
         return FEED_LATENCY + MXU.latency(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -228,11 +228,12 @@ class MatrixUnit(wiring.Component):
         # The array, from where a line arrives, lags READ_LATENCY cycles behind the read, and that
         # one behind the issue: vectors, weights and `hold` alike.
         behind = m.submodules.behind = DelayLine(layout=VectorEvent(), cycles=READ_LATENCY)
-        hold, load = loader.hold, loader.load
+        holds, load = [loader.hold], loader.load
         for stage in range(1 + READ_LATENCY):
             held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
-            m.d.sync += [held.eq(hold), loaded.eq(load)]
-            hold_before, hold, load = hold, held, loaded
+            m.d.sync += [held.eq(holds[-1]), loaded.eq(load)]
+            holds.append(held)
+            load = loaded
         weights = self.weight_row
         for stage in range(READ_LATENCY):
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
@@ -251,7 +252,7 @@ class MatrixUnit(wiring.Component):
         swap = Signal()
         unsigned_weights = Signal()
         unsigned_vector = Signal(2)
-        with m.If(~hold):
+        with m.If(~holds[-1]):
             m.d.sync += [
                 swap.eq(behind.output_valid & arriving.first),
                 unsigned_weights.eq(arriving.unsigned_weights),
@@ -259,12 +260,12 @@ class MatrixUnit(wiring.Component):
             ]
         m.d.comb += [
             feeder.buffer_data.eq(self.buffer.data),
-            feeder.hold.eq(hold),
+            feeder.hold.eq(holds[-1]),
             mxu.vector.eq(feeder.vector),
             mxu.swap.eq(swap),
             mxu.weights.eq(weights),
             mxu.load.eq(load),
-            mxu.hold_next.eq(hold_before),
+            mxu.hold_next.eq(holds[-2]),
         ]
         if config.wide:
             m.d.comb += [
@@ -272,37 +273,38 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_weights.eq(unsigned_weights),
             ]
 
-        # Rows meet their sums. Their delay is one cycle ahead of the array, and so knows that an
-        # update goes through.
-        ahead = READ_LATENCY - 1
-        announced = m.submodules.announced = DelayLine(layout=SumEvent(), cycles=ahead)
+        # Rows meet their sums. Their delay is as far ahead of the array as an update is of its
+        # sums, and so knows that it goes through; as is the read, from which they come.
+        hold = holds[-1 - SUMS_LATENCY]
         delay = m.submodules.delay = DelayLine(
-            layout=SumEvent(), cycles=self.latency(config) - READ_LATENCY - 1
+            layout=SumEvent(), cycles=self.latency(config) - 1 - SUMS_LATENCY
         )
         update = Signal(SumEvent(), reset_less=True)
+        reading = Signal()
+        read_sum = Signal(SumEvent(), reset_less=True)  # whose old sums are read
         m.d.sync += [
-            self.update.eq(delay.output_valid & ~hold_before),
+            self.update.eq(delay.output_valid & ~hold),
             *(
                 self.update_reads[bank].eq(
                     delay.output_valid
-                    & ~hold_before
+                    & ~hold
                     & delay.output.accumulate
                     & (delay.output.row[0] == bank)
                 )
                 for bank in range(BANKS)
             ),
             update.eq(delay.output),
-            # A cycle behind the update.
-            self.advance_sum.eq(self.update & update.final),
-            self.advance_sum_to.eq(update.row + 1),
-            self.sum_done.eq(self.update & update.last),
+            reading.eq(self.update),
+            read_sum.eq(update),
+            # In the cycle of the sums.
+            self.advance_sum.eq(reading & read_sum.final),
+            self.advance_sum_to.eq(read_sum.row + 1),
+            self.sum_done.eq(reading & read_sum.last),
         ]
         m.d.comb += [
-            announced.input.eq(event.sum),
-            announced.input_valid.eq(self.active),
-            delay.input.eq(announced.output),
-            delay.input_valid.eq(announced.output_valid),
-            delay.hold.eq(hold_before),
+            delay.input.eq(event.sum),
+            delay.input_valid.eq(self.active),
+            delay.hold.eq(hold),
             self.update_row.eq(update.row),
             self.accumulate.eq(update.accumulate),
             self.shift.eq(update.shift),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
-from systola.hdl.accumulators import UPDATE_LATENCY
+from systola.hdl.accumulators import SUMS_LATENCY, UPDATE_LATENCY
 from systola.hdl.matrix_unit import (
     COMMAND_GAP,
     FOLLOW_LATENCY,
@@ -57,8 +57,8 @@ class MatrixUnit:
         self._rows = config.rows
         self._regions = regions
         self._weights = weights
-        # Sums come a cycle behind the update of their row, which is announced before its write.
-        self._latency = Hardware.latency(config) - 1 + UPDATE_LATENCY - SUMS_ANNOUNCED
+        # Sums come behind the update of their row, which is announced before its write.
+        self._latency = Hardware.latency(config) - SUMS_LATENCY + UPDATE_LATENCY - SUMS_ANNOUNCED
         self.free = 0.0
         """The first cycle in which it has time for another instruction."""
         self._convolutions: dict[tuple[WindowGrid, tuple[int, ...]], Passes] = {}

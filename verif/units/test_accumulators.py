@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.accumulators import READ_LATENCY, UPDATE_LATENCY, Accumulators
+from systola.hdl.accumulators import READ_LATENCY, SUMS_LATENCY, UPDATE_LATENCY, Accumulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
@@ -37,17 +37,18 @@ class Model(Bench):
         self.rows = np.zeros((ROWS, COLS), np.uint32)
         self.updating = deque([None] * UPDATE_LATENCY)
         self.reading = deque([None] * READ_LATENCY)
-        self.sums = None
+        self.sums = deque([None] * SUMS_LATENCY)
 
     async def step(self, update=None, read=None):
         """One cycle that begins `update` (row, accumulate, sums, shift) and asks for row `read`.
 
-        Sums are given in the following cycle. Returns whether the read was taken.
+        Sums are given SUMS_LATENCY cycles later. Returns whether the read was taken.
         """
         row, accumulate, sums, shift = update or (0, False, None, 0)
         inputs = {"update": update is not None, "row": row, "accumulate": accumulate}
         inputs["reads"] = (update is not None and accumulate) << row % 2
-        inputs |= {"shift": shift, "sums": packed(self.sums) if self.sums is not None else 0}
+        due = self.sums.popleft()
+        inputs |= {"shift": shift, "sums": 0 if due is None else packed(due)}
         inputs |= {"enable": read is not None, "address": read or 0}
         await self.cycle(**inputs)
         assert not self.get("flawed")
@@ -66,7 +67,7 @@ class Model(Bench):
             to, adds, values, places = written
             old = self.rows[to] if adds else 0
             self.rows[to] = old + values * np.uint32(1 << (8 * places))
-        self.sums = sums
+        self.sums.append(sums)
         return taken
 
     def being_written(self):
@@ -115,7 +116,7 @@ async def random_use(dut, rate):
 
 
 @cocotb.test
-@cocotb.parametrize(distance=[1, 2, 3, 4, 5])
+@cocotb.parametrize(distance=[1, 2, 3, 4, 5, 6])
 async def one_row_again_and_again(dut, distance):
     """Updates of one row lose nothing."""
     bench = Model(dut)
@@ -156,5 +157,5 @@ async def two_streams(dut, first):
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_accumulators(simulator, variant):
-    assert (UPDATE_LATENCY, READ_LATENCY) == (3, 2)
+    assert (SUMS_LATENCY, UPDATE_LATENCY, READ_LATENCY) == (2, 4, 2)
     run_unit("test_accumulators", simulator, unit(variant), variant=variant)

@@ -34,7 +34,9 @@ BETWEEN_COMMANDS = 1
 """Cycles lost there."""
 LINE_LISTS = ("host_reading", "activate_writing")
 """Lists of older instructions that may use a line."""
-UPDATE_LATENCY = 3
+SUMS_LATENCY = 2
+"""Cycles from an update of a row to its sums."""
+UPDATE_LATENCY = 4
 """Cycles from an update of a row to its write."""
 SUMS_ANNOUNCED = 2
 """Cycles from the announcement of a row to its write."""
@@ -85,7 +87,7 @@ class Machine(Bench):
         self.oldest = np.zeros(config.cols, int)
         self.tiles = []
         self.shown = deque([0] * READ_LATENCY)
-        self.updated = None
+        self.updated = deque([None] * SUMS_LATENCY)
         self.now = 0
         self.array_now = 0
         self.cycles = 0
@@ -286,17 +288,17 @@ class Machine(Bench):
             self.active.append(self.before)
 
     def check_sums(self):
-        """What goes to the accumulators, which are updated: the sums a cycle behind the update."""
-        if self.updated is not None:
-            row, accumulate, shift = self.updated
+        """What goes to the accumulators, which are updated: the sums SUMS_LATENCY behind."""
+        due = self.updated.popleft()
+        if due is not None:
+            row, accumulate, shift = due
             raw = self.get("sums").to_bytes(4 * self.config.cols, "little")
             sums = np.frombuffer(raw, "<i4").astype(np.int64) << (8 * shift)
             self.sums[row] = self.sums[row] + sums if accumulate else sums
             self.summed.append(self.array_now)
-            self.written.append(self.cycles + UPDATE_LATENCY - 1)
-        self.updated = None
-        if self.get("update"):
-            self.updated = self.gets("update_row", "accumulate", "shift")
+            self.written.append(self.cycles + UPDATE_LATENCY - SUMS_LATENCY)
+        new = self.gets("update_row", "accumulate", "shift") if self.get("update") else None
+        self.updated.append(new)
 
     def fill(self, rows=1000):
         """Moves up to `rows` rows of weights into the FIFO, as far as there is room."""
