@@ -16,6 +16,7 @@ from systola.hdl.commands import (
     TABLE_SPACE,
     ActivateCommand,
     Source,
+    low_bits,
 )
 from systola.hdl.host_reader import ParameterWriteSignature
 from systola.hdl.in_flight import Region
@@ -136,7 +137,10 @@ class ActivationUnit(wiring.Component):
         m = Module()
         planner = m.submodules.planner = StepPlanner()
         interlock = m.submodules.interlock = Interlock(
-            item=Step(), checks=CHECKS, depth=self._config.queue_depth
+            item=Step(),
+            checks=CHECKS,
+            depth=self._config.queue_depth,
+            low={name: low_bits(self._config, width) for name, width in WATCHED.items()},
         )
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)

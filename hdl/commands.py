@@ -3,6 +3,7 @@
 
 from amaranth.hdl import signed
 from amaranth.lib import data, enum
+from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import BY_OPCODE, DEPTHWISE_TAPS, Instruction, Opcode, Operation
@@ -16,7 +17,8 @@ HOST_OFFSET_BITS = 33
 """Offsets in the host window, and one past its end."""
 PARAMETER_SPACE = 1 << 20
 """The interlocks see buffer lines from 0, parameter entries from here, tables from TABLE_SPACE."""
-TABLE_SPACE = PARAMETER_SPACE + (1 << 12)
+_ENTRY_BITS = 12
+TABLE_SPACE = PARAMETER_SPACE + (1 << _ENTRY_BITS)
 ACCUMULATOR_BITS = 17
 """Accumulator rows, and one past their end."""
 TILE_BITS = 25
@@ -43,6 +45,14 @@ VECTOR_LEVELS = (
     Level(name="oy", count_bits=12, moves=("line", "y")),
     Level(name="block", count_bits=12, moves=("line",)),
 )
+
+
+def low_bits(config: Config, width: int) -> int:
+    """How many low bits of an address of `width` bits, ADDRESS_BITS or ACCUMULATOR_BITS, a machine
+    needs, also one past its last; above them only the bit of PARAMETER_SPACE is ever set."""
+    if width == ACCUMULATOR_BITS:
+        return 1 + ceil_log2(config.accumulator_rows)
+    return 1 + max(ceil_log2(config.buffer_lines), _ENTRY_BITS)
 
 
 class Kind(enum.Enum, shape=2):

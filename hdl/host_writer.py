@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.hdl.axi import WriteSignature, is_error
 from systola.hdl.burst_planner import BurstPlanner
-from systola.hdl.commands import ADDRESS_BITS, HostTransfer, HostWriteCommand
+from systola.hdl.commands import ADDRESS_BITS, HostTransfer, HostWriteCommand, low_bits
 from systola.hdl.copy_walk import CopyWalk
 from systola.hdl.in_flight import Region
 from systola.hdl.interlock import Check, Interlock
@@ -157,6 +157,7 @@ class HostWriter(wiring.Component):
             item=_Line(),
             checks=[Check(watched=name, address="line", used="used") for name in WATCHED],
             depth=self._config.queue_depth,
+            low=dict.fromkeys(WATCHED, low_bits(self._config, ADDRESS_BITS)),
         )
         walk = m.submodules.walk = CopyWalk()
         begun = Signal()

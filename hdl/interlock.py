@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where addresses wait for older instructions: compared in one cycle, judged in the next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -43,10 +43,21 @@ class Interlock(wiring.Component):
     gates; `input.ready` is a register, as must be `output.ready`; `frees` is what it will be in
     the next cycle, for copies of it. `waits` tells for each list whether the `oldest` item was seen
     to wait for it.
+
+    `low` has for each list how many bits of its addresses a machine needs, from the lowest on, with
+    one past its last address; above them only the highest may be set, as it is in a space.
     """
 
-    def __init__(self, *, item: data.StructLayout, checks: Sequence[Check], depth: int):
+    def __init__(
+        self,
+        *,
+        item: data.StructLayout,
+        checks: Sequence[Check],
+        depth: int,
+        low: Mapping[str, int],
+    ):
         self._item = item
+        self._low = low
         self._checks = tuple(checks)
         self._depth = depth
         self._lists = lists = list(dict.fromkeys(check.watched for check in checks))
@@ -148,8 +159,12 @@ class Interlock(wiring.Component):
         for number, (check, copies) in enumerate(zip(self._checks, conflicts, strict=True)):
             named = compared.masks[check.watched] & compared.item[check.used].replicate(self._depth)
             if check.address is not None:
-                address = compared.item[check.address] | check.space
-                named &= Cat(holds(region, address) for region in self.regions[check.watched])
+                regions = self.regions[check.watched]
+                address = Signal(regions[0].base.shape(), name=f"address_{number}")
+                m.d.comb += address.eq(compared.item[check.address] | check.space)
+                low = self._low[check.watched]
+                where = _narrowed(address, low)
+                named &= Cat(holds(_of_low_bits(region, low), where) for region in regions)
             found = Signal(name=f"found_{number}")
             m.d.comb += [found.eq(named.any()), copies.input.eq(found.replicate(COPIES))]
         m.d.sync += changed.eq(exchange[1] & ~changed & judged_valid)
@@ -181,3 +196,13 @@ class Interlock(wiring.Component):
                 ]
                 m.d.comb += self.waits[name].eq(seen & Cat(found).any())
         return m
+
+
+def _narrowed(address: Value, low: int) -> Value:
+    """The bits of an address that may be set."""
+    return Cat(address[:low], address[-1]) if low < len(address) else address
+
+
+def _of_low_bits(region: data.View, low: int) -> data.View:
+    base, end = _narrowed(region.base, low), _narrowed(region.end, low)
+    return data.View(Region(len(base)), Cat(base, end))

@@ -13,6 +13,7 @@ from systola.hdl.commands import (
     ADDRESS_BITS,
     MATRIX_LEVELS,
     MatrixCommand,
+    low_bits,
 )
 from systola.hdl.delay_line import DelayLine
 from systola.hdl.in_flight import Region
@@ -34,6 +35,12 @@ SUMS_ANNOUNCED = UPDATE_LATENCY - SUMS_LATENCY
 cycle behind the write."""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
+_WATCHED = {
+    "host_reading": ADDRESS_BITS,
+    "activate_writing": ADDRESS_BITS,
+    "activate_reading": ACCUMULATOR_BITS,
+}
+"""The lists that vectors wait for, and their addresses."""
 
 
 class SumEvent(data.StructLayout):
@@ -106,27 +113,22 @@ class MatrixUnit(wiring.Component):
         self._config = config
         accumulator = ceil_log2(config.accumulator_rows)
         depth = config.queue_depth
-        lists = {
-            "host_reading": ADDRESS_BITS,
-            "activate_writing": ADDRESS_BITS,
-            "activate_reading": ACCUMULATOR_BITS,
-        }
         super().__init__(
             {
                 "command": In(MatrixCommand()),
                 "command_valid": In(1),
                 "command_pop": Out(1),
-                "masks": In(data.StructLayout(dict.fromkeys(lists, depth))),
+                "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, depth))),
                 "regions": In(
                     data.StructLayout(
                         {
                             name: data.ArrayLayout(Region(address), depth)
-                            for name, address in lists.items()
+                            for name, address in _WATCHED.items()
                         }
                     )
                 ),
-                "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
-                "waits": Out(data.StructLayout(dict.fromkeys(lists, 1))),
+                "retired": In(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
+                "waits": Out(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "weight_row": In(8 * config.cols),
                 "weight_arrived": In(1),
@@ -168,6 +170,7 @@ class MatrixUnit(wiring.Component):
                 Check(watched="activate_reading", address="row", used="vector"),
             ],
             depth=config.queue_depth,
+            low={name: low_bits(config, width) for name, width in _WATCHED.items()},
         )
         self._plan(m, interlock)
 
