@@ -9,7 +9,7 @@ neighbours on such paths, and stays where the paths through it are best, or near
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from systola.synth.refine.delays import Delays, wire_delay
@@ -203,29 +203,46 @@ class Refinement:
         others = self.movable(cells)
         if others is None or len(others) > LEAVE_AT_MOST:
             return False
-        leaving = [group, *others]
+        before = sum(self.cost(other, other.x, other.y) for other in others)
+
+        def better() -> bool:
+            return sum(self.cost(other, other.x, other.y) for other in others) - before < gain
+
+        return self.exchange([group], x - group.x, y - group.y, others, better)
+
+    def exchange(
+        self,
+        groups: Sequence[Group],
+        dx: int,
+        dy: int,
+        others: Sequence[Group],
+        better: Callable[[], bool],
+    ) -> bool:
+        """Moves groups by columns and rows to where others are, and these near to where they were;
+        all of them back if there is no room, or it is not `better`."""
+        placement = self.placement
+        leaving = [*groups, *others]
         places = [one.place for one in leaving]
-        lost = -sum(self.cost(other, other.x, other.y) for other in others)
         for one in leaving:
             placement.lift(one)
-        placement.drop(group, x, y, group.shift)
-        self.delays.moved(group.cells)
-        settled = [group]
+        for group in groups:
+            placement.drop(group, group.x + dx, group.y + dy, group.shift)
+        self.delays.moved(_cells(groups))
+        settled = list(groups)
         for other in others:
-            spot = self.spot(other)
+            spot = self._spot(other)
             if spot is None:
                 break
             placement.drop(other, *spot)
             self.delays.moved(other.cells)
             settled.append(other)
-            lost += self.cost(other, other.x, other.y)
-        if len(settled) == len(leaving) and lost < gain:
+        if len(settled) == len(leaving) and better():
             return True
         for one in settled:
             placement.lift(one)
         for one, place in zip(leaving, places, strict=True):
             placement.drop(one, *place)
-        self.delays.moved(cell for one in leaving for cell in one.cells)
+        self.delays.moved(_cells(leaving))
         return False
 
     def movable(self, cells: Iterable[int]) -> list[Group] | None:
@@ -250,7 +267,7 @@ class Refinement:
     def pulls(self, groups: Sequence[Group]) -> list[tuple[int, int]]:
         """For each wire of a slow path from groups to others its columns and rows."""
         xs, ys = self.placement.xs, self.placement.ys
-        own = {cell for group in groups for cell in group.cells}
+        own = set(_cells(groups))
         return [
             (xs[other] - xs[cell], ys[other] - ys[cell])
             for other, cell in self._slow_wires(groups)
@@ -307,7 +324,7 @@ class Refinement:
                     wires += sum(delays.wires[pin] for pin in graph.sinks[output])
         return penalty + WIRE * wires
 
-    def spot(self, group: Group) -> tuple[int, int, int] | None:
+    def _spot(self, group: Group) -> tuple[int, int, int] | None:
         """A free place for a lifted group, the best of some around where it was."""
         best: tuple[float, tuple[int, int, int]] | None = None
         for number in range(TRIES):
@@ -321,3 +338,7 @@ class Refinement:
                         best = cost, (x, y, shift)
                     break
         return best[1] if best else None
+
+
+def _cells(groups: Iterable[Group]) -> list[int]:
+    return [cell for group in groups for cell in group.cells]

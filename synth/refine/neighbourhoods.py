@@ -9,7 +9,6 @@ stays there if all ends that it reaches are less late together.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 
 from systola.synth.refine.moves import Refinement
 from systola.synth.refine.placement import Group
@@ -81,42 +80,18 @@ class Neighbourhoods:
 
     def _shift(self, groups: list[Group], dx: int, dy: int) -> bool:
         """Moves them, and others out of their way, if that makes all ends behind them earlier."""
-        refinement, placement = self._refinement, self._refinement.placement
-        for group in groups:
-            placement.lift(group)
         others = self._in_the_way(groups, dx, dy)
         if others is None:
-            for group in groups:
-                placement.drop(group, *group.place)
             return False
-        leaving = [*groups, *others]
-        places = [one.place for one in leaving]
+        refinement, leaving = self._refinement, [*groups, *others]
         ends = refinement.ends_of(leaving)
         before = refinement.lateness(ends, leaving)
-        for other in others:
-            placement.lift(other)
-        for group in groups:
-            placement.drop(group, group.x + dx, group.y + dy, group.shift)
-        refinement.delays.moved(_cells(groups))
-        settled = list(groups)
-        for other in others:
-            spot = refinement.spot(other)
-            if spot is None:
-                break
-            placement.drop(other, *spot)
-            refinement.delays.moved(other.cells)
-            settled.append(other)
-        if len(settled) == len(leaving) and refinement.lateness(ends, leaving) < before:
-            return True
-        for one in settled:
-            placement.lift(one)
-        for one, place in zip(leaving, places, strict=True):
-            placement.drop(one, *place)
-        refinement.delays.moved(_cells(leaving))
-        return False
+        return refinement.exchange(
+            groups, dx, dy, others, lambda: refinement.lateness(ends, leaving) < before
+        )
 
     def _in_the_way(self, groups: list[Group], dx: int, dy: int) -> list[Group] | None:
-        """The groups that have to leave for lifted ones; None: these cannot come there."""
+        """The groups that have to leave for these; None: they cannot come there."""
         cells: set[int] = set()
         for group in groups:
             found = self._refinement.placement.in_the_way(
@@ -125,9 +100,6 @@ class Neighbourhoods:
             if found is None:
                 return None
             cells |= found
+        cells.difference_update(cell for group in groups for cell in group.cells)
         others = self._refinement.movable(cells)
         return None if others is None or len(others) > LEAVE_AT_MOST else others
-
-
-def _cells(groups: Iterable[Group]) -> list[int]:
-    return [cell for group in groups for cell in group.cells]
