@@ -31,9 +31,9 @@ class Requantiser(wiring.Component):
     """
 
     MULTIPLIER_STAGE = 2
-    ROUNDING_STAGE = 5
-    OFFSET_STAGE = 6
-    LATENCY = 7
+    ROUNDING_STAGE = 6
+    OFFSET_STAGE = 7
+    LATENCY = 8
     LENT_LATENCY = 2
 
     def __init__(self, *, bits: int, lends: bool = False):
@@ -103,10 +103,11 @@ class Requantiser(wiring.Component):
         return scaled
 
     def _product(self, m: Module, scaled: Signal) -> Signal:
-        """Stages 2 to 4: the product, without the bits below KEPT_FROM.
+        """Stages 2 to 5: the product, without the bits below KEPT_FROM.
 
         With the factors in halves: Cat(low * low, high * high) and, HALF_WORD bits higher, the sum
-        of the two mixed products. A row of full adders makes two numbers of those three.
+        of the two mixed products. A row of full adders makes two numbers of those three, which wait
+        in registers: the ways out of multiplier blocks are long, and so is the carry.
         """
 
         def part(name: str, a: Signal, b: Signal) -> Signal:
@@ -132,14 +133,17 @@ class Requantiser(wiring.Component):
         width = len(first)
         aligned = outer[HALF_WORD:]
         a, b, c = aligned[:width], first, second[:width]
-        sums, carries = Signal(width), Signal(width)
-        m.d.comb += [sums.eq(a ^ b ^ c), carries.eq((a & b) | (a & c) | (b & c))]
+        sums, carries = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        m.d.sync += [sums.eq(a ^ b ^ c), carries.eq((a & b) | (a & c) | (b & c))]
         # Above `first` there is the sign of `second` only, which is worth -1 there, and the last
         # of the carries: -1, 0 or 1 together.
-        negative, carry = second[-1], carries[-1]
-        rest = Cat(negative ^ carry, (negative & ~carry).replicate(len(aligned) - width - 1))
+        above = Signal(len(aligned) - width, reset_less=True)
+        negative = Signal(reset_less=True)
+        m.d.sync += [above.eq(aligned[width:]), negative.eq(second[-1])]
+        carry = carries[-1]
+        rest = Cat(negative ^ carry, (negative & ~carry).replicate(len(above) - 1))
         total = Signal(len(aligned))
-        m.d.comb += total.eq(Cat(sums, aligned[width:]) + Cat(0, carries[:-1], rest))
+        m.d.comb += total.eq(Cat(sums, above) + Cat(0, carries[:-1], rest))
         product = Signal(len(outer) - KEPT_FROM, reset_less=True)
         m.d.sync += product.eq(total[KEPT_FROM - HALF_WORD :])
         return product
@@ -159,7 +163,7 @@ class Requantiser(wiring.Component):
     def _shifted(
         self, m: Module, product: Signal, shift: Signal, longer: Signal
     ) -> tuple[Signal, Signal]:
-        """Stages 5 and 6: the product shifted right, with the offset, and what rounding adds.
+        """Stages 6 and 7: the product shifted right, with the offset, and what rounding adds.
 
         Rounding twice, first half up (bit 0 of `product`) and then half away from zero, gives the
         same as cutting off and adding one where, of the bits cut off, the first one is set and,
@@ -169,7 +173,7 @@ class Requantiser(wiring.Component):
         sign = product[-1]
         coarse, fine = shift[2:], shift[:2]
 
-        # Stage 5. What the result cannot hold shows in one bit below the sign.
+        # Stage 6. What the result cannot hold shows in one bit below the sign.
         groups = [product[i : i + COARSE] for i in range(0, 32, COARSE)]
         beyond = Cat(
             (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
@@ -190,7 +194,7 @@ class Requantiser(wiring.Component):
             rest.eq(fine),
         ]
 
-        # Stage 6.
+        # Stage 7.
         first = Signal()
         any_other, all_others = Signal(), Signal()
         with m.Switch(rest):
@@ -210,7 +214,7 @@ class Requantiser(wiring.Component):
         return moved, carry
 
     def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
-        """Stage 7: moved + carry, clamped. Three adders side by side.
+        """Stage 8: moved + carry, clamped. Three adders side by side.
 
         The bounds wait inverted: x - bound - 1 is x + ~bound.
         """

@@ -21,7 +21,7 @@ NEVER = -99.0
 
 # In nanoseconds, as nextpnr has them for speed grade 6, with what wires to and from blocks take
 # more than those between slices. Other grades differ by one factor.
-_STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.53, MULTIPLIER: 1.62}
+_STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.53, MULTIPLIER: 2.0}
 """From the clock to an output."""
 _SETUPS = {FF: 0.0, RAMW: 0.0, MEMORY: 0.25, MULTIPLIER: 0.35}
 _LUT, _LUT_OF_CHAIN, _INTO_CHAIN, _ALONG_CHAIN = 0.24, 0.44, 0.45, 0.07

@@ -31,7 +31,7 @@ from systola.verif.units.walks import walk_of
 
 Fields = dict[str, int]
 
-LATENCY = 12
+LATENCY = 13
 """Cycles from the issue of an accumulator row to the write of its line."""
 SUM_LATENCY = 8
 """Cycles that a vector of buffer lines takes longer."""
