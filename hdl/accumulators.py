@@ -16,8 +16,8 @@ CHOICES_PER_COLUMN = 4
 """Registers that say where a column's old sum is: each one for its share of the bits."""
 COLUMNS_PER_SHIFT = 2
 """Columns that share the register that says how far they are shifted."""
-READ_LATENCY = 2
-"""Cycles from `enable` & `ready` to the row: memory, its output register."""
+READ_LATENCY = 3
+"""Cycles from `enable` & `ready` to the row: memory, its output register, choice of the bank."""
 SUMS_LATENCY = 2
 """Cycles from `update` to its sums."""
 UPDATE_LATENCY = SUMS_LATENCY + 2
@@ -44,9 +44,9 @@ class Accumulators(wiring.Component):
     next instruction may begin at the row at which this one ends. The row is written UPDATE_LATENCY
     cycles after `update`, and may be read from the next cycle on.
 
-    Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`;
-    nothing but a multiplexer lies between it and a register. The reads for updates win; two
-    sequential streams collide once and then alternate between the banks.
+    Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`,
+    from a register. The reads for updates win; two sequential streams collide once and then
+    alternate between the banks.
 
     `flawed`, where there is parity: a row that was read or added to was not what had been written.
     """
@@ -191,8 +191,9 @@ class Accumulators(wiring.Component):
         source = Signal()
         m.d.sync += source.eq(self.address[0])
         sources = m.submodules.sources = Replica(width=cols)
-        m.d.comb += sources.input.eq(source.replicate(cols))
+        read = Signal.like(self.data, reset_less=True)
+        m.d.comb += [sources.input.eq(source.replicate(cols)), self.data.eq(read)]
         for c in range(cols):
             odd, even = (outputs[bank].word_select(c, 32) for bank in (1, 0))
-            m.d.comb += self.data.word_select(c, 32).eq(Mux(sources.output[c], odd, even))
+            m.d.sync += read.word_select(c, 32).eq(Mux(sources.output[c], odd, even))
         return m

@@ -43,6 +43,8 @@ from systola.hdl.vector_lane import (
 
 OPERAND_LATENCY = LINE_LATENCY + 1
 """Cycles from the read of a buffer line to its bytes at the lanes, which are behind a register."""
+ENTRY_LATENCY = 2
+"""Cycles from the number of a parameter entry to its bytes."""
 SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
 """Cycles by which the sum of lines comes later to the requantisers than an accumulator row."""
 GATE_SPACING = GateSequencer.LATENCY + 1
@@ -299,15 +301,16 @@ class ResultLanes(wiring.Component):
         return found, copied
 
     def _planes(self, m: Module, control: data.View) -> list[Signal]:
-        """The bytes of the parameter entry: those of the multiplier as much later as it comes.
+        """The bytes of the parameter entry, as the value comes; those of the multiplier later.
 
         They are read whether there is a vector or not, as that is known late.
         """
-        entry = control.parameter
-        for stage in range(Requantiser.MULTIPLIER_STAGE):
+        with_value = ROW_LATENCY - ENTRY_LATENCY
+        entries = [control.parameter]
+        for stage in range(with_value + Requantiser.MULTIPLIER_STAGE):
             kept = Signal.like(control.parameter, name=f"entry_{stage}", reset_less=True)
-            m.d.sync += kept.eq(entry)
-            entry = kept
+            m.d.sync += kept.eq(entries[-1])
+            entries.append(kept)
         planes = []
         for plane in range(PARAMETER_PLANES):
             late = plane in MULTIPLIER_PLANES
@@ -322,7 +325,7 @@ class ResultLanes(wiring.Component):
                 memory.write_address.eq(self.parameters.address),
                 memory.write_data.eq(self.parameters.data),
                 memory.read_enable.eq(1),
-                memory.read_address.eq(entry if late else control.parameter),
+                memory.read_address.eq(entries[-1 if late else with_value]),
             ]
             planes.append(memory.read_data)
         return planes

@@ -31,9 +31,9 @@ from systola.verif.units.walks import walk_of
 
 Fields = dict[str, int]
 
-LATENCY = 13
+LATENCY = 14
 """Cycles from the issue of an accumulator row to the write of its line."""
-SUM_LATENCY = 8
+SUM_LATENCY = 7
 """Cycles that a vector of buffer lines takes longer."""
 FRONT_LATENCY = 5
 """Cycles from a command to its first read."""
