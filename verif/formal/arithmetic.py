@@ -21,6 +21,8 @@ from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
 MULTIPLIED = Requantiser.MULTIPLIER_STAGE + Requantiser.LENT_LATENCY
+ADDED = Requantiser.ROUNDING_STAGE - MULTIPLIED
+"""Cycles from the products to their sum."""
 
 
 def clipped(value: Value, low: Value, high: Value) -> Value:
@@ -95,7 +97,7 @@ class FactorsHarness(_Requantiser):
         m.d.comb += [
             product.eq((high_high << 32) + ((low_high + high_low) << 16) + low_low[:32]),
             Assume((product >= -(1 << 62)) & (product < (1 << 62))),
-            Assert(implies(started, rounded == before(m, product >> KEPT_FROM, "p")[:33])),
+            Assert(implies(started, rounded == ago(m, product >> KEPT_FROM, ADDED, "p")[:33])),
         ]
 
 
