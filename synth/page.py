@@ -14,6 +14,7 @@ from typing import Any
 from systola.arch.pages import Pages, table, write_or_check
 from systola.synth import baseline, memories
 from systola.synth.picture import picture
+from systola.synth.report import fmax
 from systola.synth.targets import DEFAULT_TARGET, TARGETS
 from systola.synth.tools import MINIMUM
 
@@ -153,12 +154,11 @@ def _speeds(all_figures: Mapping[str, Any]) -> str:
     rows: list[tuple[str, ...]] = []
     for figures in all_figures.values():
         for clock in figures["clocks"].values():
-            fmax = f"{clock['median']:.0f} MHz ({clock['min']:.0f} to {clock['max']:.0f})"
             rows.append(
                 (
                     *_design(figures),
                     figures["speed"] or "-",
-                    f"{fmax}, {len(clock['seeds'])} seeds",
+                    fmax(clock, digits=0),
                     _optional(figures["gops"], "{:.1f}"),
                     _path(clock["critical_path"]),
                 )

@@ -97,6 +97,13 @@ def timing(
     }
 
 
+def fmax(clock: Mapping[str, Any], *, digits: int) -> str:
+    """One of `timing`'s clocks in words: the median, and the spread where there is one."""
+    seeds = len(clock["seeds"])
+    low, middle, high = (f"{clock[key]:.{digits}f}" for key in ("min", "median", "max"))
+    return f"{middle} MHz" + (", 1 seed" if seeds == 1 else f" ({low} to {high}), {seeds} seeds")
+
+
 def speed(figures: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """What the array can do at that clock, and with that many DSPs."""
     macs, dsp = config.peak_macs, figures["array_dsp"]
@@ -145,10 +152,7 @@ def text(figures: Mapping[str, Any]) -> str:
         )
         lines += [f"  {Crossing(**crossing)}" for crossing in crossings["list"][:_SHOWN]]
     for name, clock in (figures.get("clocks") or {}).items():
-        lines.append(
-            f"clock {name}: {clock['median']:.1f} MHz, median of {len(clock['seeds'])} seeds "
-            f"({clock['min']:.1f} to {clock['max']:.1f})"
-        )
+        lines.append(f"clock {name}: {fmax(clock, digits=1)}")
         if path := clock["critical_path"]:
             lines.append(
                 f"  critical path: {path['start']} -> {path['end']}, "

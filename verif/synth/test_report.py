@@ -97,6 +97,8 @@ def test_timing() -> None:
     clock = figures["clocks"]["clk"]
     assert (clock["min"], clock["median"], clock["max"]) == (110, 120, 140)
     assert clock["seeds"] == {"1": 130, "2": 120, "3": 110, "4": 140}
+    assert report.fmax(clock, digits=0) == "120 MHz (110 to 140), 4 seeds"
+    assert report.fmax({**clock, "seeds": {"1": 120}}, digits=1) == "120.0 MHz, 1 seed"
     assert clock["critical_path"] == {
         "start": "fetch.count",
         "end": "matrix_unit.mxu.tile (MULT18X18D)",
