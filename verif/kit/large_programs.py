@@ -185,13 +185,24 @@ class _Writer:
     def _large_window(self, lines: int) -> Window:
         """On a map of so many lines at most."""
         rng = self._rng
-        height = rng.getrandbits(rng.randint(1, min(12, lines.bit_length() - 1))) or 1
+        highest = min(12, lines.bit_length() - 1)
+        height = rng.getrandbits(rng.choice((highest, rng.randint(1, highest)))) or 1
         width = min(4095, max(1, rng.randint(lines // height // 2, lines // height)))
+        shape = {"height": height, "width": width, "pitch": width}
+        if rng.random() < 0.3:
+            # A row of windows across the map and beyond it, in the largest steps.
+            step = min(127, width)
+            return Window(
+                **shape,
+                **{"kernel_height": 1, "kernel_width": 1, "stride_y": 1, "stride_x": step},
+                **{"dilation_y": 1, "dilation_x": 1, "out_height": 1},
+                top=rng.randrange(height),
+                left=rng.randrange(min(255, width)),
+                out_width=width // step + 1,
+            )
         # Several taps and windows at a time, or large steps, so that most of it is in the map.
         return Window(
-            height=height,
-            width=width,
-            pitch=width,
+            **shape,
             kernel_height=rng.randint(1, 2),
             kernel_width=rng.randint(1, 2),
             stride_y=rng.choice((1, rng.randint(1, min(127, height)))),

@@ -69,6 +69,8 @@ def check_result(result: RunResult, expected: NDArray[np.uint8], outcome: Outcom
     check(expected, result.host)
     tags = tuple(tag for _, tag in result.tags)
     assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
+    count = len(tags) + result.missing_tags
+    assert count == len(outcome.tags), f"{count} tags, not {len(outcome.tags)}"
     total = sum(result.counters.values())
     assert total == result.cycles, f"counters sum to {total}, not {result.cycles}"
 

@@ -90,6 +90,8 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
         image = packing_program(config, f"{seed} {number}")
         yield program_trial(config, f"packing {number}", image, 0)
     yield from _function_trials(config)
+    yield from _overlap_trials(config)
+    yield from _range_trials(config)
     for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
         yield program_trial(config, f"reserved bit {bit}", image, 0)
@@ -111,6 +113,40 @@ def _function_trials(config: Config) -> Iterator[Trial]:
         image = make_image(words, host=host)
         name = f"{opcode.name.lower()} {function.name.lower()} {flags} {table}"
         yield program_trial(config, name, image, 0)
+
+
+def _overlap_trials(config: Config) -> Iterator[Trial]:
+    """Operands of Vector that do not lie in exactly the lines of the results, by one bit."""
+    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
+    rows = BY_OPCODE[Opcode.VECTOR].field("rows").width
+    for bit in range(min(rows, exact_log2(config.buffer_lines) - 2)):
+        for near, far in (("buffer", "operand"), ("operand", "buffer")):
+            lines = {near: 1 << bit, far: 3 << bit, "destination": 0, "rows": (1 << bit) + 1}
+            word = encode(Opcode.VECTOR, operation=Operation.ADD, parameter=0, **lines)
+            image = make_image([word, encode(Opcode.HALT)], host=host)
+            yield program_trial(config, f"{near} over results by 2^{bit}", image, 0)
+
+
+def _range_trials(config: Config) -> Iterator[Trial]:
+    """Regions that begin at the last line or row and end a power of two behind it."""
+    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
+    last_line, last_row = config.buffer_lines - 1, config.accumulator_rows - 1
+    vector = dict.fromkeys(("buffer", "operand", "destination"), 0)
+    vector |= {"operation": Operation.ADD, "parameter": 0}
+    activate = {"accumulator": 0, "buffer": 0, "n_tiles": 1, "parameter": 0}
+    multiply = {"accumulator": 0, "buffer": 0, "k_tiles": 1, "n_tiles": 1}
+    regions = [
+        *((Opcode.VECTOR, {**vector, name: last_line}) for name in list(vector)[:3]),
+        (Opcode.ACTIVATE, {**activate, "buffer": last_line}),
+        (Opcode.ACTIVATE, {**activate, "accumulator": last_row}),
+        (Opcode.MATRIX_MULTIPLY, {**multiply, "buffer": last_line}),
+        (Opcode.MATRIX_MULTIPLY, {**multiply, "accumulator": last_row}),
+    ]
+    for number, (opcode, operands) in enumerate(regions):
+        for bit in range(BY_OPCODE[opcode].field("rows").width):
+            words = [encode(opcode, **operands, rows=(1 << bit) + 1), encode(Opcode.HALT)]
+            image = make_image(words, host=host)
+            yield program_trial(config, f"end {number} behind by 2^{bit}", image, 0)
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -137,11 +173,11 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _long_loops() -> Iterator[Trial]:
-    """Every bit of a loop's count keeps it going."""
+    """Every bit of a loop's count keeps it going, wherever the others count down to."""
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     for bit in range(7, 32):
         words = [
-            encode(Opcode.LOOP, count=1 << bit),
+            encode(Opcode.LOOP, count=1 << bit | 4),
             encode(Opcode.END_LOOP),
             encode(Opcode.HALT),
         ]
@@ -207,11 +243,11 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _straight_program() -> Image:
-    """So long that the upper bits of instruction numbers count; with a jump far behind, and no
-    Halt, so that the number of the last instruction is reported."""
+    """So long that the upper bits of instruction numbers count, and those of the number of tags;
+    with a jump far behind, and no Halt, so that the number of the last instruction is reported."""
     body = [encode(Opcode.NOP)] * 127
     words = [
-        *[encode(Opcode.NOP)] * STRAIGHT,
+        *[encode(Opcode.DEBUG_TAG, tag=2)] * STRAIGHT,
         encode(Opcode.LOOP, count=3),
         *body,
         encode(Opcode.DEBUG_TAG, tag=1),

@@ -91,19 +91,22 @@ def _packing(state: ProgramState) -> None:
     rng, rows = state.rng, state.config.rows
     channels = rng.randint(1, min(rows, 255))
     operand = rng.choice(("kernel_width", "stride_x", "left", "left", "width"))
-    pitch = rng.randint(1, 4) if operand == "width" else 1
     most = {"stride_x": 127, "width": 4095}.get(operand, 255)
-    # Bytes: a power of two that is more than fits, and as little more as the channels allow.
-    powers = [
-        1 << bit for bit in range((rows * pitch).bit_length(), (most * channels).bit_length())
-    ]
-    number = -(-rng.choice(powers) // channels)
+    pitch = 1
+    if operand == "width":
+        pitch = rng.randint(1, rng.choice((4, min(4095, (most * channels - 1) // rows))))
+    sign = rng.choice((1, -1)) if operand == "left" else 1
+    # Bytes: the first number that does not fit, or a power of two, and as little more as the
+    # channels allow. The last of the vector's bytes is before `rows`, or reaches it.
+    first = rows * pitch + (operand != "left" or sign < 0)
+    powers = [1 << bit for bit in range(first.bit_length(), (most * channels).bit_length())]
+    number = -(-rng.choice([first, *powers]) // channels)
     state.emit(
         Opcode.SET_CONFIG_WINDOW,
         **{
             **PIXEL,
             "pitch": pitch,
-            operand: min(most, number) * (rng.choice((1, -1)) if operand == "left" else 1),
+            operand: sign * min(most, number),
         },
     )
     state.emit(

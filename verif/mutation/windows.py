@@ -153,8 +153,10 @@ class _Writer:
         self._show(window.windows * blocks)
 
     def _number(self, most: int) -> int:
-        """From 1 on, each number of bits as often."""
-        bits = self._rng.randint(1, most.bit_length())
+        """From 1 on, each number of bits as often, and twice as often all that there may be."""
+        bits = self._rng.randint(1, most.bit_length() + 2)
+        if bits > most.bit_length():
+            return max(1, most)
         return max(1, min(most, self._rng.getrandbits(bits)))
 
     def _window(self, lines: int) -> Window:
