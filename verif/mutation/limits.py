@@ -97,9 +97,14 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
         yield program_trial(config, f"reserved bit {bit}", image, 0)
 
 
+def _lone_trial(config: Config, name: str, word: bytes) -> Trial:
+    """A program of one instruction, without any data."""
+    image = make_image([word, encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
+    return program_trial(config, name, image, 0)
+
+
 def _function_trials(config: Config) -> Iterator[Trial]:
     """Every function with all that may or may not go with it."""
-    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     one = {"buffer": 0, "rows": 1, "parameter": 0}
     others = {
         Opcode.ACTIVATE: {"accumulator": 0, "n_tiles": 1},
@@ -109,34 +114,29 @@ def _function_trials(config: Config) -> Iterator[Trial]:
         others, Function, range(4), (0, 1, 2, 4, 7, 8, 15)
     ):
         how = {"function": function, "wide": flags & 1, "accumulate": flags >> 1, "table": table}
-        words = [encode(opcode, **one, **others[opcode], **how), encode(Opcode.HALT)]
-        image = make_image(words, host=host)
         name = f"{opcode.name.lower()} {function.name.lower()} {flags} {table}"
-        yield program_trial(config, name, image, 0)
+        yield _lone_trial(config, name, encode(opcode, **one, **others[opcode], **how))
 
 
 def _overlap_trials(config: Config) -> Iterator[Trial]:
     """Operands of Vector that do not lie in exactly the lines of the results, by one bit."""
-    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     rows = BY_OPCODE[Opcode.VECTOR].field("rows").width
     for bit in range(min(rows, exact_log2(config.buffer_lines) - 2)):
         for near, far in (("buffer", "operand"), ("operand", "buffer")):
             lines = {near: 1 << bit, far: 3 << bit, "destination": 0, "rows": (1 << bit) + 1}
             word = encode(Opcode.VECTOR, operation=Operation.ADD, parameter=0, **lines)
-            image = make_image([word, encode(Opcode.HALT)], host=host)
-            yield program_trial(config, f"{near} over results by 2^{bit}", image, 0)
+            yield _lone_trial(config, f"{near} over results by 2^{bit}", word)
 
 
 def _range_trials(config: Config) -> Iterator[Trial]:
     """Regions that begin at the last line or row and end a power of two behind it."""
-    host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     last_line, last_row = config.buffer_lines - 1, config.accumulator_rows - 1
-    vector = dict.fromkeys(("buffer", "operand", "destination"), 0)
-    vector |= {"operation": Operation.ADD, "parameter": 0}
+    lines = ("buffer", "operand", "destination")
+    vector = {**dict.fromkeys(lines, 0), "operation": Operation.ADD, "parameter": 0}
     activate = {"accumulator": 0, "buffer": 0, "n_tiles": 1, "parameter": 0}
     multiply = {"accumulator": 0, "buffer": 0, "k_tiles": 1, "n_tiles": 1}
     regions = [
-        *((Opcode.VECTOR, {**vector, name: last_line}) for name in list(vector)[:3]),
+        *((Opcode.VECTOR, {**vector, name: last_line}) for name in lines),
         (Opcode.ACTIVATE, {**activate, "buffer": last_line}),
         (Opcode.ACTIVATE, {**activate, "accumulator": last_row}),
         (Opcode.MATRIX_MULTIPLY, {**multiply, "buffer": last_line}),
@@ -144,9 +144,8 @@ def _range_trials(config: Config) -> Iterator[Trial]:
     ]
     for number, (opcode, operands) in enumerate(regions):
         for bit in range(BY_OPCODE[opcode].field("rows").width):
-            words = [encode(opcode, **operands, rows=(1 << bit) + 1), encode(Opcode.HALT)]
-            image = make_image(words, host=host)
-            yield program_trial(config, f"end {number} behind by 2^{bit}", image, 0)
+            word = encode(opcode, **operands, rows=(1 << bit) + 1)
+            yield _lone_trial(config, f"end {number} behind by 2^{bit}", word)
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
