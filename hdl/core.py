@@ -182,16 +182,22 @@ class Core(wiring.Component):
             Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
             | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)
         )
-        for failing, cause, pc in (
-            (reader, Fault.HOST_READ_ERROR, board.host_read.command.pc),
-            (writer, Fault.HOST_WRITE_ERROR, board.host_writes.command.pc),
-            (weights, Fault.WEIGHT_READ_ERROR, weights.error_pc),
-        ):
-            with m.If(failing.error):
-                m.d.sync += [
-                    self.error_cause.eq(cause),
-                    self.error_pc.eq(pc),
-                ]
+        # Both mean something with `error` only.
+        with m.If(weights.error):
+            m.d.sync += [
+                self.error_cause.eq(Fault.WEIGHT_READ_ERROR),
+                self.error_pc.eq(weights.error_pc),
+            ]
+        with m.Elif(writer.error):
+            m.d.sync += [
+                self.error_cause.eq(Fault.HOST_WRITE_ERROR),
+                self.error_pc.eq(board.host_writes.command.pc),
+            ]
+        with m.Else():
+            m.d.sync += [
+                self.error_cause.eq(Fault.HOST_READ_ERROR),
+                self.error_pc.eq(board.host_read.command.pc),
+            ]
         return m
 
     def _add(self, m: Module, name: str, unit: Unit) -> Unit:

@@ -80,8 +80,9 @@ class VectorPlanner(wiring.Component):
         left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
         here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
-        inside_y = (position.y >= 0) & (position.y < command.height)
-        inside_x = (position.x >= 0) & (position.x < command.width)
+        # Taken as unsigned, a negative coordinate is beyond any map.
+        inside_y = position.y.as_unsigned() < command.height
+        inside_x = position.x.as_unsigned() < command.width
         with m.If(taken):
             m.d.sync += kept_byte.eq(Mux(crosses, following - rows, following))
             with m.If(self.row_ends | ~packed):
