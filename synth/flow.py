@@ -65,7 +65,7 @@ def measure(
             find_crossings(yosys, design_of(config, None, Fabric.GENERIC), design, folder)
         ),
     }
-    check_memories(memories)
+    check_memories(memories, target.fabric)
     figures["lacks"] = report.lacks(figures)
     if nextpnr and not figures["lacks"]:
         placements = place_and_route(nextpnr, target, grade, seeds, folder, whole=unit is None)

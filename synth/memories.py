@@ -17,7 +17,9 @@ BLOCK, LUTS, FLIP_FLOPS = "block RAM", "LUT RAM", "flip-flops"
 LUT_LIMIT = 2048
 """Bits of a memory that may be LUT RAM: queues of some entries, not worth a block of 16 Kbit."""
 FLIP_FLOP_LIMIT = 512
-"""The same for flip-flops, which is where such queues land on FPGAs without LUT RAM."""
+"""The same for flip-flops. Without LUT RAM, as on the iCE40, queues have no other place, and the
+limit is that of LUT RAM: they are wide and short, and would take tens of block RAMs."""
+_WITHOUT_LUT_RAM = frozenset({Fabric.ICE40})
 
 _CELL = re.compile(r"^  cell \$mem_v2 (\S+)\n(.*?)^  end", re.M | re.S)
 _MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.M)
@@ -63,9 +65,10 @@ def placed_memories(netlist: Netlist, fabric: Fabric, design: str) -> list[str]:
     return sorted(found)
 
 
-def check_memories(memories: Iterable[MemoryPlace]) -> None:
+def check_memories(memories: Iterable[MemoryPlace], fabric: Fabric) -> None:
     """Raises SynthesisError for the memories that are neither in block RAM nor small."""
-    limits = {LUTS: LUT_LIMIT, FLIP_FLOPS: FLIP_FLOP_LIMIT}
+    in_flip_flops = LUT_LIMIT if fabric in _WITHOUT_LUT_RAM else FLIP_FLOP_LIMIT
+    limits = {LUTS: LUT_LIMIT, FLIP_FLOPS: in_flip_flops}
     wrong = [
         f"{memory.name} ({memory.bits:,} bits) is in {memory.place}"
         for memory in memories
@@ -74,7 +77,7 @@ def check_memories(memories: Iterable[MemoryPlace]) -> None:
     if wrong:
         raise SynthesisError(
             f"not in block RAM: {'; '.join(wrong)} (allowed: up to {LUT_LIMIT:,} bits in LUT RAM, "
-            f"{FLIP_FLOP_LIMIT} in flip-flops)"
+            f"{in_flip_flops:,} in flip-flops)"
         )
 
 

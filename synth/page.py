@@ -63,7 +63,8 @@ _MEANING = """
   logic and on wires.
 - **GOPS** is 2 x R x C x the median of Fmax: what the array could do if it never waited.
 - **Memories**: synthesis fails when a memory is not in block RAM. Queues may be LUT RAM up to
-  {luts:,} bits, and flip-flops up to {flip_flops} bits; the report names each of them.
+  {luts:,} bits, and flip-flops up to {flip_flops} bits, or as many as LUT RAM where there is none
+  (iCE40); the report names each of them.
 - **Unregistered paths between units** are looked for before anything is mapped: from a register of
   one unit to one of another, with logic of both on the way, or of a third. The JSON has the list.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from systola.hdl.fabric import Fabric
 from systola.synth.errors import SynthesisError
 from systola.synth.memories import MemoryPlace, check_memories, inferred_memories
 from systola.verif.synth.netlists import memory_dump
@@ -38,7 +39,7 @@ def test_places() -> None:
 
 def test_refused_in_flip_flops() -> None:
     with pytest.raises(SynthesisError) as error:
-        check_memories(inferred_memories(DUMP, LOG, "harness", "tpu"))
+        check_memories(inferred_memories(DUMP, LOG, "harness", "tpu"), Fabric.ECP5)
     assert "accumulators.bank_1.memory (16,384 bits) is in flip-flops" in str(error.value)
     assert "forgotten (4,096 bits) is in flip-flops" in str(error.value)
     assert "unified_buffer" not in str(error.value)
@@ -47,19 +48,21 @@ def test_refused_in_flip_flops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "place", "allowed"),
+    ("fabric", "bits", "place", "allowed"),
     [
-        (1 << 20, "block RAM", True),
-        (2048, "LUT RAM", True),
-        (2049, "LUT RAM", False),
-        (512, "flip-flops", True),
-        (513, "flip-flops", False),
+        (Fabric.ECP5, 1 << 20, "block RAM", True),
+        (Fabric.ECP5, 2048, "LUT RAM", True),
+        (Fabric.ECP5, 2049, "LUT RAM", False),
+        (Fabric.ECP5, 512, "flip-flops", True),
+        (Fabric.ECP5, 513, "flip-flops", False),
+        (Fabric.ICE40, 2048, "flip-flops", True),  # has no LUT RAM
+        (Fabric.ICE40, 2049, "flip-flops", False),
     ],
 )
-def test_limits(bits: int, place: str, allowed: bool) -> None:
+def test_limits(fabric: Fabric, bits: int, place: str, allowed: bool) -> None:
     memories = [MemoryPlace("queue", bits, place)]
     if allowed:
-        check_memories(memories)
+        check_memories(memories, fabric)
     else:
         with pytest.raises(SynthesisError, match="queue"):
-            check_memories(memories)
+            check_memories(memories, fabric)
