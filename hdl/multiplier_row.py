@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.hdl import multiplier_row_ecp5 as ecp5
 from systola.hdl import multiplier_row_ice40 as ice40
+from systola.hdl import multiplier_row_nexus as nexus
 from systola.hdl import multiplier_row_xilinx7 as xilinx7
 from systola.hdl.fabric import Fabric, fabric_of
 
@@ -60,6 +61,8 @@ class MultiplierRow(wiring.Component):
                 multiply = ecp5.multiply
             case Fabric.ICE40:
                 multiply = ice40.multiply
+            case Fabric.NEXUS:
+                multiply = nexus.multiply
             case Fabric.XILINX7:
                 multiply = xilinx7.multiply
             case _:

@@ -51,6 +51,7 @@ SET = (
     Design("nexus-40", "small", "mxu", seeds=3),
     Design("gw2a-18", "small", "mxu", seeds=3),
     Design("xc7a100t", "base", seeds=0),
+    Design("up5k", "tiny", "mxu"),
     Design("up5k", "tiny", seeds=0),
 )
 """The designs that the project keeps figures of; where five placements would take hours, fewer, and

@@ -16,6 +16,7 @@ VARIANTS = [
     *(f"{size}:generic" for size in SIZES),
     *("5x6:ecp5", "4x4:ecp5", f"5x6:ecp5:{PACKED}", f"4x4:ecp5:{PACKED}"),
     *("5x6:xilinx7", "4x4:xilinx7", "3x5:xilinx7", "5x6:ice40", "4x4:ice40"),
+    *("5x6:nexus", "4x4:nexus"),
 ]
 """A size, a fabric, and whether two products share a block."""
 ROWS_ABOVE = 2
