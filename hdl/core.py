@@ -288,6 +288,7 @@ class Core(wiring.Component):
             matrix.command_valid.eq(queue.valid),
             queue.pop.eq(matrix.command_pop),
             matrix.masks.eq(queue.masks),
+            matrix.regions.eq(queue.regions),
             matrix.weight_row.eq(weights.row),
             matrix.weight_arrived.eq(weights.row_valid),
             weights.row_take.eq(matrix.weight_take),
@@ -310,16 +311,8 @@ class Core(wiring.Component):
             self.activity.input_blocked.eq(matrix.waits.host_reading),
             self.activity.operand_blocked.eq(matrix.waits.activate_writing),
         ]
-        for name, region in (
-            ("host_reading", "destination"),
-            ("activate_writing", "buffer"),
-            ("activate_reading", "accumulator"),
-        ):
-            watched = getattr(board, name)
-            m.d.comb += [
-                matrix.regions[name].eq(self._regions(m, f"matrix_{name}", watched, region)),
-                matrix.retired[name].eq(watched.retire),
-            ]
+        for name in matrix.retired.shape().members:
+            m.d.comb += matrix.retired[name].eq(getattr(board, name).retire)
 
     def _activation(
         self,
@@ -333,6 +326,8 @@ class Core(wiring.Component):
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
             queue.pop.eq(activation.command_pop),
+            activation.masks.eq(queue.masks),
+            activation.regions.eq(queue.regions),
             accumulators.enable.eq(activation.enable),
             accumulators.address.eq(activation.address),
             activation.ready.eq(accumulators.ready),
@@ -346,25 +341,11 @@ class Core(wiring.Component):
             board.activate_writing.advance_to.eq(activation.advance_write_to),
             board.activate_writing.retire.eq(activation.write_done),
         ]
-        for name, region in (
-            ("matrix_summing", "accumulator"),
-            ("matrix_reading", "buffer"),
-            ("activate_writing", "buffer"),
-            ("host_writing", "buffer"),
-            ("host_reading", "destination"),
-        ):
-            watched = getattr(board, name)
-            m.d.comb += [
-                activation.masks[name].eq(queue.masks[name]),
-                activation.regions[name].eq(
-                    self._regions(m, f"activation_{name}", watched, region)
-                ),
-                activation.retired[name].eq(watched.retire),
-            ]
+        for name in activation.retired.shape().members:
+            m.d.comb += activation.retired[name].eq(getattr(board, name).retire)
 
     def _writer(self, m: Module, board: Scoreboard, writer: HostWriter) -> None:
         queue = board.host_writes
-        masks = queue.masks
         m.d.comb += [
             writer.command.eq(queue.command),
             writer.command_valid.eq(queue.valid),
@@ -373,21 +354,10 @@ class Core(wiring.Component):
             board.host_writing.advance.eq(writer.advance),
             board.host_writing.advance_to.eq(writer.advance_to),
             board.host_writing.retire.eq(writer.done),
+            writer.regions.eq(queue.regions),
         ]
-        for name, watched, region in (
-            ("host_reading", board.host_reading, "destination"),
-            ("activate_writing", board.activate_writing, "buffer"),
-        ):
+        for name in writer.retired.shape().members:
             m.d.comb += [
-                writer.masks[name].eq(masks[name]),
-                writer.regions[name].eq(self._regions(m, f"writer_{name}", watched, region)),
-                writer.retired[name].eq(watched.retire),
+                writer.masks[name].eq(queue.masks[name]),
+                writer.retired[name].eq(getattr(board, name).retire),
             ]
-
-    def _regions(self, m: Module, name: str, watched: wiring.PureInterface, region: str) -> Signal:
-        """The regions of all entries of a list, for one unit: from registers of its own, as it
-        compares addresses with all of them in a cycle, far from others that do so."""
-        following = Cat(entry[region] for entry in watched.following)
-        copies = m.submodules[f"regions_{name}"] = Replica(width=len(following))
-        m.d.comb += copies.input.eq(following)
-        return copies.output

@@ -25,6 +25,7 @@ from systola.hdl.commands import (
 from systola.hdl.decoder import Decoded
 from systola.hdl.in_flight import InFlight, Region, overlaps
 from systola.hdl.list_scan import ListScan
+from systola.hdl.replica import Replica
 from systola.hdl.scalar_unit import is_one_of
 from systola.hdl.tag_queue import TAG_BITS, TagQueue
 
@@ -32,6 +33,8 @@ WATCHED = {"host_memory": ("host_reading", "host_memory")}
 """Masks that do not carry the name of their list, which then has two: a Write_Host_Memory waits
 for reads of the same buffer lines line by line, and for reads of the same host memory as a
 whole."""
+WAIT_WHOLE = ("host_reads",)
+"""Queues whose unit does not begin an instruction before all that it waits for has ended."""
 SOURCES = {
     "destination": "buffer",
     "buffer": "buffer",
@@ -49,12 +52,24 @@ COMPLETES = {
 
 
 class QueueSignature(wiring.Signature):
-    """A queue seen from its unit: the oldest command, what it waits for, and `pop`. `blocked`, a
-    cycle late, is for units that wait for whole instructions."""
+    """A queue seen from its unit: the oldest command, what it waits for, and `pop`.
 
-    def __init__(self, *, command: data.StructLayout, lists: dict[str, int]):
+    `blocked`, a cycle late, is for units that wait for whole instructions; others compare addresses
+    with `regions`, those of all entries of a list, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        command: data.StructLayout,
+        lists: dict[str, int],
+        regions: dict[str, data.ArrayLayout],
+    ):
+        members: dict[str, wiring.Member] = {}
+        if regions:
+            members = {"regions": Out(data.StructLayout(regions))}
         super().__init__(
             {
+                **members,
                 "valid": Out(1),
                 "command": Out(command),
                 "masks": Out(data.StructLayout(lists)),
@@ -72,13 +87,11 @@ class OpenQueueSignature(wiring.Signature):
 
 
 class ListSignature(wiring.Signature):
-    """A list seen from the units: its entries, oldest first, as they will be in the next cycle, and
-    the progress of the oldest."""
+    """A list seen from the unit that works its instructions off: the progress of the oldest."""
 
-    def __init__(self, *, entry: data.StructLayout, depth: int, advance_bits: int):
+    def __init__(self, *, advance_bits: int):
         super().__init__(
             {
-                "following": Out(data.ArrayLayout(entry, depth)),
                 "advance": In(1),
                 "advance_to": In(advance_bits),
                 "retire": In(1),
@@ -229,23 +242,30 @@ class Scoreboard(wiring.Component):
                 "tagged": Out(1),
                 "tag": Out(TAG_BITS),
                 **{
-                    name: Out(QueueSignature(command=command, lists=lists))
+                    name: Out(
+                        QueueSignature(command=command, lists=lists, regions=self._regions(name))
+                    )
                     for name, (command, lists) in self._queues.items()
                 },
                 "weights": Out(OpenQueueSignature(command=self._weight_command)),
                 "host_read": Out(OpenQueueSignature(command=HostReadEntry())),
                 **{
-                    name: Out(
-                        ListSignature(
-                            entry=entry,
-                            depth=depth,
-                            advance_bits=_region_of(entry)["base"].width,
-                        )
-                    )
+                    name: Out(ListSignature(advance_bits=_region_of(entry)["base"].width))
                     for name, (entry, _) in self._lists.items()
                 },
             }
         )
+
+    def _regions(self, queue: str) -> dict[str, data.ArrayLayout]:
+        """What the queue's unit sees of the lists that its instructions wait for."""
+        _, masks = self._queues[queue]
+        if queue in WAIT_WHOLE:
+            return {}
+        return {
+            name: data.ArrayLayout(_region_of(self._lists[name][0]), self._depth)
+            for name in masks
+            if name not in WATCHED
+        }
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -267,7 +287,6 @@ class Scoreboard(wiring.Component):
             )
             port = getattr(self, name)
             m.d.comb += [
-                port.following.eq(in_flight.following),
                 in_flight.advance.eq(port.advance),
                 in_flight.advance_to.eq(port.advance_to),
                 in_flight.retire.eq(port.retire),
@@ -293,6 +312,12 @@ class Scoreboard(wiring.Component):
                 port.blocked.eq(queue.blocked),
                 queue.pop.eq(port.pop),
             ]
+            # Registers of its own for each unit: it compares addresses with all of them in a cycle,
+            # far from others that do so.
+            for watched in self._regions(name):
+                following = lists[watched].following.as_value()
+                copies = m.submodules[f"{name}_{watched}"] = Replica(width=len(following))
+                m.d.comb += [copies.input.eq(following), port.regions[watched].eq(copies.output)]
             for mask in masks:
                 watched, kind = WATCHED.get(mask, (mask, "lines"))
                 m.d.comb += [

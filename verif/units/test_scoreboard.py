@@ -78,8 +78,6 @@ ADVANCING = {
     "activate_writing": "buffer",
     "host_writing": "buffer",
 }
-SHOWN = {"host_reading": "destination"}
-"""What the ports call such a region, where it is not the same."""
 WAITS = {
     "host_reads": {
         "matrix_reading": [("buffer", "buffer")],
@@ -116,6 +114,13 @@ WAITS = {
     },
 }
 """For each queue and mask: the younger's region and that of the older one in the mask's list."""
+SHOWN = [
+    (queue, name)
+    for queue, waits in WAITS.items()
+    for name in waits
+    if queue != "host_reads" and name in ADVANCING
+]
+"""The queues whose units see the regions of a list."""
 WATCHED = {"host_memory": "host_reading"}
 REGIONS = (
     "buffer",
@@ -193,8 +198,6 @@ class Model(Bench):
         """What `idle` must show, None where it means nothing."""
         self.compared = dict.fromkeys(self.lists, 0)
         """Entries of each list that the next instruction has been compared with."""
-        self.told = {}
-        """The regions of each list that were told to follow, in the cycle before."""
         self.found = {}
 
     def fits(self, new):
@@ -304,12 +307,11 @@ class Model(Bench):
         """All outputs are as the model says."""
         if self.idle is not None:
             assert self.get("idle") == self.idle
-        for name, entries in self.lists.items():
-            told, region = self.told.get(name, []), SHOWN.get(name, ADVANCING[name])
-            for position, entry in enumerate(entries):
-                assert told[position] == entry[ADVANCING[name]], f"{name}[{position}]"
-            following = (entry[region] for entry in self.get(f"{name}__following"))
-            self.told[name] = [(each.base, each.end) for each in following]
+        for queue, name in SHOWN:
+            shown = self.get(f"{queue}__regions")[name]
+            for position, entry in enumerate(self.lists[name]):
+                region = shown[position].base, shown[position].end
+                assert region == entry[ADVANCING[name]], f"{name}[{position}] for {queue}"
         for name, oldest in self.oldest.items():
             assert self.get(f"{name}__valid") == (oldest is not None), f"queue {name}"
             if oldest is not None and name != "weights":
@@ -426,7 +428,7 @@ async def commands(dut):
 
     for opcode in LOADS:
         await pass_through({"kind": kind(opcode), **common_part, **regions})
-        destination = bench.get("host_reading__following")[0].destination
+        destination = bench.get("matrix__regions").host_reading[0]
         assert (destination.base, destination.end) == (5, 35)
         await bench.cycle(host_reads__pop=1, host_read__pop=1, host_reading__retire=1)
         entry = bench.get("host_read__command")
