@@ -24,8 +24,8 @@ class Response(enum.Enum, shape=2):
 
 
 def is_error(response: EnumView) -> Value:
-    """Whether a transfer with this response has failed."""
-    return (response == Response.SLVERR) | (response == Response.DECERR)
+    """Whether a transfer with this response has failed: SLVERR or DECERR."""
+    return response.as_value()[1]
 
 
 class ReadSignature(wiring.Signature):

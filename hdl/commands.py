@@ -3,10 +3,18 @@
 
 from amaranth.hdl import signed
 from amaranth.lib import data, enum
-from amaranth.utils import ceil_log2
+from amaranth.utils import bits_for, ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import BY_OPCODE, DEPTHWISE_TAPS, Instruction, Opcode, Operation
+from systola.arch.isa import (
+    BY_OPCODE,
+    DEPTHWISE_TAPS,
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    Instruction,
+    Opcode,
+    Operation,
+)
 from systola.hdl.burst_planner import Transfer
 from systola.hdl.in_flight import Region
 from systola.hdl.walker import ADDRESS_BITS, Level, Walk
@@ -79,18 +87,27 @@ class InstructionLayout(data.FlexibleLayout):
         )
 
 
+def host_beat_bits(config: Config) -> int:
+    """Bits of the number of beats of a run in host memory, which all end on the chip."""
+    lines = config.buffer_lines * max(config.input_pitch, config.output_pitch)
+    parameters = config.parameter_entries * PARAMETER_PLANES * config.output_pitch
+    return bits_for(max(lines, parameters, TABLE_BYTES) // config.host_bus_bytes)
+
+
 class HostTransfer(Transfer):
     """A transfer at an offset in the host window."""
 
-    def __init__(self) -> None:
-        super().__init__(address_bits=HOST_OFFSET_BITS, beat_bits=30)
+    def __init__(self, *, config: Config):
+        super().__init__(address_bits=HOST_OFFSET_BITS, beat_bits=host_beat_bits(config))
 
 
 class WeightTransfer(Transfer):
-    """A transfer at an offset in the weight window."""
+    """A transfer at an offset in the weight window: as many tiles as an instruction can name."""
 
     def __init__(self, *, config: Config):
-        super().__init__(address_bits=config.address_bits, beat_bits=40)
+        tiles = (1 << InstructionLayout(Opcode.READ_WEIGHTS)["count"].width) - 1
+        beats = tiles * config.tile_bytes // config.weight_bus_bytes
+        super().__init__(address_bits=config.address_bits, beat_bits=bits_for(beats))
 
 
 class Tail(data.StructLayout):
@@ -120,11 +137,11 @@ class HostReadEntry(data.StructLayout):
 class HostWriteCommand(data.StructLayout):
     """A write to host memory: lines `buffer` to `end` - 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
                 "pc": PC_BITS,
-                "transfer": HostTransfer(),
+                "transfer": HostTransfer(config=config),
                 "buffer": Region(ADDRESS_BITS),
                 "tail": Tail(),
             }

@@ -238,8 +238,7 @@ class ControlRegisters(wiring.Component):
             found = []
             for offset, value in group:
                 chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
-                with m.If(read):
-                    m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
+                m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
                 found.append(Mux(chosen, value, 0))
             part = Signal(32, name=f"part_{number}", reset_less=True)
             with m.If(asked):

@@ -44,6 +44,7 @@ from systola.hdl.commands import (
     MatrixCommand,
     Tail,
     WeightTransfer,
+    host_beat_bits,
 )
 from systola.hdl.illegal_field import COPIES, WRITES, is_out_of_range, misfits, reserved_bits
 from systola.hdl.in_flight import Region
@@ -96,7 +97,7 @@ class Decoded(data.StructLayout):
                 "source": Region(ADDRESS_BITS),
                 "operand": Region(ADDRESS_BITS),
                 "host": Region(HOST_OFFSET_BITS),
-                "transfer": HostTransfer(),
+                "transfer": HostTransfer(config=config),
                 "tail": Tail(),
                 "weight_transfer": WeightTransfer(config=config),
                 "tiles": TILE_COUNT_BITS,
@@ -644,7 +645,7 @@ class Decoder(wiring.Component):
         )
         spread_4 = stage(4, "spread", len(products.spread), Mux(is_copy_3, products.spread, 0))
         before_tail_4 = stage(4, "before_tail", ADDRESS_BITS, products.lines - read.rows)
-        run_beats_4 = stage(4, "run_beats", 30, run_beats)
+        run_beats_4 = stage(4, "run_beats", host_beat_bits(config), run_beats)
         linear_4 = stage(4, "linear", 1, linear_3)
         packing_4 = Signal(Packing(), reset_less=True)
         before = packing_4.start < 0  # the first vector begins in the line before the row
@@ -716,7 +717,7 @@ class Decoder(wiring.Component):
         self._unpackable = stage(5, "unpackable", len(unfit), unfit)
         self._too_long = stage(5, "too_long", 1, pitch_bytes - packing_4.row_bytes < 0)
         self._tiles = stage(5, "tiles", TILE_COUNT_BITS, lengths_4["tiles"])
-        self._run_beats = stage(5, "run_beats", 30, run_beats_4)
+        self._run_beats = stage(5, "run_beats", host_beat_bits(config), run_beats_4)
         self._linear = stage(5, "linear", 1, linear_4)
         self._tail_line = stage(5, "tail_line", ADDRESS_BITS, first_4["buffer"] + before_tail_4)
         self._weight_address = stage(

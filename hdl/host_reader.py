@@ -69,7 +69,7 @@ class HostReader(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "transfer": In(HostTransfer()),
+                "transfer": In(HostTransfer(config=config)),
                 "transfer_valid": In(1),
                 "transfer_blocked": In(1),
                 "transfer_pop": Out(1),
@@ -93,7 +93,7 @@ class HostReader(wiring.Component):
         bus = config.host_bus_bytes
 
         planner = m.submodules.planner = BurstPlanner(
-            transfer=HostTransfer(),
+            transfer=HostTransfer(config=config),
             bus_bytes=bus,
             max_burst_beats=config.max_burst_beats,
             pitch=config.input_pitch,

@@ -62,7 +62,7 @@ class HostWriter(wiring.Component):
         regions = data.ArrayLayout(Region(ADDRESS_BITS), depth)
         super().__init__(
             {
-                "command": In(HostWriteCommand()),
+                "command": In(HostWriteCommand(config=config)),
                 "command_valid": In(1),
                 "blocked": In(1),
                 "masks": In(data.StructLayout(dict.fromkeys(WATCHED, depth))),
@@ -100,7 +100,7 @@ class HostWriter(wiring.Component):
         """Bursts on AW, and their answers; returns whether the oldest of `bursts` is on AW."""
         config, bus = self._config, self.bus
         planner = m.submodules.planner = BurstPlanner(
-            transfer=HostTransfer(),
+            transfer=HostTransfer(config=config),
             bus_bytes=config.host_bus_bytes,
             max_burst_beats=config.max_burst_beats,
             pitch=config.output_pitch,

@@ -69,7 +69,7 @@ class ListScan(wiring.Component):
         # The entry chosen in the cycle before, where it is now, and the one before.
         compared = Signal(depth, reset_less=True)
         judged = Signal(depth, reset_less=True)
-        restarted = Signal()
+        restarted = Signal(reset_less=True)
         m.d.comb += self.entry.eq(entry)
         m.d.sync += [
             entry.eq(self.entries[position]),

@@ -168,7 +168,7 @@ class Scoreboard(wiring.Component):
     | `activate_writing` | all four, their lines, parameters, table | the last line is announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
-    `idle`: all lists are empty, and so is the queue of tags behind this cycle; it is a register and
+    `idle`: all is complete, and the queue of tags is empty behind this cycle; it is a register and
     means nothing in the cycle behind an `issue`. The oldest instruction in any list waits for
     nothing, so there is no deadlock. `tagged`: `tag` enters the trace; `hold_tags`: none does.
     """
@@ -178,7 +178,7 @@ class Scoreboard(wiring.Component):
         self._depth = depth
         self._queues: dict[str, tuple[data.StructLayout, dict[str, int]]] = {
             "host_reads": (
-                HostTransfer(),
+                HostTransfer(config=config),
                 {
                     "matrix_reading": depth,
                     "activate_operands": depth,
@@ -201,7 +201,7 @@ class Scoreboard(wiring.Component):
                 },
             ),
             "host_writes": (
-                HostWriteCommand(),
+                HostWriteCommand(config=config),
                 {"host_reading": depth, "activate_writing": depth, "host_memory": depth},
             ),
         }
@@ -350,7 +350,7 @@ class Scoreboard(wiring.Component):
                 tags.retire[number].eq(lists[COMPLETES[unit]].retire),
             ]
         m.d.sync += self.idle.eq(
-            Cat(one.empties for one in lists.values()).all() & tags.one_at_most
+            Cat(lists[name].empties for name in COMPLETES.values()).all() & tags.one_at_most
         )
 
         # Where each instruction goes, known from the second cycle on. What it is pushed into learns

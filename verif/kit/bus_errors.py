@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, Unit, encode
 from systola.arch.registers import BusPort, Status
 from systola.golden.outcome import FaultReport
 from systola.runtime.backend import Image
@@ -22,10 +22,14 @@ _BEHIND = 4 * DATA_OFFSET
 
 @dataclass(frozen=True)
 class BusError:
-    """Bytes of the windows, [low, high), that answer with an error, and the fault that follows."""
+    """Bytes of the windows, [low, high), that answer with an error, and the fault that follows.
+
+    Of the tags only the first `tags` wait for none of what fails: no other one may enter.
+    """
 
     cause: Fault
     pc: int
+    tags: int = 4
     host_errors: tuple[int, int] = (0, 0)
     weight_errors: tuple[int, int] = (0, 0)
 
@@ -45,12 +49,15 @@ class BusError:
     def check(self, image: Image, result: RunResult) -> None:
         """Fails unless a machine has reported it after `busy_program`, and kept its data."""
         _check(image, result, Status.FAULT, FaultReport(self.cause, self.pc, 0))
+        tags = [tag for _, tag in result.tags]
+        assert tags == list(range(len(tags))), f"tags {tags}"
+        assert len(tags) <= self.tags, f"tag {self.tags} says that what has failed is complete"
 
 
 BUS_ERRORS = (
-    BusError(Fault.HOST_READ_ERROR, 0, host_errors=(DATA_OFFSET, DATA_OFFSET + 64)),
-    BusError(Fault.HOST_WRITE_ERROR, 3, host_errors=(_OUTPUT, _OUTPUT + 64)),
-    BusError(Fault.WEIGHT_READ_ERROR, 1, weight_errors=(0, 1 << 20)),
+    BusError(Fault.HOST_READ_ERROR, 0, tags=0, host_errors=(DATA_OFFSET, DATA_OFFSET + 64)),
+    BusError(Fault.HOST_WRITE_ERROR, 3, tags=2, host_errors=(_OUTPUT, _OUTPUT + 64)),
+    BusError(Fault.WEIGHT_READ_ERROR, 1, tags=1, weight_errors=(0, 1 << 20)),
     BusError(Fault.FETCH_ERROR, 32, host_errors=(512, 640)),
     BusError(Fault.FETCH_ERROR, 0, host_errors=(0, 128)),
 )
@@ -93,7 +100,8 @@ def _check(image: Image, result: RunResult, status: Status, fault: FaultReport) 
 
 
 def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
-    """Copies in and out, weights and a product, on random data, behind so many NOPs."""
+    """Copies in and out, weights and a product, on random data, behind so many NOPs; then tags that
+    wait for them."""
     rng = np.random.default_rng(seed)
     copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
     pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
@@ -103,7 +111,13 @@ def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
         encode(Opcode.READ_WEIGHTS, tile=0, count=4),
         encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
         encode(Opcode.WRITE_HOST_MEMORY, host=_OUTPUT, **copy, **pitches),
-        *[encode(Opcode.NOP)] * 28,  # Halt is the first instruction of another fetch
+        *[
+            encode(Opcode.DEBUG_TAG, tag=number, wait=int(unit))
+            for number, unit in enumerate(
+                (Unit.HOST_READER, Unit.MATRIX_UNIT, Unit.HOST_WRITER, Unit.HOST_WRITER)
+            )
+        ],
+        *[encode(Opcode.NOP)] * 24,  # Halt is the first instruction of another fetch
         encode(Opcode.HALT),
     ]
     pages = 4 + -(-len(program) * INSTRUCTION_BYTES // HOST_PAGE_BYTES)

@@ -271,7 +271,7 @@ class Model(Bench):
             self.lists[name].pop(0)
         for name in pops:
             self.oldest[name] = None
-        self.idle = None if issue else few_tags and not any(self.lists.values())
+        self.idle = None if issue else few_tags and not any(self.lists[name] for name in COMPLETES)
         shown = self.just_shown
         self.just_shown = set()
         for name, queue in self.queues.items():
