@@ -116,7 +116,9 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
 
     for number, error in enumerate(BUS_ERRORS):
         for soft in (False, True):
-            yield error_trial(image, error, MEMORIES[number % len(MEMORIES)], soft=soft)
+            # With each memory what fails ends at another time before its tag may enter.
+            for memory in range(len(MEMORIES)):
+                yield error_trial(image, error, MEMORIES[memory], soft=soft)
             yield follower("a bus error", number)
     for before in LATE:
         late = busy_program(config, seed, before=before)
