@@ -15,6 +15,7 @@ from systola.runtime.backend import Image
 from systola.sim.library import RunResult
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles
 
+_ROWS = 8
 _OUTPUT = 2 * DATA_OFFSET
 _BEHIND = 4 * DATA_OFFSET
 """Where the program is if it does not fit before the data."""
@@ -64,6 +65,19 @@ BUS_ERRORS = (
 """Of `busy_program`."""
 
 
+def errors_at_the_end(config: Config) -> list[BusError]:
+    """Of `busy_program`: only the last row fails, and with it the whole copy ends."""
+    last = (_ROWS - 1) * _stride(config), _ROWS * _stride(config)
+
+    def at(start: int) -> tuple[int, int]:
+        return start + last[0], start + last[1]
+
+    return [
+        BusError(Fault.HOST_READ_ERROR, 0, tags=0, host_errors=at(DATA_OFFSET)),
+        BusError(Fault.HOST_WRITE_ERROR, 3, tags=2, host_errors=at(_OUTPUT)),
+    ]
+
+
 @dataclass(frozen=True)
 class Silence:
     """Bytes of the windows, [low, high), for which no answer comes, and who then waits."""
@@ -99,17 +113,21 @@ def _check(image: Image, result: RunResult, status: Status, fault: FaultReport) 
     assert (result.host[:_OUTPUT] == image.host[:_OUTPUT]).all(), "memory has changed"
 
 
+def _stride(config: Config) -> int:
+    return 2 * max(config.input_pitch, config.output_pitch)
+
+
 def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
     """Copies in and out, weights and a product, on random data, behind so many NOPs; then tags that
     wait for them."""
     rng = np.random.default_rng(seed)
-    copy = {"buffer": 0, "rows": 8, "blocks": 2, "tail": 1}
-    pitches = {"stride": 2 * max(config.input_pitch, config.output_pitch)}
+    copy = {"buffer": 0, "rows": _ROWS, "blocks": 2, "tail": 1}
+    pitches = {"stride": _stride(config)}
     program = [
         *[encode(Opcode.NOP)] * before,
         encode(Opcode.READ_HOST_MEMORY, host=DATA_OFFSET, **copy, **pitches),
         encode(Opcode.READ_WEIGHTS, tile=0, count=4),
-        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=8, k_tiles=2, n_tiles=2),
+        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=_ROWS, k_tiles=2, n_tiles=2),
         encode(Opcode.WRITE_HOST_MEMORY, host=_OUTPUT, **copy, **pitches),
         *[
             encode(Opcode.DEBUG_TAG, tag=number, wait=int(unit))

@@ -12,7 +12,14 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Opcode, encode
 from systola.runtime.backend import Image
 from systola.sim.library import Simulator
-from systola.verif.kit.bus_errors import BUS_ERRORS, SILENCES, BusError, Silence, busy_program
+from systola.verif.kit.bus_errors import (
+    BUS_ERRORS,
+    SILENCES,
+    BusError,
+    Silence,
+    busy_program,
+    errors_at_the_end,
+)
 from systola.verif.kit.images import make_image
 from systola.verif.kit.programs import random_program
 from systola.verif.mutation.trial import (
@@ -114,7 +121,7 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
             ),
         )
 
-    for number, error in enumerate(BUS_ERRORS):
+    for number, error in enumerate((*BUS_ERRORS, *errors_at_the_end(config))):
         for soft in (False, True):
             # With each memory what fails ends at another time before its tag may enter.
             for memory in range(len(MEMORIES)):
