@@ -24,7 +24,8 @@ smaller run of each belongs to `make test`.
 
 _END = """
 The proofs, one by one, are in [formal.md](formal.md); each feature and the tests that show it in
-[testplan.md](testplan.md).
+[testplan.md](testplan.md). Which faults were not found, and what would find them, is in
+[mutants.md](mutants.md).
 """
 
 

@@ -20,8 +20,8 @@ from systola.verif.regress.counting import CountingPair, CountingSimulator
 from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
 
-CHUNK = 50
-"""Programs of a job."""
+CHUNK = 15
+"""Programs of a job: few, so that a run of some jobs has had all memories."""
 MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
 """Latency in cycles and stall probability of the memories, in turn."""
 
