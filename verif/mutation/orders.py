@@ -74,7 +74,8 @@ def orders() -> Iterator[Order]:
 
 
 def order_program(config: Config, order: Order, seed: str) -> Image:
-    """One after the other, each place that the earlier one may have in its list."""
+    """One after the other, each place that the earlier one may have in its list, behind others of
+    its unit."""
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
     size = PARAMETER_PLANES * config.output_pitch
@@ -82,12 +83,13 @@ def order_program(config: Config, order: Order, seed: str) -> Image:
     writer = _Writer(config, rng, entries)
     writer.begin()
     depth = config.queue_depth
+    beside = [kind for kind in KINDS if kind.unit == order.earlier.unit]
     for ahead in range(depth):
         shared, result = _SHARED + ahead % 16, _RESULTS + ahead % 16
         writer.some(order.earlier, {"line": _LONG_ONES, "row": _LONG_ONES, "entry": 0}, _LONG)
         for place in range(ahead):
             at = {"line": place % 16, "row": place % 16, "entry": place % 8}
-            writer.some(order.earlier, at, 1)
+            writer.some(rng.choice(beside), at, 1)
         own = {"line": result, "row": result, "entry": 8 + ahead % 4}
         common = {"line": shared, "row": shared, "entry": 12 + ahead % 4}
         writer.some(order.earlier, {**own, order.shared: common[order.shared]}, 1)
