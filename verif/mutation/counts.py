@@ -37,7 +37,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
     size = PARAMETER_PLANES * config.output_pitch
     shown = -(-(_PARAMETERS + entries * size) // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
     step = -(-count * config.output_pitch // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
-    host = random_memory(data, (shown + 12 * step) // HOST_PAGE_BYTES)
+    host = random_memory(data, (shown + 18 * step) // HOST_PAGE_BYTES)
     for entry in range(entries):
         flat = varied_parameter_entry(data, config)
         host[_PARAMETERS + entry * size :][:size] = flat
@@ -120,6 +120,24 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         encode(
             Opcode.WRITE_HOST_MEMORY,
             **lines_out(config, host=host_of_gaps + 5 * step, line=3 * count, rows=count),
+        ),
+    ]
+    # Two rows with so many blocks side by side, the last one of each cut.
+    copy["tail"] = 1
+    words += [
+        encode(
+            Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+            **{"host": host_of_gaps + 6 * step, "buffer": 0, **copy},
+            stride=count * config.output_pitch + config.host_bus_bytes,
+        ),
+        encode(
+            Opcode.READ_HOST_MEMORY_ALTERNATE,
+            **{"host": _DATA, "buffer": 2 * count, **copy},
+            stride=count * config.input_pitch + config.host_bus_bytes,
+        ),
+        encode(
+            Opcode.WRITE_HOST_MEMORY,
+            **lines_out(config, host=host_of_gaps + 9 * step, line=2 * count, rows=2 * count),
         ),
         encode(Opcode.HALT),
     ]
