@@ -74,8 +74,8 @@ def orders() -> Iterator[Order]:
 
 
 def order_program(config: Config, order: Order, seed: str) -> Image:
-    """One after the other, each place that the earlier one may have in its list, behind others of
-    its unit."""
+    """One after the other, each place that the earlier one may have in its list, among others of
+    its unit; the later one waits in front of its unit or in the queue, with others behind it."""
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
     size = PARAMETER_PLANES * config.output_pitch
@@ -83,18 +83,26 @@ def order_program(config: Config, order: Order, seed: str) -> Image:
     writer = _Writer(config, rng, entries)
     writer.begin()
     depth = config.queue_depth
-    beside = [kind for kind in KINDS if kind.unit == order.earlier.unit]
+    long_ones = {"line": _LONG_ONES, "row": _LONG_ONES, "entry": 0}
+
+    def fill(like: Kind, places: range) -> None:
+        for place in places:
+            at = {"line": place % 16, "row": place % 16, "entry": place % 8}
+            writer.some(rng.choice([kind for kind in KINDS if kind.unit == like.unit]), at, 1)
+
     for ahead in range(depth):
         shared, result = _SHARED + ahead % 16, _RESULTS + ahead % 16
-        writer.some(order.earlier, {"line": _LONG_ONES, "row": _LONG_ONES, "entry": 0}, _LONG)
-        for place in range(ahead):
-            at = {"line": place % 16, "row": place % 16, "entry": place % 8}
-            writer.some(rng.choice(beside), at, 1)
+        writer.some(order.earlier, long_ones, _LONG)
+        fill(order.earlier, range(ahead))
         own = {"line": result, "row": result, "entry": 8 + ahead % 4}
         common = {"line": shared, "row": shared, "entry": 12 + ahead % 4}
         writer.some(order.earlier, {**own, order.shared: common[order.shared]}, 1)
+        fill(order.earlier, range(ahead, depth - 2))
+        if rng.randrange(2):
+            writer.some(order.later, long_ones, _LONG)
         others = {"line": result + 1, "row": result + 1, "entry": 4 + ahead % 4}
         writer.some(order.later, {**others, order.shared: common[order.shared]}, 1)
+        fill(order.later, range(8, 8 + rng.randrange(depth)))
         writer.words.append(encode(Opcode.SYNCHRONIZE))
     writer.end()
     host = random_memory(data, 20)
@@ -141,10 +149,12 @@ class _Writer:
             case "activate":
                 self._activate(row, line, rows, entry)
             case _:
+                # Some write what they read, some only beside it.
+                result = line + self._rng.randrange(2) if rows == 1 else line
                 self._emit(
                     Opcode.VECTOR,
                     operation=Operation.ADD,
-                    **{"buffer": line, "operand": line, "destination": line},
+                    **{"buffer": line, "operand": line, "destination": result},
                     **{"rows": rows, "parameter": entry},
                 )
 

@@ -58,7 +58,7 @@ CROWDED = 80
 """Programs of instructions that wait for one another."""
 CROWD = 32
 """Lines, rows and entries that one of them uses at most."""
-ORDERS = 4
+ORDERS = 12
 """Programs for each two instructions that wait for one another."""
 MOVED = 40
 """Programs of that kind at places of which any bit may be set."""
