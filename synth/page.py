@@ -77,6 +77,15 @@ by more than {slower:g} %, as placement is a matter of luck. `make synth-baselin
 accepts. `DESIGN=` is one of the set: {names}.
 """
 
+_UP5K = """
+No size of the machine fits the iCE40 UP5K: `tiny` is the smallest, its registers alone would fill
+five of these FPGAs, and the activation unit alone has more logic than there is room for. What fits
+is the array by itself, up to 4x4, which takes all eight DSP blocks. Its instructions ask for
+addresses of 20 bits, lists of what is under way and a requantiser with products of 32x31 bits for
+each column at any size; a machine for this FPGA would have to do one after the other what this one
+does side by side.
+"""
+
 _NEVER = """
 No bitstream of this project was ever run on a physical board. Clocks are those of nextpnr's timing
 models. Gowin's shows no path through a multiplier, so its clocks are too good to be true. No clock
@@ -119,6 +128,7 @@ def synthesis_page() -> str:
             f"![Where the logic is]({_PICTURE})\n",
             "## What does not fit",
             _too_large(figures),
+            _UP5K,
             "## What was never tried",
             _NEVER,
         )
