@@ -15,9 +15,9 @@ def run_here(jobs: Sequence[Job], processes: int) -> Iterator[Report]:
         yield from map(run_job, jobs)
         return
     with ProcessPoolExecutor(processes) as pool:
-        futures = [pool.submit(run_job, job) for job in jobs]
         try:
-            for future in as_completed(futures):
+            # Nothing keeps a report that has been taken: those of coverage are large.
+            for future in as_completed([pool.submit(run_job, job) for job in jobs]):
                 yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
