@@ -29,8 +29,8 @@ def handshakes(bus: wiring.PureInterface, *channels: str) -> Value:
 
 class BusWatchdog(wiring.Component):
     """`to_memory`: the channels on which each BusPort sends addresses and data; `from_memory`:
-    those on which it gets beats and answers. `reading`: a read of the port is under way; `written`:
-    the last beat of a write is taken.
+    those on which it gets beats and answers. `quiet`: nothing is under way on the port, of which
+    only reads are looked at; `written`: the last beat of a write is taken.
 
     A memory owes something when it does not take what is sent to it, and when a read is under way
     or a whole burst is written and nothing comes back. `expired` is up for a cycle when something
@@ -44,7 +44,7 @@ class BusWatchdog(wiring.Component):
     limit: In(BUS_TIMEOUT_BITS)
     to_memory: In(data.ArrayLayout(Handshakes(), len(BusPort)))
     from_memory: In(data.ArrayLayout(Handshakes(), len(BusPort)))
-    reading: In(len(BusPort))
+    quiet: In(BusPort)
     written: In(1)
     expired: Out(1)
     ports: Out(len(BusPort))
@@ -59,7 +59,7 @@ class BusWatchdog(wiring.Component):
         owing = Signal(len(BusPort))
         for number in range(len(BusPort)):
             sent, back = self.to_memory[number], self.from_memory[number]
-            expects = self.reading[number] if number != writes else unanswered != 0
+            expects = ~self.quiet[number] if number != writes else unanswered != 0
             m.d.sync += owing[number].eq(sent.offered | (expects & ~back.offered))
         m.d.sync += moves.eq(
             Cat(

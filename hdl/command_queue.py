@@ -25,7 +25,8 @@ class CommandQueue(wiring.Component):
     than two cycles after that one came. `full` counts an instruction for one cycle more than it
     waits behind another. `retired[list]` is the `retire` of each list in `lists` (name to depth),
     in the same cycle. `blocked`, a register, tells for each whether the mask had a bit in the cycle
-    before, here or where it waited.
+    before, here or where it waited; `unblocked`, another one, that there is an oldest instruction
+    and none of its masks had.
 
     All but the oldest lie in a small memory with asynchronous reads; only the masks, which follow
     their lists, are flip-flops. A unit may know late in a cycle that it pops: that decides about
@@ -42,6 +43,7 @@ class CommandQueue(wiring.Component):
                 "pushed_masks": In(masks),
                 "masks": Out(masks),
                 "blocked": Out(data.StructLayout(dict.fromkeys(lists, 1))),
+                "unblocked": Out(1),
                 "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
             }
         super().__init__(
@@ -62,17 +64,19 @@ class CommandQueue(wiring.Component):
         waiting = Signal(places)  # as many ones, from bit 0, as instructions in the memory
         ready = Signal()  # the oldest of them can be loaded
         loads = Signal()
+        remains = Signal()  # there is an oldest one in the next cycle
         loaded = Signal()  # it was, and leaves the memory with this cycle
         left = Signal(places)
         here = Signal(places)
         m.d.comb += [
             self.full.eq(waiting[-1]),
             loads.eq(ready & (~self.valid | self.pop)),
+            remains.eq(loads | (self.valid & ~self.pop)),
             left.eq(Mux(loaded, waiting[1:], waiting)),
             here.eq(Mux(self.push, ~left & Cat(1, left), 0)),
         ]
         m.d.sync += [
-            self.valid.eq(loads | (self.valid & ~self.pop)),
+            self.valid.eq(remains),
             loaded.eq(loads),
             ready.eq((self.push | left[0]) & ~loads),
             waiting.eq(left | here),
@@ -104,13 +108,12 @@ class CommandQueue(wiring.Component):
             ]
         # A register of its own, as it goes far.
         vacant = Signal(init=1)
-        m.d.sync += vacant.eq(~(loads | (self.valid & ~self.pop)))
+        m.d.sync += vacant.eq(~remains)
         with m.If(vacant | self.pop):
             m.d.sync += bits.eq(stored)
 
         fresh = Signal(places)  # its masks come
-        if self._lists:
-            m.d.sync += fresh.eq(here)
+        blocked = []
         for name, depth in self._lists.items():
             retired = self.retired[name]
             now = [Signal(depth, name=f"{name}_now_{i}") for i in range(places)]
@@ -120,9 +123,16 @@ class CommandQueue(wiring.Component):
                 m.d.comb += mask.eq(Mux(fresh[place], self.pushed_masks[name], kept))
                 m.d.sync += kept.eq(moved >> retired)
             first = Signal(depth, name=f"{name}_first", reset_less=True)
-            m.d.comb += self.masks[name].eq(first)
+            waits = Signal(name=f"{name}_waits")
+            m.d.comb += [
+                self.masks[name].eq(first),
+                waits.eq(Mux(loads, now[0].any(), first.any())),
+            ]
             m.d.sync += [
                 first.eq(Mux(loads, now[0], first) >> retired),
-                self.blocked[name].eq(Mux(loads, now[0].any(), first.any())),
+                self.blocked[name].eq(waits),
             ]
+            blocked.append(waits)
+        if self._lists:
+            m.d.sync += [fresh.eq(here), self.unblocked.eq(remains & ~Cat(blocked).any())]
         return m

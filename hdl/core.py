@@ -15,6 +15,7 @@ from amaranth.hdl import (
 )
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import Fault
@@ -30,7 +31,6 @@ from systola.hdl.host_read_port import HostReadPort
 from systola.hdl.host_reader import HostReader
 from systola.hdl.host_writer import HostWriter
 from systola.hdl.matrix_unit import MatrixUnit
-from systola.hdl.replica import Replica
 from systola.hdl.scalar_unit import ScalarUnit
 from systola.hdl.scoreboard import Scoreboard
 from systola.hdl.sequencer import Sequencer
@@ -39,6 +39,24 @@ from systola.hdl.unified_buffer import UnifiedBuffer
 from systola.hdl.weight_fetch import WeightFetch
 
 Unit = TypeVar("Unit", bound=wiring.Component)
+
+UNITS = (
+    "core",
+    "host_read_port",
+    "fetch",
+    "scalar_unit",
+    "decoder",
+    "sequencer",
+    "scoreboard",
+    "host_reader",
+    "weight_fetch",
+    "matrix_unit",
+    "activation_unit",
+    "host_writer",
+    "unified_buffer",
+    "accumulators",
+)
+"""Clock domains with resets of their own: the core's, and those of the units in it."""
 
 
 class Activity(data.StructLayout):
@@ -66,8 +84,8 @@ class Core(wiring.Component):
     memory does; `idle` once all that was issued is complete. `waiting`: Synchronize_Host waits for
     `resume`. `interrupt` with `code`: an Interrupt_Host passes. `tagged` with `tag`: that one
     enters the trace. `stop`: start no more bus transfers, and from the next cycle on no tag enters;
-    `quiet`, with `stop`: no transfer is under way. `reading`: one is, on these read ports, or was
-    in the two cycles before. `clears`: a reset of all units comes with the next cycle.
+    `quiet`: no transfer is under way on these ports, nor was in the two cycles before. `clear`: the
+    reset of each of UNITS, all in the same cycle.
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
@@ -83,7 +101,7 @@ class Core(wiring.Component):
                 "weight_read": Out(ReadSignature(**weight_bus)),
                 "running": In(1),
                 "stop": In(1),
-                "clears": In(1),
+                "clear": In(data.StructLayout(dict.fromkeys(UNITS, 1))),
                 "program": In(32),
                 "host_base": In(config.address_bits),
                 "host_limit": In(HOST_OFFSET_BITS),
@@ -97,8 +115,7 @@ class Core(wiring.Component):
                 "error_pc": Out(PC_BITS),
                 "corrupt": Out(CheckedMemory),
                 "idle": Out(1),
-                "quiet": Out(1),
-                "reading": Out(len(BusPort)),
+                "quiet": Out(BusPort),
                 "interrupt": Out(1),
                 "resume": In(1),
                 "waiting": Out(1),
@@ -165,14 +182,13 @@ class Core(wiring.Component):
             writer.stop.eq(self.stop),
         ]
         failed = Signal()
-        m.d.comb += [
-            failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
-            self.quiet.eq(port.quiet & weights.quiet & writer.quiet),
-            self.reading.eq(
-                Mux(port.quiet, 0, int(BusPort.HOST_READ))
-                | Mux(weights.quiet, 0, int(BusPort.WEIGHT_READ))
-            ),
-        ]
+        m.d.comb += failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any())
+        for which, unit in (
+            (BusPort.HOST_READ, port),
+            (BusPort.HOST_WRITE, writer),
+            (BusPort.WEIGHT_READ, weights),
+        ):
+            m.d.comb += self.quiet[exact_log2(which)].eq(unit.quiet)
         # What fails completes, too, when it tells so or later, but no tag may say so: none that
         # waits for it enters sooner than in the cycle behind.
         held = Signal()
@@ -201,14 +217,11 @@ class Core(wiring.Component):
         return m
 
     def _add(self, m: Module, name: str, unit: Unit) -> Unit:
-        """The unit, with its own copy of the reset: one for all would reach thousands of registers
-        all over the chip."""
-        reset = m.submodules[f"{name}_reset"] = Replica()
+        """The unit, with its own reset."""
         m.domains += ClockDomain(name, local=True)
         m.d.comb += [
-            reset.input.eq(self.clears),
             ClockSignal(name).eq(ClockSignal()),
-            ResetSignal(name).eq(reset.output),
+            ResetSignal(name).eq(self.clear[name]),
         ]
         m.submodules[name] = DomainRenamer(name)(unit)
         return unit
@@ -261,8 +274,7 @@ class Core(wiring.Component):
         queue, reading = board.host_reads, board.host_reading
         m.d.comb += [
             reader.transfer.eq(queue.command),
-            reader.transfer_valid.eq(queue.valid),
-            reader.transfer_blocked.eq(queue.blocked.as_value().any()),
+            reader.transfer_valid.eq(queue.unblocked),
             queue.pop.eq(reader.transfer_pop),
             reader.entry.eq(board.host_read.command),
             board.host_read.pop.eq(reader.entry_pop),

@@ -52,12 +52,13 @@ class HostReader(wiring.Component):
     """Asks for the beats of one instruction after the other and puts them where they belong.
 
     Requests run ahead of the data by any number of instructions: `transfer` is the oldest
-    instruction that still has runs to ask for (`transfer_blocked`: an older instruction still uses
-    its destination), `entry` the oldest whose data is not complete; `entry_pop` drops it, and the
-    next one shows in the cycle after, or before its first beat comes. Latency: one cycle from
-    transfer to request, two from the last beat of a line to its write. Throughput: a beat a cycle
-    into buffer and parameters, a byte a cycle into tables; a cycle is lost between instructions.
-    Nothing but the buffer's `ready` holds up the beats, and it only after three lines.
+    instruction that still has runs to ask for (`transfer_valid` once no older instruction uses its
+    destination any longer), `entry` the oldest whose data is not complete; `entry_pop` drops it,
+    and the next one shows in the cycle after, or before its first beat comes. Latency: one cycle
+    from transfer to request, two from the last beat of a line to its write. Throughput: a beat a
+    cycle into buffer and parameters, a byte a cycle into tables; a cycle is lost between
+    instructions. Nothing but the buffer's `ready` holds up the beats, and it only after three
+    lines.
 
     `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written;
     `done`, two cycles after the last write, that all of the oldest instruction is. All writes
@@ -71,7 +72,6 @@ class HostReader(wiring.Component):
             {
                 "transfer": In(HostTransfer(config=config)),
                 "transfer_valid": In(1),
-                "transfer_blocked": In(1),
                 "transfer_pop": Out(1),
                 "entry": In(HostReadEntry()),
                 "entry_pop": Out(1),
@@ -100,9 +100,9 @@ class HostReader(wiring.Component):
         )
         burst = planner.burst
         m.d.comb += [
-            planner.transfer.valid.eq(self.transfer_valid & ~self.transfer_blocked),
+            planner.transfer.valid.eq(self.transfer_valid),
             planner.transfer.payload.eq(self.transfer),
-            self.transfer_pop.eq(planner.transfer.valid & planner.transfer.ready),
+            self.transfer_pop.eq(planner.transfer.ready),
             self.request.valid.eq(burst.valid),
             self.request.payload.offset.eq(burst.payload.address),
             self.request.payload.length.eq(burst.payload.length),

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a program: run, drain, stop, clear."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module, ResetSignal, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, CheckedMemory, Status
 from systola.hdl.commands import PC_BITS
 from systola.hdl.control_registers import FaultReport
+from systola.hdl.replica import Replica
 
 
 class MachineControl(wiring.Component):
     """A program is `running` until Halt or a fault; then what was issued completes, until the
     machine is `idle`. Each ends the same way, by a soft reset as well: `stop` until all bus
-    transfers are over (`quiet`), then one cycle of `clear`, which resets all units, as it does
-    behind a reset. In that cycle the program is over, and the next one may be started.
+    transfers are over (each port `quiet`), then one cycle of `clear`, which resets all units, as it
+    does behind a reset. In that cycle the program is over, and the next one may be started.
 
     A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
     (`error` with `error_cause` and `error_pc`) and a flaw of a memory (`corrupt`) stop at once.
@@ -24,35 +27,40 @@ class MachineControl(wiring.Component):
     runs. `expired`: a memory has not answered the ports `waits` in time; that is a fault at once,
     and the machine then stays busy until it is quiet. `forget`: a soft reset is over, and `status`
     is clear. `report` follows a cycle later. `running`, `busy`, `stop` and `clear` are registers,
-    as they go everywhere; `clears` is what `clear` will be in the next cycle, for copies of it.
+    as they go everywhere; `clear` has a copy for each of the `units`: one for all would reach
+    thousands of registers all over the chip.
     """
 
-    start: In(1)
-    soft_reset: In(1)
-    halted: In(1)
-    rejected: In(1)
-    rejection: In(FaultReport())
-    error: In(1)
-    error_cause: In(Fault)
-    error_pc: In(PC_BITS)
-    waiting: In(1)
-    expired: In(1)
-    waits: In(BusPort)
-    corrupt: In(CheckedMemory)
-    idle: In(1)
-    quiet: In(1)
-    begins: Out(1)
-    running: Out(1)
-    draining: Out(1)
-    busy: Out(1)
-    stop: Out(1, init=1)
-    clear: Out(1, init=1)
-    clears: Out(1)
-    finished: Out(1)
-    faulted: Out(1)
-    forget: Out(1)
-    status: Out(len(Status))
-    report: Out(FaultReport())
+    def __init__(self, *, units: Sequence[str]):
+        super().__init__(
+            {
+                "start": In(1),
+                "soft_reset": In(1),
+                "halted": In(1),
+                "rejected": In(1),
+                "rejection": In(FaultReport()),
+                "error": In(1),
+                "error_cause": In(Fault),
+                "error_pc": In(PC_BITS),
+                "waiting": In(1),
+                "expired": In(1),
+                "waits": In(BusPort),
+                "corrupt": In(CheckedMemory),
+                "idle": In(1),
+                "quiet": In(len(BusPort)),
+                "begins": Out(1),
+                "running": Out(1),
+                "draining": Out(1),
+                "busy": Out(1),
+                "stop": Out(1, init=1),
+                "clear": Out(data.StructLayout(dict.fromkeys(units, 1))),
+                "finished": Out(1),
+                "faulted": Out(1),
+                "forget": Out(1),
+                "status": Out(len(Status)),
+                "report": Out(FaultReport()),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -70,23 +78,28 @@ class MachineControl(wiring.Component):
         rests = Signal()
         ends = Signal()
         forgets = Signal()
+        clears = Signal()
+        clear = Signal(init=1)
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
             rejects.eq(self.running & self.rejected),
             fails.eq((self.error | self.corrupt.any()) & (self.running | drains)),
-            rests.eq(stops & self.quiet),
+            rests.eq(stops & self.quiet.all()),
             expires.eq(self.expired & self.busy & ~lost),
             loses.eq(expires & ~rests),
             ends.eq(rests & ~self.soft_reset),
-            self.clears.eq(ends | ResetSignal()),
+            clears.eq(ends | ResetSignal()),
             forgets.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
         ]
         m.d.sync += [
             self.finished.eq(ends & ~failed & ~abandoned),
             self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
             self.forget.eq(forgets),
-            self.clear.eq(self.clears),
+            clear.eq(clears),
         ]
+        for name in self.clear.shape().members:
+            copy = m.submodules[f"clear_{name}"] = Replica()
+            m.d.comb += [copy.input.eq(clears), self.clear[name].eq(copy.output)]
         with m.If(self.begins):
             m.d.sync += [
                 self.running.eq(1),
@@ -111,7 +124,7 @@ class MachineControl(wiring.Component):
         with m.If(fails | expires | (self.busy & self.soft_reset)):
             m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
         # None of the above happens in that cycle: it need not wait for them.
-        with m.If(self.clear):
+        with m.If(clear):
             m.d.sync += self.stop.eq(0)
         with m.If(ends):
             m.d.sync += [

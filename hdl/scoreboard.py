@@ -54,8 +54,9 @@ COMPLETES = {
 class QueueSignature(wiring.Signature):
     """A queue seen from its unit: the oldest command, what it waits for, and `pop`.
 
-    `blocked`, a cycle late, is for units that wait for whole instructions; others compare addresses
-    with `regions`, those of all entries of a list, oldest first."""
+    `blocked`, a cycle late, is for units that wait for whole instructions, and so is `unblocked`, a
+    register: there is a command, and none of its masks has a bit. Others compare addresses with
+    `regions`, those of all entries of a list, oldest first."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class QueueSignature(wiring.Signature):
                 "command": Out(command),
                 "masks": Out(data.StructLayout(lists)),
                 "blocked": Out(data.StructLayout(dict.fromkeys(lists, 1))),
+                "unblocked": Out(1),
                 "pop": In(1),
             }
         )
@@ -310,6 +312,7 @@ class Scoreboard(wiring.Component):
                 port.command.eq(queue.command),
                 port.masks.eq(queue.masks),
                 port.blocked.eq(queue.blocked),
+                port.unblocked.eq(queue.unblocked),
                 queue.pop.eq(port.pop),
             ]
             # Registers of its own for each unit: it compares addresses with all of them in a cycle,

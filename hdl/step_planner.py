@@ -170,8 +170,7 @@ class StepPlanner(wiring.Component):
         last_load = Signal()  # in TAPS: of the block
         ends_by_tap = Signal()  # the last tap completes a vector
         ends_by_line = Signal()  # this line does
-        # The walk moves on behind this step, or does so unless this is the last tap.
-        moves_on, moves_between = Signal(), Signal()
+        moves_on = Signal()  # the walk does behind this step
         row = Signal(ACCUMULATOR_BITS)
         line = Signal(ADDRESS_BITS)
         operand = Signal(ADDRESS_BITS)
@@ -235,7 +234,6 @@ class StepPlanner(wiring.Component):
                 ends_by_tap.eq(~coming_depthwise & ~coming_addend & coming_end),
                 ends_by_line.eq(0),
                 moves_on.eq(~coming_depthwise & ~coming_addend & coming_end),
-                moves_between.eq(~coming_depthwise & ~coming_addend & ~coming_end),
                 row.eq(coming.accumulator),
                 line.eq(coming.destination),
                 operand.eq(coming.operand),
@@ -257,7 +255,6 @@ class StepPlanner(wiring.Component):
                 ends_by_tap.eq(by_tap),
                 ends_by_line.eq(by_line),
                 moves_on.eq(by_tap | by_line),
-                moves_between.eq(follows.elements & ~elements_end),
                 operand.eq(operand + (now.taps | now.operand)),
                 addend.eq(addend + now.addend),
             ]
@@ -268,7 +265,7 @@ class StepPlanner(wiring.Component):
                 ]
                 with m.If(block_ends & command.by_block):
                     m.d.sync += parameter.eq(parameter + 1)
-        m.d.comb += walker.advance.eq(goes_on & (moves_on | (moves_between & ~last_tap)))
+        m.d.comb += walker.advance.eq(goes_on & (moves_on | (now.elements & ~last_tap)))
 
         pause = Signal(Pause)
         drains = ends & ~from_accumulators

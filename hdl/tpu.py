@@ -11,7 +11,7 @@ from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
 from systola.hdl.axi import LiteSignature, ReadSignature, WriteSignature
 from systola.hdl.bus_watchdog import BusWatchdog, handshakes
 from systola.hdl.control_registers import ControlRegisters
-from systola.hdl.core import Core
+from systola.hdl.core import UNITS, Core
 from systola.hdl.counters import Counters
 from systola.hdl.machine_control import MachineControl
 
@@ -44,14 +44,17 @@ class TPU(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         registers = m.submodules.registers = ControlRegisters(config=self._config)
-        control = m.submodules.machine_control = MachineControl()
+        control = m.submodules.machine_control = MachineControl(units=UNITS)
         counters = m.submodules.counters = Counters()
         watchdog = m.submodules.watchdog = BusWatchdog()
         core = Core(config=self._config)
         m.submodules.core = DomainRenamer("core")(core)
         m.domains.core = ClockDomain(local=True)
         # A reset of the machine shows there, too.
-        m.d.comb += [ClockSignal("core").eq(ClockSignal()), ResetSignal("core").eq(control.clear)]
+        m.d.comb += [
+            ClockSignal("core").eq(ClockSignal()),
+            ResetSignal("core").eq(control.clear["core"]),
+        ]
 
         connect(m, flipped(self.control), registers.bus)
         connect(m, core.host_read, flipped(self.host_read))
@@ -84,13 +87,13 @@ class TPU(wiring.Component):
             control.expired.eq(watchdog.expired),
             control.waits.eq(watchdog.ports),
             watchdog.limit.eq(registers.bus_timeout),
-            watchdog.reading.eq(core.reading),
+            watchdog.quiet.eq(core.quiet),
             watchdog.written.eq(
                 self.host_write.wvalid & self.host_write.wready & self.host_write.wlast
             ),
             core.running.eq(control.running),
             core.stop.eq(control.stop),
-            core.clears.eq(control.clears),
+            core.clear.eq(control.clear),
             core.resume.eq(registers.resume),
             core.program.eq(registers.program),
             core.host_base.eq(registers.host_base),

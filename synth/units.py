@@ -41,11 +41,13 @@ def check_unit(name: str | None) -> None:
 def design_of(config: Config, unit: str | None, fabric: Fabric) -> str:
     """Verilog of the module `tpu`, or of one unit in a module of its own name."""
     # Amaranth takes a while to load.
+    from systola.hdl.core import UNITS as CLEARED
     from systola.synth.verilog import generate, generate_unit
 
     if unit is None:
         return generate(config, fabric)
     make = getattr(import_module(f"systola.hdl.{unit}"), UNITS[unit])
-    takes_config = "config" in inspect.signature(make.__init__).parameters
-    component = make(config=config) if takes_config else make()
+    taken = inspect.signature(make.__init__).parameters
+    given = {"config": config, "units": CLEARED}
+    component = make(**{name: value for name, value in given.items() if name in taken})
     return generate_unit(component, unit, config, fabric)

@@ -52,6 +52,8 @@ async def random_use(dut, rate):
             assert bench.get("command").tag == shown[0]
             assert {name: masks[name] for name in LISTS} == shown[1]
             assert {name: blocked[name] for name in LISTS} == shown[2]
+        clear = shown is not None and not any(shown[2].values())
+        assert bench.get("unblocked") == clear
         if pop:
             shown = None
         just_shown = shown is None and bool(waiting) and not just_shown

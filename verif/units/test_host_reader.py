@@ -149,7 +149,7 @@ class Reader(Bench):
             self.wanted += head["beats"] * head["rows"] * head["blocks"]
         if self.offered is None and self.beats and answer:
             self.offered = self.beats.pop(0)
-        inputs = {"transfer_valid": bool(self.transfers), "transfer_blocked": not self.begun}
+        inputs = {"transfer_valid": self.begun}
         if self.transfers:
             inputs["transfer"] = self.transfers[0]
         if self.entries:

@@ -10,6 +10,8 @@ from systola.hdl.machine_control import MachineControl
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, run_unit
 
+UNITS = ("first", "second")
+QUIET = (1 << len(BusPort)) - 1
 STATES = {
     "idle": {"running": 0, "draining": 0, "busy": 0, "stop": 0, "clear": 0},
     "run": {"running": 1, "draining": 0, "busy": 1, "stop": 0, "clear": 0},
@@ -24,7 +26,7 @@ NOTHING = (0, 0, 0)
 
 
 def unit():
-    return MachineControl()
+    return MachineControl(units=UNITS)
 
 
 class Control(Bench):
@@ -33,17 +35,17 @@ class Control(Bench):
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.following = set()
-        self.clears = 1
 
     async def step(self, state, *pulses, status=None, **inputs):
         """One cycle in `state`, which just brings about `pulses`."""
         names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
         names = (*names, "idle", "quiet", "corrupt")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
-        shown = {name: self.get(name) for name in STATES["idle"]}
-        assert shown == STATES[state], f"{state}: {shown}"
-        assert shown["clear"] == self.clears, f"in {state}"
-        self.clears = self.get("clears")
+        shown = {name: self.get(name) for name in STATES["idle"] if name != "clear"}
+        clear = self.get("clear")
+        for unit in UNITS:
+            shown["clear"] = clear[unit]
+            assert shown == STATES[state], f"{state}, {unit}: {shown}"
         up = self.following | (set(pulses) & {"begins"})
         assert {name for name in PULSES if self.get(name)} == up, f"in {state}"
         self.following = set(pulses) - {"begins"}
@@ -66,7 +68,7 @@ class Control(Bench):
         await self.step("drain", idle=1)
         if state == "stop":
             return
-        await self.step("stop", "finished", quiet=1)
+        await self.step("stop", "finished", quiet=QUIET)
 
 
 async def started(dut):
@@ -85,14 +87,14 @@ async def halt(dut):
     for previous in (0, Status.DONE):
         await bench.step("idle", "begins", start=1, status=previous)
         for _ in range(3):
-            await bench.step("run", idle=1, quiet=1, start=1)
+            await bench.step("run", idle=1, quiet=QUIET, start=1)
         await bench.step("run", halted=1)
         for _ in range(3):
-            await bench.step("drain", quiet=1, start=1)
+            await bench.step("drain", quiet=QUIET, start=1)
         await bench.step("drain", idle=1)
-        for _ in range(3):
-            await bench.step("stop", start=1)
-        await bench.step("stop", "finished", quiet=1)
+        for port in BusPort:
+            await bench.step("stop", start=1, quiet=QUIET & ~port)
+        await bench.step("stop", "finished", quiet=QUIET)
         await bench.step("clear", status=Status.DONE)
         await bench.step("idle", status=Status.DONE)
         assert bench.report() == NOTHING
@@ -106,7 +108,7 @@ async def rejection(dut):
     await bench.step("run", rejected=1)
     await bench.step("drain")
     await bench.step("drain", idle=1)
-    await bench.step("stop", "faulted", quiet=1)
+    await bench.step("stop", "faulted", quiet=QUIET)
     await bench.step("clear", status=Status.FAULT)
     assert bench.report() == (Fault.BUFFER_RANGE, 12, 0x1234)
     await bench.step("idle", "begins", start=1, status=Status.FAULT)
@@ -129,7 +131,7 @@ async def bus_errors(dut):
             await bench.step("run", error=1, rejected=state == "with fault")
         bench.set(error_cause=int(Fault.WEIGHT_READ_ERROR), error_pc=6)
         await bench.step("stop", error=1)
-        await bench.step("stop", "faulted", quiet=1, error=1)
+        await bench.step("stop", "faulted", quiet=QUIET, error=1)
         await bench.step("clear", status=Status.FAULT, error=1)
         bench.set(error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
         await bench.step("idle", status=Status.FAULT, error=1)
@@ -146,13 +148,13 @@ async def memory_errors(dut):
         await bench.to(state)
         await bench.step(state, corrupt=2)
         await bench.step("stop", corrupt=1)
-        await bench.step("stop", "faulted", quiet=1)
+        await bench.step("stop", "faulted", quiet=QUIET)
         await bench.step("clear", status=Status.FAULT)
         assert bench.report() == (Fault.MEMORY_ERROR, 0, CheckedMemory.ACCUMULATORS)
         await bench.step("idle", "forget", status=Status.FAULT, soft_reset=1)
         await bench.step("idle")
     await bench.to("stop")
-    await bench.step("stop", "finished", corrupt=1, quiet=1)
+    await bench.step("stop", "finished", corrupt=1, quiet=QUIET)
     await bench.step("clear", status=Status.DONE)
     assert bench.report() == NOTHING
 
@@ -166,14 +168,14 @@ async def soft_reset(dut):
             await bench.to(state)
             await bench.step(state, soft_reset=1, **more)
             await bench.step("stop", error=1)
-            await bench.step("stop", "forget", quiet=1)
+            await bench.step("stop", "forget", quiet=QUIET)
             await bench.step("clear")
             await bench.step("idle")
             assert bench.report() == NOTHING
     # In the last cycle of STOP, and when the units are cleared.
     await bench.to("stop")
-    await bench.step("stop", soft_reset=1, quiet=1)
-    await bench.step("stop", "forget", quiet=1)
+    await bench.step("stop", soft_reset=1, quiet=QUIET)
+    await bench.step("stop", "forget", quiet=QUIET)
     await bench.step("clear")
     await bench.to("clear")
     await bench.step("clear", "forget", soft_reset=1, status=Status.DONE)
@@ -186,7 +188,7 @@ async def soft_reset(dut):
     await bench.to("run")
     await bench.step("run", rejected=1)
     await bench.step("drain", idle=1)
-    await bench.step("stop", "faulted", quiet=1)
+    await bench.step("stop", "faulted", quiet=QUIET)
     await bench.step("clear", status=Status.FAULT)
     await bench.step("idle", "forget", soft_reset=1, status=Status.FAULT)
     await bench.step("idle")
@@ -207,7 +209,7 @@ async def no_answer(dut):
         await bench.step("stop", status=lost)
         await bench.step("stop", status=lost, expired=1, error=1)
         assert bench.report() == (Fault.BUS_TIMEOUT, 0, BusPort.WEIGHT_READ)
-        await bench.step("stop", status=lost, quiet=1)
+        await bench.step("stop", status=lost, quiet=QUIET)
         await bench.step("clear", status=Status.FAULT)
         await bench.step("idle", "forget", status=Status.FAULT, soft_reset=1)
         await bench.step("idle")
@@ -216,14 +218,14 @@ async def no_answer(dut):
         assert bench.report() == NOTHING
     # The last beat comes just then.
     await bench.to("stop")
-    await bench.step("stop", "finished", expired=1, quiet=1)
+    await bench.step("stop", "finished", expired=1, quiet=QUIET)
     await bench.step("clear", "forget", status=Status.DONE, soft_reset=1)
     # A soft reset that waits for memory, and one behind the fault.
     await bench.to("run")
     await bench.step("run", soft_reset=1)
     await bench.step("stop", "faulted", expired=1)
     await bench.step("stop", status=lost, soft_reset=1)
-    await bench.step("stop", "forget", status=lost, quiet=1)
+    await bench.step("stop", "forget", status=lost, quiet=QUIET)
     await bench.step("clear")
     await bench.step("idle")
     assert bench.report() == NOTHING
@@ -236,16 +238,16 @@ async def waiting(dut):
     await bench.step("idle", waiting=1)
     await bench.to("run")
     await bench.step("run", waiting=1, status=Status.BUSY | Status.WAITING)
-    await bench.step("run", waiting=1, idle=1, quiet=1, status=Status.BUSY | Status.WAITING)
+    await bench.step("run", waiting=1, idle=1, quiet=QUIET, status=Status.BUSY | Status.WAITING)
     await bench.step("run", status=Status.BUSY)
     await bench.step("run", waiting=1, error=1, status=Status.BUSY | Status.WAITING)
     await bench.step("stop", waiting=1)
-    await bench.step("stop", "faulted", waiting=1, quiet=1)
+    await bench.step("stop", "faulted", waiting=1, quiet=QUIET)
     await bench.step("clear", waiting=1, status=Status.FAULT)
     await bench.step("idle", waiting=1, status=Status.FAULT)
     await bench.step("idle", "begins", start=1, waiting=1, status=Status.FAULT)
     await bench.step("run", soft_reset=1, waiting=1, status=Status.BUSY | Status.WAITING)
-    await bench.step("stop", "forget", waiting=1, quiet=1)
+    await bench.step("stop", "forget", waiting=1, quiet=QUIET)
     await bench.step("clear", waiting=1)
     await bench.to("drain")
     await bench.step("drain", waiting=1)
@@ -258,7 +260,7 @@ async def reset_twice(dut):
     await bench.to("run")
     await bench.step("run", soft_reset=1)
     await bench.step("stop", soft_reset=1)
-    await bench.step("stop", "forget", quiet=1)
+    await bench.step("stop", "forget", quiet=QUIET)
     await bench.step("clear", "forget", soft_reset=1)
     await bench.step("idle")
     await bench.to("clear")
