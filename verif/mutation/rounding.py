@@ -91,9 +91,14 @@ def scales_program(config: Config, seed: str) -> Image:
         wide = int(config.wide and rng.random() < 0.7)
         scales: dict[str, int] = {}
         for number, operand in enumerate("ab"):
-            bits, values, scale = _operands(rng, wide, _ROWS * config.cols)
+            count = _ROWS * config.cols
+            values, scale = (
+                _far_operands(rng, count)
+                if wide and rng.random() < 0.5
+                else _operands(rng, wide, count)
+            )
             scales |= {f"{name}_{operand}": value for name, value in scale.items()}
-            flat = np.array(values).reshape(_ROWS, config.cols).astype(f"<i{bits // 8}")
+            flat = np.array(values).reshape(_ROWS, config.cols).astype(f"<i{1 + wide}")
             parts = flat[..., np.newaxis].view(np.uint8)  # low and high bytes, a line each
             for row in range(_ROWS):
                 for part in range(1 + wide):
@@ -160,9 +165,9 @@ def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
                 return total >> left, multiplier, left, right
 
 
-def _operands(rng: random.Random, wide: int, count: int) -> tuple[int, list[int], dict[str, int]]:
-    """Bits of the numbers, so many of them, and the scale for which they are halfway."""
-    bits, cut = (16, 16) if wide else (8, 11)
+def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dict[str, int]]:
+    """So many numbers, and the scale for which they are halfway."""
+    cut = 16 if wide else 11
     shift = rng.choice((0, 0, rng.randrange(14), rng.randrange(30)))
     if wide:
         odd = rng.randrange(1, 1 << rng.randint(1, min(15, 31 - shift)), 2)
@@ -176,4 +181,18 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[int, list[int]
         size = cut + min(shift, 31 - cut)
         multiplier = _near(rng, size) * pow(value, -1, 1 << size) % (1 << size)
         values = [rng.choice((value, -value, rng.randint(-128, 127))) for _ in range(count)]
-    return bits, values, {"multiplier": multiplier, "shift": shift}
+    return values, {"multiplier": multiplier, "shift": shift}
+
+
+def _far_operands(rng: random.Random, count: int) -> tuple[list[int], dict[str, int]]:
+    """The same for int16 of which the second shift cuts off nearly all: of what is cut off one bit
+    is set beside the first one, or none."""
+    # The first shift leaves the numbers as they are, with so many zeros behind them.
+    zeros = 14
+    shift = rng.randint(zeros + 2, zeros + 15)
+    first = 1 << shift - zeros - 1
+    values: list[int] = []
+    for _ in range(count):
+        other = rng.choice((0, 1 << rng.randrange(shift - zeros - 1)))
+        values.append(rng.randrange(-(1 << 15), 1 << 15) & -2 * first | first | other)
+    return values, {"multiplier": 1 << zeros + 16, "shift": shift}

@@ -19,6 +19,8 @@ from systola.verif.kit.bus_errors import (
     Silence,
     busy_program,
     errors_at_the_end,
+    weight_errors,
+    weights_program,
 )
 from systola.verif.kit.images import make_image
 from systola.verif.kit.programs import random_program
@@ -131,6 +133,10 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
         late = busy_program(config, seed, before=before)
         for error in BUS_ERRORS[:4]:
             yield error_trial(late, error.late(before), MEMORIES[0], soft=True, when="late ")
+    weights = weights_program(config, seed)
+    for error in weight_errors(config, weights):
+        for memory in (MEMORIES[0], MEMORIES[-1]):
+            yield error_trial(weights, error, memory, soft=True, when="one ")
     for number, silent in enumerate(SILENCES):
         run = _stopped(image, silent, Simulator.reset, bus_timeout=PATIENCE)
         yield Trial(f"no answer to {silent.port.name}", MEMORIES[number % len(MEMORIES)], run)

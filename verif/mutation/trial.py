@@ -21,7 +21,7 @@ from systola.verif.mutation.places import Place, moved_to, skipped_by
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
 """Latency and stall probability of the memories, in turn."""
-CYCLE_LIMIT = 100_000
+CYCLE_LIMIT = 1_000_000
 """More than any program takes on a machine that works."""
 PATIENCE = 400
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""

@@ -3,9 +3,9 @@
 
 Random programs reach most of the machine. What they leave alone has trials by groups: numbers next
 to the middle between two results (rounding), jumps to what has to be fetched again (loops),
-operands of windows (windows), counts (counts), a single bit of a product (single_bits), places in
-the lists of what is under way (orders), sizes and places (limits, places), registers, and what
-comes from outside (stops).
+operands of windows (windows), taps far apart (sparse) and outside (paddings), counts (counts), a
+single bit of a product (single_bits), places in the lists of what is under way (orders), sizes and
+places (limits, lengths, places), registers, and what comes from outside (stops).
 
 Nothing here reaches bits that need more than CYCLE_LIMIT cycles of a program: the upper half of
 the counters of cycles on their way to the registers, that of the cycles in the trace, numbers of
@@ -31,11 +31,14 @@ from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.arithmetic import arithmetic_program
+from systola.verif.mutation.lengths import length_trials
 from systola.verif.mutation.limits import single_trials, size_trials
 from systola.verif.mutation.loops import loop_program
 from systola.verif.mutation.orders import PLACES, order_program, orders
+from systola.verif.mutation.paddings import padding_program
 from systola.verif.mutation.places import anywhere, elsewhere
 from systola.verif.mutation.rounding import scales_program, sums_program
+from systola.verif.mutation.sparse import sparse_program
 from systola.verif.mutation.stops import stop_trials
 from systola.verif.mutation.trial import MEMORIES, PATIENCE, Facts, Trial, program_trial
 from systola.verif.mutation.windows import window_program
@@ -50,6 +53,10 @@ LOOPS = 20
 """Programs of loops of all lengths."""
 WINDOWS = 12
 """Programs of windows of all sizes."""
+SPARSE = 12
+"""Programs of windows whose taps are far apart."""
+PADDINGS = 12
+"""Programs of windows next to lines that are being written."""
 LARGE = 20
 """Programs of instructions over many lines."""
 LONG = 4
@@ -90,6 +97,8 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += written("loops", loop_program, LOOPS, 4)
     trials += written("numbers", arithmetic_program, NUMBERS, 4)
     trials += written("windows", window_program, WINDOWS, 4)
+    trials += written("sparse", sparse_program, SPARSE, 4)
+    trials += written("paddings", padding_program, PADDINGS, 4)
     trials += single_trials(config, seed)
     trials += size_trials(config, seed)
     trials += _order_trials(config, seed)
@@ -100,6 +109,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += written("long", long_program, LONG, 1)
     trials += register_trials(config)
     trials += stop_trials(config, seed)
+    trials += length_trials(config, seed)
     trials += rest
     return trials
 

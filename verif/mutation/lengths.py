@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of transfers that are long: in beats, or from their first byte to their last one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, Opcode, encode
+from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_in, lines_out
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_parameter_entry,
+    random_tiles,
+)
+from systola.verif.mutation.trial import Trial, program_trial
+
+BEATS = 1 << 18
+"""Of the longest transfers, a little less than they have where the memories are large enough."""
+SPAN_BITS = range(14, 25)
+"""Of the bytes that the rows of a copy are apart, all together."""
+SPANS = 4
+"""Copies of each size, half of them in, and of these half a beat too far."""
+_DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))
+_BLOCKS = 9
+"""Of the most lines."""
+
+
+def length_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """All of them."""
+    rng = random.Random(f"{seed} spans")
+    for bits in SPAN_BITS:
+        for number in range(SPANS):
+            image = _span(config, rng, bits, inwards=number % 2 == 0, beyond=number >= 2)
+            yield program_trial(config, f"span of {bits} bits {number}", image, 0)
+    yield program_trial(config, "many lines", _many_lines(config, seed), 0)
+    yield program_trial(config, "many tiles", _many_tiles(config, seed), 0)
+
+
+def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyond: bool) -> Image:
+    """A copy whose last row ends with the window, or a beat behind it."""
+    rows = rng.randint(2, 5)
+    bus = config.host_bus_bytes
+    stride = rng.randrange(1 << bits - 1, 1 << bits) // rows & -bus
+    pitch = config.input_pitch if inwards else config.output_pitch
+    span = (rows - 1) * stride + pitch
+    pages = 2 + -(-span // HOST_PAGE_BYTES)
+    host = np.zeros(pages * HOST_PAGE_BYTES, np.uint8)
+    host[_DATA:][:HOST_PAGE_BYTES] = random_memory(np.random.default_rng(bits), 1)
+    words = [
+        encode(Opcode.READ_HOST_MEMORY, **lines_in(config, host=_DATA, line=0, rows=rows)),
+        encode(
+            Opcode.READ_HOST_MEMORY if inwards else Opcode.WRITE_HOST_MEMORY,
+            **{"host": host.size - span + (bus if beyond else 0), "buffer": 0, "rows": rows},
+            **{"stride": stride, "blocks": 1, "tail": config.rows if inwards else config.cols},
+        ),
+        encode(Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=_DATA, line=0, rows=rows)),
+        encode(Opcode.HALT),
+    ]
+    return make_image(words, host=host)
+
+
+def _many_lines(config: Config, seed: int) -> Image:
+    """So many lines into the buffer, block by block, the last one cut; and out of it in one run."""
+    lines = min(BEATS * _BLOCKS // (_BLOCKS - 1), config.buffer_lines)
+    rows = lines // _BLOCKS
+    rows += int(config.buffer_lines >= (rows + 1) * _BLOCKS)
+    pages, shown = (
+        -(-rows * _BLOCKS * pitch // HOST_PAGE_BYTES)
+        for pitch in (config.input_pitch, config.output_pitch)
+    )
+    host = random_memory(np.random.default_rng(seed), 1 + pages + shown)
+    copy = {"buffer": 0, "rows": rows, "blocks": _BLOCKS, "tail": 1}
+    words = [
+        encode(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": HOST_PAGE_BYTES, "stride": _BLOCKS * config.input_pitch, **copy},
+        ),
+        encode(
+            Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+            **{"host": (1 + pages) * HOST_PAGE_BYTES, "stride": _BLOCKS * config.output_pitch},
+            **copy,
+        ),
+        encode(Opcode.HALT),
+    ]
+    return make_image(words, host=host)
+
+
+def _many_tiles(config: Config, seed: int) -> Image:
+    """One Read_Weights of so many beats, all of whose tiles are used."""
+    data = np.random.default_rng(seed)
+    tiles = BEATS * config.weight_bus_bytes // config.tile_bytes
+    most = min(4095, config.buffer_lines // 2, (_PARAMETERS - _DATA) // config.input_pitch)
+    size = PARAMETER_PLANES * config.output_pitch
+    room = min(config.parameter_entries, config.accumulator_rows, (_OUTPUT - _PARAMETERS) // size)
+    n_tiles = min(room, tiles // most + 1)
+    k_tiles = min(most, tiles // n_tiles + 1)
+    host = random_memory(data, (_OUTPUT + n_tiles * config.output_pitch) // HOST_PAGE_BYTES + 1)
+    entries = [random_parameter_entry(data, config) for _ in range(n_tiles)]
+    host[_PARAMETERS:][: n_tiles * size] = np.concatenate(entries)
+    words = [
+        encode(Opcode.READ_WEIGHTS, tile=0, count=k_tiles * n_tiles),
+        encode(Opcode.READ_HOST_MEMORY, **lines_in(config, host=_DATA, line=0, rows=k_tiles)),
+        encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=n_tiles),
+        encode(
+            Opcode.MATRIX_MULTIPLY,
+            **{"buffer": 0, "accumulator": 0, "rows": 1, "k_tiles": k_tiles, "n_tiles": n_tiles},
+        ),
+        encode(
+            Opcode.ACTIVATE,
+            **{"accumulator": 0, "buffer": k_tiles, "rows": 1, "n_tiles": n_tiles, "parameter": 0},
+        ),
+        encode(
+            Opcode.WRITE_HOST_MEMORY,
+            **lines_out(config, host=_OUTPUT, line=k_tiles, rows=n_tiles),
+        ),
+        encode(Opcode.HALT),
+    ]
+    return make_image(words, host=host, weights=random_tiles(data, config, k_tiles * n_tiles))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose windows begin outside the map, next to lines that are still being written.
+
+A tap outside waits for nobody, though its place would be among lines that somebody writes. Only
+time tells: of each program the lines beside the map are written last, behind others of which the
+lists of what is under way are full.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Reduction, encode
+from systola.golden.window import Window
+from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_in, lines_out
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_parameter_entry,
+    random_tiles,
+)
+
+_WINDOWS = 12
+_TAPS = 4
+_SPARE = 40
+"""Lines beside the map, on both sides."""
+_DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (3, 4, 5))
+
+
+def padding_program(config: Config, seed: str) -> Image:
+    """Several of these windows, with all instructions that use one."""
+    rng = random.Random(f"{config.name} {seed}")
+    data = np.random.default_rng(rng.getrandbits(64))
+    host = random_memory(data, 8)
+    entry = random_parameter_entry(data, config)
+    assert entry.size == PARAMETER_PLANES * config.output_pitch
+    host[_PARAMETERS:][: entry.size] = entry
+    writer = _Writer(config, rng)
+    for number in range(_WINDOWS):
+        writer.window(number)
+    writer.words.append(encode(Opcode.HALT))
+    assert len(b"".join(writer.words)) <= _DATA and writer.shown <= host.size
+    return make_image(writer.words, host=host, weights=random_tiles(data, config, _TAPS))
+
+
+class _Writer:
+    def __init__(self, config: Config, rng: random.Random) -> None:
+        self._config, self._rng = config, rng
+        # From the first line on: taps, others, lines beside the map and the map, results.
+        self._others = _TAPS
+        self._before = self._others + _SPARE
+        self._results = self._before + 4 * _SPARE
+        self.shown = _OUTPUT
+        self.words = [
+            encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=1),
+            encode(Opcode.SET_CONFIG_SCALE, multiplier_a=1 << 30),
+        ]
+        self._read(0, self._results)
+
+    def window(self, number: int) -> None:
+        """One before or behind whose map the last line to be written lies."""
+        rng = self._rng
+        pitch = rng.randint(8, _SPARE // 2)
+        height = rng.randint(2, 3)
+        place = self._before + _SPARE
+        above = rng.random() < 0.7
+        shape = {"height": height, "width": pitch, "pitch": pitch, "kernel_width": 1}
+        window = Window(
+            **shape,
+            **{"kernel_height": 2, "stride_y": 1, "stride_x": 1, "dilation_x": 1},
+            **{"dilation_y": 1, "top": -1 if above else height - 1, "left": 0},
+            **{"out_height": 1, "out_width": pitch},
+        )
+        self.words += [
+            encode(Opcode.SET_CONFIG_WINDOW, **vars(window)),
+            encode(Opcode.READ_WEIGHTS, tile=0, count=window.taps),
+        ]
+        use = (self._convolve, self._pool, self._depthwise)[number % (2 + self._config.depthwise)]
+        write = rng.choice((self._read, self._read, self._copy))
+        for _ in range(rng.randint(0, self._config.queue_depth)):
+            write(self._others, rng.randint(4, _SPARE))
+        # A row of the map, and the one that would be beside it.
+        edge = place - pitch if above else place + (height - 1) * pitch
+        write(edge, 2 * pitch)
+        use(place, window)
+        copy = lines_out(self._config, host=self.shown, line=self._results, rows=window.windows)
+        self.words.append(encode(Opcode.WRITE_HOST_MEMORY, **copy))
+        self.shown += window.windows * self._config.output_pitch
+
+    def _read(self, line: int, rows: int) -> None:
+        start = _DATA + self._rng.randrange(64) * self._config.host_bus_bytes
+        copy = lines_in(self._config, host=start, line=line, rows=rows)
+        self.words.append(encode(Opcode.READ_HOST_MEMORY, **copy))
+
+    def _copy(self, line: int, rows: int) -> None:
+        lines = {"buffer": self._others, "operand": 0, "destination": line, "rows": rows}
+        if line == self._others:
+            lines["buffer"] = self._results - rows
+        self.words.append(encode(Opcode.VECTOR, operation=Operation.COPY, parameter=0, **lines))
+
+    def _convolve(self, place: int, window: Window) -> None:
+        self.words += [
+            encode(
+                Opcode.CONVOLVE,
+                **{"buffer": place, "accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1},
+                fill=self._rng.randint(-128, 127),
+            ),
+            encode(
+                Opcode.ACTIVATE,
+                **{"accumulator": 0, "buffer": self._results, "rows": window.windows},
+                **{"n_tiles": 1, "parameter": 0},
+            ),
+        ]
+
+    def _pool(self, place: int, window: Window) -> None:
+        operands = {"destination": self._results, "blocks": 1, "parameter": 0}
+        self.words.append(encode(Opcode.POOL, buffer=place, reduction=Reduction.SUM, **operands))
+
+    def _depthwise(self, place: int, window: Window) -> None:
+        operands = {"destination": self._results, "blocks": 1, "parameter": 0, "taps": 0}
+        fill = self._rng.randint(-128, 127)
+        self.words.append(encode(Opcode.DEPTHWISE, buffer=place, fill=fill, **operands))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose windows reach far over a map of which only the lines are filled that they use.
+
+So the steps from tap to tap and from row to row have all bits that they may have, also several at
+a time, and still end inside the map.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.isa import BY_OPCODE, PARAMETER_PLANES, Opcode, Reduction, encode
+from systola.golden.window import Window
+from systola.runtime.backend import Image
+from systola.verif.kit.copies import lines_in, lines_out
+from systola.verif.kit.images import (
+    make_image,
+    random_memory,
+    random_parameter_entry,
+    random_tiles,
+)
+
+_WINDOWS = 8
+_WIDTH = 8
+"""Lines that are filled in each row of the map."""
+_TAPS = 4
+_RESULTS = 4
+_DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 3, 5))
+
+
+def sparse_program(config: Config, seed: str) -> Image:
+    """Several windows, each with all instructions that use one; their results are shown."""
+    rng = random.Random(f"{config.name} {seed}")
+    data = np.random.default_rng(rng.getrandbits(64))
+    host = random_memory(data, 6)
+    entry = random_parameter_entry(data, config)
+    assert entry.size == PARAMETER_PLANES * config.output_pitch
+    host[_PARAMETERS:][: entry.size] = entry
+    words = [encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=1)]
+    shown = _OUTPUT
+    room = config.buffer_lines - _TAPS - _RESULTS
+    taps, results = room, room + _TAPS
+
+    def read(line: int, rows: int) -> None:
+        start = _DATA + rng.randrange(HOST_PAGE_BYTES // 2) // config.host_bus_bytes * (
+            config.host_bus_bytes
+        )
+        copy = lines_in(config, host=start, line=line, rows=rows)
+        words.append(encode(Opcode.READ_HOST_MEMORY, **copy))
+
+    read(taps, _TAPS)
+    for _ in range(_WINDOWS):
+        window = _window(rng, room)
+        place = rng.choice((0, room - window.map_lines))
+        for y in sorted(_rows(window)):
+            read(place + y * window.pitch, window.width)
+        words += [
+            encode(Opcode.SET_CONFIG_WINDOW, **vars(window)),
+            encode(Opcode.READ_WEIGHTS, tile=0, count=window.taps),
+        ]
+        convolve = {"accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1}
+        activate = {"accumulator": 0, "rows": window.windows, "n_tiles": 1}
+        for instructions in (
+            [
+                encode(Opcode.CONVOLVE, buffer=place, **convolve),
+                encode(Opcode.ACTIVATE, buffer=results, parameter=0, **activate),
+            ],
+            _over_map(Opcode.POOL, place, results, reduction=Reduction.SUM),
+            _over_map(Opcode.DEPTHWISE, place, results, taps=taps) if config.depthwise else [],
+        ):
+            copy = lines_out(config, host=shown, line=results, rows=window.windows)
+            words += [*instructions, encode(Opcode.WRITE_HOST_MEMORY, **copy)]
+            shown += _RESULTS * config.output_pitch
+    words.append(encode(Opcode.HALT))
+    assert len(b"".join(words)) <= _DATA and shown <= host.size
+    return make_image(words, host=host, weights=random_tiles(data, config, _TAPS))
+
+
+def _over_map(opcode: Opcode, place: int, results: int, **operands: int) -> list[bytes]:
+    """An instruction of the activation unit with one block of channels."""
+    common = {"buffer": place, "destination": results, "blocks": 1, "parameter": 0}
+    return [encode(opcode, **common, **operands)]
+
+
+def _window(rng: random.Random, lines: int) -> Window:
+    """Two rows of two taps, or fewer, on a map of so many lines at most."""
+
+    def number(most: int) -> int:
+        return rng.choice((most, rng.randint(1, most), rng.randint(1, min(most, 15))))
+
+    def largest(name: str) -> int:
+        return (1 << BY_OPCODE[Opcode.SET_CONFIG_WINDOW].field(name).width) - 1
+
+    pitch = number(min(largest("pitch"), lines // 3))
+    rows = lines // pitch - 1
+    dilation = number(min(largest("dilation_y"), rows - 1))
+    stride = number(min(largest("stride_y"), rows - dilation))
+    width = min(_WIDTH, pitch)
+    kernel, out = rng.choice(((2, 2), (2, 1), (1, 2))) if width == _WIDTH else (1, 1)
+    return Window(
+        **{"height": dilation + stride + 1, "width": width, "pitch": pitch},
+        **{"kernel_height": 2, "kernel_width": kernel, "out_height": 2, "out_width": out},
+        **{"stride_y": stride, "stride_x": rng.randint(1, 3)},
+        **{"dilation_y": dilation, "dilation_x": rng.randint(1, 3)},
+        **{"top": 0, "left": 0},
+    )
+
+
+def _rows(window: Window) -> set[int]:
+    """The rows of the map with taps."""
+    return {
+        window.stride_y * row + window.dilation_y * tap
+        for row in range(window.out_height)
+        for tap in range(window.kernel_height)
+    }
