@@ -18,7 +18,7 @@ from systola.verif.kit.images import (
     random_parameter_entry,
     random_tiles,
 )
-from systola.verif.mutation.trial import Trial, program_trial
+from systola.verif.mutation.trial import MEMORIES, Trial, program_trial
 
 BEATS = 1 << 18
 """Of the longest transfers, a little less than they have where the memories are large enough."""
@@ -26,6 +26,7 @@ SPAN_BITS = range(14, 25)
 """Of the bytes that the rows of a copy are apart, all together."""
 SPANS = 4
 """Copies of each size, half of them in, and of these half a beat too far."""
+SLOW = max(range(len(MEMORIES)), key=lambda number: MEMORIES[number][1])
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))
 _BLOCKS = 9
 """Of the most lines."""
@@ -39,7 +40,8 @@ def length_trials(config: Config, seed: int) -> Iterator[Trial]:
             image = _span(config, rng, bits, inwards=number % 2 == 0, beyond=number >= 2)
             yield program_trial(config, f"span of {bits} bits {number}", image, 0)
     yield program_trial(config, "many lines", _many_lines(config, seed), 0)
-    yield program_trial(config, "many tiles", _many_tiles(config, seed), 0)
+    # So that the array waits for weights as often as it gets some.
+    yield program_trial(config, "many tiles", _many_tiles(config, seed), SLOW)
 
 
 def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyond: bool) -> Image:

@@ -52,7 +52,7 @@ LONGEST = (0x1555, 0x2AAA)
 COUNT_BITS = 12
 """Of the counts that are hardly more than a power of two."""
 STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
-STRAIGHT = 0x5555
+STRAIGHT = 0x1_5555
 """Instructions before the last ones of the longest program."""
 
 

@@ -9,7 +9,7 @@ places (limits, lengths, places), registers, and what comes from outside (stops)
 
 Nothing here reaches bits that need more than CYCLE_LIMIT cycles of a program: the upper half of
 the counters of cycles on their way to the registers, that of the cycles in the trace, numbers of
-instructions beyond 2^15, and totals of weight tiles beyond those that one Read_Weights asks for.
+instructions beyond 2^17, and totals of weight tiles beyond those that one Read_Weights asks for.
 Such mutants count as survivors.
 """
 
