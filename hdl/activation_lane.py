@@ -57,7 +57,7 @@ class ActivationLane(wiring.Component):
     """
 
     TABLE_STAGE = Requantiser.LATENCY
-    GATE_STAGE = Requantiser.LATENCY + 1
+    GATE_STAGE = Requantiser.LATENCY
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
     _MADE_HERE = ("accumulator", "offset", "borrow", "first", "second")
     """Inputs of the requantiser that are not those of the lane."""
@@ -105,9 +105,9 @@ class ActivationLane(wiring.Component):
             requantiser.accumulator.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
             requantiser.offset.eq(self.zero_point),
         ]
-        clamped = Signal(lane_bits(config), reset_less=True)
+        waiting = Signal(lane_bits(config), reset_less=True)  # as long as the tables take
         plain = Signal(lane_bits(config), reset_less=True)
-        m.d.sync += [clamped.eq(requantiser.result), plain.eq(clamped)]
+        m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]
         m.d.comb += self.byte_out.eq(plain[:8])
         if config.tables:
             m.submodules.tables = tables = Sram(
@@ -129,7 +129,7 @@ class ActivationLane(wiring.Component):
             high = Signal(8, reset_less=True)
             m.d.comb += [
                 gate.control.eq(self.gate),
-                gate.argument.eq(clamped),
+                gate.argument.eq(requantiser.result),
                 requantiser.borrow.eq(self.gate.multiply),
                 requantiser.first.eq(gate.first),
                 requantiser.second.eq(gate.second),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The AXI bursts of a matrix in memory."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -31,9 +31,9 @@ class BurstPlanner(wiring.Component):
     """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
     each run cut by a `BurstCutter`.
 
-    A transfer is taken in the cycle after its last run goes to the cutter; `ready` is a register.
-    Latency: one cycle from transfer to first burst. Throughput: a burst a cycle; only the second
-    run of a transfer, and the first one of the next transfer, may come a cycle later.
+    A transfer is copied when the one before it is through, and taken in the cycle behind: `ready`
+    is a register. Latency: two cycles from transfer to first burst. Throughput: a burst a cycle;
+    only the first one of the next transfer may come a cycle later.
     """
 
     def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
@@ -56,63 +56,59 @@ class BurstPlanner(wiring.Component):
         connect(m, cutter.burst, flipped(self.burst))
         transfer = self.transfer.payload
 
-        # The first run is taken as it comes. Then `address` is worked out for the next one.
-        first = Signal(init=1)
-        later = Signal()  # not `first`, for the choice of payloads
+        # The transfer is copied as it comes: it may come from afar. Its first run is offered from
+        # there, and then the one that is worked out.
         offered = Signal()
+        loads = Signal()
         address = Signal(self._address_bits)
         block = Signal(self._address_bits)
         row = Signal(16)
         column = Signal(12)
         row_is_last = Signal()
         column_is_last = Signal()
-        one_row = Signal()
-        one_block = Signal()
-        taken = Signal()
-        ended = Signal()  # with this run
+        beats = Signal.like(transfer.beats)
+        rows = Signal.like(transfer.rows)
+        stride = Signal.like(transfer.stride)
+        next_row = Signal(self._address_bits)
+        next_block = Signal(self._address_bits)
         m.d.comb += [
-            one_row.eq(transfer.rows == 1),
-            one_block.eq(transfer.blocks == 1),
-            cutter.run.valid.eq(
-                offered | (first & self.transfer.valid & ~self.transfer.ready),
-            ),
-            cutter.run.payload.address.eq(Mux(later, address, transfer.address)),
-            cutter.run.payload.beats.eq(transfer.beats),
-            cutter.run.payload.last.eq(
-                Mux(later, row_is_last & column_is_last, one_row & one_block)
-            ),
-            taken.eq(cutter.run.valid & cutter.run.ready),
-            ended.eq(cutter.run.payload.last),
+            loads.eq(~offered & self.transfer.valid & ~self.transfer.ready),
+            cutter.run.valid.eq(offered),
+            cutter.run.payload.address.eq(address),
+            cutter.run.payload.beats.eq(beats),
+            cutter.run.payload.last.eq(row_is_last & column_is_last),
+            next_row.eq(address + stride),
+            next_block.eq(block + self._pitch),
         ]
-        m.d.sync += self.transfer.ready.eq(taken & ended)
-        with m.If(taken):
-            m.d.sync += [first.eq(ended), later.eq(~ended)]
-        with m.If(first):
+        m.d.sync += self.transfer.ready.eq(loads)
+        with m.If(~offered):
             m.d.sync += [
-                offered.eq(0),
+                offered.eq(loads),
                 address.eq(transfer.address),
                 block.eq(transfer.address),
                 row.eq(transfer.rows),
-                row_is_last.eq(one_row),
+                row_is_last.eq(transfer.rows == 1),
                 column.eq(transfer.blocks),
-                column_is_last.eq(one_block),
+                column_is_last.eq(transfer.blocks == 1),
+                beats.eq(transfer.beats),
+                rows.eq(transfer.rows),
+                stride.eq(transfer.stride),
             ]
-        with m.Elif(cutter.run.ready | ~offered):
-            next_row = Signal(self._address_bits)
-            next_block = Signal(self._address_bits)
-            m.d.comb += [next_row.eq(address + transfer.stride), next_block.eq(block + self._pitch)]
-            m.d.sync += [
-                offered.eq(~(offered & row_is_last & column_is_last)),
-                address.eq(Mux(row_is_last, next_block, next_row)),
-            ]
+        with m.Elif(cutter.run.ready):
+            m.d.sync += offered.eq(~(row_is_last & column_is_last))
             with m.If(row_is_last):
                 m.d.sync += [
+                    address.eq(next_block),
                     block.eq(next_block),
-                    row.eq(transfer.rows),
-                    row_is_last.eq(one_row),
+                    row.eq(rows),
+                    row_is_last.eq(rows == 1),
                     column.eq(column - 1),
                     column_is_last.eq(column == 2),
                 ]
             with m.Else():
-                m.d.sync += [row.eq(row - 1), row_is_last.eq(row == 2)]
+                m.d.sync += [
+                    address.eq(next_row),
+                    row.eq(row - 1),
+                    row_is_last.eq(row == 2),
+                ]
         return m

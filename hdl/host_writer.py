@@ -89,15 +89,15 @@ class HostWriter(wiring.Component):
         bursts = m.submodules.bursts = PayloadRing(payload=_Length(), depth=BURSTS_AHEAD)
         line = data.StructLayout({"data": 8 * self._config.cols, "tail": 1})
         lines = m.submodules.lines = PayloadRing(payload=line, depth=LINES_AHEAD + 1)
-        ahead, some_bursts = _counted(m, "bursts", bursts, BURSTS_AHEAD)
-        _, some_lines = _counted(m, "lines", lines, LINES_AHEAD + 1)
-        offered = self._announce(m, bursts, ahead)
+        ahead, some_bursts, more_bursts = _counted(m, "bursts", bursts, BURSTS_AHEAD)
+        _, some_lines, _ = _counted(m, "lines", lines, LINES_AHEAD + 1)
+        offered = self._announce(m, bursts, ahead) | more_bursts
         self._read(m, lines)
         self._send(m, bursts, some_bursts & offered, lines, some_lines)
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
-        """Bursts on AW, and their answers; returns whether the oldest of `bursts` is on AW."""
+        """Bursts on AW, and their answers; returns whether the youngest of `bursts` is on AW."""
         config, bus = self._config, self.bus
         planner = m.submodules.planner = BurstPlanner(
             transfer=HostTransfer(config=config),
@@ -114,10 +114,8 @@ class HostWriter(wiring.Component):
         asked = Signal()
         full = Signal()  # of bursts announced, or without an answer
         unanswered = Signal(range(WRITES_IN_FLIGHT + 1))  # but for one that is `asked`
-        m.d.sync += planner.transfer.valid.eq(
-            self.command_valid & ~self.blocked & ~planned & ~planner.transfer.ready
-        )
         m.d.comb += [
+            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
             planner.transfer.payload.eq(self.command.transfer),
             burst.ready.eq(sender.input.ready & ~full & ~self.stop),
             announces.eq(burst.valid & burst.ready),
@@ -148,8 +146,8 @@ class HostWriter(wiring.Component):
         m.d.comb += bus.bready.eq(1)
         with m.If(self.done):
             m.d.sync += [planned.eq(0), announced.eq(0)]
-        # The youngest may wait behind AW: its data are not to overtake it.
-        return sender.input.ready | (ahead > 1)
+        # It may wait behind AW: its data are not to overtake it.
+        return sender.input.ready
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
         """Lines out of the buffer, as they are written and there is room for them."""
@@ -276,12 +274,14 @@ class HostWriter(wiring.Component):
             ]
 
 
-def _counted(m: Module, name: str, ring: PayloadRing, most: int) -> tuple[Signal, Signal]:
-    """How many payloads are in a ring, and whether there are any, from registers."""
+def _counted(m: Module, name: str, ring: PayloadRing, most: int) -> tuple[Signal, Signal, Signal]:
+    """How many payloads are in a ring, and whether there are any, or more than one, from
+    registers."""
     level = Signal(range(most + 1), name=f"{name}_level")
     some = Signal(name=f"some_{name}")
+    more = Signal(name=f"more_{name}")
     with m.If(ring.push & ~ring.retire):
-        m.d.sync += [level.eq(level + 1), some.eq(1)]
+        m.d.sync += [level.eq(level + 1), some.eq(1), more.eq(some)]
     with m.Elif(~ring.push & ring.retire):
-        m.d.sync += [level.eq(level - 1), some.eq(level != 1)]
-    return level, some
+        m.d.sync += [level.eq(level - 1), some.eq(more), more.eq(level > 2)]
+    return level, some, more

@@ -20,10 +20,10 @@ class Requantiser(wiring.Component):
     """Bias, multiplier, shifts, offset and clamp: the formula of Activate in arch/isa.py
     (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
 
-    `result` is there LATENCY cycles after the value, out of logic: a register comes behind it.
-    One value a cycle, no back-pressure. The other inputs come as many cycles after the value as
-    MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`) and OFFSET_STAGE (`offset`, `low`
-    and `high`, `low` <= `high`) say. Nothing overflows.
+    `result`, a register, is there LATENCY cycles after the value. One value a cycle, no
+    back-pressure. The other inputs come as many cycles after the value as MULTIPLIER_STAGE
+    (`multiplier`), ROUNDING_STAGE (`rounding`) and OFFSET_STAGE (`offset`, `low` and `high`, `low`
+    <= `high`) say. Nothing overflows.
 
     With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
     and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
@@ -33,7 +33,7 @@ class Requantiser(wiring.Component):
     MULTIPLIER_STAGE = 2
     ROUNDING_STAGE = 6
     OFFSET_STAGE = 7
-    LATENCY = 8
+    LATENCY = 9
     LENT_LATENCY = 2
 
     def __init__(self, *, bits: int, lends: bool = False):
@@ -228,9 +228,11 @@ class Requantiser(wiring.Component):
             beyond.append((excess, ~inverted))
         (beyond_high, high), (beyond_low, low) = beyond
         m.d.comb += total.eq(Cat(1, moved) + Cat(carry, 0))
+        result = Signal.like(self.result, reset_less=True)
+        m.d.comb += self.result.eq(result)
         with m.If(beyond_high >= 0):
-            m.d.comb += self.result.eq(high)
+            m.d.sync += result.eq(high)
         with m.Elif(beyond_low < 0):
-            m.d.comb += self.result.eq(low)
+            m.d.sync += result.eq(low)
         with m.Else():
-            m.d.comb += self.result.eq(total[1:])
+            m.d.sync += result.eq(total[1:])

@@ -176,7 +176,7 @@ class ResultLanes(wiring.Component):
             -1,
             Requantiser.ROUNDING_STAGE,
             Requantiser.OFFSET_STAGE - 1,
-            Requantiser.LATENCY,
+            ActivationLane.TABLE_STAGE,
             ANNOUNCED_STAGE - 1,
             ANNOUNCED_STAGE,
             ANNOUNCED_STAGE + 1,
@@ -198,7 +198,7 @@ class ResultLanes(wiring.Component):
         inputs["rounding"] = at[Requantiser.ROUNDING_STAGE].output.rounding
         if config.tables:
             inputs |= {
-                "table": at[Requantiser.LATENCY].output.table,
+                "table": at[ActivationLane.TABLE_STAGE].output.table,
                 "write__enable": self.tables.enable,
                 "write__address": self.tables.address,
                 "write__data": self.tables.data,

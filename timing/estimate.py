@@ -6,8 +6,9 @@ instruction waits for older ones only, so its times follow from those of the ins
 when it was fetched, when its queue and its unit had room, and when the lines and rows that it needs
 were there, one by one. A loop is walked through until its course repeats itself.
 
-Not in the model: who wins a bank of the buffer or of the accumulators, bursts cut at pages, and
-the time of each single stall.
+Not in the model: who wins a bank of the buffer or of the accumulators, bursts cut at pages, a fetch
+that is asked for while a read is on its way from its queue to the bus and gets there first, and the
+time of each single stall.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from systola.hdl.host_read_port import READS_IN_FLIGHT
 from systola.timing.memory_speed import MemorySpeed
 
-CUT = 1
+CUT = 2
 """Cycles from a transfer to the request for its first burst."""
 REQUEST = 1
 """Cycles from a request to its appearance on the bus."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bursts: all that was asked for, once, in order, and no burst across 4 KiB."""
 
-from amaranth.hdl import Assert, Assume, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Assume, Module, Mux, Signal
 from amaranth.lib import data
 
 from systola.hdl.axi import BOUNDARY_BYTES
@@ -156,73 +156,65 @@ class BurstPlannerHarness(Harness):
         run = Run(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)(unit.inside("run__payload"))
         assert_stays(m, valid, ready, run, "run")
 
-        # The run that comes next.
-        begun = Signal()
-        finished = Signal()  # the last one was taken in the cycle before
+        # The transfer that is under way: it may be gone from the port since it was taken.
+        under_way = Signal()
+        copy = Signal(layout)
+        now = Signal(layout)
+        here, block_here = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
+        waited = Signal()
+        ends = Signal()
         row, block = Signal(16), Signal(12)
-        address, block_address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
+        last_row, last_block = row == now.rows - 1, block == now.blocks - 1
         taken = valid & ready
-        last_row, last_block = row == wanted.rows - 1, block == wanted.blocks - 1
-        m.d.sync += finished.eq(taken & last_row & last_block)
-        here = Mux(begun, address, wanted.address)
-        block_here = Mux(begun, block_address, wanted.address)
+        begun = Signal()  # its first run is through
+        address, block_address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
+        m.d.comb += [
+            now.eq(Mux(transfer.ready, wanted, copy)),
+            here.eq(Mux(begun, address, now.address)),
+            block_here.eq(Mux(begun, block_address, now.address)),
+            ends.eq(taken & last_row & last_block),
+        ]
+        m.d.sync += [
+            copy.eq(now),
+            under_way.eq((transfer.ready | under_way) & ~ends),
+            waited.eq(transfer.valid & ~valid),
+        ]
         with m.If(taken):
-            m.d.sync += begun.eq(~(last_row & last_block))
-            with m.If(last_row & last_block):
-                m.d.sync += [row.eq(0), block.eq(0)]
-            with m.Elif(last_row):
+            m.d.sync += begun.eq(~ends)
+            with m.If(last_row):
                 m.d.sync += [
                     row.eq(0),
-                    block.eq(block + 1),
+                    block.eq(Mux(last_block, 0, block + 1)),
                     address.eq(block_here + self.PITCH),
                     block_address.eq(block_here + self.PITCH),
                 ]
             with m.Else():
                 m.d.sync += [
                     row.eq(row + 1),
-                    address.eq(here + wanted.stride),
+                    address.eq(here + now.stride),
                     block_address.eq(block_here),
                 ]
         m.d.comb += [
-            Assert(implies(valid, transfer.valid)),
+            Assert(valid == (transfer.ready | under_way)),
+            Assert(implies(transfer.ready, transfer.valid & ~under_way)),
+            # One that is there is taken as soon as the one before it is through.
+            Assert(transfer.ready == waited),
             Assert(implies(valid, run.address == here)),
-            Assert(implies(valid, run.beats == wanted.beats)),
+            Assert(implies(valid, run.beats == now.beats)),
             Assert(implies(valid, run.last == (last_row & last_block))),
-            Assert(transfer.ready == finished),
         ]
 
-        first, offered = unit.inside("first"), unit.inside("offered")
         rows_left, blocks_left = unit.inside("row"), unit.inside("column")
-        final_row, final_block = unit.inside("row_is_last"), unit.inside("column_is_last")
-        second = begun & ~offered  # it is worked out in this cycle
-        one_row = wanted.rows == 1
-
-        def moved(by: Value) -> Value:
-            return (wanted.address + by)[:ADDRESS_BITS]
-
         m.d.comb += self.lemmas(
-            first == ~begun,
-            unit.inside("later") == begun,
-            transfer.ready == finished,
-            implies(finished, transfer.valid & ~begun),
-            implies(begun, transfer.valid),
-            implies(offered, begun),
-            implies(begun, (row < wanted.rows) & (block < wanted.blocks)),
+            implies(begun, under_way),
+            implies(valid, (row < now.rows) & (block < now.blocks)),
             implies(~begun, (row == 0) & (block == 0)),
-            implies(begun, final_row == (rows_left == 1)),
-            implies(begun, final_block == (blocks_left == 1)),
-            implies(offered, rows_left == wanted.rows - row),
-            implies(offered, blocks_left == wanted.blocks - block),
-            implies(offered, unit.inside("block") == block_address),
-            implies(offered, unit.inside("address") == address),
-            implies(second, rows_left == wanted.rows),
-            implies(second, blocks_left == wanted.blocks),
-            implies(second, ~(one_row & (wanted.blocks == 1))),
-            implies(second, (row == ~one_row) & (block == one_row)),
-            implies(second, unit.inside("block") == wanted.address),
-            implies(second, unit.inside("address") == wanted.address),
-            implies(second, address == moved(Mux(one_row, self.PITCH, wanted.stride))),
-            implies(second, block_address == moved(Mux(one_row, self.PITCH, 0))),
+            *(implies(valid, unit.inside(name) == now[name]) for name in ("rows", "stride")),
+            implies(valid, unit.inside("row_is_last") == (rows_left == 1)),
+            implies(valid, unit.inside("column_is_last") == (blocks_left == 1)),
+            implies(valid, rows_left == now.rows - row),
+            implies(valid, blocks_left == now.blocks - block),
+            implies(valid, unit.inside("block") == block_here),
         )
 
 
@@ -259,8 +251,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_planner",
-                old="address.eq(Mux(row_is_last,",
-                new="address.eq(Mux(row_is_last & one_row,",
+                old="address.eq(next_block)",
+                new="address.eq(next_row)",
             ),
         ),
         fault_depth=10,

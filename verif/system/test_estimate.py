@@ -89,6 +89,7 @@ APART = """
     debug_tag tag=0, wait=0
     read_host_memory host=0, buffer=0, rows=40, stride=16, blocks=1, tail=16
     debug_tag tag=1, wait=1
+    synchronize
     write_host_memory host=4096, buffer=0, rows=100, stride=16, blocks=1, tail=16
     debug_tag tag=2, wait=8
     debug_tag tag=3, wait=1
@@ -96,9 +97,9 @@ APART = """
     halt
 """
 ROWS_IN_USE = """
-    read_weights tile=0, count=2
     load_parameters host=0, parameter=0, count=1
     read_host_memory host=0, buffer=0, rows=40, stride=16, blocks=1, tail=16
+    read_weights tile=0, count=2
     matrix_multiply buffer=0, accumulator=0, rows=40, k_tiles=1, n_tiles=1
     activate accumulator=0, buffer=100, rows=40, n_tiles=1, parameter=0, function=sigmoid, wide=1
     matrix_multiply buffer=0, accumulator=0, rows=40, k_tiles=1, n_tiles=1

@@ -31,7 +31,7 @@ from systola.verif.units.walks import walk_of
 
 Fields = dict[str, int]
 
-LATENCY = 14
+LATENCY = 15
 """Cycles from the issue of an accumulator row to the write of its line."""
 SUM_LATENCY = 7
 """Cycles that a vector of buffer lines takes longer."""

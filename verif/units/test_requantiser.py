@@ -21,7 +21,7 @@ from systola.verif.golden.scalar import (
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 BITS = {"int16": 16, "int8": 8, "lends": 16}
-LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE = 8, 2, 6, 7
+LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE = 9, 2, 6, 7
 LENT_LATENCY = 2
 RANDOM = 4000
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
