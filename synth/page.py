@@ -86,6 +86,22 @@ each column at any size; a machine for this FPGA would have to do one after the 
 does side by side.
 """
 
+_CROSSINGS = """
+`small` has {count}. Where a register would cost cycles, there is none:
+
+- The ports of the unified buffer and of the accumulators: who may read or write is decided in the
+  cycle in which it is asked for, and so is which lines have been written (`advance`), for those
+  that follow a line behind.
+- Issue: decoder, sequencer and scoreboard agree in one cycle that an instruction goes, scalar unit
+  and decoder that one comes.
+- What is dropped from a queue, and the row of weights that is taken: the next one shows in the
+  cycle behind.
+- `ready` of the host's read channel goes to two units, and `stop`, with which a program ends,
+  shuts the channels in its first cycle.
+- The watchdog, the counters, the trace and the status see what happens through a few gates of the
+  units in which it does.
+"""
+
 _NEVER = """
 No bitstream of this project was ever run on a physical board. Clocks are those of nextpnr's timing
 models. Gowin's shows no path through a multiplier, so its clocks are too good to be true. No clock
@@ -129,6 +145,8 @@ def synthesis_page() -> str:
             "## What does not fit",
             _too_large(figures),
             _UP5K,
+            "## Paths between units without a register",
+            _CROSSINGS.format(count=figures[_PLACED]["crossings"]),
             "## What was never tried",
             _NEVER,
         )
@@ -145,6 +163,8 @@ def synthesis_picture() -> str:
 
 
 _PICTURE = "synthesis.svg"
+_PLACED = "ecp5-85f_small"
+"""The whole machine of which everything is measured."""
 _LARGEST = 5
 """Units that are named where a design does not fit."""
 PAGES: Pages = {"synthesis.md": synthesis_page, _PICTURE: synthesis_picture}
