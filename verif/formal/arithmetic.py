@@ -155,6 +155,8 @@ class WideRoundingHarness(RoundingHarness):
     BITS = 16
 
 
+STAGES = Requantiser.LATENCY + 1
+"""Cycles until the first result has come out."""
 CASES = Requantiser.LATENCY + 32 + 1
 """Cycles until each shift has come out."""
 ROUNDING_FAULTS = (
@@ -171,18 +173,18 @@ PROOFS = (
         unit="requantiser",
         claim="the right factors, saturated, into the multipliers; their sum to the rounding",
         harness=FactorsHarness,
-        depth=9,
+        depth=STAGES,
         faults=(
             Fault(unit="requantiser", old="(biased[30 - n] ^", new="(biased[31 - n] ^"),
             Fault(unit="requantiser", old="Cat(negative ^ carry,", new="Cat(negative | carry,"),
         ),
-        fault_depth=9,
+        fault_depth=STAGES,
     ),
     Proof(
         unit="requantiser",
         claim="the same for int16, with a multiplier that is lent out in between",
         harness=LendingFactorsHarness,
-        depth=9,
+        depth=STAGES,
         faults=(
             Fault(
                 unit="requantiser",
@@ -190,7 +192,7 @@ PROOFS = (
                 new="shared.b.eq(b)",
             ),
         ),
-        fault_depth=9,
+        fault_depth=STAGES,
     ),
     Proof(
         unit="requantiser",

@@ -278,7 +278,7 @@ def test_completion_on_paper():
     """64x64x64 on `base` as docs/architecture.md has it, in cycles before DONE.
 
     The last sums are written 28 cycles before it and read in the next cycle, the last line is
-    written 14 cycles after that; the last answer comes 4 cycles before it. A tag enters the cycle
+    written 15 cycles after that; the last answer comes 4 cycles before it. A tag enters the cycle
     after the sums or the line are written, and two after the answer.
     """
     config = preset("base")
@@ -297,7 +297,7 @@ def test_completion_on_paper():
         result = machine.run(longer(*[tag(n, unit) for n, unit in enumerate(units)]))
     assert (result.cycles, result.counters) == (free.cycles, free.counters)
     sums, line, answer = (at - result.cycles for at, _ in result.tags)
-    assert (sums, line, answer) == (-28 + 1, -28 + 1 + 14 + 1, -4 + 2)
+    assert (sums, line, answer) == (-28 + 1, -28 + 1 + 15 + 1, -4 + 2)
 
 
 def spaced(config, count, nops):
