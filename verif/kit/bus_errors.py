@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, Unit, decode, encode
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, Unit, encode
 from systola.arch.registers import BusPort, Status
 from systola.golden.outcome import FaultReport
 from systola.runtime.backend import Image
@@ -150,32 +150,24 @@ def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
     )
 
 
-def weights_program(config: Config, seed: int) -> Image:
+def weights_program(config: Config, seed: int) -> tuple[Image, list[BusError]]:
     """One Read_Weights after the other, each for a product, of as many tiles as it takes for some
-    bursts to be its last one and others not to be."""
+    bursts to be its last one and others not to be; and for each an error of its last tile alone."""
     rng = np.random.default_rng(seed)
     burst = config.max_burst_beats * config.weight_bus_bytes // config.tile_bytes or 1
     counts = [int(count) for count in rng.choice((1, 2, burst, burst + 1), _READS)]
     size = {"buffer": 0, "accumulator": 0, "rows": 1, "n_tiles": 1}
     lines = lines_in(config, host=DATA_OFFSET, line=0, rows=max(counts))
     program = [encode(Opcode.READ_HOST_MEMORY, **lines)]
+    errors: list[BusError] = []
     for number, count in enumerate(counts):
-        program.append(encode(Opcode.READ_WEIGHTS, tile=number * (burst + 1), count=count))
+        tile = number * (burst + 1)
+        end = (tile + count) * config.tile_bytes
+        bad = (end - config.tile_bytes, end)
+        errors.append(BusError(Fault.WEIGHT_READ_ERROR, len(program), weight_errors=bad))
+        program.append(encode(Opcode.READ_WEIGHTS, tile=tile, count=count))
         program.append(encode(Opcode.MATRIX_MULTIPLY, k_tiles=count, **size))
     program.append(encode(Opcode.HALT))
     pages = 1 + -(-(max(counts) * config.input_pitch) // HOST_PAGE_BYTES)
     weights = random_tiles(rng, config, _READS * (burst + 1))
-    return make_image(program, host=random_memory(rng, pages), weights=weights)
-
-
-def weight_errors(config: Config, image: Image) -> list[BusError]:
-    """Of `weights_program`: the last tile of each Read_Weights fails, and no other one."""
-    errors: list[BusError] = []
-    for start in range(0, len(image.program), INSTRUCTION_BYTES):
-        entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
-        if entry.opcode == Opcode.READ_WEIGHTS:
-            end = (operands["tile"] + operands["count"]) * config.tile_bytes
-            bad = (end - config.tile_bytes, end)
-            pc = start // INSTRUCTION_BYTES
-            errors.append(BusError(Fault.WEIGHT_READ_ERROR, pc, weight_errors=bad))
-    return errors
+    return make_image(program, host=random_memory(rng, pages), weights=weights), errors

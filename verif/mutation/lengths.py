@@ -27,6 +27,7 @@ SPAN_BITS = range(14, 25)
 SPANS = 4
 """Copies of each size, half of them in, and of these half a beat too far."""
 SLOW = max(range(len(MEMORIES)), key=lambda number: MEMORIES[number][1])
+"""The memory that stalls most."""
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))
 _BLOCKS = 9
 """Of the most lines."""

@@ -13,16 +13,12 @@ import random
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Reduction, encode
+from systola.arch.isa import Opcode, Operation, encode
 from systola.golden.window import Window
 from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_in, lines_out
-from systola.verif.kit.images import (
-    make_image,
-    random_memory,
-    random_parameter_entry,
-    random_tiles,
-)
+from systola.verif.kit.images import make_image, random_tiles
+from systola.verif.mutation.window_uses import memory_with_entry, set_window, window_uses
 
 _WINDOWS = 12
 _TAPS = 4
@@ -35,10 +31,7 @@ def padding_program(config: Config, seed: str) -> Image:
     """Several of these windows, with all instructions that use one."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
-    host = random_memory(data, 8)
-    entry = random_parameter_entry(data, config)
-    assert entry.size == PARAMETER_PLANES * config.output_pitch
-    host[_PARAMETERS:][: entry.size] = entry
+    host = memory_with_entry(config, data, 8, _PARAMETERS)
     writer = _Writer(config, rng)
     for number in range(_WINDOWS):
         writer.window(number)
@@ -75,18 +68,20 @@ class _Writer:
             **{"dilation_y": 1, "top": -1 if above else height - 1, "left": 0},
             **{"out_height": 1, "out_width": pitch},
         )
-        self.words += [
-            encode(Opcode.SET_CONFIG_WINDOW, **vars(window)),
-            encode(Opcode.READ_WEIGHTS, tile=0, count=window.taps),
-        ]
-        use = (self._convolve, self._pool, self._depthwise)[number % (2 + self._config.depthwise)]
+        self.words += set_window(window)
+        uses = window_uses(
+            self._config,
+            window,
+            **{"place": place, "taps": 0, "results": self._results},
+            fill=rng.randint(-128, 127),
+        )
         write = rng.choice((self._read, self._read, self._copy))
         for _ in range(rng.randint(0, self._config.queue_depth)):
             write(self._others, rng.randint(4, _SPARE))
         # A row of the map, and the one that would be beside it.
         edge = place - pitch if above else place + (height - 1) * pitch
         write(edge, 2 * pitch)
-        use(place, window)
+        self.words += uses[number % len(uses)]
         copy = lines_out(self._config, host=self.shown, line=self._results, rows=window.windows)
         self.words.append(encode(Opcode.WRITE_HOST_MEMORY, **copy))
         self.shown += window.windows * self._config.output_pitch
@@ -101,26 +96,3 @@ class _Writer:
         if line == self._others:
             lines["buffer"] = self._results - rows
         self.words.append(encode(Opcode.VECTOR, operation=Operation.COPY, parameter=0, **lines))
-
-    def _convolve(self, place: int, window: Window) -> None:
-        self.words += [
-            encode(
-                Opcode.CONVOLVE,
-                **{"buffer": place, "accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1},
-                fill=self._rng.randint(-128, 127),
-            ),
-            encode(
-                Opcode.ACTIVATE,
-                **{"accumulator": 0, "buffer": self._results, "rows": window.windows},
-                **{"n_tiles": 1, "parameter": 0},
-            ),
-        ]
-
-    def _pool(self, place: int, window: Window) -> None:
-        operands = {"destination": self._results, "blocks": 1, "parameter": 0}
-        self.words.append(encode(Opcode.POOL, buffer=place, reduction=Reduction.SUM, **operands))
-
-    def _depthwise(self, place: int, window: Window) -> None:
-        operands = {"destination": self._results, "blocks": 1, "parameter": 0, "taps": 0}
-        fill = self._rng.randint(-128, 127)
-        self.words.append(encode(Opcode.DEPTHWISE, buffer=place, fill=fill, **operands))

@@ -12,16 +12,12 @@ import random
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import BY_OPCODE, PARAMETER_PLANES, Opcode, Reduction, encode
+from systola.arch.isa import BY_OPCODE, Opcode, encode
 from systola.golden.window import Window
 from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_in, lines_out
-from systola.verif.kit.images import (
-    make_image,
-    random_memory,
-    random_parameter_entry,
-    random_tiles,
-)
+from systola.verif.kit.images import make_image, random_tiles
+from systola.verif.mutation.window_uses import memory_with_entry, set_window, window_uses
 
 _WINDOWS = 8
 _WIDTH = 8
@@ -35,19 +31,15 @@ def sparse_program(config: Config, seed: str) -> Image:
     """Several windows, each with all instructions that use one; their results are shown."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
-    host = random_memory(data, 6)
-    entry = random_parameter_entry(data, config)
-    assert entry.size == PARAMETER_PLANES * config.output_pitch
-    host[_PARAMETERS:][: entry.size] = entry
+    host = memory_with_entry(config, data, 6, _PARAMETERS)
     words = [encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=1)]
     shown = _OUTPUT
     room = config.buffer_lines - _TAPS - _RESULTS
     taps, results = room, room + _TAPS
 
     def read(line: int, rows: int) -> None:
-        start = _DATA + rng.randrange(HOST_PAGE_BYTES // 2) // config.host_bus_bytes * (
-            config.host_bus_bytes
-        )
+        bus = config.host_bus_bytes
+        start = _DATA + rng.randrange(0, HOST_PAGE_BYTES // 2, bus)
         copy = lines_in(config, host=start, line=line, rows=rows)
         words.append(encode(Opcode.READ_HOST_MEMORY, **copy))
 
@@ -57,32 +49,14 @@ def sparse_program(config: Config, seed: str) -> Image:
         place = rng.choice((0, room - window.map_lines))
         for y in sorted(_rows(window)):
             read(place + y * window.pitch, window.width)
-        words += [
-            encode(Opcode.SET_CONFIG_WINDOW, **vars(window)),
-            encode(Opcode.READ_WEIGHTS, tile=0, count=window.taps),
-        ]
-        convolve = {"accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1}
-        activate = {"accumulator": 0, "rows": window.windows, "n_tiles": 1}
-        for instructions in (
-            [
-                encode(Opcode.CONVOLVE, buffer=place, **convolve),
-                encode(Opcode.ACTIVATE, buffer=results, parameter=0, **activate),
-            ],
-            _over_map(Opcode.POOL, place, results, reduction=Reduction.SUM),
-            _over_map(Opcode.DEPTHWISE, place, results, taps=taps) if config.depthwise else [],
-        ):
+        words += set_window(window)
+        for use in window_uses(config, window, place=place, taps=taps, results=results):
             copy = lines_out(config, host=shown, line=results, rows=window.windows)
-            words += [*instructions, encode(Opcode.WRITE_HOST_MEMORY, **copy)]
+            words += [*use, encode(Opcode.WRITE_HOST_MEMORY, **copy)]
             shown += _RESULTS * config.output_pitch
     words.append(encode(Opcode.HALT))
     assert len(b"".join(words)) <= _DATA and shown <= host.size
     return make_image(words, host=host, weights=random_tiles(data, config, _TAPS))
-
-
-def _over_map(opcode: Opcode, place: int, results: int, **operands: int) -> list[bytes]:
-    """An instruction of the activation unit with one block of channels."""
-    common = {"buffer": place, "destination": results, "blocks": 1, "parameter": 0}
-    return [encode(opcode, **common, **operands)]
 
 
 def _window(rng: random.Random, lines: int) -> Window:

@@ -19,7 +19,6 @@ from systola.verif.kit.bus_errors import (
     Silence,
     busy_program,
     errors_at_the_end,
-    weight_errors,
     weights_program,
 )
 from systola.verif.kit.images import make_image
@@ -133,8 +132,8 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
         late = busy_program(config, seed, before=before)
         for error in BUS_ERRORS[:4]:
             yield error_trial(late, error.late(before), MEMORIES[0], soft=True, when="late ")
-    weights = weights_program(config, seed)
-    for error in weight_errors(config, weights):
+    weights, errors = weights_program(config, seed)
+    for error in errors:
         for memory in (MEMORIES[0], MEMORIES[-1]):
             yield error_trial(weights, error, memory, soft=True, when="one ")
     for number, silent in enumerate(SILENCES):
