@@ -426,8 +426,8 @@ struct Tag {
 
 class Machine {
   public:
-    Machine(const char* waves, uint32_t fault)
-        : context_(new VerilatedContext), tpu_(new_model(context_.get(), waves)) {
+    Machine(const char* waves, uint32_t fault, int seed)
+        : context_(new VerilatedContext), tpu_(new_model(context_.get(), waves, seed)) {
         plant(*tpu_, fault);
 #if VM_TRACE
         if (waves && *waves) {
@@ -574,7 +574,11 @@ class Machine {
         return value;
     }
 
-    static Vtpu* new_model(VerilatedContext* context, const char* waves) {
+    // Memories start with random contents: nothing may depend on them.
+    static Vtpu* new_model(VerilatedContext* context, const char* waves, int seed) {
+        Verilated::threadContextp(context);
+        context->randReset(2);
+        context->randSeed(seed);
 #if VM_TRACE
         context->traceEverOn(true);
 #else
@@ -757,7 +761,9 @@ Machine* machine(void* handle) { return static_cast<Machine*>(handle); }
 
 extern "C" {
 
-void* tpu_create(const char* waves, uint32_t fault) { return new Machine(waves, fault); }
+void* tpu_create(const char* waves, uint32_t fault, int seed) {
+    return new Machine(waves, fault, seed);
+}
 
 void tpu_destroy(void* handle) { delete machine(handle); }
 

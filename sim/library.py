@@ -41,6 +41,8 @@ not while it is busy with the registers. In between it reads what is new in the 
 _CYCLES_A_CALL = 1 << 20
 """Cycles between two looks at Python: progress, and the user's Control-C."""
 _DEFAULT_LIMIT = 1 << 40
+_LARGEST_SEED = (1 << 31) - 1
+"""Of what Verilator's random numbers start from; 0 would be a seed of the moment."""
 _ONGOING, _WAITING = 0, 2
 """What `tpu_run` of the library returns for a program that has not ended."""
 
@@ -99,10 +101,11 @@ class Simulator:
     """One Verilated machine with its two memories. Not to be shared between threads.
 
     `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
-    systola.sim.memory. `waves` is the path of a VCD file to write. `verilog` replaces the Verilog
-    that belongs to `config`, `library` what is built of it; `fault` is the number of a planted
-    fault where the library has such (systola.verif.mutation). Building the library takes a while
-    the first time; it raises systola.sim.verilator.BuildError when it cannot be done.
+    systola.sim.memory; on-chip memories start with random contents that depend on `seed`. `waves`
+    is the path of a VCD file to write. `verilog` replaces the Verilog that belongs to `config`,
+    `library` what is built of it; `fault` is the number of a planted fault where the library has
+    such (systola.verif.mutation). Building the library takes a while the first time; it raises
+    systola.sim.verilator.BuildError when it cannot be done.
     """
 
     def __init__(
@@ -131,7 +134,8 @@ class Simulator:
                 text, name=config.name, hierarchical=is_hierarchical(text), waves=waves is not None
             )
         self._library = _load(library)
-        self._handle = self._library.tpu_create(str(waves).encode() if waves else None, fault)
+        path = str(waves).encode() if waves else None
+        self._handle = self._library.tpu_create(path, fault, seed % _LARGEST_SEED + 1)
         if self.read(Register.ID) != IDENTITY:
             raise SimulationError("the machine does not answer with its identity")
 
@@ -329,7 +333,7 @@ def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     word, long_, handle = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
     for name, result, arguments in (
-        ("create", handle, [ctypes.c_char_p, word]),
+        ("create", handle, [ctypes.c_char_p, word, ctypes.c_int]),
         ("destroy", None, [handle]),
         ("coverage", None, [handle, ctypes.c_char_p]),
         (

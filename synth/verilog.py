@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.resources import files
 
 from amaranth.back import rtlil, verilog
@@ -27,6 +28,9 @@ PORT_PREFIX = {
 }
 """Flat port names that AXI tools recognise, for each member of TPU."""
 
+_ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
+"""What gives a memory its contents, where they are zero."""
+
 
 def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
     """The machine as one Verilog text; the top module is `tpu`.
@@ -35,7 +39,7 @@ def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
     which there are many copies (tiles and lanes of large arrays) are converted once.
     """
     top = TPU(config=config)
-    return _with_modules(_convert(top, "tpu", fabric, _ports(top)), config, fabric)
+    return _with_modules(convert(top, "tpu", fabric, _ports(top)), config, fabric)
 
 
 def generate_rtlil(config: Config) -> str:
@@ -59,29 +63,49 @@ def _ports(top: TPU) -> dict[str, tuple[Value, PortDirection]]:
 
 def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:
     """One unit of the machine as the module `name`; members of its ports are joined by `__`."""
-    return _with_modules(_convert(unit, name, fabric), config, fabric)
+    return _with_modules(convert(unit, name, fabric), config, fabric)
 
 
 def _with_modules(text: str, config: Config, fabric: Fabric) -> str:
     """The text with the modules behind it that it places by name."""
     parts = [text]
     if is_grid(config) and "mxu_tile" in text:
-        parts.append(_convert(make_tile(config), "mxu_tile", fabric))
+        parts.append(convert(make_tile(config), "mxu_tile", fabric))
     if lanes_are_instances(config) and "activation_lane" in text:
-        parts.append(_convert(ActivationLane(config=config), "activation_lane", fabric))
+        parts.append(convert(ActivationLane(config=config), "activation_lane", fabric))
     if "sram_1r1w" in text:
         parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)
 
 
-def _convert(component: wiring.Component, name: str, fabric: Fabric, ports: object = None) -> str:
+def convert(
+    component: wiring.Component,
+    name: str,
+    fabric: Fabric = Fabric.GENERIC,
+    ports: object = None,
+) -> str:
+    """A component as the module `name`; its ports are called as in Amaranth, members joined by
+    `__`, unless `ports` names them. Its memories have no contents until they are written.
+    """
     # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    return verilog.convert(
-        component,
-        name=name,
-        platform=fabric,
-        ports=ports,
-        emit_src=False,
-        strip_internal_attrs=True,
+    return without_contents(
+        verilog.convert(
+            component,
+            name=name,
+            platform=fabric,
+            ports=ports,
+            emit_src=False,
+            strip_internal_attrs=True,
+        )
     )
+
+
+def without_contents(text: str) -> str:
+    """Verilog of Yosys whose memories have no contents until they are written.
+
+    Amaranth fills a memory with zeros where nothing is said of its contents. No unit may count on
+    them: a simulator then shows one that does, and a memory of a chip or a large one of an FPGA has
+    none to begin with.
+    """
+    return _ZEROS.sub("", text)

@@ -7,7 +7,6 @@ import warnings
 
 import cocotb
 import pytest
-from amaranth.back import verilog
 from amaranth.hdl import Module, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
@@ -21,6 +20,7 @@ from systola.boards.burst_read_port import BurstReadPort
 from systola.boards.burst_write_port import BurstWritePort
 from systola.boards.lite_memory_port import LiteMemoryPort
 from systola.hdl.axi import LiteSignature, ReadSignature, WriteSignature
+from systola.synth.verilog import convert
 from systola.verif.kit.launch import run_module
 from systola.verif.units.unit import TOP, chosen_variant, rng, variants
 
@@ -82,7 +82,7 @@ def generate(data_bytes):
         )
         for path, member, value in rig.signature.flatten(rig)
     }
-    return verilog.convert(rig, name=TOP, ports=ports, emit_src=False, strip_internal_attrs=True)
+    return convert(rig, TOP, ports=ports)
 
 
 class Bench:

@@ -52,6 +52,7 @@ opt_clean
 it takes all of an unknown module for outputs, and would cut off an input on which it plants a
 fault."""
 WRITE = (
+    "delete */t:$meminit_v2",  # as in synth/verilog.py: memories begin without contents
     "opt_clean",
     "splitnets -driver",
     "opt_clean",

@@ -178,7 +178,7 @@ class FetchBench(Bench):
         valid = self.get("instruction__valid")
         assert valid == self._valid, "four cycles after its last beat"
         instruction = self.get("instruction__payload") if valid else None
-        self._rules.observe(None if instruction is None else instruction.as_bits(), take)
+        self._rules.observe(None if instruction is None else instruction.bits, take)
         if instruction is not None:
             assert instruction.pc == self._next
         return instruction if take else None

@@ -72,7 +72,7 @@ class Planner(Bench):
         await self.cycle(transfer__valid=valid, burst__ready=take)
         if self.get("burst__valid"):
             burst = self.get("burst__payload")
-            self._rules.observe(burst.as_bits(), take)
+            self._rules.observe(burst.bits, take)
             if take:
                 self.taken.append((burst.address, burst.length + 1, burst.last))
                 self.cycles.append(self.now)

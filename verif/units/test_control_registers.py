@@ -5,6 +5,7 @@ import cocotb
 import pytest
 
 from systola.arch.registers import Control, CycleClass, Interrupt, Register, Status
+from systola.hdl.axi import Response
 from systola.hdl.control_registers import ControlRegisters
 from systola.verif.kit.checker import StreamRules
 from systola.verif.kit.register_bits import writable_bits
@@ -82,7 +83,7 @@ class Registers(Bench):
         while self.late():
             await self.step()
         await self.step(bus__bready=1)
-        assert self.gets("bus__bvalid", "bus__bresp") == (1, 0)
+        assert self.gets("bus__bvalid", "bus__bresp") == (1, Response.OKAY)
         self.set(bus__bready=0)
 
     async def read(self, address):
@@ -96,7 +97,7 @@ class Registers(Bench):
         while self.late():
             await self.step()
         await self.step(bus__rready=1)
-        assert self.gets("bus__rvalid", "bus__rresp") == (1, 0)
+        assert self.gets("bus__rvalid", "bus__rresp") == (1, Response.OKAY)
         self.set(bus__rready=0)
         return self.get("bus__rdata")
 

@@ -41,6 +41,7 @@ from systola.verif.units.decoder_model import (
     operands_of,
     word,
 )
+from systola.verif.units.packing import from_bits, to_bits
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import (
     Bench,
@@ -49,7 +50,6 @@ from systola.verif.units.unit import (
     rng,
     run_unit,
     small_config,
-    to_bits,
 )
 
 SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
@@ -69,6 +69,8 @@ CONFIGS = {
         tables=8,
     ),
 }
+DECODED = {name: Decoded(config=config) for name, config in CONFIGS.items()}
+INSTRUCTION = EffectiveInstruction()
 LIMITS = {
     "complete": (3 * 4096, 70),
     "bare": (3 * 4096, 70),
@@ -457,7 +459,7 @@ def verdict(text, instruction):
 
 def check(text, instruction, raw):
     """`raw` is what the decoder should say about an instruction; returns the cause."""
-    d = Decoded(config=text.config).from_bits(raw)
+    d = from_bits(DECODED[chosen_variant()], raw)
     bits = instruction["word"]
     what = f"instruction 0x{bits:032x}, window {text.window}"
     cause, address = verdict(text, instruction)
@@ -474,7 +476,7 @@ def check(text, instruction, raw):
 
 def offered(instruction):
     """Bits of the decoder's input."""
-    return to_bits(EffectiveInstruction(), {**instruction, "kind": kind(instruction["word"])})
+    return to_bits(INSTRUCTION, {**instruction, "kind": kind(instruction["word"])})
 
 
 async def decode(dut, instructions, source_pauses, sink_pauses):

@@ -11,7 +11,8 @@ from systola.verif.kit.axi_memory import AxiMemory
 from systola.verif.kit.checker import AxiRules, StreamChecker
 from systola.verif.kit.launch import simulators
 from systola.verif.kit.stream import StreamMonitor, StreamSink, StreamSource, never, randomly
-from systola.verif.units.unit import Bench, rng, run_unit, small_config, to_bits
+from systola.verif.units.packing import from_bits, to_bits
+from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 BUS = 8
 CONFIG = small_config(host_bus_bytes=BUS)
@@ -97,7 +98,7 @@ class Port(Bench):
     async def received(self, name, count):
         """Waits for beats, and returns them as (data, error)."""
         layout = ReadBeat(data_bytes=BUS)
-        items = [layout.from_bits(raw) for raw in await self.sinks[name].receive_all(count)]
+        items = [from_bits(layout, raw) for raw in await self.sinks[name].receive_all(count)]
         return [(item.data, bool(item.error)) for item in items]
 
 

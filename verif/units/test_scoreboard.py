@@ -458,7 +458,7 @@ async def commands(dut):
                 **{f"{name}__retire": 1 for name in LISTS[opcode]},
                 **{f"{queue}__pop": 1},
             )
-            assert bench.get(f"{queue}__command").as_value().value == bits
+            assert bench.get(f"{queue}__command").bits == bits
             bench.set(**{f"{name}__retire": 0 for name in LISTS[opcode]}, **{f"{queue}__pop": 0})
     weights = {"address": 64, "beats": 99, "rows": 1, "blocks": 1}
     await pass_through({"kind": kind(WEIGHTS), "pc": 12, "weight_transfer": weights})

@@ -13,9 +13,8 @@ import re
 from typing import Any
 
 import pytest
-from amaranth.back import rtlil, verilog
-from amaranth.hdl import Const, Shape
-from amaranth.lib import data, wiring
+from amaranth.back import rtlil
+from amaranth.lib import wiring
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
@@ -23,9 +22,11 @@ from systola.arch.config import Config
 from systola.hdl.fabric import Fabric
 from systola.sim.netlist import netlist_of
 from systola.sim.primitives import models_of
+from systola.synth import verilog
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
 from systola.verif.kit.seeds import random_seed
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog
+from systola.verif.units.packing import from_bits, to_bits
 
 TOP = "unit"
 _VARIANT = "TPU_UNIT_VARIANT"
@@ -49,12 +50,7 @@ def small_config(**changes: Any) -> Config:
 
 def convert(component: wiring.Component, name: str = TOP, fabric: Fabric = Fabric.GENERIC) -> str:
     """Verilog of a component; its ports are called as in Amaranth, members joined by `__`."""
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    return _readable(
-        verilog.convert(
-            component, name=name, platform=fabric, emit_src=False, strip_internal_attrs=True
-        )
-    )
+    return _readable(verilog.convert(component, name, fabric))
 
 
 def _readable(text: str) -> str:
@@ -118,7 +114,8 @@ def rng(*about: object) -> random.Random:
 
 
 class Bench:
-    """The ports of `component`, simulated as `dut`: values are numbers, or dicts where structured.
+    """The ports of `component`, simulated as `dut`: values are numbers, or dicts where structured;
+    those that are read are `Fields` then.
 
     A test drives inputs, waits for the rising edge that ends the cycle, and then reads what the
     outputs were in that cycle, before the edge.
@@ -165,21 +162,3 @@ class Bench:
     def gets(self, *names: str) -> tuple[Any, ...]:
         """The values of several ports."""
         return tuple(self.get(name) for name in names)
-
-
-def to_bits(shape: Any, value: Any) -> int:
-    """`value` of an Amaranth shape as an unsigned number."""
-    if isinstance(value, int):
-        width = shape.size if isinstance(shape, data.Layout) else Shape.cast(shape).width
-        return int(value) & ((1 << width) - 1)
-    if isinstance(value, data.Const):
-        return value.as_value().value
-    return Const.cast(shape.const(value)).value
-
-
-def from_bits(shape: Any, bits: int) -> Any:
-    """The number, signed or not, or the structured constant that `bits` stand for."""
-    if isinstance(shape, data.Layout):
-        return shape.from_bits(bits)
-    shape = Shape.cast(shape)
-    return bits - (1 << shape.width) if shape.signed and bits >> (shape.width - 1) else bits

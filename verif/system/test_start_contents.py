@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No on-chip memory starts with contents that a test could come to depend on."""
+
+import re
+
+import cocotb
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.arch.isa import Opcode, encode
+from systola.sim.design import verilog_of
+from systola.sim.library import Simulator
+from systola.verif.kit.bench import TB
+from systola.verif.kit.copies import lines_out
+from systola.verif.kit.images import DATA_OFFSET, make_image
+from systola.verif.kit.launch import chosen_netlist, run_machine, simulators
+
+LINES = 8
+CONTENTS = re.compile(r"^ *initial (?:begin\n *)?\S+\[\d+\] = ", re.MULTILINE)
+
+
+def shows_lines(config):
+    """A program that shows lines of the buffer that nothing has written."""
+    copy = encode(
+        Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=DATA_OFFSET, line=0, rows=LINES)
+    )
+    return make_image([copy, encode(Opcode.HALT)], host=np.zeros(2 * DATA_OFFSET, np.uint8))
+
+
+def shown(config, host):
+    return host[DATA_OFFSET:].reshape(-1, config.output_pitch)[:LINES, : config.cols]
+
+
+ON_ICARUS = "icarus" in getattr(cocotb, "SIM_NAME", "").lower()
+
+
+@cocotb.test(expect_error=ValueError if ON_ICARUS else ())
+async def lines_are_unknown_or_random(dut):
+    """What Icarus does not know ends the run where it reaches the bus."""
+    tb = TB(dut)
+    await tb.start()
+    result = await tb.run_program(shows_lines(tb.config))
+    assert shown(tb.config, result.host).any()
+
+
+@pytest.mark.skipif(chosen_netlist() is not None, reason="blocks of an FPGA start with zeros")
+@pytest.mark.parametrize("simulator", simulators())
+def test_start_contents(simulator):
+    run_machine("system.test_start_contents", simulator)
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_library(name):
+    """Contents differ from seed to seed, and a seed repeats them."""
+    config = preset(name)
+
+    def start(seed):
+        with Simulator(config, seed=seed) as machine:
+            return shown(config, machine.run(shows_lines(config)).host)
+
+    assert (start(1) == start(1)).all()
+    assert (start(1) != start(2)).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["tiny", "small-parity", "base"])
+def test_no_memory_has_contents(name):
+    """Not only the buffer: tables, parameters, taps, queues."""
+    assert not CONTENTS.search(verilog_of(preset(name)))
+    assert CONTENTS.search("  initial begin\n    memory[0] = 8'h00;\n  end\n")
