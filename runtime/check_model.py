@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
-from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import CompiledNetwork, DeviceStage
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
+from systola.runtime.backend import check_image
 from systola.runtime.plain_data import DTYPES, DataError
 
 MAX_ELEMENTS = 1 << 40
@@ -73,21 +73,10 @@ def _check_stage(config: Config, stage: DeviceStage, samples: int) -> None:
 
 
 def _check_image(config: Config, program: Program) -> None:
-    image = program.image
-    if image.host.ndim != 1 or image.weights.ndim != 1:
-        raise DataError("its memories are no rows of bytes")
-    start, size = image.program_offset, len(image.program)
-    if (
-        not image.host.size
-        or image.host.size % HOST_PAGE_BYTES
-        or image.weights.size % config.tile_bytes
-        or not size
-        or size % INSTRUCTION_BYTES
-        or start % PROGRAM_ALIGNMENT
-        or not 0 <= start <= image.host.size - size
-        or image.host[start : start + size].tobytes() != image.program
-    ):
-        raise DataError("its memories or its program have a wrong size or place")
+    try:
+        check_image(config, program.image)
+    except ValueError as error:
+        raise DataError(str(error)) from None
 
 
 def _check_layers(program: Program) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from systola.arch.config import Config
 from systola.golden.machine import Machine
-from systola.runtime.backend import Image, Result
+from systola.runtime.backend import Image, Result, check_image
 
 
 class GoldenBackend:
@@ -23,6 +23,7 @@ class GoldenBackend:
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Runs the program of `image`, see Backend; `progress` is never called."""
+        check_image(self.config, image)
         host = image.host.copy()
         outcome = self._machine.run(host, image.weights, image.program_offset)
         return Result(

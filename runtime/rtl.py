@@ -9,7 +9,7 @@ from systola.arch.config import Config
 from systola.arch.isa import Fault
 from systola.arch.registers import Interrupt
 from systola.golden.outcome import FaultReport
-from systola.runtime.backend import BackendError, Image, Result
+from systola.runtime.backend import BackendError, Image, Result, UnavailableError, check_image
 from systola.timing.memory_speed import MemorySpeed
 
 INTERVAL = 2_000
@@ -21,13 +21,14 @@ class RtlBackend:
 
     The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
     cycles, at random from `seed`. Building the simulator takes a while the first time; raises
-    BackendError where it cannot be built.
+    BackendError where it cannot be built, and UnavailableError where there is no place for it.
     """
 
     def __init__(
         self, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0
     ) -> None:
         # Whoever runs on the golden model needs none of the tools that this import asks for.
+        from systola.sim.build import BuildFolderError
         from systola.sim.library import Simulator
         from systola.sim.verilator import BuildError
 
@@ -36,6 +37,8 @@ class RtlBackend:
             self._simulator = Simulator(config, latency=latency, stall=stall, seed=seed)
         except BuildError as error:
             raise BackendError(str(error)) from error
+        except BuildFolderError as error:
+            raise UnavailableError(str(error)) from error
 
     @property
     def config(self) -> Config:
@@ -54,6 +57,7 @@ class RtlBackend:
         """
         from systola.sim.library import SimulationError
 
+        check_image(self.config, image)
         try:
             run = self._simulator.run(image, progress=progress or _nothing, interval=INTERVAL)
         except SimulationError as error:

@@ -26,7 +26,7 @@ from systola.arch.registers import (
 from systola.arch.serial_protocol import IDENTITY as BOARD_IDENTITY
 from systola.arch.serial_protocol import MAX_WORDS, WORD_BYTES, BoardWord, configuration_word
 from systola.golden.outcome import FaultReport
-from systola.runtime.backend import BackendError, Image, Result, UnavailableError
+from systola.runtime.backend import BackendError, Image, Result, UnavailableError, check_image
 from systola.runtime.serial_link import Line, SerialLink
 
 _BLOCK = MAX_WORDS * WORD_BYTES
@@ -79,6 +79,7 @@ class SerialBackend:
 
         Raises BackendError when the windows are larger than the memory of the board.
         """
+        check_image(self._config, image)
         link = self._link
         size = len(image.host)
         weights = -(-size // HOST_PAGE_BYTES) * HOST_PAGE_BYTES

@@ -7,14 +7,17 @@ import fcntl
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from systola.sim.notices import notice, sign_of_life
+
 SIM_DIRECTORY = Path(__file__).resolve().parent
+_WORK = "make-"
+"""How the name of a directory begins in which something is made; its key and `-` follow."""
 
 
 def build_root() -> Path:
@@ -28,8 +31,32 @@ def build_root() -> Path:
     checkout = SIM_DIRECTORY.parent
     if (checkout / "pyproject.toml").exists():
         return checkout / "build"
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(cache) / "systola"
+
+
+class BuildFolderError(RuntimeError):
+    """Nothing can be written to the build folder; one line says which, why, and what to do."""
+
+
+def build_folder(*parts: str) -> Path:
+    """The folder `parts` of build_root(), made if it is missing. Raises BuildFolderError."""
+    folder = build_root().joinpath(*parts)
+    with in_build_folder(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def in_build_folder(folder: Path) -> Generator[None]:
+    """What the system refuses inside, which works in `folder`, is raised as BuildFolderError."""
+    try:
+        yield
+    except OSError as error:
+        raise BuildFolderError(
+            f"cannot build in {error.filename or folder}: {(error.strerror or str(error)).lower()} "
+            "(the environment variable SYSTOLA_BUILD names another folder to build in)"
+        ) from error
 
 
 def content_key(*parts: str | bytes) -> str:
@@ -46,32 +73,63 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
 
     `make` gets an empty directory to work in and returns the path of its result in there. Of
     several processes that ask at one time, one makes it and the others wait. `what` is for the
-    line that is printed on stderr when something has to be made.
+    lines that are printed on stderr while something is made. Raises BuildFolderError.
     """
-    folder = build_root() / kind
-    folder.mkdir(parents=True, exist_ok=True)
-    result = folder / key
+    result = build_root() / kind / key
     if result.exists():
         return result
-    with _locked(folder / f"{key}.lock"):
+    folder = build_folder(kind)
+    with in_build_folder(folder), _locked(folder, key, what):
         if result.exists():
             return result
+        _remove_leftovers(folder, key)
         started = time.monotonic()
-        print(f"systola: {what} (kept for the next time) ...", file=sys.stderr, flush=True)
+        notice(f"{what} (kept for the next time) ...")
         # GNU make cannot work in a directory with a space in its name.
         where = None if any(c.isspace() for c in str(folder)) else folder
-        with tempfile.TemporaryDirectory(prefix="make-", dir=where) as work:
+        with (
+            tempfile.TemporaryDirectory(prefix=f"{_WORK}{key}-", dir=where) as work,
+            sign_of_life(what),
+        ):
             made = make(Path(work))
             if where is None:
                 made = Path(shutil.move(made, folder / f"{key}.part"))
             made.replace(result)
         seconds = time.monotonic() - started
-        print(f"systola: {what}: done in {seconds:.0f} s", file=sys.stderr, flush=True)
+        notice(f"{what}: done in {seconds:.0f} s")
     return result
 
 
+def _remove_leftovers(folder: Path, own: str) -> None:
+    """Removes what killed processes have left, by one that holds the lock of key `own`."""
+    for work in folder.glob(f"{_WORK}*"):
+        key = work.name.removeprefix(_WORK).rpartition("-")[0]
+        if key == own:
+            shutil.rmtree(work, ignore_errors=True)
+        elif key:
+            with in_use(folder / f"{key}.lock") as used:
+                if not used:
+                    shutil.rmtree(work, ignore_errors=True)
+
+
 @contextmanager
-def _locked(path: Path) -> Generator[None, None, None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def in_use(lock: Path) -> Generator[bool]:
+    """Whether another process builds what this lock file is for; if not, none can until the end."""
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield True
+        else:
+            yield False
+
+
+@contextmanager
+def _locked(folder: Path, key: str, what: str) -> Generator[None]:
+    with (folder / f"{key}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with sign_of_life(f"another process is {what}, this one waits"):
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from systola.sim.build import SIM_DIRECTORY, build_root, built_once, content_key
+from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key
 
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
@@ -130,7 +130,7 @@ def compile_model(folder: Path, prefix: str, *, variables: Sequence[str], log: P
 
 def keep_log(log: Path) -> str:
     """The end of the log of a failed build, and where the whole of it can be read."""
-    kept = build_root() / "failed.log"
+    kept = build_folder() / "failed.log"
     shutil.copyfile(log, kept)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
     return f"whole log in {kept}\n{tail}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from systola.arch.config import Config
 from systola.hdl.fabric import Fabric
-from systola.sim.build import build_root
+from systola.sim.build import build_folder
 from systola.synth import report
 from systola.synth.crossings import find_crossings
 from systola.synth.harness import TOP, harness
@@ -41,8 +41,7 @@ def measure(
     nextpnr = find_tool(target.place_and_route) if target.place_and_route and seeds else None
 
     design = unit or MACHINE
-    folder = build_root() / "synth" / folder_name(target, config, unit)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = build_folder("synth", folder_name(target, config, unit))
     verilog = design_of(config, unit, target.fabric)
     synthesise(yosys, target, verilog + "\n" + harness(verilog, design), TOP, folder)
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user is told while something takes long: lines on stderr, and signs of life."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+INTERVAL = 15.0
+"""Seconds from one sign of life to the next."""
+
+
+def notice(text: str) -> None:
+    """Prints a line."""
+    print(f"systola: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def sign_of_life(what: str) -> Generator[None]:
+    """Says now and then that `what` still goes on, until the end."""
+    started = time.monotonic()
+    ended = Event()
+
+    def tell() -> None:
+        while not ended.wait(INTERVAL):
+            notice(f"{what}: {time.monotonic() - started:.0f} s so far")
+
+    thread = Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

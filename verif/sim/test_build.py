@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is built once: by one of several processes, and whatever ends them early."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from systola.sim import build, notices
+from systola.sim.build import BuildFolderError, built_once, content_key
+
+KEY = content_key("a key")
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from systola.sim import notices
+from systola.sim.build import built_once
+
+notices.INTERVAL = 0.1
+
+def make(work: Path) -> Path:
+    (work / "half").write_text("done")
+    print("working", flush=True)
+    while Path(sys.argv[3]).exists():
+        time.sleep(0.02)
+    return work / "half"
+
+print(built_once(sys.argv[1], sys.argv[2], "making it", make).read_text())
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SYSTOLA_BUILD", str(tmp_path / "build"))
+    return tmp_path / "build"
+
+
+@contextmanager
+def builder(root: Path, key: str, brake: Path) -> Generator[subprocess.Popen[str]]:
+    """A process that makes something, and is not done while `brake` exists."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "kind", key, str(brake)],
+        env={**os.environ, "SYSTOLA_BUILD": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background inherits a SIGINT that is ignored.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def made(work: Path) -> Path:
+    (work / "new").write_text("made")
+    return work / "new"
+
+
+def unfinished(root: Path) -> list[str]:
+    return [path.name for path in (root / "kind").glob("make-*")]
+
+
+def test_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert built_once("kind", KEY, "making it", made).read_text() == "made"
+    assert "making it (kept for the next time)" in capsys.readouterr().err
+    built_once("kind", KEY, "making it", made)
+    assert capsys.readouterr().err == ""
+    assert unfinished(root) == []
+
+
+def test_two_processes(root: Path, tmp_path: Path) -> None:
+    """One makes it, the other waits and says so; both show that they live."""
+    brake = tmp_path / "brake"
+    brake.touch()
+    with builder(root, KEY, brake) as first:
+        assert first_line(first) == "working\n"
+        with builder(root, KEY, brake) as second:
+            assert second.stderr is not None
+            waiting = second.stderr.readline()
+            assert "another process is making it, this one waits: " in waiting
+            brake.unlink()
+            assert second.communicate()[0] == "done\n"
+        out, err = first.communicate()
+    assert out == "done\n"
+    assert "making it: 0 s so far" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ended_early(number: signal.Signals, root: Path, tmp_path: Path) -> None:
+    """Whoever asks next makes it, and what has been left of the first time goes away."""
+    brake = tmp_path / "brake"
+    brake.touch()
+    with builder(root, KEY, brake) as process:
+        assert first_line(process) == "working\n"
+        process.send_signal(number)
+        process.communicate()
+    assert len(unfinished(root)) == (0 if number == signal.SIGINT else 1)
+    assert built_once("kind", KEY, "making it", made).read_text() == "made"
+    assert unfinished(root) == []
+
+
+def test_leftovers_of_others(root: Path, tmp_path: Path) -> None:
+    """They go away with the next build of the same kind, unless their maker still works."""
+    brake = tmp_path / "brake"
+    brake.touch()
+    with builder(root, KEY, brake) as killed:
+        assert first_line(killed) == "working\n"
+        killed.kill()
+    with builder(root, content_key("second"), brake) as working:
+        assert first_line(working) == "working\n"
+        assert len(unfinished(root)) == 1
+        built_once("kind", content_key("third"), "making it", made)
+        assert len(unfinished(root)) == 1
+        brake.unlink()
+        assert working.communicate()[0] == "done\n"
+
+
+@pytest.mark.parametrize("place", ["/proc/systola", "/dev/null/systola", "{file}/build"])
+def test_no_place(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    folder = place.format(file=tmp_path / "file")
+    monkeypatch.setenv("SYSTOLA_BUILD", folder)
+    with pytest.raises(BuildFolderError, match=rf"cannot build in {folder}\S*: .*SYSTOLA_BUILD"):
+        built_once("kind", KEY, "making it", made)
+
+
+def test_full_disk(root: Path) -> None:
+    def fill(work: Path) -> Path:
+        with open("/dev/full", "w") as file:
+            file.write("x")
+        return work
+
+    with pytest.raises(BuildFolderError, match="no space left on device"):
+        built_once("kind", KEY, "making it", fill)
+    assert unfinished(root) == []
+
+
+def test_read_only_but_there(root: Path) -> None:
+    """What has been built can be used from a place where nothing can be written."""
+    built_once("kind", KEY, "making it", made)
+    if os.geteuid() == 0:
+        # Root may write everywhere: what must not happen is that something is opened to write.
+        (root / "kind" / f"{KEY}.lock").unlink()
+    (root / "kind").chmod(0o555)
+    assert built_once("kind", KEY, "making it", made).read_text() == "made"
+    assert not (root / "kind" / f"{KEY}.lock").exists() or os.geteuid()
+    (root / "kind").chmod(0o755)
+
+
+def test_signs_of_life(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(notices, "INTERVAL", 0.01)
+    with notices.sign_of_life("the work"):
+        time.sleep(0.2)
+    said = capsys.readouterr().err
+    assert said.startswith("systola: the work: 0 s so far\n")
+    assert said.count("\n") > 2
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Outside a checkout it is the user's cache, wherever that is."""
+    monkeypatch.delenv("SYSTOLA_BUILD", raising=False)
+    monkeypatch.setattr(build, "SIM_DIRECTORY", tmp_path / "sim")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/a/cache")
+    assert build.build_root() == Path("/a/cache/systola")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/a/home")
+    assert build.build_root() == Path("/a/home/.cache/systola")
