@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from systola.compiler.errors import ModelError, located
+from systola.compiler.errors import ModelError, Refusals, located
 from systola.compiler.operations import Value
 from systola.compiler.partition import Item, Translation
 from systola.compiler.semantics import Semantics
@@ -108,9 +108,7 @@ def _translated(
 ) -> Translation:
     scope = Scope(graph, repeat, semantics)
     inputs = tuple(scope.define(number) for number in graph.inputs)
-    for operator in operators:
-        with located(operator, ModelError):
-            _translate(scope, operator)
+    _translate_all(scope, operators)
     outputs = tuple(scope.define(number) for number in graph.outputs)
     calculated = {*inputs, *(item.result for item in scope.items)}
     if not calculated.issuperset(outputs):
@@ -168,11 +166,23 @@ def _repeat(graph: Graph, operators: list[Operator]) -> int:
     return sizes.pop() if len(sizes) == 1 else 1
 
 
-def _translate(scope: Scope, operator: Operator) -> None:
-    translator = TRANSLATORS.get(operator.kind)
-    if translator is None:
-        raise ModelError("this kind of operator is not supported")
-    translator(scope, operator)
+def _translate_all(scope: Scope, operators: list[Operator]) -> None:
+    """Translates what can be; raises ModelError with all that cannot."""
+    refusals = Refusals()
+    unknown: set[int] = set()
+    """Tensors that come of what is not supported: nobody can say more of who takes them."""
+    for operator in operators:
+        translated = False
+        with refusals.collected(operator):
+            translator = TRANSLATORS.get(operator.kind)
+            if translator is None:
+                raise ModelError("this kind of operator is not supported")
+            if unknown.isdisjoint(operator.inputs):
+                translator(scope, operator)
+                translated = True
+        if not translated:
+            unknown.update(operator.outputs)
+    refusals.raise_any()
 
 
 def _needed(graph: Graph) -> list[Operator]:

@@ -88,6 +88,21 @@ def test_lstm_is_refused() -> None:
     )
 
 
+def test_all_that_is_not_supported() -> None:
+    """One report names them all, but not what only follows from another."""
+    writer = OnnxWriter()
+    x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
+    y = writer.node("Softsign", x)
+    y = writer.node("Relu", y)
+    y = writer.node("Ceil", y)
+    z = writer.node("MaxPool", x, kernel_shape=[9, 9])
+    y = writer.quantise(writer.node("Add", y, z), 0.1, 0, "int8")
+    found = outcome(writer.content((y, "int8", ("a", "b", "c", "d"))))
+    assert found.startswith("node 1 (Softsign), node 3 (Ceil): this operator is not supported; ")
+    assert "node 4 (MaxPool): its window does not fit" in found
+    assert "Add" not in found and "Relu" not in found
+
+
 def softmax(channels: int, out_scale: float) -> bytes:
     """A model of a Softmax along channels of which each pixel has `channels`."""
     writer = OnnxWriter()

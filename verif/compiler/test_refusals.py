@@ -174,6 +174,24 @@ def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None
     assert "\n" not in str(error.value)
 
 
+def test_all_that_is_not_supported() -> None:
+    """One report names them all, but not what only follows from another."""
+    writer = ModelWriter()
+    t = [writer.tensor((1, 8), "int8", 0.1) for _ in range(6)]
+    other = writer.tensor((1, 9), "int8", 0.1)
+    writer.operator("FLOOR", [t[0]], [t[1]])
+    writer.operator("RELU", [t[1]], [t[2]])
+    writer.operator("CEIL", [t[2]], [t[3]])
+    writer.operator("FLOOR", [t[3]], [t[4]])
+    writer.operator("RELU", [t[0]], [other])
+    with pytest.raises(ModelError) as error:
+        network_of(writer.content([t[0]], [t[4], other]))
+    assert str(error.value) == (
+        "operator 0 (FLOOR), operator 2 (CEIL), operator 3 (FLOOR): this kind of operator is not "
+        "supported; operator 4 (RELU): it makes shape (1, 9) of shape (1, 8)"
+    )
+
+
 def flow(
     operators: list[tuple[int, int]], inputs: list[int], outputs: list[int], kind: str = "RELU"
 ) -> bytes:
