@@ -18,6 +18,8 @@ ifeq ($(filter generic ecp5,$(or $(NETLIST),generic)),)
 $(error unknown NETLIST '$(NETLIST)' (known: generic, ecp5))
 endif
 stop-with = $(if $1,$(error $1))
+# What the command says of these options, which it looks at before all else.
+check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
@@ -101,9 +103,13 @@ verilog: $(READY) ## Write the Verilog to build/tpu_PRESET.v [PRESET=base FABRIC
 	@$(BIN)/tpu verilog --preset '$(or $(PRESET),base)' --fabric '$(or $(FABRIC),generic)' \
 		--output 'build/tpu_$(or $(PRESET),base).v'
 
-synth: .venv/synth ## Resources and clock on an FPGA [TARGET= PRESET= UNIT= SEEDS=]
-	@$(BIN)/tpu synth $(if $(TARGET),--target '$(TARGET)') $(if $(PRESET),--preset '$(PRESET)') \
-		$(if $(UNIT),--unit '$(UNIT)') $(if $(SEEDS),--seeds '$(SEEDS)')
+SYNTH := synth $(if $(TARGET),--target '$(TARGET)') $(if $(PRESET),--preset '$(PRESET)') \
+	$(if $(UNIT),--unit '$(UNIT)') $(if $(SEEDS),--seeds '$(SEEDS)')
+
+synth: $(READY) ## Resources and clock on an FPGA [TARGET= PRESET= UNIT= SEEDS=]
+	$(call check-options,$(SYNTH))
+	@$(MAKE) --no-print-directory .venv/synth
+	@$(BIN)/tpu $(SYNTH)
 
 synth-check: .venv/synth ## Fail where a design is larger or slower than accepted: hours [DESIGN=]
 	@$(BIN)/python -m systola.synth.baseline --check $(if $(DESIGN),--only '$(DESIGN)')
@@ -112,8 +118,12 @@ synth-baseline: .venv/synth ## Measure the designs of the baseline and accept th
 	@$(BIN)/python -m systola.synth.baseline --write $(if $(DESIGN),--only '$(DESIGN)')
 	@$(BIN)/python -m systola.synth.page --write docs
 
-bitstream: .venv/synth ## The machine on a board [BOARD=ulx3s PRESET=]
-	@$(BIN)/tpu bitstream --board '$(or $(BOARD),ulx3s)' $(if $(PRESET),--preset '$(PRESET)')
+BITSTREAM := bitstream --board '$(or $(BOARD),ulx3s)' $(if $(PRESET),--preset '$(PRESET)')
+
+bitstream: $(READY) ## The machine on a board [BOARD=ulx3s PRESET=]
+	$(call check-options,$(BITSTREAM))
+	@$(MAKE) --no-print-directory .venv/synth
+	@$(BIN)/tpu $(BITSTREAM)
 
 .venv/synth: $(READY)
 	@echo 'Installing Yosys and nextpnr in .venv: about a minute, once.'

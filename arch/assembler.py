@@ -11,7 +11,7 @@ starts a comment. `.word` with a number of 128 bits stands for any instruction w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from systola.arch.config import Config
@@ -26,6 +26,7 @@ from systola.arch.isa import (
     decode,
     encode,
 )
+from systola.arch.program_check import ProgramError, check_program
 
 WORD_DIRECTIVE = ".word"
 # No number of an instruction has more digits; longer ones need not be converted.
@@ -42,12 +43,28 @@ class AssemblyError(ValueError):
 
 
 def assemble(text: str, config: Config | None = None) -> bytes:
-    """The program that `text` describes, INSTRUCTION_BYTES bytes for each instruction.
+    """The instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
 
     With a `config`, an instruction that needs hardware which it leaves out is a mistake, too;
     `.word` is not looked into. Raises AssemblyError for the first mistake.
     """
-    program = bytearray()
+    return b"".join(word for _, word in _words(text, config))
+
+
+def assemble_program(text: str, config: Config | None = None) -> bytes:
+    """The same of a whole program: what check_program finds is a mistake, too."""
+    words = list(_words(text, config))
+    try:
+        check_program([word for _, word in words])
+    except ProgramError as error:
+        # The end of the text, where what is wrong is that something does not come.
+        lines = [line for line, _ in words] + [text.count("\n") + (not text.endswith("\n"))]
+        raise AssemblyError(lines[error.position], str(error)) from None
+    return b"".join(word for _, word in words)
+
+
+def _words(text: str, config: Config | None) -> Iterator[tuple[int, bytes]]:
+    """Number of the line, and instruction, of each line with one."""
     for number, line in enumerate(text.split("\n"), start=1):
         statement = line.partition("#")[0].split(maxsplit=1)
         if not statement:
@@ -56,12 +73,12 @@ def assemble(text: str, config: Config | None = None) -> bytes:
         rest = statement[1].strip() if len(statement) > 1 else ""
         try:
             if name.lower() == WORD_DIRECTIVE:
-                program += _word(rest)
+                word = _word(rest)
             else:
-                program += _instruction(name, rest, config)
+                word = _instruction(name, rest, config)
         except _Mistake as mistake:
             raise AssemblyError(number, str(mistake)) from None
-    return bytes(program)
+        yield number, word
 
 
 def disassemble(program: bytes) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 
 from systola.arch.config import Config
 from systola.boards.board_design import BoardDesign, uart_divisor
-from systola.boards.board_list import BOARDS, Board
+from systola.boards.board_list import Board
 from systola.boards.board_top import check_board
 from systola.boards.clock import pll_settings
-from systola.sim.build import build_root
+from systola.sim.build import build_folder
 from systola.synth.errors import SynthesisError, SynthesisUsageError
 from systola.synth.tools import find_tool
 
@@ -35,13 +35,6 @@ class Bitstream:
     """Cells of each kind, and how many there are."""
 
 
-def board(name: str) -> Board:
-    """The board of that name; SynthesisUsageError for an unknown one."""
-    if name not in BOARDS:
-        raise SynthesisUsageError(f"unknown board '{name}' (known: {', '.join(BOARDS)})")
-    return BOARDS[name]
-
-
 def build(
     board: Board, config: Config, *, mhz: float, baud: int, memory_bytes: int, seed: int
 ) -> Bitstream:
@@ -55,13 +48,13 @@ def build(
     platform = _platform(board)
     clock = pll_settings(platform, mhz * 1e6)
     divisor = uart_divisor(clock, baud)
+    folder = build_folder("boards", board.name)
     design = BoardDesign(config=config, memory_bytes=memory_bytes, divisor=divisor, clock=clock)
     environment = {variable: _tool(name) for variable, name in board.tools.items()}
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     name = f"{board.name}_{config.name}"
     plan = platform.prepare(design, name, verbose=True, nextpnr_opts=f"--seed {seed}")
-    folder = build_root() / "boards" / board.name
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder)
     plan.extract(folder)
     log = folder / f"{name}.log"
     print(f"bitstream of '{config.name}' for {board.name}: minutes, see {log} ...", file=sys.stderr)

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from pathlib import PurePath
+from typing import NoReturn, TypeVar
 
 from tqdm import tqdm
 
@@ -13,6 +15,15 @@ from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
 from systola.hdl.fabric import Fabric
 
 MAX_LATENCY = 1_000_000
+
+T = TypeVar("T")
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Reports a mistake in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog.split()[0]}: error: {' '.join(message.split())}\n")
 
 
 def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
@@ -52,6 +63,25 @@ def positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
     return value
+
+
+def one_of(kind: str, known: Mapping[str, T]) -> Callable[[str], T]:
+    """A converter for argparse: the one of `known`, which are of that kind, by its name."""
+
+    def convert(text: str) -> T:
+        if text not in known:
+            names = ", ".join(known)
+            raise argparse.ArgumentTypeError(f"unknown {kind} '{text}' (known: {names})")
+        return known[text]
+
+    return convert
+
+
+def svg_file(text: str) -> str:
+    """A converter for argparse: a file that a picture can be written to, which is SVG."""
+    if PurePath(text).suffix.lower() not in ("", ".svg"):
+        raise argparse.ArgumentTypeError(f"the picture is SVG: call it .svg, not {text}")
+    return text
 
 
 def configuration(text: str) -> Config:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 
-from systola.arch.assembler import AssemblyError, assemble
+from systola.arch.assembler import AssemblyError, assemble_program
 from systola.cli.arguments import add_preset
 from systola.cli.errors import UserError
-from systola.cli.output import OutputFile, read_file
+from systola.cli.output import OutputFile, check_files, read_file
 
 HELP = "assemble a program"
 
@@ -24,8 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
+    check_files(read=(arguments.file,), written=(arguments.output,))
     try:
-        program = assemble(read_file(arguments.file).decode(), arguments.preset)
+        program = assemble_program(read_file(arguments.file).decode(), arguments.preset)
     except UnicodeDecodeError:
         raise UserError(f"{arguments.file} is not a text file") from None
     except AssemblyError as error:

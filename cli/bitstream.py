@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 
 from systola.arch.config import HOST_PAGE_BYTES, preset
-from systola.boards.board_list import BOARDS
-from systola.cli.arguments import configuration, positive, whole_number
+from systola.boards.board_list import BOARDS, Board
+from systola.cli.arguments import configuration, one_of, positive, whole_number
 from systola.cli.errors import UserError
 from systola.runtime.serial_port import DEFAULT_BAUD
 from systola.synth.errors import SynthesisUsageError
@@ -17,7 +17,13 @@ HELP = "make the bitstream of a board: the machine, a memory and a serial bridge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
-    parser.add_argument("--board", required=True, metavar="B", help=", ".join(BOARDS))
+    parser.add_argument(
+        "--board",
+        type=one_of("board", BOARDS),
+        required=True,
+        metavar="B",
+        help=", ".join(BOARDS),
+    )
     parser.add_argument(
         "--preset",
         type=configuration,
@@ -48,10 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     # Amaranth takes a while to load; other commands go without.
-    from systola.boards.bitstream import board, build
+    from systola.boards.bitstream import build
 
+    chosen: Board = arguments.board
     try:
-        chosen = board(arguments.board)
         made = build(
             chosen,
             arguments.preset or preset(chosen.preset),

@@ -9,7 +9,7 @@ from systola.arch.config import DEFAULT_PRESET
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.cli.errors import UserError
 from systola.cli.model import add_compilation, in_file, spilling
-from systola.cli.output import OutputFile, read_file
+from systola.cli.output import OutputFile, check_files, read_file
 from systola.compiler.host_stage import HostStage
 from systola.runtime import api
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     path: str = arguments.model
+    check_files(read=(path,), written=(arguments.output,))
     content = read_file(path)
     if is_program(content):
         raise UserError(f"{path} is compiled already")

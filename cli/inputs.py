@@ -75,5 +75,7 @@ def _arrays(path: str, names: Sequence[str]) -> list[NDArray[Any]]:
                     raise UserError(f"{path} has no array '{name}' (it has: {known})")
                 arrays.append(np.asarray(archive[name]))
             return arrays
+    except MemoryError as error:
+        raise UserError(f"{path}: no memory for array '{name}': {error}") from None
     except (ValueError, OSError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: cannot read array '{name}': {error}") from None

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
 COMMANDS = (
     "gemm",
@@ -28,13 +26,6 @@ INTERRUPTED = 130
 """Exit status after Control-C, as shells have it."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports a mistake in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"tpu: error: {_one_line(message)}\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line `arguments` (default: those of the process); its exit status."""
     try:
@@ -50,12 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     from systola.arch.assembler import AssemblyError
     from systola.arch.config import ConfigError
+    from systola.cli.arguments import OneLineParser
     from systola.cli.errors import UserError
     from systola.compiler.errors import CompileError, ModelError
     from systola.runtime.backend import BackendError, UnavailableError
+    from systola.sim.build import BuildFolderError
     from systola.synth.errors import SynthesisError
 
-    parser = _Parser(prog="tpu", description="Systola, an open Tensor Processing Unit.")
+    parser = OneLineParser(prog="tpu", description="Systola, an open Tensor Processing Unit.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = import_module(f"systola.cli.{name}")
@@ -69,6 +62,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return parsed.execute(parsed)
     except (
         AssemblyError,
+        BuildFolderError,
         CompileError,
         ConfigError,
         ModelError,
@@ -78,13 +72,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         parser.error(str(error))
     except MemoryError:
         parser.error("not enough memory for this")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        parser.error(f"{error.filename or 'the system'}: {(error.strerror or str(error)).lower()}")
     except (BackendError, SynthesisError) as error:
         print(f"tpu: {error}", file=sys.stderr)
         return 1
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 if __name__ == "__main__":

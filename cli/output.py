@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -62,6 +63,33 @@ class OutputFile:
                 self._file.close()
             if self._new and not self._written:
                 Path(self._path).unlink(missing_ok=True)
+
+
+def check_files(*, read: Sequence[str], written: Sequence[str | None]) -> None:
+    """Raises UserError where a command would write a file over that it reads, or one two times.
+
+    `written` are the options that name a file, None where they are not given. What is no regular
+    file, a device or a pipe, can be named as often as one likes, but not standard output.
+    """
+    seen = {_identity(path): path for path in read}
+    for path in written:
+        if path is None:
+            continue
+        identity = _identity(path)
+        if identity in seen:
+            twice = "is named twice" if path == seen[identity] else f"is {seen[identity]}, too"
+            raise UserError(f"{path} {twice}: the output would be written over it")
+        if identity is not None:
+            seen[identity] = path
+
+
+def _identity(path: str) -> object:
+    """The same for all names of a file; None for what can be written again and again."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return path if path == "-" else os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if S_ISREG(status.st_mode) else None
 
 
 def read_file(path: str) -> bytes:

@@ -18,6 +18,7 @@ from systola.cli.arguments import (
     add_memory,
     positive,
     progress_bar,
+    svg_file,
     whole_number,
 )
 from systola.cli.board import add_backend, chosen_backend
@@ -30,7 +31,7 @@ from systola.cli.model import (
     spilled_bytes,
     spilling,
 )
-from systola.cli.output import OutputFile, read_file
+from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import cycle_table, to_json
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
@@ -78,7 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mhz", type=positive, metavar="F", help="clock, for inferences in a second"
     )
     parser.add_argument(
-        "--roofline", metavar="FILE.svg", help="write a picture of the layers to this file"
+        "--roofline",
+        type=svg_file,
+        metavar="FILE.svg",
+        help="write a picture of the layers to this file",
     )
     add_json(parser)
 
@@ -86,6 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     path: str = arguments.model
+    check_files(
+        read=(path, arguments.input),
+        written=(arguments.output, arguments.json, arguments.roofline),
+    )
     content = read_file(path)
     with in_file(path):
         if is_program(content):

@@ -6,12 +6,12 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
-from systola.cli.arguments import add_json, configuration, whole_number
+from systola.cli.arguments import add_json, configuration, one_of, whole_number
 from systola.cli.errors import UserError
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.synth.errors import SynthesisError, SynthesisUsageError
-from systola.synth.targets import DEFAULT_TARGET, TARGETS, target
+from systola.synth.targets import DEFAULT_TARGET, TARGETS, Target
 
 HELP = "synthesise the machine or a unit for an FPGA: resources, clock, critical path"
 
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     parser.add_argument(
         "--target",
+        type=one_of("target", TARGETS),
         default=DEFAULT_TARGET,
         metavar="T",
         help=f"{', '.join(TARGETS)} (default: {DEFAULT_TARGET})",
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
+    target: Target = arguments.target
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
         # Reports need nothing of this when the command line is wrong.
@@ -59,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
         try:
             figures = measure(
-                target(arguments.target),
+                target,
                 arguments.preset,
                 unit=arguments.unit,
                 speed=arguments.speed,
@@ -72,5 +74,5 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         print(text(figures))
     if figures["lacks"]:
-        raise SynthesisError(f"does not fit {arguments.target}: {', '.join(figures['lacks'])}")
+        raise SynthesisError(f"does not fit {target.name}: {', '.join(figures['lacks'])}")
     return 0

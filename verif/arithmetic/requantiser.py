@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from systola.cli.arguments import whole_number
+from systola.cli.arguments import OneLineParser, whole_number
 from systola.hdl.requantiser import Requantiser
 from systola.sim.build import built_once, content_key
 from systola.sim.verilator import (
@@ -63,7 +62,7 @@ def compare(bits: int, seed: int, count: int, **stages: int) -> tuple[bool, str]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 where a case differs."""
-    parser = argparse.ArgumentParser(prog="arithmetic", description=__doc__)
+    parser = OneLineParser(prog="arithmetic", description=__doc__)
     parser.add_argument(
         "--cases", type=whole_number(1, (1 << 63) - 1), default=100_000_000, metavar="N"
     )

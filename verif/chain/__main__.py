@@ -5,14 +5,13 @@ cocotb simulators, and netlists: the same bytes everywhere, the same cycles wher
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
 from collections.abc import Callable, Sequence
 
 from systola.arch.config import Config, ConfigError, preset
-from systola.cli.arguments import whole_number
+from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.netlist import NETLISTS
 from systola.sim.runner import SIMULATORS
 from systola.verif.chain.facts import Facts, golden_facts, programs
@@ -71,8 +70,8 @@ def compare(config: Config, seed: int, count: int, others: dict[str, Link]) -> i
     return int(failed)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="chain", description=__doc__)
+def _parser() -> OneLineParser:
+    parser = OneLineParser(prog="chain", description=__doc__)
     parser.add_argument("--preset", default=os.environ.get("PRESET") or NETLIST_MACHINE)
     parser.add_argument("--programs", type=whole_number(1), default=4, metavar="N")
     parser.add_argument("--seed", type=whole_number(1), default=random.randrange(1, 1 << 32))

@@ -109,13 +109,17 @@ def test_assembler_knows_what_a_preset_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, program = tmp_path / "p.s", tmp_path / "p.bin"
-    source.write_text("depthwise buffer=0, taps=0, destination=r1, blocks=1, parameter=0\n")
+    source.write_text(
+        "set_config_window height=1, width=1, pitch=1, kernel_height=1, kernel_width=1, "
+        "stride_y=1, stride_x=1, dilation_y=1, dilation_x=1, out_height=1, out_width=1\n"
+        "depthwise buffer=0, taps=0, destination=r1, blocks=1, parameter=0\nhalt\n"
+    )
     assert run(f"asm {source} -o {program}", capsys) == (0, "", "")
-    assert len(program.read_bytes()) == 16
+    assert len(program.read_bytes()) == 48
     status, _, err = run(f"asm {source} -o {tmp_path / 'none'} --preset tiny", capsys)
     assert status == 2
     assert err.strip().endswith(
-        "p.s: line 1: depthwise: configuration 'tiny' has no depthwise lanes"
+        "p.s: line 2: depthwise: configuration 'tiny' has no depthwise lanes"
     )
     assert not (tmp_path / "none").exists()
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import zipfile
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +21,7 @@ from systola.cli import gemm, main
 from systola.runtime import api
 
 MODEL = "mlp_tutorial_pc_softmax.tflite"
+CONVOLVE = "convolve buffer=0, accumulator=0, k_tiles=1, n_tiles=1, plane=1\n"
 
 
 @pytest.fixture
@@ -45,6 +48,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         objects=np.array([{}], dtype=object),
     )
     Path("cut.npz").write_bytes(Path("x.npz").read_bytes()[:300])
+    huge = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        huge, {"descr": "|i1", "fortran_order": False, "shape": (6 << 40, 1, 64)}
+    )
+    with zipfile.ZipFile("huge.npz", "w") as archive:
+        archive.writestr("x.npy", huge.getvalue())
+    Path("empty.s").write_text("# nothing\n")
+    Path("no_halt.s").write_text("nop\nsynchronize\n")
+    Path("no_end.s").write_text("nop\nloop count=3\nnop\nhalt\n")
+    Path("no_window.s").write_text("read_weights tile=0, count=1\n" + CONVOLVE + "halt\n")
     Path("bad.s").write_text("nop\nread_weights tile=0\n")
     Path("odd.bin").write_bytes(b"\x01" * 17)
     Path("binary.s").write_bytes(bytes(range(128, 256)))
@@ -108,6 +121,7 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ),
         (f"{RUN} --input x.npz --key none", "has no samples"),
         (f"{RUN} --input x.npz --key objects", "cannot read array 'objects'"),
+        (f"{RUN} --input huge.npz", "huge.npz: no memory for array 'x': "),
         (f"{RUN} --input x.npz --limit 0", "--limit: must be at least 1"),
         (f"{RUN} --input x.npz --batch 0", "--batch: must be at least 1"),
         (f"{RUN} --input x.npz --json nowhere/j", "cannot write nowhere/j"),
@@ -132,6 +146,7 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         (f"{RUN} --input x.npz --mhz inf", "--mhz: must be above 0, not inf"),
         (f"{RUN} --input x.npz --mhz fast", "--mhz: 'fast' is not a number"),
         (f"{RUN} --input x.npz --roofline nowhere/r", "cannot write nowhere/r"),
+        (f"{RUN} --input x.npz --roofline r.png", "--roofline: the picture is SVG: call it .svg"),
         (f"{RUN} --input x.npz --semantics tflite", "--semantics: invalid choice"),
         (f"{RUN} --input x.npz --semantics onnx", "m.tflite: a TensorFlow Lite model has the"),
         (f"{RUN_P} --preset base", "p.tpu is compiled with --preset tiny, it cannot run with"),
@@ -152,6 +167,10 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("asm missing.s -o p.bin", "cannot read missing.s"),
         ("asm bad.s -o p.bin", "bad.s: line 2: read_weights needs operand 'count'"),
         ("asm binary.s -o p.bin", "binary.s is not a text file"),
+        ("asm empty.s -o p.bin", "empty.s: line 1: the program is empty"),
+        ("asm no_halt.s -o p.bin", "no_halt.s: line 2: the program has no halt"),
+        ("asm no_end.s -o p.bin", "no_end.s: line 2: loop without end_loop"),
+        ("asm no_window.s -o p.bin", "line 2: convolve without set_config_window before it"),
         ("asm bad.s", "-o"),
         ("disasm odd.bin", "odd.bin: program of 17 bytes"),
         ("disasm missing.bin", "cannot read missing.bin"),
@@ -190,6 +209,29 @@ def test_mistakes(
     assert re.fullmatch(r"tpu: error: [^\n]+\n", err), err
     assert says in err
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gemm 4 4 4 --preset tiny",
+        "run p.tpu --input x.npz --output y.npz",
+        "synth --preset tiny --unit counters --seeds 0",
+        "bitstream --board ulx3s --preset tiny",
+    ],
+)
+def test_no_place_to_build(
+    command: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SYSTOLA_BUILD", "/dev/null/nowhere")
+    status, out, err = run(command, capsys)
+    assert (status, out) == (2, "")
+    assert re.fullmatch(r"tpu: error: cannot build in /dev/null/nowhere\S*: not a dir[^\n]+\n", err)
+    assert "SYSTOLA_BUILD names another folder" in err
+    assert not Path("y.npz").exists()
 
 
 def test_no_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

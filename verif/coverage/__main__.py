@@ -7,7 +7,6 @@ fails or something that must be covered is not.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.cli.arguments import whole_number
+from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.page import page
 from systola.verif.coverage.record import Coverage
@@ -104,9 +103,9 @@ def _line(name: str, share: float, covered: int, missing: int) -> str:
     return f"{name:20} {100 * share:5.1f} %, {covered} covered, {missing} missing"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> OneLineParser:
     folder = build_root() / "coverage"
-    parser = argparse.ArgumentParser(prog="coverage", description=__doc__)
+    parser = OneLineParser(prog="coverage", description=__doc__)
     parser.add_argument(
         "--programs",
         type=whole_number(0),

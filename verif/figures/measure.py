@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import random
 import subprocess
@@ -15,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from systola.cli.arguments import whole_number
+from systola.cli.arguments import OneLineParser, whole_number
 from systola.verif.figures.campaigns import CAMPAIGNS, Campaign
 from systola.verif.figures.record import FIGURES, Figure, store
 
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 where a campaign fails."""
-    parser = argparse.ArgumentParser(prog="figures", description=__doc__)
+    parser = OneLineParser(prog="figures", description=__doc__)
     names = [campaign.name for campaign in CAMPAIGNS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_argument(

@@ -7,12 +7,12 @@ one of the parts. Exit status 1 if one does not hold or a fault is not found, 2 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 
 from tqdm import tqdm
 
+from systola.cli.arguments import OneLineParser
 from systola.sim.build import build_root
 from systola.verif.formal.proof import Fault, Proof, ToolsMissing, check
 from systola.verif.formal.proofs import PROOFS
@@ -21,7 +21,7 @@ COLUMNS = "{:18} {:82} {:22} {:>6}  {}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make formal", description=__doc__)
+    parser = OneLineParser(prog="formal", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="a part of a unit or a claim")
     chosen = parser.parse_args().parts
     proofs = [

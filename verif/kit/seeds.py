@@ -8,4 +8,4 @@ import os
 
 def random_seed() -> int:
     """The seed of this run of pytest: conftest.py chooses it unless SEED is given."""
-    return int(os.environ["SEED"], 0)
+    return int(os.environ["SEED"])

@@ -9,7 +9,6 @@ a fault fails. What has been judged is kept: the same command goes on where it w
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.cli.arguments import whole_number
+from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root, content_key
 from systola.synth.errors import SynthesisError
 from systola.verif.mutation.campaign import Course
@@ -116,8 +115,8 @@ def _test_units(record: Record, seed: int, jobs: int) -> None:
             bar.update()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="mutate", description=__doc__)
+def _parser() -> OneLineParser:
+    parser = OneLineParser(prog="mutate", description=__doc__)
     parser.add_argument("--mutants", type=whole_number(1), default=1000, metavar="N")
     parser.add_argument(
         "--programs", type=whole_number(1), default=200, metavar="N", help="random ones"

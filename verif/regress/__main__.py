@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.cli.arguments import whole_number
+from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root
 from systola.verif.coverage.record import Coverage
 from systola.verif.kit.machines import wrong_name
@@ -77,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return bool(total.failures)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="regress", description=__doc__)
+def _parser() -> OneLineParser:
+    parser = OneLineParser(prog="regress", description=__doc__)
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
     parser.add_argument("--preset", nargs="+", default=PRESETS, help="default: four of them")
     parser.add_argument(

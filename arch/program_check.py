@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a program whatever the memories hold: found without running it.
+
+There are no jumps but the ends of loops, whose bodies run at least once: so an instruction has run
+before another when it stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from systola.arch.isa import BY_OPCODE, LOOP_DEPTH, Fault, Opcode, decode
+
+_TAKE_WEIGHTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+
+
+class ProgramError(ValueError):
+    """A mistake in a program; `position` is that of the instruction, counted from 0."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+def check_program(words: Sequence[bytes]) -> None:
+    """Raises ProgramError for the first mistake in instructions of INSTRUCTION_BYTES bytes each.
+
+    Mistakes are: no Halt, loops that do not fit their ends or are too deep, and instructions that
+    need a window or weights when none has been set or read. What only the contents of registers and
+    the sizes of memories tell is left to the machine, as is everything after the first Halt.
+    """
+    if not words:
+        raise ProgramError(0, "the program is empty")
+    loops: list[int] = []
+    seen: set[Opcode] = set()
+    for position, word in enumerate(words):
+        decoded = decode(word)
+        if decoded is None:
+            continue
+        opcode = decoded[0].opcode
+        name = decoded[0].mnemonic
+        if opcode == Opcode.LOOP:
+            loops.append(position)
+            if len(loops) > LOOP_DEPTH:
+                raise ProgramError(position, f"loop inside {LOOP_DEPTH} loops, which is the limit")
+            if decoded[1]["count"] == 0 and not decoded[1]["count_register"]:
+                raise ProgramError(position, "loop with no iteration")
+        elif opcode == Opcode.END_LOOP:
+            if not loops:
+                raise ProgramError(position, "end_loop without loop")
+            loops.pop()
+        elif Fault.WINDOW in BY_OPCODE[opcode].checks and Opcode.SET_CONFIG_WINDOW not in seen:
+            raise ProgramError(position, f"{name} without set_config_window before it")
+        elif opcode in _TAKE_WEIGHTS and Opcode.READ_WEIGHTS not in seen:
+            raise ProgramError(position, f"{name} without read_weights before it")
+        elif opcode == Opcode.HALT:
+            break
+        seen.add(opcode)
+    else:
+        raise ProgramError(len(words), "the program has no halt")
+    if loops:
+        raise ProgramError(loops[-1], "loop without end_loop")

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mistake on make's command line: one line says what, before anything is installed or run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("sim SIM=foo", "unknown SIM 'foo'"),
+        ("sim NETLIST=foo", "unknown NETLIST 'foo'"),
+        ("sim PRESET=foo", "unknown preset 'foo'"),
+        ("sim SEED=abc", "SEED must be a number of zero or more, not 'abc'"),
+        ("regress KIND=foo", "--kind: invalid choice: 'foo'"),
+        ("regress N=0", "--programs: must be at least 1, not 0"),
+        ("verilog FABRIC=foo", "--fabric: invalid choice: 'foo'"),
+        ("synth TARGET=foo", "unknown target 'foo'"),
+        ("synth SEEDS=foo", "'foo' is not a whole number"),
+        ("bitstream BOARD=foo", "unknown board 'foo'"),
+        ("chain N=x", "'x' is not a whole number"),
+        ("coverage N=x", "'x' is not a whole number"),
+        ("mutate N=x", "'x' is not a whole number"),
+        ("arithmetic N=x", "'x' is not a whole number"),
+        ("formal PART=foo", "foo"),
+    ],
+)
+def test_mistakes(arguments: str, says: str) -> None:
+    # The environment of this test is taken as it is, whatever make would do to it.
+    tools = ["BIN=" + str(Path(sys.executable).parent), "--old-file=.venv/ready"]
+    done = subprocess.run(
+        ["make", *tools, *arguments.split()], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if line]
+    assert says in lines[0]
+    # What make itself has to say of a command that ends with an error.
+    assert all(line.startswith("make: ***") for line in lines[1:])
