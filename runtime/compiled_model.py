@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from systola.arch.config import Config
-from systola.compiler.errors import ModelError
+from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
@@ -23,9 +24,10 @@ from systola.runtime.make_backend import make_backend
 from systola.runtime.plain_data import DataError
 from systola.runtime.program_file import read_program, write_program
 from systola.runtime.report import Report, make_report
+from systola.runtime.report_table import report_table
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.run_result import RunResult, Totals
-from systola.runtime.samples import as_input, output_shapes, sample_count
+from systola.runtime.samples import as_arrays, as_input, output_shapes, sample_count
 from systola.timing.memory_speed import MemorySpeed
 
 DEFAULT_BATCH = 64
@@ -40,7 +42,7 @@ def even_batch(samples: int) -> int:
     return -(-samples // -(-samples // DEFAULT_BATCH))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompiledModel:
     """A model as programs for a machine of one configuration."""
 
@@ -76,9 +78,31 @@ class CompiledModel:
         """Samples in one program."""
         return self.compiled.samples
 
+    def __repr__(self) -> str:
+        return f"<{self._title}: {_signature(self.inputs)} -> {_signature(self.outputs)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs, outputs, and the layers with their estimated cycles."""
+        values = (("input", self.inputs), ("output", self.outputs))
+        rows = "".join(
+            f"<tr><td>{what}</td><td>{escape(each.name)}</td><td>{each.dtype}</td>"
+            f"<td>{each.shape}</td></tr>"
+            for what, each_of in values
+            for each in each_of
+        )
+        layers = escape(report_table(self.estimate()))
+        return f"<p>{escape(self._title)}</p><table>{rows}</table><pre>{layers}</pre>"
+
+    @property
+    def _title(self) -> str:
+        return (
+            f"{type(self).__name__} for '{self.config.name}', batch {self.batch}, "
+            f"{self.semantics.value}, {self.macs:,} MACs a sample"
+        )
+
     def run(
         self,
-        *x: ArrayLike,
+        *x: ArrayLike | Mapping[str, ArrayLike],
         backend: Backend | str = "rtl",
         latency: int = 0,
         stall: float = 0.0,
@@ -87,14 +111,15 @@ class CompiledModel:
     ) -> RunResult:
         """Runs the model on samples, any number of them.
 
-        `x` has an array for each input, of its data type, and of a shape that sample_count takes.
+        `x` has an array for each input, of its data type, and of a shape that sample_count takes,
+        in the order of `inputs`; or it is one mapping from their names to the arrays.
         `backend` is "rtl", with memories of `latency` (cycles) and `stall` (fraction of cycles, at
         random from `seed`), or "iss", the golden model, or a machine that is there already.
         `progress` is called after each program with the number of samples done. Raises ModelError
         for inputs that do not fit the model, HostError for values that it has no result for,
         BackendError if the machine cannot be built or stops.
         """
-        arrays = [np.asarray(each) for each in x]
+        arrays = as_arrays(x, self.inputs)
         given = [each.shape for each in arrays]
         samples = sample_count(self.inputs, given)
         shapes = output_shapes(self.inputs, self.outputs, given)
@@ -164,6 +189,8 @@ def compile_model(
 
     Raises CompileError where something does not fit the machine.
     """
+    if batch < 1:
+        raise CompileError(f"a batch has at least 1 sample, not {batch}")
     compiled = compile_network(config, network, batch)
     single, rest_singly = None, 0
     if batch > 1:
@@ -180,6 +207,10 @@ def compile_model(
         single=single,
         rest_singly=rest_singly,
     )
+
+
+def _signature(values: Sequence[Value]) -> str:
+    return ", ".join(f"{each.name} {each.dtype}{list(each.shape)}" for each in values)
 
 
 def _cycles(config: Config, compiled: CompiledNetwork) -> int:

@@ -48,7 +48,7 @@ class Totals:
                 self.seconds += result.cycles / result.simulated_cycles_per_second
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
     """Outputs of a model, and what they took."""
 
@@ -61,6 +61,11 @@ class RunResult:
     """That the estimate takes for granted."""
     totals: tuple[Totals, ...]
     """For each of the model's programs that was run."""
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{y.dtype}{list(y.shape)}" for y in self.outputs)
+        cycles = "no clock" if self.cycles is None else f"{self.cycles:,} cycles"
+        return f"<{type(self).__name__}: {self.samples} samples, {cycles}, outputs {shapes}>"
 
     @property
     def y(self) -> NDArray[Any]:

@@ -3,14 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
+
+
+def as_arrays(
+    x: Sequence[ArrayLike | Mapping[str, ArrayLike]], inputs: Sequence[Value]
+) -> list[NDArray[Any]]:
+    """The arrays that are given for `inputs`, in their order.
+
+    `x` are the arrays, or one mapping from the names of the inputs to the arrays. Raises ModelError
+    where a name is missing, is not that of an input, or is that of several.
+    """
+    if len(x) != 1 or not isinstance(x[0], Mapping):
+        return [np.asarray(each) for each in x]
+    given = x[0]
+    names = [each.name for each in inputs]
+    if sorted(given) != sorted(names):
+        raise ModelError(f"the model takes {', '.join(names)}, not {', '.join(given) or 'nothing'}")
+    return [np.asarray(given[name]) for name in names]
 
 
 def as_input(x: NDArray[Any], value: Value) -> NDArray[Any]:

@@ -15,16 +15,19 @@ import pytest
 
 from systola.arch.config import Config, ConfigError, preset
 from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.network import DeviceStage
 from systola.compiler.operations import Value
 from systola.runtime import compile, load
 from systola.runtime.backend import Image, Result
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.iss import GoldenBackend
+from systola.runtime.make_backend import BACKENDS, make_backend
 from systola.runtime.plain_data import DataError
 from systola.runtime.program_file import ProgramFileError
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.samples import as_input
 from systola.timing.memory_speed import MemorySpeed
+from systola.verif.compiler.model_writer import ModelWriter
 
 MODELS = Path(str(files("systola.models")))
 NAME = "mlp_odd_relu6_tanh_sigmoid"
@@ -73,7 +76,7 @@ def test_wrong_arguments(x: np.ndarray, model: CompiledModel) -> None:
         compile(PATH, semantics="torch")
     with pytest.raises(ModelError, match="has the semantics litert-2"):
         compile(PATH, semantics="onnx")
-    with pytest.raises(CompileError, match="at least 1, not 0"):
+    with pytest.raises(CompileError, match="a batch has at least 1 sample, not 0"):
         compile(PATH, batch=0)
     with pytest.raises(FileNotFoundError):
         compile(MODELS / "missing.tflite")
@@ -142,6 +145,64 @@ def test_report(model: CompiledModel, x: np.ndarray) -> None:
     assert report.estimated_cycles == model.estimate(MemorySpeed(7)).estimated_cycles
     again = model.run(x[:16], latency=7)
     assert (again.cycles, again.layers) == (run.cycles, run.layers)
+
+
+def test_inputs_by_name() -> None:
+    writer = ModelWriter()
+    shape = (1, 1, 1, 4)
+    sources = [writer.tensor(shape, "int8", 0.1) for _ in range(2)]
+    target = writer.tensor(shape, "int8", 0.1)
+    writer.operator("SUB", sources, [target])
+    model = compile(writer.content(sources, [target]), preset="small", batch=1)
+    first, second = (each.name for each in model.inputs)
+    a, b = np.full((1, *shape[1:]), 30, np.int8), np.full((1, *shape[1:]), 10, np.int8)
+    expected = model.run(a, b, backend="iss").y
+    assert not np.array_equal(expected, model.run(b, a, backend="iss").y)
+    assert np.array_equal(model.run({second: b, first: a}, backend="iss").y, expected)
+    for wrong in ({first: a}, {first: a, second: b, "c": a}, {}):
+        with pytest.raises(ModelError, match=f"the model takes {first}, {second}, not "):
+            model.run(wrong, backend="iss")
+
+
+def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
+    """What a Python prompt and a notebook show of a model and a run."""
+    assert repr(model).startswith("<CompiledModel for 'tiny', batch 8, litert-2, 3,338 MACs")
+    assert "int8[1, 61] -> " in repr(model)
+    assert repr(model.run(x, backend="iss")).endswith("no clock, outputs int8[19, 1, 10]>")
+    assert len(repr(model)) < 200
+    html = model._repr_html_()
+    assert "<td>(1, 61)</td>" in html and "0 FULLY_CONNECTED" in html
+    named = replace(model.inputs[0], name="<b>")
+    odd = replace(model, inputs=(named,), compiled=model.compiled, single=model.single)
+    assert "<b>" not in odd._repr_html_() and "&lt;b&gt;" in odd._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"program_offset": 5}, "its offset a multiple of 128"),
+        ({"program_offset": 1 << 20}, "it must be inside"),
+        ({"weights": np.zeros(5000, np.uint8)}, "weight memory has 5000 bytes, not whole tiles"),
+        ({"weights": np.zeros((64, 64), np.uint8)}, "weight memory is a row of uint8"),
+        ({"host": np.zeros(5000, np.uint8)}, "host memory has 5000 bytes, not whole pages"),
+        ({"host": np.zeros(4096, np.int8)}, "host memory is a row of uint8, not int8"),
+        ({"host": np.zeros(1 << 16, np.uint8)}, "the program is not in host memory at offset"),
+        ({"program": b"halt"}, "a program of 4 bytes is not one of whole instructions"),
+    ],
+)
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_images(kind: str, change: dict[str, object], says: str, model: CompiledModel) -> None:
+    """All machines refuse an image that is none before they start."""
+    (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
+    image = replace(stage.program.image, **change)
+    with pytest.raises(ValueError, match=says):
+        make_backend(kind, model.config).run(image)
+
+
+def test_typed() -> None:
+    """Type checkers of those who use the packages find the marks of PEP 561."""
+    for name in ("arch", "cli", "compiler", "golden", "runtime", "timing"):
+        assert (files(f"systola.{name}") / "py.typed").is_file()
 
 
 def test_types_of_inputs() -> None:
