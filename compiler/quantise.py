@@ -192,7 +192,8 @@ def curve_table(
     curve: str, scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
     """LOGISTIC or TANH of all int8 codes, in the order of INT8."""
-    x = (np.float32(scale) * (INT8 - zero_point).astype(np.float32)).astype(np.float32)
+    with np.errstate(over="ignore"):  # infinite then, as in the interpreter: both have limits there
+        x = (np.float32(scale) * (INT8 - zero_point).astype(np.float32)).astype(np.float32)
     y = _logistic(x) if curve == "LOGISTIC" else _tanh(x)
     code = round_half_away(y * (np.float32(1) / np.float32(out_scale))) + out_zero_point
     return np.clip(code, -128, 127).astype(np.int8)

@@ -163,3 +163,11 @@ def test_all_codes(kind: str) -> None:
         assert isinstance(node, Unary)
         expected = interpret(content, ALL_CODES[np.newaxis])
         assert np.array_equal(unary_table(node), expected.reshape(-1)), (scales, zero_points)
+
+
+@pytest.mark.parametrize(("kind", "fixed"), [("LOGISTIC", (1 / 256, -128)), ("TANH", (1 / 128, 0))])
+def test_curves_of_infinite_numbers(kind: str, fixed: tuple[float, int]) -> None:
+    """Codes whose numbers float32 cannot hold."""
+    scale, zero_point = 1e38, -49
+    theirs = one_operator(kind, ALL_CODES, ("int8", scale, zero_point), ("int8", *fixed))
+    assert np.array_equal(theirs[0], curve_table(kind, scale, zero_point, *fixed))
