@@ -33,6 +33,7 @@ def test_quantised_network(network: str, form: str) -> None:
     y = run.y.reshape(expected.shape)
     steps = np.diff(np.unique(expected))
     step = steps.min() if steps.size else 1.0
-    # A sum in the middle of two codes, somewhere on the way, moves a few results by a code.
+    # A sum in the middle of two codes, somewhere on the way, moves results of its sample by a code.
+    # In 123 networks there was one such sample of the six at most, with up to four results.
     assert np.abs(y - expected).max() <= 3.01 * step
-    assert np.count_nonzero(y != expected) <= 2 + 0.02 * y.size
+    assert np.count_nonzero((y != expected).reshape(len(y), -1).any(axis=1)) <= 2
