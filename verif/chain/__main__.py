@@ -14,7 +14,7 @@ from systola.arch.config import Config, ConfigError, preset
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.netlist import NETLISTS
 from systola.sim.runner import SIMULATORS
-from systola.verif.chain.facts import Facts, golden_facts, programs
+from systola.verif.chain.facts import Facts, golden_facts
 from systola.verif.chain.links import amaranth_facts, cocotb_facts, library_facts
 from systola.verif.kit.launch import NETLIST_MACHINE
 
@@ -48,7 +48,7 @@ def links(netlists: Sequence[str] = ()) -> dict[str, Link]:
 
 def compare(config: Config, seed: int, count: int, others: dict[str, Link]) -> int:
     """Runs the programs everywhere; 1 where something differs."""
-    expected = golden_facts(config, programs(config, seed, count))
+    expected = golden_facts(config, seed, count)
     print(f"{GOLDEN}: {sum(facts.fault != (0, 0, 0) for facts in expected)} faults", flush=True)
     times: list[tuple[object, ...]] | None = None
     failed = False

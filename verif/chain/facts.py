@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from systola.arch.config import Config
+from systola.arch.isa import Fault
 from systola.arch.registers import Interrupt, Status
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult
+from systola.verif.kit import scoreboard
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 
@@ -35,27 +37,31 @@ class Facts:
     """Cycles, those of each class by name, and those of the tags."""
 
 
+def meant_faults(config: Config, seed: int, count: int) -> list[Fault | None]:
+    """In which each of `programs` ends, the last one: all others at Halt."""
+    faults = static_faults(config)
+    return [*[None] * (count - 1), faults[seed % len(faults)]]
+
+
 def programs(config: Config, seed: int, count: int) -> list[Image]:
     """Random programs, the last of which ends in a fault."""
-    faults = static_faults(config)
     return [
-        random_program(
-            config,
-            f"chain {seed} {index}",
-            instructions=10,
-            fault=faults[seed % len(faults)] if index == count - 1 else None,
-        )
-        for index in range(count)
+        random_program(config, f"chain {seed} {index}", instructions=10, fault=fault)
+        for index, fault in enumerate(meant_faults(config, seed, count))
     ]
 
 
-def golden_facts(config: Config, images: list[Image]) -> list[Facts]:
-    """Of the golden model, which has no clock."""
+def golden_facts(config: Config, seed: int, count: int) -> list[Facts]:
+    """Of `programs` on the golden model, which has no clock. Fails where one ends as it should
+    not."""
     golden = Machine(config)
     found: list[Facts] = []
-    for image in images:
+    for image, meant in zip(
+        programs(config, seed, count), meant_faults(config, seed, count), strict=True
+    ):
         host = image.host.copy()
         outcome = golden.run(host, image.weights, image.program_offset)
+        scoreboard.check_end(outcome.fault, scoreboard.ends_in(meant))
         fault = outcome.fault
         found.append(
             Facts(

@@ -27,6 +27,7 @@ from systola.verif.coverage.summary import (
 )
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.scoreboard import check_end, ends_in
 from systola.verif.kit.seeds import random_seed
 from systola.verif.regress.job import jobs, run_job
 
@@ -39,7 +40,7 @@ def hits(*words, observer=None):
     """The bins that a program hits."""
     golden = observer or Observer(CONFIG)
     image = make_image([*words, HALT], host=random_memory(np.random.default_rng(0), 4))
-    golden.run(image.host.copy(), image.weights, 0)
+    check_end(golden.run(image.host.copy(), image.weights, 0).fault)
     return {name for name, count in golden.hits.items() if count}
 
 
@@ -68,7 +69,8 @@ def test_every_hit_is_a_bin():
     for index in range(40):
         fault = Fault.LOOP if index % 2 else None
         image = random_program(CONFIG, f"{random_seed()} {index}", fault=fault)
-        observer.run(image.host.copy(), image.weights, image.program_offset)
+        outcome = observer.run(image.host.copy(), image.weights, image.program_offset)
+        check_end(outcome.fault, ends_in(fault))
     assert set(observer.hits) <= names, set(observer.hits) - names
 
 
@@ -78,6 +80,7 @@ def test_the_observer_is_the_golden_model():
     for machine in (Machine(CONFIG), Observer(CONFIG)):
         host = image.host.copy()
         results.append((machine.run(host, image.weights, image.program_offset), host.tobytes()))
+        check_end(results[-1][0].fault)
     assert results[0] == results[1]
 
 

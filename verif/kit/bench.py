@@ -165,26 +165,39 @@ class TB:
         *,
         host_errors: tuple[int, int] = (0, 0),
         weight_errors: tuple[int, int] = (0, 0),
+        fault: Fault | None = None,
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Runs the program of `image` to its end and returns what the host then sees.
+        """Runs the program of `image` to its Halt, or to `fault`, and returns what the host sees.
 
         Whenever the program waits for the host, `on_wait` is called with the content of the host
-        window, which it may change, and then the host writes RESUME. Fails when it has not ended
-        after `limit` cycles, when a rule of AXI is broken, or when memory outside the window has
-        changed.
+        window, which it may change, and then the host writes RESUME. Fails when it ends otherwise
+        or not within `limit` cycles, when a rule of AXI is broken, or when memory outside the
+        window has changed.
         """
         await self.prepare(image, host_errors=host_errors, weight_errors=weight_errors)
-        return await self.finish(limit=limit, on_wait=on_wait)
+        return await self.finish(fault=fault, limit=limit, on_wait=on_wait)
 
     async def finish(
+        self,
+        *,
+        fault: Fault | None = None,
+        limit: int = 200_000,
+        on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
+    ) -> RunResult:
+        """Starts what `prepare` has prepared and runs it to its end, see `run_program`."""
+        result = await self.finish_anyhow(limit=limit, on_wait=on_wait)
+        scoreboard.check_end(scoreboard.fault_of(result), scoreboard.ends_in(fault))
+        return result
+
+    async def finish_anyhow(
         self,
         *,
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Starts what `prepare` has prepared and runs it to its end, see `run_program`."""
+        """The same to whatever end it comes: for tests that look at it themselves."""
         begun = time.perf_counter()
         await self.write(Register.CONTROL, Control.START)
         await self.ended(limit=limit, on_wait=on_wait)
@@ -242,14 +255,19 @@ class TB:
             assert (fence == _FENCE).all(), f"memory {side} the host window has changed"
         return data[_GUARD:-_GUARD].copy()
 
-    async def check_program(self, image: Image, *, limit: int = 200_000) -> RunResult:
+    async def check_program(
+        self, image: Image, *, fault: Fault | None = None, limit: int = 200_000
+    ) -> RunResult:
         """Runs the program here and on the golden model: memory, fault, interrupts must agree.
 
+        It must end at Halt, or in `fault`: where both fault alike, nothing else has been tested.
         The golden model keeps its on-chip memories from one program to the next, as the machine.
         """
         expected = image.host.copy()
         outcome = self.golden.run(expected, image.weights, image.program_offset)
-        result = await self.run_program(image, limit=limit)
+        scoreboard.check_end(outcome.fault, scoreboard.ends_in(fault))
+        await self.prepare(image)
+        result = await self.finish_anyhow(limit=limit)
         scoreboard.check_result(result, expected, outcome)
         return result
 

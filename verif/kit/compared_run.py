@@ -25,7 +25,6 @@ def compared_run(
     """
     expected = image.host.copy()
     outcome = golden.run(expected, image.weights, image.program_offset)
-    cause = outcome.fault.cause if outcome.fault else None
-    assert cause == fault, f"another program than was asked for: {cause!r}, not {fault!r}"
+    scoreboard.check_end(outcome.fault, scoreboard.ends_in(fault))
     result = machine.run(image, limit=limit, bus_timeout=bus_timeout)
     scoreboard.check_result(result, expected, outcome)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Fault
 from systola.arch.registers import Interrupt, Status
-from systola.golden.outcome import Outcome
+from systola.golden.outcome import FaultReport, Outcome
 from systola.sim.library import RunResult
+
+HALT = frozenset({Fault.NONE})
+"""Ends of a program that is to run to its Halt."""
+ANY_END = frozenset(Fault)
+"""Ends of a program of which nobody knows how it ends."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,39 @@ def check(
     assert found is None, found
 
 
+def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:
+    """Fails unless a program has ended as its test means it to: machine and golden model that fault
+    alike show nothing of what the test is about. `fault` is None at Halt."""
+    cause = fault.cause if fault else Fault.NONE
+    if cause in ends:
+        return
+    if fault is None:
+        raise AssertionError("the program ends at Halt, and a fault was meant")
+    raise AssertionError(
+        f"the program ends in {cause.name} at instruction {fault.pc}, address 0x{fault.address:x}; "
+        f"a test that means it says fault=Fault.{cause.name}"
+    )
+
+
+def ends_in(fault: Fault | None) -> frozenset[Fault]:
+    """The only end of a program that is to stop with `fault`, or at Halt."""
+    return frozenset({fault or Fault.NONE})
+
+
+def fault_of(result: RunResult) -> FaultReport | None:
+    """The fault that a machine has reported; None at Halt."""
+    if not result.status & Status.FAULT:
+        return None
+    return FaultReport(result.fault_cause, result.fault_pc, result.fault_address)
+
+
+def halted(result: RunResult) -> RunResult:
+    """The same result; fails unless the program has ended at Halt."""
+    check_end(fault_of(result))
+    assert result.status == Status.DONE, f"STATUS is {result.status!r}"
+    return result
+
+
 def check_result(result: RunResult, expected: NDArray[np.uint8], outcome: Outcome) -> None:
     """Fails unless a machine has done what the golden model did, which left `expected` in the host
     window: status, fault, interrupts, every byte, the tags; and each cycle was counted once."""
@@ -78,7 +116,8 @@ def check_result(result: RunResult, expected: NDArray[np.uint8], outcome: Outcom
 def _check_registers(result: RunResult, outcome: Outcome) -> None:
     fault = outcome.fault
     done = Status.FAULT if fault else Status.DONE
-    assert result.status == done, f"STATUS is {result.status!r}, not {done!r}"
+    told = fault_of(result) or "no fault"
+    assert result.status == done, f"STATUS is {result.status!r}, not {done!r}: {told}"
     cause = fault.cause if fault else Fault.NONE
     assert result.fault_cause == cause, f"{result.fault_cause!r} instead of {cause!r}"
     if fault:

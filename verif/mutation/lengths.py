@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import PARAMETER_PLANES, Opcode, encode
+from systola.arch.isa import PARAMETER_PLANES, Fault, Opcode, encode
 from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import (
@@ -39,7 +39,8 @@ def length_trials(config: Config, seed: int) -> Iterator[Trial]:
     for bits in SPAN_BITS:
         for number in range(SPANS):
             image = _span(config, rng, bits, inwards=number % 2 == 0, beyond=number >= 2)
-            yield program_trial(config, f"span of {bits} bits {number}", image, 0)
+            ends = {Fault.HOST_WINDOW if number >= 2 else Fault.NONE}
+            yield program_trial(config, f"span of {bits} bits {number}", image, 0, ends=ends)
     yield program_trial(config, "many lines", _many_lines(config, seed), 0)
     # So that the array waits for weights as often as it gets some.
     yield program_trial(config, "many tiles", _many_tiles(config, seed), SLOW)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import product
 
 import numpy as np
@@ -67,7 +67,7 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
     for number, rows in zip((0, len(MEMORIES) - 1), LONGEST, strict=True):
         image = longest_program(config, f"{seed}", rows)
         yield program_trial(config, f"{rows} rows", image, number)
-    yield program_trial(config, "straight on", _straight_program(), 0)
+    yield program_trial(config, "straight on", _straight_program(), 0, ends={Fault.FETCH_WINDOW})
 
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -77,35 +77,41 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):
             image = program(config, f"{seed} {number} {kind}", fault)
-            yield program_trial(config, f"{fault.name.lower()} {number}", image, 0)
+            yield program_trial(config, f"{fault.name.lower()} {number}", image, 0, ends={fault})
     for number in range(PRODUCTS_EACH):
         # There are so many kinds of the first of them.
         for kind, fault in enumerate((*2 * [Fault.BUFFER_RANGE], *PRODUCTS)):
             image = product_program(config, f"{seed} {number} {kind}", fault)
             place = anywhere(config, image, f"{seed} {number}")
             yield program_trial(
-                config, f"product {fault.name.lower()} {number}", image, 0, place=place
+                config,
+                f"product {fault.name.lower()} {number}",
+                image,
+                0,
+                ends={fault},
+                place=place,
             )
     for number in range(PACKINGS):
         image = packing_program(config, f"{seed} {number}")
-        yield program_trial(config, f"packing {number}", image, 0)
+        yield program_trial(config, f"packing {number}", image, 0, ends={Fault.WINDOW})
     yield from _function_trials(config)
     yield from _overlap_trials(config)
     yield from _range_trials(config)
     for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
-        yield program_trial(config, f"reserved bit {bit}", image, 0)
+        yield program_trial(config, f"reserved bit {bit}", image, 0, ends={Fault.ILLEGAL_FIELD})
 
 
-def _lone_trial(config: Config, name: str, word: bytes) -> Trial:
+def _lone_trial(config: Config, name: str, word: bytes, ends: Container[Fault]) -> Trial:
     """A program of one instruction, without any data."""
     image = make_image([word, encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
-    return program_trial(config, name, image, 0)
+    return program_trial(config, name, image, 0, ends=ends)
 
 
 def _function_trials(config: Config) -> Iterator[Trial]:
     """Every function with all that may or may not go with it."""
     one = {"buffer": 0, "rows": 1, "parameter": 0}
+    ends = {Fault.NONE, Fault.ILLEGAL_FIELD, Fault.UNAVAILABLE, Fault.TABLE_RANGE}
     others = {
         Opcode.ACTIVATE: {"accumulator": 0, "n_tiles": 1},
         Opcode.VECTOR: {"operation": Operation.COPY, "destination": 2},
@@ -115,7 +121,7 @@ def _function_trials(config: Config) -> Iterator[Trial]:
     ):
         how = {"function": function, "wide": flags & 1, "accumulate": flags >> 1, "table": table}
         name = f"{opcode.name.lower()} {function.name.lower()} {flags} {table}"
-        yield _lone_trial(config, name, encode(opcode, **one, **others[opcode], **how))
+        yield _lone_trial(config, name, encode(opcode, **one, **others[opcode], **how), ends)
 
 
 def _overlap_trials(config: Config) -> Iterator[Trial]:
@@ -125,11 +131,13 @@ def _overlap_trials(config: Config) -> Iterator[Trial]:
         for near, far in (("buffer", "operand"), ("operand", "buffer")):
             lines = {near: 1 << bit, far: 3 << bit, "destination": 0, "rows": (1 << bit) + 1}
             word = encode(Opcode.VECTOR, operation=Operation.ADD, parameter=0, **lines)
-            yield _lone_trial(config, f"{near} over results by 2^{bit}", word)
+            yield _lone_trial(config, f"{near} over results by 2^{bit}", word, {Fault.OVERLAP})
 
 
 def _range_trials(config: Config) -> Iterator[Trial]:
-    """Regions that begin at the last line or row and end a power of two behind it."""
+    """Regions that begin at the last line or row and end a power of two behind it. So many rows may
+    be too many for what is checked before, too."""
+    ends = {Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE}
     last_line, last_row = config.buffer_lines - 1, config.accumulator_rows - 1
     lines = ("buffer", "operand", "destination")
     vector = {**dict.fromkeys(lines, 0), "operation": Operation.ADD, "parameter": 0}
@@ -145,7 +153,7 @@ def _range_trials(config: Config) -> Iterator[Trial]:
     for number, (opcode, operands) in enumerate(regions):
         for bit in range(BY_OPCODE[opcode].field("rows").width):
             word = encode(opcode, **operands, rows=(1 << bit) + 1)
-            yield _lone_trial(config, f"end {number} behind by 2^{bit}", word)
+            yield _lone_trial(config, f"end {number} behind by 2^{bit}", word, ends)
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -168,7 +176,8 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
             image = limit_program(config, f"{seed} far {number} {end}", Fault.HOST_WINDOW)
             skipped = ((1 << 32) - image.host.size) // (1 << number) & -HOST_PAGE_BYTES, 0
             place = Place((0, 0), skipped)
-            yield program_trial(config, f"far end {number} {end}", image, 0, place=place)
+            name = f"far end {number} {end}"
+            yield program_trial(config, name, image, 0, ends={Fault.HOST_WINDOW}, place=place)
 
 
 def _long_loops() -> Iterator[Trial]:
@@ -202,7 +211,8 @@ def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
         words = [encode(Opcode.READ_WEIGHTS, tile=0, count=count), encode(Opcode.HALT)]
         image = make_image(words, host=host, weights=weights)
         place = Place((0, 0), (0, min(before, (1 << TILE_BITS) - 1) * config.tile_bytes))
-        yield program_trial(config, f"weight end {number}", image, 0, place=place)
+        ends = {Fault.WEIGHT_WINDOW if count > 1 else Fault.NONE}
+        yield program_trial(config, f"weight end {number}", image, 0, ends=ends, place=place)
 
 
 def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -266,16 +276,19 @@ def _stock_trials(config: Config) -> Iterator[Trial]:
         encode(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, "kernel_height": 255, "kernel_width": 255}),
         encode(
             Opcode.CONVOLVE,
-            **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 4095, "n_tiles": 4095},
+            # No more of n_tiles than fit: ACCUMULATOR_RANGE would come first.
+            **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 4095},
+            n_tiles=min(4095, config.accumulator_rows),
         ),
     ]
     for bit in range(bits + exact_log2(WEIGHT_READS_IN_FLIGHT)):
         once = 1 << max(0, bit - exact_log2(WEIGHT_READS_IN_FLIGHT))
         reads = [encode(Opcode.READ_WEIGHTS, tile=0, count=once)] * ((1 << bit) // once)
         image = make_image([*reads, *taken, encode(Opcode.HALT)], host=host, weights=weights)
-        yield program_trial(config, f"stock of 2^{bit}", image, 0)
+        yield program_trial(config, f"stock of 2^{bit}", image, 0, ends={Fault.WEIGHT_UNDERFLOW})
         if bit < bits:
             reads = [encode(Opcode.READ_WEIGHTS, tile=0, count=1 << bit)]
             reads += [encode(Opcode.READ_WEIGHTS, tile=0, count=1)] * WEIGHT_READS_IN_FLIGHT
             image = make_image([*reads, encode(Opcode.HALT)], host=host, weights=weights)
-            yield program_trial(config, f"too many behind 2^{bit}", image, 0)
+            name = f"too many behind 2^{bit}"
+            yield program_trial(config, name, image, 0, ends={Fault.WEIGHT_OVERFLOW})

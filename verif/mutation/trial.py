@@ -8,11 +8,12 @@ cycles, too; but that is told apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from systola.arch.config import Config
+from systola.arch.isa import Fault
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
@@ -93,13 +94,17 @@ def program_trial(
     image: Image,
     number: int,
     *,
+    ends: Container[Fault] = scoreboard.HALT,
     place: Place | None = None,
     bus_timeout: int = 0,
 ) -> Trial:
-    """The image on the golden model, and what it says. At another place of the bus, the host and
-    weight offsets in its instructions are moved for the machine."""
+    """The image on the golden model, which must come to one of the `ends`, and what it says.
+
+    At another place of the bus, the host and weight offsets in its instructions are moved for the
+    machine."""
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
+    scoreboard.check_end(outcome.fault, ends)
     moved = image
     how: dict[str, tuple[int, int]] = {}
     if place is not None:

@@ -30,6 +30,7 @@ from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
+from systola.verif.kit.scoreboard import ends_in
 from systola.verif.mutation.arithmetic import arithmetic_program
 from systola.verif.mutation.lengths import length_trials
 from systola.verif.mutation.limits import single_trials, size_trials
@@ -132,7 +133,9 @@ def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
         image = random_program(config, f"{seed} {index}", fault=fault)
         # What is illegal cannot be moved.
         place = None if fault else anywhere(config, image, f"{seed} {index}")
-        yield program_trial(config, f"program {index}", image, index // 8, place=place)
+        yield program_trial(
+            config, f"program {index}", image, index // 8, ends=ends_in(fault), place=place
+        )
 
 
 def register_trials(config: Config) -> list[Trial]:

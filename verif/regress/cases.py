@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from systola.arch.config import Config
@@ -23,6 +24,7 @@ from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.machines import machine
 from systola.verif.kit.program_faults import lone_faults, static_faults
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.scoreboard import ANY_END, HALT, ends_in
 
 KINDS = (
     "programs",
@@ -71,17 +73,33 @@ class Case:
         if self.kind == "large":
             return large_program(self.config, name)
         if self.kind == "faults":
-            programs = [
-                lone
-                for lone in lone_faults(self.config)
-                for _ in range(_INSTRUCTIONS_WITH.get(lone[0], 1))
-            ]
-            fault, program = programs[self.index % len(programs)]
+            fault, program = self._lone()
             return program(self.config, name, fault)
+        return random_program(self.config, name, fault=self._fault())
+
+    @property
+    def ends(self) -> frozenset[Fault]:
+        """To which end the program is to come."""
+        if self.kind == "garbage":
+            return ANY_END
+        if self.kind == "faults":
+            return ends_in(self._lone()[0])
+        return HALT if self.kind in ("crowded", "large") else ends_in(self._fault())
+
+    def _lone(self) -> tuple[Fault, Callable[[Config, str, Fault], Image]]:
+        """The fault of this number, and what writes a program with it alone."""
+        programs = [
+            lone
+            for lone in lone_faults(self.config)
+            for _ in range(_INSTRUCTIONS_WITH.get(lone[0], 1))
+        ]
+        return programs[self.index % len(programs)]
+
+    def _fault(self) -> Fault | None:
+        """In which a random program of this number ends; None at Halt."""
         faults = static_faults(self.config)
         number, last = divmod(self.index, FAULT_EVERY)
-        fault = faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
-        return random_program(self.config, name, fault=fault)
+        return faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
 
 
 def _garbage(config: Config, name: str) -> Image:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, encode
+from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Fault, Opcode, encode
 from systola.arch.registers import Register, Status
 from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
@@ -67,22 +67,27 @@ class Pair:
         self,
         image: Image,
         *,
+        ends: Container[Fault] = scoreboard.HALT,
         progress: Callable[[int], None] | None = None,
         interval: int = 1 << 20,
     ) -> str | None:
-        """What differs after the program; None when nothing does. `progress` and `interval` as
-        of Simulator.run."""
+        """What differs after the program, or that it comes to none of the `ends`; None when nothing
+        is wrong. Only with ANY_END may it go on and on, or overwrite itself. `progress` and
+        `interval` as of Simulator.run."""
         self.last_cycles = None
         host = image.host.copy()
         try:
             outcome = self.golden.run(
                 host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT
             )
+            scoreboard.check_end(outcome.fault, ends)
         except LimitReached:
-            return self._abandon(image)
+            return self._abandon(image, ends)
+        except AssertionError as error:
+            return str(error)
         if not np.array_equal(host[image.program_offset :], image.host[image.program_offset :]):
             # Undefined: a program that overwrites its own instructions. It must end all the same.
-            return self._abandon(image)
+            return self._abandon(image, ends)
         try:
             result = self.machine.run(image, limit=self.limit, progress=progress, interval=interval)
         except SimulationError as error:
@@ -100,8 +105,10 @@ class Pair:
             return str(error)
         return None
 
-    def _abandon(self, image: Image) -> str | None:
+    def _abandon(self, image: Image, ends: Container[Fault]) -> str | None:
         """Runs a program whose end is not known; all memories are defined again afterwards."""
+        if ends != scoreboard.ANY_END:
+            return f"after {INSTRUCTION_LIMIT} instructions no end, or it has overwritten itself"
         try:
             self.machine.run(image, limit=self.limit, abandon_after=ABANDON_AFTER)
             busy = Status(self.machine.read(Register.STATUS)) & Status.BUSY

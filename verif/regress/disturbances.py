@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What comes from outside while a program runs: errors on the buses, resets, register writes.
 
-Each takes a Pair and a program, runs it, and says what is wrong, or None; the next program then
-finds the same memories on both sides again.
+Each takes a Pair and a program with its ends, runs it, and says what is wrong, or None; the next
+program then finds the same memories on both sides again.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from systola.arch.registers import (
 from systola.golden.outcome import Outcome
 from systola.runtime.backend import Image
 from systola.sim.library import RunResult, SimulationError
+from systola.verif.kit.scoreboard import HALT, check_end
 from systola.verif.regress.check import INSTRUCTION_LIMIT, Pair
 from systola.verif.regress.touched import Touched, users
 
@@ -48,6 +50,14 @@ class Expected:
         outcome = touched.run(host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT)
         return cls(touched, host, outcome)
 
+    def unmeant(self, ends: Container[Fault]) -> str | None:
+        """What is wrong with the program itself, if anything: it comes to none of the `ends`."""
+        try:
+            check_end(self.outcome.fault, ends)
+        except AssertionError as error:
+            return str(error)
+        return None
+
     def stray(self, image: Image, host: NDArray[np.uint8]) -> int | None:
         """A byte of the host window that has changed and that no instruction writes."""
         bus = self.touched.config.host_bus_bytes
@@ -58,10 +68,14 @@ class Expected:
         return int(wrong[0]) if wrong.size else None
 
 
-def bus_error(pair: Pair, image: Image, rng: random.Random) -> str | None:
+def bus_error(
+    pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
+) -> str | None:
     """One beat of one port answers with an error: the instruction that needs it is named, or,
     where none does, nothing is to be seen."""
     expected = Expected.of(pair.config, image)
+    if problem := expected.unmeant(ends):
+        return problem
     on_host, beat = _some_beat(expected, image, rng)
     return error_on(pair, image, expected, on_host, beat)
 
@@ -137,10 +151,14 @@ def _after_error(
     return f"byte {wrong[0]} of the host window is wrong" if wrong.size else None
 
 
-def silence(pair: Pair, image: Image, rng: random.Random) -> str | None:
+def silence(
+    pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
+) -> str | None:
     """A burst with a certain beat is never answered: where the beat is needed, the fault
     BUS_TIMEOUT says on which port, and the reset input then helps."""
     expected = Expected.of(pair.config, image)
+    if problem := expected.unmeant(ends):
+        return problem
     touched = expected.touched
     on_host, beat = _some_beat(expected, image, rng)
     bus = pair.config.host_bus_bytes if on_host else pair.config.weight_bus_bytes
@@ -179,10 +197,12 @@ def silence(pair: Pair, image: Image, rng: random.Random) -> str | None:
     return f"{where}: afterwards {problem}" if problem else None
 
 
-def reset(pair: Pair, image: Image, rng: random.Random) -> str | None:
+def reset(
+    pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
+) -> str | None:
     """A soft reset or the reset input in any cycle: nothing but the program's own output may have
     changed."""
-    problem = pair.check(image)
+    problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
         return problem
     after, by_input = rng.randint(0, pair.last_cycles + 10), rng.random() < 0.5
@@ -200,9 +220,11 @@ def reset(pair: Pair, image: Image, rng: random.Random) -> str | None:
     return f"{where}: {problem}" if problem else None
 
 
-def register_writes(pair: Pair, image: Image, rng: random.Random) -> str | None:
+def register_writes(
+    pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
+) -> str | None:
     """The host writes all registers while the program runs: nothing of it is to be seen."""
-    problem = pair.check(image)
+    problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
         return problem
     cycles = pair.last_cycles
@@ -220,7 +242,7 @@ def register_writes(pair: Pair, image: Image, rng: random.Random) -> str | None:
             offset = rng.choice(named if rng.random() < 0.7 else targets)
             pair.machine.write(offset, rng.getrandbits(32))
 
-    problem = pair.check(image, progress=write, interval=rng.randint(1, LONGEST_GAP))
+    problem = pair.check(image, ends=ends, progress=write, interval=rng.randint(1, LONGEST_GAP))
     # When the host sees that the program waits for it depends on what else it does.
     waits = Opcode.SYNCHRONIZE_HOST in image.program[::INSTRUCTION_BYTES]
     if not problem and not waits and pair.last_cycles != cycles:

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from systola.arch.assembler import disassemble
+from systola.arch.isa import Fault
 from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.coverage.record import Coverage
+from systola.verif.kit.scoreboard import ANY_END
 from systola.verif.regress.cases import Case
 from systola.verif.regress.check import Pair, Totals
 from systola.verif.regress.counting import CountingPair, CountingSimulator
@@ -68,7 +70,7 @@ def run_job(job: Job) -> Report:
     report = Report()
     with _pair(job) as pair:
         for index in range(job.first, job.first + job.count):
-            problem = _check(pair, job, index, job.case(index).image())
+            problem = _check(pair, job, index, job.case(index).image(), job.case(index).ends)
             if problem:
                 report.failures.append(explain(job, index, problem))
                 break
@@ -109,11 +111,14 @@ def fails(job: Job, index: int, image: Image) -> str | None:
         return _check(pair, job, index, image)
 
 
-def _check(pair: Pair, job: Job, index: int, image: Image) -> str | None:
+def _check(
+    pair: Pair, job: Job, index: int, image: Image, ends: Container[Fault] = ANY_END
+) -> str | None:
+    """Of the program or of a part of it, of which nobody knows how it ends."""
     disturbance = DISTURBANCES.get(job.kind)
     if disturbance is None:
-        return pair.check(image)
-    return disturbance(pair, image, random.Random(f"{job.kind} {job.seed} {index}"))
+        return pair.check(image, ends=ends)
+    return disturbance(pair, image, random.Random(f"{job.kind} {job.seed} {index}"), ends)
 
 
 def record(job: Job, index: int, waves: Path) -> None:

@@ -7,7 +7,8 @@ ENTRIES on; results from OUTPUT on.
 
 import numpy as np
 
-from systola.arch.isa import Opcode, encode
+from systola.arch.features import unavailable
+from systola.arch.isa import Fault, Opcode, decode, encode
 from systola.verif.kit.bench import TB
 from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import make_image, random_memory, random_tiles, varied_parameter_entry
@@ -33,6 +34,18 @@ def image(tb, *program):
     entries = np.concatenate([varied_parameter_entry(rng, tb.config) for _ in range(COUNT)])
     host[ENTRIES : ENTRIES + entries.size] = entries
     return make_image([*program, HALT], host=host, weights=random_tiles(rng, tb.config, TILES))
+
+
+async def check(tb, *program):
+    """Runs the program, then Halt, here and on the golden model.
+
+    Where the machine lacks what an instruction needs, the program ends there in UNAVAILABLE: what
+    the test is about is for other configurations.
+    """
+    words = map(decode, program)
+    lacks = any(unavailable(tb.config, entry.opcode, operands) for entry, operands in words)
+    fault = Fault.UNAVAILABLE if lacks else None
+    return await tb.check_program(image(tb, *program), fault=fault)
 
 
 def read(tb, lines=LINES, buffer=0):

@@ -94,7 +94,8 @@ async def random_programs(dut, probability):
     for index in range(4):
         image = random_program(bench.config, f"{random_seed()} axi {index}")
         expected = image.host.copy()
-        golden.run(expected, image.weights, image.program_offset)
+        outcome = golden.run(expected, image.weights, image.program_offset)
+        scoreboard.check_end(outcome.fault)
         scoreboard.check(expected, await bench.run(image))
     assert bench.host.read(HOST_BASE - 256, 256) == bytes(256), "memory below the window changed"
 

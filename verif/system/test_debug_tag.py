@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 
 from systola.arch.config import preset
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, Operation, Unit, encode
-from systola.arch.registers import Register, Status
+from systola.arch.registers import Register
 from systola.cli.gemm import random_gemm
 from systola.compiler.schedule import compile_chain
 from systola.golden.machine import Machine
@@ -21,6 +21,7 @@ from systola.verif.kit.bench import TB
 from systola.verif.kit.images import make_image, random_memory, random_tiles
 from systola.verif.kit.launch import preset_name, quick_simulators, run_machine
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.scoreboard import halted
 from systola.verif.kit.seeds import random_seed
 from systola.verif.kit.signals import read_bit
 
@@ -132,8 +133,7 @@ async def a_fault_waits_for_tags(dut):
     await tb.start()
     expected = await cycle(tb, read(tb.config), tag(5, Unit.HOST_READER))
     program = [read(tb.config), *[tag(n, ALL) for n in (5, 6, 7)], bytes(16), tag(8)]
-    result = await tb.run_program(image(tb.config, *program))
-    assert result.fault_cause == Fault.ILLEGAL_OPCODE
+    result = await tb.run_program(image(tb.config, *program), fault=Fault.ILLEGAL_OPCODE)
     assert result.tags == ((expected, 5), (expected + 1, 6), (expected + 2, 7))
 
 
@@ -142,16 +142,17 @@ async def an_error_drops_tags(dut):
     """Those that wait for what fails or never comes; the next program begins without any."""
     tb = TB(dut, latency=5)
     await tb.start()
-    for unit, work, low in (
-        (Unit.HOST_READER, read(tb.config), INPUT),
-        (Unit.HOST_WRITER, write(tb.config), OUTPUT),
-        (Unit.HOST_WRITER, encode_one_beat(tb.config), OUTPUT),
+    for unit, work, low, fault in (
+        (Unit.HOST_READER, read(tb.config), INPUT, Fault.HOST_READ_ERROR),
+        (Unit.HOST_WRITER, write(tb.config), OUTPUT, Fault.HOST_WRITE_ERROR),
+        (Unit.HOST_WRITER, encode_one_beat(tb.config), OUTPUT, Fault.HOST_WRITE_ERROR),
     ):
         for before in ([], [tag(1)]):
             program = [*before, work, *[tag(n, unit) for n in range(2, 6)]]
             errors = low, low + tb.config.host_bus_bytes
-            result = await tb.run_program(image(tb.config, *program), host_errors=errors)
-            assert result.status == Status.FAULT
+            result = await tb.run_program(
+                image(tb.config, *program), host_errors=errors, fault=fault
+            )
             assert [number for _, number in result.tags] == [1] * len(before)
         after = await tb.run_program(image(tb.config, read(tb.config), tag(9, ALL)))
         assert [number for _, number in after.tags] == [9]
@@ -192,7 +193,8 @@ def test_eight_tags_hold_up_nothing():
     config = library_config()
 
     def cycles(machine, *between):
-        return machine.run(image(config, copy(150), *between, write(config, 400, 300))).cycles
+        program = image(config, copy(150), *between, write(config, 400, 300))
+        return halted(machine.run(program)).cycles
 
     with Simulator(config) as machine:
         for count in range(1, 12):
@@ -207,7 +209,7 @@ def test_end_behind_tags():
     with Simulator(config) as machine:
         for count in range(1, 9):
             tags = [tag(n, Unit.ACTIVATION_UNIT) for n in range(count)]
-            result = machine.run(image(config, copy(150), *tags))
+            result = halted(machine.run(image(config, copy(150), *tags)))
             assert len(result.tags) == count
             assert result.cycles == result.tags[-1][0] + (2 if count == 1 else 3), count
 
@@ -248,7 +250,7 @@ def test_prediction(memory):
                 changed = make_image(
                     program, host=given.host, weights=given.weights, program_offset=offset
                 )
-                return machine.run(changed, limit=100_000)
+                return halted(machine.run(changed, limit=100_000))
 
             places = random_places(words, 5)
             alone = {
@@ -293,8 +295,9 @@ def test_completion_on_paper():
 
     units = (Unit.MATRIX_UNIT, Unit.ACTIVATION_UNIT, Unit.HOST_WRITER)
     with Simulator(config) as machine:
-        free = machine.run(longer(*[NOP] * len(units)))
-        result = machine.run(longer(*[tag(n, unit) for n, unit in enumerate(units)]))
+        free = halted(machine.run(longer(*[NOP] * len(units))))
+        tags = [tag(n, unit) for n, unit in enumerate(units)]
+        result = halted(machine.run(longer(*tags)))
     assert (result.cycles, result.counters) == (free.cycles, free.counters)
     sums, line, answer = (at - result.cycles for at, _ in result.tags)
     assert (sums, line, answer) == (-28 + 1, -28 + 1 + 15 + 1, -4 + 2)
@@ -312,6 +315,7 @@ def test_all_tags_of_a_long_program():
     backend = RtlBackend(config)
     program = spaced(config, 500, 10)
     result = backend.run(program)
+    assert result.fault is None
     outcome = Machine(config).run(program.host.copy(), program.weights, 0)
     assert tuple(number for _, number in result.tags) == outcome.tags == (7,) * 500
     assert result.missing_tags == 0
@@ -323,12 +327,12 @@ def test_tags_too_fast_for_the_host():
     """It knows how many it has missed, and the others are right."""
     config = library_config()
     with Simulator(config) as machine:
-        result = machine.run(spaced(config, 2000, 0))
+        result = halted(machine.run(spaced(config, 2000, 0)))
         first, second = result.tags[0][0], result.tags[1][0]
         every = {first, *(second + 2 * ISSUE_INTERVAL * n for n in range(2000 - 1))}
         assert 0 < result.missing_tags == 2000 - len(result.tags)
         assert {at for at, _ in result.tags} < every
         assert result.tags == tuple(sorted(result.tags))
         assert machine.read(Register.TAGS) == 2000
-        again = machine.run(image(config, tag(1)))
+        again = halted(machine.run(image(config, tag(1))))
         assert [number for _, number in again.tags] == [1] and again.missing_tags == 0

@@ -152,9 +152,8 @@ def test_random_programs():
     ratios = []
     for number in range(PROGRAMS):
         image = random_program(config, f"{random_seed()} estimate {number}")
-        if golden.run(image).fault is None:
-            cycles = backend.run(image).cycles
-            ratios.append(estimate(config, image, MemorySpeed(30)).cycles / cycles)
-    assert len(ratios) > PROGRAMS // 2
+        assert golden.run(image).fault is None
+        cycles = backend.run(image).cycles
+        ratios.append(estimate(config, image, MemorySpeed(30)).cycles / cycles)
     assert float(np.median(ratios)) == pytest.approx(1, abs=NEAR)
     assert min(ratios) > 1 / FAR and max(ratios) < FAR

@@ -28,10 +28,9 @@ async def static_fault(dut, fault):
     if fault not in static_faults(tb.config):
         dut._log.info("a machine of this configuration cannot have this fault")
         return
-    result = await tb.check_program(random_program(tb.config, f"{random_seed()} a", fault=fault))
-    assert result.fault_cause == fault
-    await tb.check_program(random_program(tb.config, f"{random_seed()} b"))
-    await tb.check_program(random_program(tb.config, f"{random_seed()} c", fault=fault))
+    for name, end in (("a", fault), ("b", None), ("c", fault)):
+        image = random_program(tb.config, f"{random_seed()} {name}", fault=end)
+        await tb.check_program(image, fault=end)
     await tb.soft_reset()
     assert await tb.read(Register.STATUS) == 0
     for register in (Register.FAULT_CAUSE, Register.FAULT_PC, Register.FAULT_ADDRESS):
@@ -49,7 +48,7 @@ async def bus_error(dut, number):
     tb = TB(dut, latency=5, stall=0.1)
     await tb.start()
     image = busy_program(tb.config, random_seed())
-    result = await tb.run_program(image, **error.memories)
+    result = await tb.run_program(image, fault=error.cause, **error.memories)
     error.check(image, result)
     await tb.soft_reset()
     await tb.check_program(random_program(tb.config, f"{random_seed()} after"))

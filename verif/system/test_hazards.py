@@ -370,9 +370,9 @@ def test_pair(place, second, older, younger):
     )
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
-    assert outcome.fault is None, outcome
+    scoreboard.check_end(outcome.fault)
     for latency in LATENCIES:
         with Simulator(config, latency=latency) as machine:
-            result = machine.run(image, limit=100_000)
+            result = scoreboard.halted(machine.run(image, limit=100_000))
         difference = scoreboard.difference(expected, result.host)
         assert difference is None, f"latency {latency}: {difference}"

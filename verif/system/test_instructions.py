@@ -19,6 +19,7 @@ from systola.verif.system.instruction_bench import (
     OUTPUT,
     TILES,
     bench,
+    check,
     image,
     read,
     shown_sums,
@@ -30,7 +31,7 @@ from systola.verif.system.instruction_bench import (
 @cocotb.test
 async def nop(dut):
     tb = await bench(dut)
-    await tb.check_program(image(tb, *[encode(Opcode.NOP)] * 40))
+    await check(tb, *[encode(Opcode.NOP)] * 40)
 
 
 @cocotb.test
@@ -45,7 +46,7 @@ async def synchronize(dut):
     """The copy that follows sees the one before, and takes place after it."""
     tb = await bench(dut, latency=25, stall=0.2)
     sync = encode(Opcode.SYNCHRONIZE)
-    await tb.check_program(image(tb, read(tb), sync, write(tb), sync, sync, write(tb, host=INPUT)))
+    await check(tb, read(tb), sync, write(tb), sync, sync, write(tb, host=INPUT))
 
 
 @cocotb.test
@@ -53,7 +54,7 @@ async def interrupt_host(dut):
     """With PROGRAM enabled the line rises while the program runs on; W1C makes it fall."""
     tb = await bench(dut, latency=20)
     code = encode(Opcode.INTERRUPT_HOST, code=0xBEEF)
-    await tb.check_program(image(tb, encode(Opcode.INTERRUPT_HOST, code=1), code))
+    await check(tb, encode(Opcode.INTERRUPT_HOST, code=1), code)
     await tb.prepare(image(tb, read(tb), write(tb), code, read(tb), write(tb)))
     await tb.write(Register.IRQ_ENABLE, Interrupt.PROGRAM)
     await tb.write(Register.CONTROL, Control.START)
@@ -80,7 +81,7 @@ async def read_host_memory(dut, rows, blocks, tail, opcode):
     stride = (blocks + 1) * tb.config.input_pitch
     operands = {"host": INPUT + 0xF00, "rows": rows, "stride": stride, "blocks": blocks}
     copy = encode(opcode, buffer=2, tail=tail, **operands)
-    await tb.check_program(image(tb, read(tb), copy, write(tb)))
+    await check(tb, read(tb), copy, write(tb))
 
 
 @cocotb.test
@@ -98,7 +99,7 @@ async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
     stride = (blocks + gap) * tb.config.output_pitch
     operands = {"host": OUTPUT + 0xF00, "rows": rows, "stride": stride, "blocks": blocks}
     copy = encode(opcode, buffer=2, tail=tail, **operands)
-    await tb.check_program(image(tb, read(tb), copy))
+    await check(tb, read(tb), copy)
 
 
 @cocotb.test
@@ -108,9 +109,7 @@ async def load_parameters(dut):
     use = encode(Opcode.ACTIVATE, accumulator=0, buffer=0, rows=4, n_tiles=2, parameter=1)
     load = encode(Opcode.LOAD_PARAMETERS, host=INPUT, parameter=2, count=1)
     output = OUTPUT + 0x1000
-    await tb.check_program(
-        image(tb, *sums(tb), use, write(tb, 8), load, use, write(tb, 8, host=output))
-    )
+    await check(tb, *sums(tb), use, write(tb, 8), load, use, write(tb, 8, host=output))
 
 
 @cocotb.test
@@ -134,7 +133,7 @@ async def load_table(dut):
             ),
             write(tb, 8, host=OUTPUT + 0x200 * step),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -151,7 +150,7 @@ async def read_weights(dut):
             encode(Opcode.ACTIVATE, accumulator=0, buffer=20, rows=2, n_tiles=1, parameter=0),
             write(tb, 2, buffer=20, host=OUTPUT + 0x100 * k_tiles),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -167,7 +166,7 @@ async def matrix_multiply(dut, accumulate, rows, shape):
         encode(Opcode.ACTIVATE, accumulator=0, buffer=0, rows=LINES, n_tiles=1, parameter=0),
         write(tb),
     )
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -183,7 +182,7 @@ async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
         encode(Opcode.MATRIX_MULTIPLY, **multiply, **how),
         *shown_sums(tb),
     )
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -208,7 +207,7 @@ async def activate(dut, function, rounding):
             ),
             write(tb, host=OUTPUT + 0x800 * step),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 GATES = [(Function.SIGMOID, 9), *((Function.TANH, bits) for bits in range(TANH_INTEGER_BITS + 1))]
@@ -228,7 +227,7 @@ async def wide_activate(dut, function, table, accumulate):
             encode(Opcode.ACTIVATE, **where, **how, parameter=4, rounding=rounding, zero_point=-90),
             write(tb, host=OUTPUT + 0x800 * step),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -263,7 +262,7 @@ async def set_register(dut):
         encode(Opcode.ACTIVATE, **{**activate, "parameter": 4}, **indexed),
         write(tb, 8, host=OUTPUT + 0x1000),
     ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 END = encode(Opcode.END_LOOP)
@@ -293,7 +292,7 @@ async def loops(dut, counts):
     program += [step(1, pitch), step(2, 1)]
     program += [encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, **copy, **indexed)]
     program += [END, loop(5, 3), END, *[END] * (LOOP_DEPTH - 1)]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -307,14 +306,14 @@ async def long_loop(dut):
         *[encode(Opcode.NOP)] * tb.config.instruction_buffer,
         encode(Opcode.MATRIX_MULTIPLY, **multiply, buffer_register=4, accumulator_register=4),
     ]
-    await tb.check_program(image(tb, *sums(tb), loop(4), *body, END, *shown_sums(tb)))
+    await check(tb, *sums(tb), loop(4), *body, END, *shown_sums(tb))
 
 
 @cocotb.test
 async def debug_tag(dut):
     tb = await bench(dut, latency=7)
     program = [encode(Opcode.DEBUG_TAG, tag=0xFFFF), read(tb), encode(Opcode.SYNCHRONIZE)]
-    result = await tb.check_program(image(tb, *program, encode(Opcode.DEBUG_TAG), write(tb)))
+    result = await check(tb, *program, encode(Opcode.DEBUG_TAG), write(tb))
     (before, first), (after, second) = result.tags
     assert (first, second) == (0xFFFF, 0)
     assert before + LINES < after, "the vectors took a cycle each"

@@ -10,6 +10,7 @@ from systola.arch.registers import Register
 from systola.golden.machine import Machine
 from systola.hdl.sequencer import ISSUE_INTERVAL
 from systola.sim.library import Simulator
+from systola.verif.kit import scoreboard
 from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
@@ -78,13 +79,14 @@ def image_of(config, products):
 def measured(config, image, latency):
     """The result on the RTL, found equal to the golden model's."""
     expected = image.host.copy()
-    assert Machine(config).run(expected, image.weights, image.program_offset).fault is None
+    outcome = Machine(config).run(expected, image.weights, image.program_offset)
+    scoreboard.check_end(outcome.fault)
     simulator = Simulator(config, latency=latency, stall=0.0, seed=0)
     try:
         result = simulator.run(image, limit=100_000)
     finally:
         simulator.close()
-    assert np.array_equal(result.host, expected)
+    scoreboard.check_result(result, expected, outcome)
     return result
 
 
@@ -113,7 +115,8 @@ def test_a_runaway_loop_can_be_stopped():
         # The machine is as good as new.
         image = image_of(config, looped(2))
         expected = image.host.copy()
-        Machine(config).run(expected, image.weights, image.program_offset)
-        assert np.array_equal(simulator.run(image, limit=100_000).host, expected)
+        outcome = Machine(config).run(expected, image.weights, image.program_offset)
+        scoreboard.check_end(outcome.fault)
+        scoreboard.check_result(simulator.run(image, limit=100_000), expected, outcome)
     finally:
         simulator.close()

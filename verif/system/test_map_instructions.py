@@ -15,7 +15,7 @@ from systola.verif.system.instruction_bench import (
     RESULTS,
     WINDOWS,
     bench,
-    image,
+    check,
     shown_sums,
     sums,
     window,
@@ -40,7 +40,7 @@ async def convolve(dut, shape):
         encode(Opcode.CONVOLVE, **where, accumulator=3, k_tiles=2, n_tiles=2, accumulate=1),
         *shown_sums(tb, 64),
     ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -66,7 +66,7 @@ async def packed_convolve(dut, channels, place):
         encode(Opcode.CONVOLVE, **where, accumulator=2, n_tiles=2, accumulate=1),
         *shown_sums(tb, 40),
     ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -89,7 +89,7 @@ async def set_config_window(dut):
         write(tb, 42, buffer=RESULTS, host=OUTPUT + 0x2000),
         *shown_sums(tb, 30),
     ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -105,7 +105,7 @@ async def depthwise(dut, shape):
             encode(Opcode.DEPTHWISE, **where, **how, parameter=step, function=function),
             write(tb, 60, buffer=RESULTS, host=OUTPUT + 0x800 * step),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -120,7 +120,7 @@ async def depthwise_with_most_taps(dut, kernel):
         encode(Opcode.DEPTHWISE, **where, fill=-3),
         write(tb, 2, buffer=RESULTS),
     ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -136,7 +136,7 @@ async def pool(dut, shape):
             encode(Opcode.POOL, **where, **how, reduction=reduction),
             write(tb, 60, buffer=RESULTS, host=OUTPUT + 0x800 * step),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 def scale(**changes):
@@ -174,7 +174,7 @@ async def vector(dut, operation, wide_operands, wide):
             encode(Opcode.VECTOR, **where, **what, **rest),
             write(tb, 8, buffer=result, host=OUTPUT + 0x800 * step),
         ]
-    await tb.check_program(image(tb, *program))
+    await check(tb, *program)
 
 
 @cocotb.test
@@ -189,7 +189,7 @@ async def set_config_scale(dut):
             where = {"destination": RESULTS + 3 * step, "zero_point": -50}
             program.append(encode(Opcode.VECTOR, **add, **where, function=function))
             program += [scale(ceiling=30 + step, shift_b=step), scale(ceiling=-20, zero_a=step)]
-        await tb.check_program(image(tb, *program, write(tb, 12, buffer=RESULTS)))
+        await check(tb, *program, write(tb, 12, buffer=RESULTS))
 
 
 @pytest.mark.parametrize("simulator", quick_simulators())

@@ -36,7 +36,7 @@ async def random_programs(dut):
         fault = rng.choice(faults) if index % 4 == 3 else None
         name = f"{random_seed()} {number} {index}"
         image = random_program(config_under_test(), name, fault=fault)
-        result = await tb.check_program(image)
+        result = await tb.check_program(image, fault=fault)
         dut._log.info(
             "program %s: %d cycles, latency %d, stall %.1f, %s",
             name,

@@ -23,6 +23,7 @@ def test_products(product, memory):
     image = compile_chain(config, [layer], product.m).bind(a)
     backend = RtlBackend(config, latency=memory.latency, stall=memory.stall, seed=0)
     result = backend.run(image)
+    assert result.fault is None
     stored = find(stored_results(), product, memory)
     assert (result.cycles, result.counters) == (stored["cycles"], stored["counters"])
 
