@@ -5,16 +5,22 @@ Environment: SEED repeats a run. TEST keeps the tests with this text in their na
 of pytest or of cocotb. REQUIRE_ICARUS=1 turns missing tests on Icarus Verilog into a failure.
 """
 
+import difflib
 import os
 import random
+import re
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 # Tests run side by side, one a core: numpy must not start threads on top of that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+HERE = Path(__file__).parent
+TEST_NAME = re.compile(r"^(?:def test_|async def )(\w+)\((?!self)", re.MULTILINE)
+"""In a module of tests: its functions, and those that cocotb runs."""
 HAS_ICARUS = shutil.which("iverilog") is not None
 REQUIRE_ICARUS = os.environ.get("REQUIRE_ICARUS") == "1"
 HOW_TO_GET_ICARUS = "on Debian and Ubuntu: apt-get install iverilog"
@@ -66,17 +72,35 @@ def is_called(item: pytest.Item, text: str) -> bool:
     return any(text in name for name in names)
 
 
+def names_like(text: str) -> list[str]:
+    """Names of tests, and words in them, that are nearly `text`: of pytest and of cocotb."""
+    sources = [path.read_text() for path in HERE.glob("verif/**/test_*.py")]
+    names = {name for source in sources for name in TEST_NAME.findall(source)}
+    words = {word for name in names for word in name.split("_")}
+    return difflib.get_close_matches(text, sorted(names | words), n=4, cutoff=0.55)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if "icarus" in report.keywords and (report.when == "call" or report.skipped):
         on_icarus[report.outcome] += 1
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and os.environ.get("TEST"):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
     if REQUIRE_ICARUS and not on_icarus["passed"] and "PYTEST_XDIST_WORKER" not in os.environ:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
+) -> None:
+    chosen = os.environ.get("TEST")
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and chosen:
+        like = ", ".join(f"TEST={name}" for name in names_like(chosen))
+        terminalreporter.line(
+            f"no test has '{chosen}' in its name" + (f"; did you mean {like}?" if like else "")
+        )
     if not HAS_ICARUS and on_icarus["skipped"]:
         terminalreporter.section("Icarus Verilog is missing")
         terminalreporter.line(

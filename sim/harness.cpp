@@ -268,6 +268,11 @@ class Writes : public Side<BUS> {
 
     void configure(const Parameters& with) { this->with_ = with; }
 
+    // The cycle after START in which a byte of the memory was last written; -1 if it was not.
+    int64_t written(uint64_t offset) const {
+        return offset < written_.size() ? int64_t{written_[offset]} - 1 : -1;
+    }
+
     // Forgets what is under way.
     void forget() {
         addresses_ = {};
@@ -284,6 +289,12 @@ class Writes : public Side<BUS> {
         aw_stall_.seed(number + 2, this->with_.threshold);
         w_stall_.seed(number + 3, this->with_.threshold);
         b_stall_.seed(number + 4, this->with_.threshold);
+    }
+
+    // A program starts in this cycle.
+    void begin(uint64_t cycle) {
+        started_ = cycle;
+        written_.assign(this->with_.bytes, 0);
     }
 
     void drive(uint64_t cycle) {
@@ -368,7 +379,7 @@ class Writes : public Side<BUS> {
         for (unsigned i = 0; i < count; ++i) {
             const uint64_t address = at.address + uint64_t{i} * BUS;
             const uint8_t response = this->response(address);
-            if (response == 0) write(address, beats_.front());
+            if (response == 0) write(address, beats_.front(), cycle);
             worst = response > worst ? response : worst;
             beats_.pop();
         }
@@ -378,8 +389,12 @@ class Writes : public Side<BUS> {
                         this->silent(at)};
     }
 
-    void write(uint64_t address, const Beat& beat) {
-        uint8_t* to = this->with_.data + (address - this->with_.base);
+    void write(uint64_t address, const Beat& beat, uint64_t cycle) {
+        const uint64_t offset = address - this->with_.base;
+        uint8_t* to = this->with_.data + offset;
+        for (unsigned i = 0; i < BUS; ++i)
+            if (beat.strobe[i / 8] >> i % 8 & 1 && offset + i < written_.size())
+                written_[offset + i] = cycle - started_ + 1;
         for (unsigned group = 0; group < sizeof beat.strobe; ++group) {
             const unsigned width = BUS < 8 ? BUS : 8;
             const unsigned all = (1U << width) - 1;
@@ -403,6 +418,8 @@ class Writes : public Side<BUS> {
     Beat w_beat_{};
     bool w_held_ = false, w_was_last_ = false;
     unsigned burst_beats_ = 0;
+    uint64_t started_ = 0;
+    std::vector<uint32_t> written_;  // of each byte, cycles after the one before START; 0: never
 };
 
 // Bytes of a port of the Verilated model: an integer or an array of 32-bit words, in any case
@@ -563,6 +580,7 @@ class Machine {
     }
 
     uint64_t cycles() const { return finished_ - started_; }
+    int64_t written(uint64_t offset) const { return writes_.written(offset); }
     uint64_t now() const { return now_; }
     const char* complaint() const { return complaint_.text(); }
 
@@ -700,6 +718,7 @@ class Machine {
             tags_.clear();
             followed_ = missed_ = 0;
             restart();
+            writes_.begin(now_);
         } else if (running_ && tpu_->irq) {
             finished_ = now_;
             running_ = false;
@@ -815,6 +834,8 @@ uint64_t tpu_tags(void* handle, const uint32_t** pairs, uint64_t* missed) {
     *missed = all.missed();
     return all.tags().size();
 }
+
+int64_t tpu_written(void* handle, uint64_t offset) { return machine(handle)->written(offset); }
 
 uint64_t tpu_now(void* handle) { return machine(handle)->now(); }
 

@@ -173,6 +173,12 @@ class Simulator:
             raise SimulationError(f"reading register 0x{register:03x}: {_answer(response)}")
         return value.value
 
+    def written_at(self, offset: int) -> int | None:
+        """In which cycle after START of the last program byte `offset` of its host window was last
+        written; None if it was not."""
+        cycle = self._library.tpu_written(self._handle, offset)
+        return None if cycle < 0 else cycle
+
     def reset(self) -> None:
         """Holds the reset input for some cycles; the memories forget what they were asked for."""
         self._library.tpu_reset(self._handle)
@@ -351,6 +357,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ("cycles", long_, [handle]),
         ("tags", long_, [handle, ctypes.POINTER(ctypes.POINTER(word)), ctypes.POINTER(long_)]),
         ("now", long_, [handle]),
+        ("written", ctypes.c_int64, [handle, long_]),
         ("complaint", ctypes.c_char_p, [handle]),
     ):
         function = getattr(library, f"tpu_{name}")

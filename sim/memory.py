@@ -165,6 +165,7 @@ class MemoryModel:
     """Bus addresses [low, high) that answer SLVERR."""
     outputs: Outputs = field(default_factory=Outputs)
     _cycle: int = 0
+    _started: int = 0
 
     def __post_init__(self) -> None:
         self._reads: deque[tuple[int, Burst]] = deque()
@@ -176,12 +177,19 @@ class MemoryModel:
         self.restart()
 
     def restart(self) -> None:
-        """Starts the stalls afresh, as the START of a program does."""
+        """Starts the stalls afresh, as the START of a program does, accepted in the last cycle."""
+        self._started = self._cycle - 1
+        self._written: dict[int, int] = {}
         threshold = stall_threshold(self.stall)
         self._stalls = {
             channel: Stall(16 * self.seed + 8 * self.port + channel, threshold)
             for channel in Channel
         }
+
+    def written_at(self, offset: int) -> int | None:
+        """In which cycle after START byte `offset` of `data` was last written; None if it was
+        not."""
+        return self._written.get(offset)
 
     @property
     def idle(self) -> bool:
@@ -260,5 +268,7 @@ class MemoryModel:
                 continue
             for lane, value in enumerate(beat.data.to_bytes(self.bus_bytes, "little")):
                 if beat.strobe >> lane & 1:
-                    self.data[address - self.base + lane] = value
+                    offset = address - self.base + lane
+                    self.data[offset] = value
+                    self._written[offset] = self._cycle - self._started
         return worst

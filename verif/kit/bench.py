@@ -34,6 +34,7 @@ from systola.sim.memory import MemoryModel
 from systola.verif.kit import scoreboard
 from systola.verif.kit.axi_lite import AxiLiteMaster
 from systola.verif.kit.axi_memory import AxiMemory
+from systola.verif.kit.blame import blame
 from systola.verif.kit.checker import AxiRules
 from systola.verif.kit.signals import Driven, read_bit
 
@@ -268,7 +269,11 @@ class TB:
         scoreboard.check_end(outcome.fault, scoreboard.ends_in(fault))
         await self.prepare(image)
         result = await self.finish_anyhow(limit=limit)
-        scoreboard.check_result(result, expected, outcome)
+
+        def about(place: int) -> str:
+            return blame(self.config, image, place, self.host.model.written_at(_GUARD + place))
+
+        scoreboard.check_result(result, expected, outcome, about)
         return result
 
     async def soft_reset(self, *, limit: int = 10_000) -> None:

@@ -8,6 +8,7 @@ from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
+from systola.verif.kit.blame import blame
 
 
 def compared_run(
@@ -27,4 +28,8 @@ def compared_run(
     outcome = golden.run(expected, image.weights, image.program_offset)
     scoreboard.check_end(outcome.fault, scoreboard.ends_in(fault))
     result = machine.run(image, limit=limit, bus_timeout=bus_timeout)
-    scoreboard.check_result(result, expected, outcome)
+
+    def about(place: int) -> str:
+        return blame(machine.config, image, place, machine.written_at(place))
+
+    scoreboard.check_result(result, expected, outcome, about)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,10 +60,15 @@ def difference(
 
 
 def check(
-    expected: NDArray[np.uint8], actual: NDArray[np.uint8], matrices: Iterable[Matrix] = ()
+    expected: NDArray[np.uint8],
+    actual: NDArray[np.uint8],
+    matrices: Iterable[Matrix] = (),
+    about: Callable[[int], str] | None = None,
 ) -> None:
-    """Fails with the first differing byte."""
+    """Fails with the first differing byte, and what `about` says of it."""
     found = difference(expected, actual, matrices)
+    if found is not None and about is not None and expected.size == actual.size:
+        found += "\n" + about(int(np.flatnonzero(expected != actual)[0]))
     assert found is None, found
 
 
@@ -100,11 +105,17 @@ def halted(result: RunResult) -> RunResult:
     return result
 
 
-def check_result(result: RunResult, expected: NDArray[np.uint8], outcome: Outcome) -> None:
+def check_result(
+    result: RunResult,
+    expected: NDArray[np.uint8],
+    outcome: Outcome,
+    about: Callable[[int], str] | None = None,
+) -> None:
     """Fails unless a machine has done what the golden model did, which left `expected` in the host
-    window: status, fault, interrupts, every byte, the tags; and each cycle was counted once."""
+    window: status, fault, interrupts, every byte, the tags; and each cycle was counted once.
+    `about` has more to say of the first byte that differs."""
     _check_registers(result, outcome)
-    check(expected, result.host)
+    check(expected, result.host, about=about)
     tags = tuple(tag for _, tag in result.tags)
     assert result.missing_tags or tags == outcome.tags, f"tags {tags}, not {outcome.tags}"
     count = len(tags) + result.missing_tags

@@ -4,11 +4,14 @@
 import ast
 import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 NOT_SOURCE = {".git", ".venv", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
@@ -97,3 +100,19 @@ def distribution_names(requirements: list[str]) -> set[str]:
 
 def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_a_wrong_name_of_a_test() -> None:
+    """TEST that no test has in its name: what is meant in one line, and a status of its own."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "verif/system"]
+    for processes in (["-p", "no:xdist"], ["-n", "1"]):
+        run = subprocess.run(
+            [*command, *processes],
+            cwd=ROOT,
+            env={**os.environ, "TEST": "matmul"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == pytest.ExitCode.USAGE_ERROR, run.stdout
+        assert "'matmul' in its name; did you mean TEST=matrix_multiply?\n" in run.stdout

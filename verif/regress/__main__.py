@@ -8,6 +8,7 @@ import os
 import random
 import sys
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from tqdm import tqdm
 
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root
+from systola.sim.verilator import BuildError
 from systola.verif.coverage.record import Coverage
 from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
@@ -26,7 +28,7 @@ PRESETS = ("tiny", "7x5", "small", "base")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 where a program failed."""
+    """The exit status: 1 where a program failed, 2 where it was stopped before its end."""
     options = _parser().parse_args(arguments)
     if problem := wrong_name(options.preset):
         print(f"regress: {problem}", file=sys.stderr)
@@ -54,18 +56,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else run_here(work, options.jobs)
     )
     total = Report()
+    done, stopped = 0, None
     with tqdm(total=len(work), unit="job", disable=None) as bar:
-        for report in reports:
-            total.add(report)
-            bar.update()
-            for failure in report.failures:
-                bar.write(failure)
+        try:
+            for report in reports:
+                total.add(report)
+                done += 1
+                bar.update()
+                for failure in report.failures:
+                    bar.write(failure)
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        except (BuildError, BrokenProcessPool) as error:
+            stopped = str(error)
     totals = total.totals
     print(
         f"{totals.programs} programs, {totals.words} instructions reached, {totals.faults} faults, "
         f"{totals.abandoned} abandoned, {totals.cut_short} cut short, {totals.cycles} cycles: "
         f"{len(total.failures)} failures"
     )
+    if total.left_out:
+        print(f"{total.left_out} programs were not run: a job stops at its first failure")
+    if stopped is not None:
+        print(f"regress: stopped after {done} of {len(work)} jobs: {stopped}", file=sys.stderr)
     if options.json:
         figures = {"totals": asdict(totals), "failures": total.failures}
         options.json.write_text(json.dumps({"seed": options.seed, **figures}, indent=1) + "\n")
@@ -73,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         coverage = Coverage.read(options.coverage) if options.coverage.exists() else Coverage()
         coverage.add(total.coverage)
         coverage.write(options.coverage)
-    return bool(total.failures)
+    if total.failures:
+        return 1
+    return 0 if stopped is None else 2
 
 
 def _parser() -> OneLineParser:

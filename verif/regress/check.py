@@ -16,6 +16,7 @@ from systola.golden.outcome import LimitReached
 from systola.runtime.backend import Image
 from systola.sim.library import SimulationError, Simulator
 from systola.verif.kit import scoreboard
+from systola.verif.kit.blame import blame
 from systola.verif.kit.images import make_image, random_memory
 
 INSTRUCTION_LIMIT = 4_000
@@ -99,8 +100,12 @@ class Pair:
         self.last_cycles = result.cycles
         wrong = np.flatnonzero(host != result.host)
         self.first_difference = int(wrong[0]) if wrong.size else None
+
+        def about(place: int) -> str:
+            return blame(self.config, image, place, self.machine.written_at(place))
+
         try:
-            scoreboard.check_result(result, host, outcome)
+            scoreboard.check_result(result, host, outcome, about)
         except AssertionError as error:
             return str(error)
         return None

@@ -15,12 +15,13 @@ from systola.arch.isa import Fault
 from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.coverage.record import Coverage
+from systola.verif.kit.blame import last_writer
 from systola.verif.kit.scoreboard import ANY_END
 from systola.verif.regress.cases import Case
 from systola.verif.regress.check import Pair, Totals
 from systola.verif.regress.counting import CountingPair, CountingSimulator
 from systola.verif.regress.disturbances import DISTURBANCES
-from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
+from systola.verif.regress.shrink import fewest, with_words, words_of
 
 CHUNK = 15
 """Programs of a job: few, so that a run of some jobs has had all memories."""
@@ -57,12 +58,15 @@ class Report:
     totals: Totals = field(default_factory=Totals)
     failures: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
+    left_out: int = 0
+    """Programs after the first of a job that failed: what they find would be its fault, too."""
 
     def add(self, other: Report) -> None:
         """Takes over what another job has found."""
         self.totals.add(other.totals)
         self.failures += other.failures
         self.coverage.add(other.coverage)
+        self.left_out += other.left_out
 
 
 def run_job(job: Job) -> Report:
@@ -73,6 +77,7 @@ def run_job(job: Job) -> Report:
             problem = _check(pair, job, index, job.case(index).image(), job.case(index).ends)
             if problem:
                 report.failures.append(explain(job, index, problem))
+                report.left_out = job.first + job.count - 1 - index
                 break
         report.totals = pair.totals
         if isinstance(pair, CountingPair) and not report.failures:
@@ -99,7 +104,9 @@ def explain(job: Job, index: int, problem: str) -> str:
     lines.append(f"{len(kept)} of {len(words_of(image))} instructions are enough: {found}")
     writer = last_writer(case.config, short, place) if place is not None else None
     for number, line in enumerate(disassemble(b"".join(words_of(short))).splitlines()):
-        mark = "   <- writes the first byte that differs" if number == writer else ""
+        mark = (
+            "   <- writes the first byte that differs" if writer and number == writer.number else ""
+        )
         lines.append(f"    {line}{mark}")
     return "\n".join([*lines, f"waveform: {again} WAVES=1"])
 

@@ -10,6 +10,8 @@ from systola.arch.config import preset
 from systola.arch.isa import Opcode, encode
 from systola.golden.machine import Machine
 from systola.sim.library import Simulator
+from systola.sim.verilator import BuildError
+from systola.verif.kit.blame import Writer, last_writer
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.seeds import random_seed
 from systola.verif.regress import check
@@ -19,7 +21,7 @@ from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES, Expected, error_on
 from systola.verif.regress.engine import run_here
 from systola.verif.regress.job import Job, Report, jobs, run_job
-from systola.verif.regress.shrink import fewest, last_writer, with_words, words_of
+from systola.verif.regress.shrink import fewest, with_words, words_of
 
 GARBAGE = 400
 ALL_GARBAGE = 100_000
@@ -164,9 +166,10 @@ def test_last_writer():
         encode(Opcode.HALT),
     ]
     image = make_image(program, host=random_memory(np.random.default_rng(0), 2))
-    assert [last_writer(config, image, place) for place in (0x1000, 0x1010, 0x1800)] == [1, 2, None]
+    found = [last_writer(config, image, place) for place in (0x1003, 0x1010, 0x1800)]
+    assert found == [Writer(1, 0, 3), Writer(2, 0, 0), None]
     shorter = with_words(image, words_of(image)[:1])
-    assert last_writer(config, shorter, 0x1000) == 0
+    assert last_writer(config, shorter, 0x1000) == Writer(0, 0, 0)
     assert last_writer(config, shorter, 0x1010) is None
 
 
@@ -178,6 +181,25 @@ def test_command(tmp_path, capsys):
     assert json.loads(file.read_text())["totals"]["programs"] == 3
     assert main(["--preset", "large"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_left_out_is_told(monkeypatch, capsys):
+    """A job stops at its first failure, and all of them when nothing can be built."""
+    monkeypatch.setattr(check, "Machine", Broken)
+    arguments = ["--preset", "tiny", "--programs", "20", "--seed", "5", "--jobs", "1"]
+    assert main(arguments) == 1
+    printed = capsys.readouterr().out
+    assert "1 failures" in printed or "2 failures" in printed
+    ran = int(printed.rpartition(" programs, ")[0].split()[-1])
+    assert f"{20 - ran} programs were not run: a job stops at its first failure" in printed
+
+    def fails(*_, **__):
+        raise BuildError("no compiler")
+
+    monkeypatch.setattr("systola.verif.regress.job.Simulator", fails)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error == "regress: stopped after 0 of 2 jobs: no compiler\n"
 
 
 def test_a_cluster_without_dask(monkeypatch, capsys):
