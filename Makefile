@@ -61,7 +61,6 @@ SIM_PYTEST := $(if $(NETLIST),$(BIN)/pytest --capture no,$(PYTEST))
 
 sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST=ecp5]
 	$(check-preset)
-	$(if $(WAVES),@echo 'Waveforms go to build/runs/')
 	@$(SIM_PYTEST) $(SIM_TESTS)
 
 formal: $(READY) ## Proofs of units, and the planted faults that they must find [PART=unit]

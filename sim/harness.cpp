@@ -436,6 +436,18 @@ void plant(MODEL& model, uint32_t fault) {
     (void)fault;
 }
 
+// What the machine is doing, where its Verilog tells (sim/state.py): so many bytes, or none.
+template <typename MODEL>
+unsigned copy_state(MODEL& model, uint8_t* to) {
+    unsigned size = 0;
+    if constexpr (requires { model.machine_state; }) {
+        size = sizeof model.machine_state;
+        std::memcpy(to, bytes_of(model.machine_state), size);
+    }
+    (void)model, (void)to;
+    return size;
+}
+
 // A pair of words in the trace.
 struct Tag {
     uint32_t cycle, tag;
@@ -574,6 +586,8 @@ class Machine {
     // Tags since the last START, as far as the trace has been followed, and how many were lost.
     const std::vector<Tag>& tags() const { return tags_; }
     uint64_t missed() const { return missed_; }
+
+    unsigned state(uint8_t* to) { return copy_state(*tpu_, to); }
 
     void idle(uint64_t cycles) {
         while (cycles--) cycle();
@@ -836,6 +850,9 @@ uint64_t tpu_tags(void* handle, const uint32_t** pairs, uint64_t* missed) {
 }
 
 int64_t tpu_written(void* handle, uint64_t offset) { return machine(handle)->written(offset); }
+
+// At most 64 bytes.
+unsigned tpu_state(void* handle, uint8_t* to) { return machine(handle)->state(to); }
 
 uint64_t tpu_now(void* handle) { return machine(handle)->now(); }
 

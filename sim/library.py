@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from systola.arch.registers import (
 )
 from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.memory import stall_threshold
+from systola.sim.state import described, with_state
 from systola.sim.verilator import build_library
 
 HOST_BASE = 0x1_0000_0000
@@ -49,6 +50,10 @@ _ONGOING, _WAITING = 0, 2
 
 class SimulationError(RuntimeError):
     """The simulated machine broke a rule: no end within the limit, or a fault on its buses."""
+
+
+class NoEnd(SimulationError):
+    """A program that has not ended within its limit."""
 
 
 class Program(Protocol):
@@ -125,6 +130,8 @@ class Simulator:
         if not 0 <= seed < 1 << 59:
             raise ValueError(f"a seed is below 2^59, not {seed}")
         self.config = config
+        self._how = {"latency": latency, "stall": stall, "seed": seed}
+        self._is_own = verilog is None and library is None
         self._latency = latency
         self._threshold = stall_threshold(stall)
         self._seed = seed
@@ -268,8 +275,25 @@ class Simulator:
         seconds = time.perf_counter() - started
         self._check()
         if state == _ONGOING and not abandoned:
-            raise SimulationError(f"the program has not ended after {spent} cycles")
+            about = self._state(host[image.program_offset :].tobytes())
+            raise NoEnd(f"the program has not ended after {limit} cycles{about}")
         return self._result(host, seconds, abandoned)
+
+    def what_hangs(self, image: Program, **how: Any) -> str:
+        """What the machine is doing in a program that does not end; `how` as of `run`.
+
+        For that it runs once more, from a reset, on a simulator that can tell, which is not as fast
+        and is built now. Of machines with a library or Verilog of their own nothing is known.
+        """
+        if not self._is_own:
+            return ""
+        text = with_state(verilog_of(self.config))
+        try:
+            with Simulator(self.config, verilog=text, **self._how) as other:
+                other.run(image, **how)
+        except NoEnd as error:
+            return str(error).partition("\n")[2]
+        return "alone, after a reset, it does end"
 
     def _attach(
         self,
@@ -319,6 +343,11 @@ class Simulator:
             seconds=seconds,
         )
 
+    def _state(self, program: bytes) -> str:
+        state = (ctypes.c_uint8 * 64)()
+        size = self._library.tpu_state(self._handle, state)
+        return f"\n{described(int.from_bytes(state[:size], 'little'), program)}" if size else ""
+
     def _check(self) -> None:
         if complaint := self._library.tpu_complaint(self._handle):
             raise SimulationError(complaint.decode())
@@ -357,6 +386,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ("cycles", long_, [handle]),
         ("tags", long_, [handle, ctypes.POINTER(ctypes.POINTER(word)), ctypes.POINTER(long_)]),
         ("now", long_, [handle]),
+        ("state", word, [handle, ctypes.POINTER(ctypes.c_uint8)]),
         ("written", ctypes.c_int64, [handle, long_]),
         ("complaint", ctypes.c_char_p, [handle]),
     ):

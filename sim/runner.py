@@ -26,9 +26,12 @@ from systola.sim.verilator import (
     keep_log,
     verilator_root,
 )
+from systola.sim.waves import MARKER, how_to_look, save_file
 
 SIMULATORS = ("verilator", "icarus")
 _TIMESCALE = ("1ns", "1ps")
+_CYCLE = 10_000
+"""Of waveforms: picoseconds of a clock cycle."""
 _OPTIMISE = "-O1"
 _OPTIMISE_NETLIST = "-O0"
 """Compiles in half the time; that is longer than all tests then take."""
@@ -56,15 +59,16 @@ def run(
 
     `parameters` are those of the Verilog module. `test_filter` is a regular expression searched in
     the names of the tests, module included. `extra_env` is added to the environment of the tests.
-    Returns the waveform file, FST or VCD, where `waves` asks for one; it is there after a failure,
-    too. Raises TestFailure when a test fails and BuildError when the simulation cannot be built.
+    Returns the save file of the waveform, which is there after a failure, too, where `waves` asks
+    for one. Raises TestFailure when a test fails and BuildError when the simulation cannot be
+    built.
     """
     parameters = dict(parameters or {})
     built = _build(toplevel_verilog, top, simulator, parameters, waves)
     directory = build_root() / "runs" / f"{module.rpartition('.')[2]}-{built.name}-{os.getpid()}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    results = directory / "results.xml"
+    results, marker = directory / "results.xml", directory / "marker"
     plusargs = [f"+dumpfile_path={directory / top}.fst"]
     if simulator == "verilator":
         # Memories start with random contents: nothing may depend on them.
@@ -77,7 +81,7 @@ def run(
             hdl_toplevel_lang="verilog",
             seed=seed,
             plusargs=plusargs,
-            extra_env={"COCOTB_ANSI_OUTPUT": "0", **(extra_env or {})},
+            extra_env={"COCOTB_ANSI_OUTPUT": "0", MARKER: str(marker), **(extra_env or {})},
             waves=waves,
             build_dir=built,
             test_dir=directory,
@@ -86,12 +90,19 @@ def run(
         )
     name = f"{module.rpartition('.')[2]}-{simulator}"
     kept = _keep_waves(directory, name) if waves else None
+    look = ""
+    if kept is not None:
+        scope = "TOP." if simulator == "verilator" else ""
+        at = 1000 * int(marker.read_text()) if marker.exists() else None
+        kept = save_file(kept, toplevel_verilog, top, scope=scope, cycle=_CYCLE, marker=at)
+        look = f"\n{how_to_look(kept)}"
     try:
         tests, failed = get_results(results)
     except RuntimeError as error:
-        raise TestFailure(f"{module} on {simulator}: the simulation ended early") from error
+        raise TestFailure(f"{module} on {simulator}: the simulation ended early{look}") from error
     if failed or not tests:
-        raise TestFailure(f"{module} on {simulator}, seed {seed}: {failed} of {tests} tests failed")
+        what = f"{failed} of {tests} tests failed"
+        raise TestFailure(f"{module} on {simulator}, seed {seed}: {what}{look}")
     shutil.rmtree(directory)
     return kept
 

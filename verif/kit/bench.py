@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cocotb
 import numpy as np
 from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, Event, Lock, RisingEdge, with_timeout
+from cocotb.simtime import get_sim_time
+from cocotb.triggers import ClockCycles, Event, Lock, RisingEdge, SimTimeoutError, with_timeout
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config, preset
@@ -31,6 +34,8 @@ from systola.golden.machine import Machine
 from systola.runtime.backend import Image
 from systola.sim.library import HOST_BASE, POLL_CYCLES, WEIGHT_BASE, RunResult
 from systola.sim.memory import MemoryModel
+from systola.sim.state import PORT, described
+from systola.sim.waves import MARKER
 from systola.verif.kit import scoreboard
 from systola.verif.kit.axi_lite import AxiLiteMaster
 from systola.verif.kit.axi_memory import AxiMemory
@@ -91,6 +96,8 @@ class TB:
         self._cycle = 0
         self._started: int | None = None
         self._duration = 0
+        self._start_time = 0.0
+        self._program = 0
         self._look = Event()
         """The program has ended, or it is time to look at STATUS."""
         self._port = Lock()
@@ -148,6 +155,7 @@ class TB:
             memory.model.base = base - (content.size - size) // 2
             memory.model.error_range = base + errors[0], base + errors[1]
             memory.rules.window = base, base + size
+        self._program = image.program_offset
         for register, value in (
             *program_registers(
                 host_base=HOST_BASE,
@@ -235,7 +243,20 @@ class TB:
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> None:
         """Waits for the interrupt of the program that has been started, see `run_program`."""
-        await with_timeout(self._attend(on_wait), limit * PERIOD_NS, "ns")
+        try:
+            await with_timeout(self._attend(on_wait), limit * PERIOD_NS, "ns")
+        except SimTimeoutError:
+            raise AssertionError(
+                f"the program has not ended after {limit} cycles{self._state()}"
+            ) from None
+
+    def _state(self) -> str:
+        """What the machine is doing, unless it is a netlist."""
+        if not hasattr(self.dut, PORT):
+            return ""
+        program = self.host.model.data[_GUARD + self._program :].tobytes()
+        bits = re.sub("[^01]", "0", str(getattr(self.dut, PORT).value))  # some may be unknown
+        return f"\n{described(int(bits, 2), program)}"
 
     async def _attend(self, on_wait: Callable[[NDArray[np.uint8]], None] | None) -> None:
         # In the same cycles as in systola.sim.library.
@@ -271,10 +292,19 @@ class TB:
         result = await self.finish_anyhow(limit=limit)
 
         def about(place: int) -> str:
-            return blame(self.config, image, place, self.host.model.written_at(_GUARD + place))
+            cycle = self.host.model.written_at(_GUARD + place)
+            if cycle is not None:
+                self._mark(cycle)
+            return blame(self.config, image, place, cycle)
 
         scoreboard.check_result(result, expected, outcome, about)
         return result
+
+    def _mark(self, cycle: int) -> None:
+        """Where a waveform is looked at first: the first failure of a simulation."""
+        marker = Path(os.environ[MARKER])
+        if not marker.exists():
+            marker.write_text(f"{int(self._start_time + cycle * PERIOD_NS)}")
 
     async def soft_reset(self, *, limit: int = 10_000) -> None:
         """Abandons whatever runs and waits until the machine is idle."""
@@ -299,6 +329,7 @@ class TB:
             starts = self.registers.start_accepted and self._started is None
             if starts:
                 self._started = self._cycle
+                self._start_time = get_sim_time("ns")
             for memory in (self.host, self.weight):
                 memory.step(restart=starts)
             self._cycle += 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 from systola.arch.isa import Fault
 from systola.golden.machine import Machine
 from systola.runtime.backend import Image
-from systola.sim.library import Simulator
+from systola.sim.library import NoEnd, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.blame import blame
 
@@ -27,7 +27,11 @@ def compared_run(
     expected = image.host.copy()
     outcome = golden.run(expected, image.weights, image.program_offset)
     scoreboard.check_end(outcome.fault, scoreboard.ends_in(fault))
-    result = machine.run(image, limit=limit, bus_timeout=bus_timeout)
+    try:
+        result = machine.run(image, limit=limit, bus_timeout=bus_timeout)
+    except NoEnd as error:
+        state = machine.what_hangs(image, limit=limit, bus_timeout=bus_timeout)
+        raise NoEnd(f"{error}\n{state}") from None
 
     def about(place: int) -> str:
         return blame(machine.config, image, place, machine.written_at(place))

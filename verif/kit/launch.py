@@ -16,6 +16,8 @@ from systola.hdl.fabric import Fabric
 from systola.sim.design import verilog_of
 from systola.sim.netlist import netlist_of
 from systola.sim.runner import SIMULATORS, TestFailure, run
+from systola.sim.state import with_state
+from systola.sim.waves import how_to_look
 from systola.verif.kit.seeds import random_seed
 
 PREFIX = "systola.verif."
@@ -41,10 +43,10 @@ def chosen_netlist() -> Fabric | None:
 
 
 def machine_verilog(config: Config) -> str:
-    """Module `tpu`, or the netlist of it that NETLIST asks for."""
+    """Module `tpu` that tells its state, or the netlist of it that NETLIST asks for."""
     fabric = chosen_netlist()
     if fabric is None:
-        return verilog_of(config)
+        return with_state(verilog_of(config))
     return netlist_of(verilog_of(config, fabric), "tpu", fabric)
 
 
@@ -114,6 +116,7 @@ def run_module(
             extra_env=extra_env,
         )
     except TestFailure as failure:
-        raise TestFailure(f"{failure}\n{repeat}") from None
+        hint = "" if waves else ", and WAVES=1 for a waveform"
+        raise TestFailure(f"{failure}\n{repeat}{hint}") from None
     if file:
-        print(f"waveforms: {file}")
+        print(how_to_look(file))

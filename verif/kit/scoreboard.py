@@ -69,7 +69,8 @@ def check(
     found = difference(expected, actual, matrices)
     if found is not None and about is not None and expected.size == actual.size:
         found += "\n" + about(int(np.flatnonzero(expected != actual)[0]))
-    assert found is None, found
+    if found is not None:
+        raise AssertionError(found)
 
 
 def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:

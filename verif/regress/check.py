@@ -14,7 +14,7 @@ from systola.arch.registers import Register, Status
 from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
 from systola.runtime.backend import Image
-from systola.sim.library import SimulationError, Simulator
+from systola.sim.library import NoEnd, SimulationError, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.blame import blame
 from systola.verif.kit.images import make_image, random_memory
@@ -91,6 +91,8 @@ class Pair:
             return self._abandon(image, ends)
         try:
             result = self.machine.run(image, limit=self.limit, progress=progress, interval=interval)
+        except NoEnd as error:
+            return f"{error}\n{self.machine.what_hangs(image, limit=self.limit)}"
         except SimulationError as error:
             return str(error)
         self.totals.programs += 1

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of the machine say of a program that is wrong, or of a machine that is."""
 
+import re
+from pathlib import Path
+
 import cocotb
 import numpy as np
 import pytest
@@ -8,10 +11,11 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, Operation, Unit, encode
 from systola.golden.machine import Machine
-from systola.sim.library import Simulator
+from systola.sim.library import NoEnd, Simulator
+from systola.sim.runner import TestFailure
 from systola.verif.kit.bench import TB
 from systola.verif.kit.compared_run import compared_run
-from systola.verif.kit.copies import lines_out
+from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.mutation.trial import program_trial
@@ -123,9 +127,98 @@ def test_a_wrong_byte():
             compared_run(machine, Stray(config), copy(config))
 
 
+def product(config):
+    """A product whose weights never come, and all that depends on it."""
+    shape = {"rows": ROWS, "n_tiles": 1}
+    return make_image(
+        [
+            encode(Opcode.READ_HOST_MEMORY, **lines_in(config, host=0x1400, line=0, rows=ROWS)),
+            encode(Opcode.LOAD_PARAMETERS, host=0x1000, parameter=0, count=1),
+            encode(Opcode.READ_WEIGHTS, tile=0, count=1),
+            encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, k_tiles=1, **shape),
+            encode(Opcode.ACTIVATE, accumulator=0, buffer=8, parameter=0, **shape),
+            encode(Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=0x1800, line=8, rows=ROWS)),
+            HALT,
+        ],
+        host=random_memory(np.random.default_rng(0), 2),
+        weights=np.zeros(config.tile_bytes, np.uint8),
+        program_offset=0x1E00,
+    )
+
+
+PATIENCE = 1000
+HANGS = [
+    f"the program has not ended after {PATIENCE} cycles",
+    "STATUS: BUSY",
+    "issue: instruction 6 (halt), may wait for the units",
+    "host_reader: nothing to do",
+    "matrix_unit: waits for weights",
+    "activation_unit: waits for matrix_summing",
+    "host_writer: waits for activate_writing",
+    "memories owe answers: WEIGHT_READ",
+]
+
+
+@cocotb.test
+async def a_hang(dut):
+    tb = TB(dut)
+    await tb.start()
+    tb.weight.model.latency = 10 * PATIENCE
+    with pytest.raises(AssertionError) as failure:
+        await tb.check_program(product(tb.config), limit=PATIENCE)
+    assert [line.strip() for line in str(failure.value).splitlines()] == HANGS
+
+
+def test_a_hang():
+    """The same without cocotb."""
+    config = preset(preset_name("tiny"))
+    silent = {"limit": PATIENCE, "weight_silence": (0, config.tile_bytes)}
+    with Simulator(config) as machine:
+        with pytest.raises(NoEnd, match=HANGS[0]):
+            machine.run(product(config), **silent)
+        told = machine.what_hangs(product(config), **silent)
+        assert [line.strip() for line in told.splitlines()] == HANGS[1:]
+        assert "does end" in machine.what_hangs(product(config))
+        # A limit that is too low looks the same.
+        machine.reset()
+        with pytest.raises(NoEnd, match="STATUS: BUSY"):
+            compared_run(machine, Machine(config), product(config), limit=20)
+        machine.reset()
+        pair = Pair(machine)
+        pair.limit = 20
+        assert "STATUS: BUSY" in pair.check(product(config))
+
+
 @pytest.mark.parametrize("simulator", simulators())
 def test_failures(simulator):
     run_machine("system.test_failures", simulator)
+
+
+@pytest.mark.skipif("icarus" not in simulators(), reason="on the quickest to build")
+@pytest.mark.icarus
+@pytest.mark.parametrize("waves", ["", "1"])
+def test_waves(waves, tmp_path, monkeypatch):
+    """Without a waveform a failure says how to get one; with one where it is, and what shows it:
+    the signals of each unit, and a marker where the wrong byte was written."""
+    monkeypatch.setenv("WAVES", waves)
+    monkeypatch.delenv("TEST", raising=False)
+    written = tmp_path / "written"
+    with pytest.raises(TestFailure) as failure:
+        run_machine("system.failing", "icarus", extra_env={"TPU_WRITTEN": str(written)})
+    text = str(failure.value)
+    assert ("WAVES=1" in text) == (not waves)
+    if not waves:
+        return
+    waveform, save = (Path(name) for name in re.findall(r"gtkwave (\S+) ([^ ,]+)", text)[0])
+    assert waveform.stat().st_size
+    lines = save.read_text().splitlines()
+    assert lines[0] == f'[dumpfile] "{waveform}"'
+    assert lines[2].split()[1] == written.read_text()
+    groups = {line for line in lines if line.startswith("-")}
+    assert {"-tpu", "-tpu.core.fetch", "-tpu.core.matrix_unit", "-tpu.core.host_writer"} <= groups
+    assert {"tpu.irq", "tpu.m_axi_host_awlen[7:0]", "tpu.core.matrix_unit.awaiting_weights"} <= set(
+        lines
+    )
 
 
 def test_a_fault_that_nobody_means():

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cocotb test that fails, for the tests of what is then said.
+
+It also tells, in a file of its own, when the byte was written that is wrong.
+"""
+
+import os
+from pathlib import Path
+
+import cocotb
+from cocotb.simtime import get_sim_time
+from cocotb.triggers import RisingEdge
+
+from systola.verif.kit.bench import TB
+from systola.verif.kit.signals import read_bit
+from systola.verif.system.test_failures import Broken, copy
+
+
+@cocotb.test
+async def a_wrong_byte(dut):
+    tb = TB(dut)
+    await tb.start()
+
+    async def watch():
+        while True:
+            await RisingEdge(dut.clk)
+            if read_bit(dut.m_axi_host_wvalid) and read_bit(dut.m_axi_host_wready):
+                Path(os.environ["TPU_WRITTEN"]).write_text(f"{get_sim_time('ps'):.0f}")
+
+    cocotb.start_soon(watch())
+    tb.golden = Broken(tb.config)
+    await tb.check_program(copy(tb.config))
