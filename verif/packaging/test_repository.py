@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 NOT_SOURCE = {".git", ".venv", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
@@ -76,6 +77,21 @@ def test_imports_are_declared() -> None:
             for module in imported_modules(path) - sys.stdlib_module_names - {"systola"}:
                 owners = {normalised(name) for name in distributions.get(module, [module])}
                 assert owners & declared, f"{path.relative_to(ROOT)} imports {module}"
+
+
+def test_lock() -> None:
+    """requirements.lock has one exact version of all that make installs, within the ranges."""
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    locked = dict(line.split("==") for line in lines if not line.startswith("#"))
+    versions = {normalised(name): version for name, version in locked.items()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in ("test", "lint", "synth", "serial") for each in extras[extra]),
+    ]
+    for requirement in map(Requirement, wanted):
+        assert versions[normalised(requirement.name)] in requirement.specifier, requirement
 
 
 def imported_modules(path: Path) -> set[str]:
