@@ -42,6 +42,7 @@ from systola.runtime.compiled_model import (
     read_compiled,
 )
 from systola.runtime.execute import HostError
+from systola.runtime.processor import lacks_vnni
 from systola.runtime.program_file import is_program
 from systola.runtime.report import Report
 from systola.runtime.report_table import report_table
@@ -148,6 +149,12 @@ def execute(arguments: argparse.Namespace) -> int:
             f"tpu: note: {model.inexact_channels} channels have scales that no multiplier of the "
             f"machine equals for every sum: single results may be off by one from "
             f"{model.semantics.value}",
+            file=sys.stderr,
+        )
+    if model.semantics == Semantics.ONNX and lacks_vnni():
+        print(
+            "tpu: note: this processor has no VNNI: sums of ONNX Runtime itself may saturate here, "
+            "and its results then differ",
             file=sys.stderr,
         )
     return 0

@@ -81,9 +81,11 @@ def _line(cells: list[str]) -> str:
 
 
 def short_name(operator: str) -> str:
-    """`operator 3 (CONV_2D)` as `3 CONV_2D`; anything else as it is."""
-    match = re.fullmatch(r"operator (\d+) \((.*)\)", operator)
-    return f"{match[1]} {match[2]}" if match else operator
+    """`operator 3 (CONV_2D)` as `3 CONV_2D`, `node 3 (Conv 'name')` as `3 Conv`.
+
+    What stands before it stays, as in `transpose for 3 Conv`; so does anything else.
+    """
+    return re.sub(r"(?:operator|node) (\d+) \((\w+)[^()]*\)", r"\1 \2", operator)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

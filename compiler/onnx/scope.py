@@ -231,16 +231,17 @@ class Scope:
         order = tuple(source.order.index(factor) for factor in target.order)
         key = (value, source.stored_factors, order)
         if key not in self._moved:
+            mover = f"transpose for {user}"
             result = Value(f"{value.name} for {user}", shape)
             if value in self._from_host or to_host:
                 function = Transpose(source.stored_factors, order)
                 stage = HostStage(
-                    operator=str(user), sources=(value,), result=result, function=function
+                    operator=mover, sources=(value,), result=result, function=function
                 )
                 self.add(stage)
             else:
                 numbers = np.arange(math.prod(shape)).reshape(source.stored_factors)
-                self.move(user, value, result, numbers.transpose(order))
+                self.move(mover, value, result, numbers.transpose(order))
             self._moved[key] = result
         return self.reshaped(user, self._moved[key], shape)
 

@@ -77,7 +77,7 @@ def _translate_all(scope: Scope, nodes: list[OnnxNode]) -> None:
         with refusals.collected(node):
             translator = TRANSLATORS.get(node.kind)
             if translator is None:
-                raise ModelError("this operator is not supported")
+                raise ModelError("this kind of operator is not supported")
             if unknown.isdisjoint(node.inputs):
                 translator(scope, node)
                 translated = True

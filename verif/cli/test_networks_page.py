@@ -55,6 +55,28 @@ def test_columns_and_semantics() -> None:
         assert f"| `{semantics.value}` |" in table
 
 
+def test_messages() -> None:
+    """The messages that the page quotes are those of the code."""
+    root = Path(__file__).resolve().parents[2]
+    text = "".join(
+        path.read_text()
+        for folder in ("arch", "compiler")
+        for path in (root / folder).rglob("*.py")
+    )
+    # Parts of a text that stand in several lines; then everything that is filled in.
+    text = re.sub(r'"\s*\n\s*f?"', "", text)
+    for kind in ("float32", "int8"):
+        text = text.replace(f"is {kind}", "is {}")
+    text = re.sub(r"\{[^{}]*\}", "{}", text)
+    quoted = re.findall(
+        r"^\| ([^|]*) \| [^|]* \|$", section("If a network is refused"), re.MULTILINE
+    )
+    assert len(quoted) == 8 and quoted[:2] == ["message", "---"]
+    for message in quoted[2:]:
+        filled = re.sub(r"float32|(?<=is )int8|(?<=')\w+(?=')|\d+(?= lines)", "{}", message)
+        assert filled in text, message
+
+
 @pytest.mark.parametrize("title", ["From Keras", "From PyTorch"])
 def test_examples_are_python(title: str) -> None:
     (script,) = re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)

@@ -63,7 +63,7 @@ def test_whole_model() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (one_node("Softsign"), "node 1 (Softsign): this operator is not supported"),
+        (one_node("Softsign"), "node 1 (Softsign): this kind of operator is not supported"),
         (one_node("LSTM", results=1), "the model is not valid"),
         (one_node("MaxPool", kernel_shape=[9, 9]), "node 1 (MaxPool): its window does not fit"),
         (one_node("MaxPool", kernel_shape=[2]), "do not fit one another"),
@@ -83,7 +83,7 @@ def test_lstm_is_refused() -> None:
     weights = [writer.constant(np.ones((1, 8, size), np.float32)) for size in (3, 2)]
     y = writer.node("LSTM", x, *weights, hidden_size=2)
     y = writer.quantise(y, 0.1, 0, "int8")
-    assert "node 1 (LSTM): this operator is not supported" in outcome(
+    assert "node 1 (LSTM): this kind of operator is not supported" in outcome(
         writer.content((y, "int8", ("a", "b", "c", "d")))
     )
 
@@ -98,7 +98,9 @@ def test_all_that_is_not_supported() -> None:
     z = writer.node("MaxPool", x, kernel_shape=[9, 9])
     y = writer.quantise(writer.node("Add", y, z), 0.1, 0, "int8")
     found = outcome(writer.content((y, "int8", ("a", "b", "c", "d"))))
-    assert found.startswith("node 1 (Softsign), node 3 (Ceil): this operator is not supported; ")
+    assert found.startswith(
+        "node 1 (Softsign), node 3 (Ceil): this kind of operator is not supported; "
+    )
     assert "node 4 (MaxPool): its window does not fit" in found
     assert "Add" not in found and "Relu" not in found
 
