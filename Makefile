@@ -5,7 +5,10 @@ BIN := .venv/bin
 READY := .venv/ready
 # One process a core; idle ones take tests over from busy ones.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
+# What the last run said: of the quick tests, of all.
+QUICK_RESULTS := build/quick-tests.xml
 RESULTS := build/tests.xml
+SHOWN := $(if $(DURATIONS),--durations 25)
 
 # The tests run the simulators' own makefiles, which must not see this one's settings.
 unexport MAKEFLAGS MAKEOVERRIDES
@@ -23,11 +26,11 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test testplan sim regress coverage mutate formal arithmetic chain figures \
-	verilog bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
+.PHONY: help setup demo test test-all test-budget testplan sim regress coverage mutate formal \
+	arithmetic chain figures verilog bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
 
 help: ## This list
-	@echo 'make demo runs a network on the simulated machine, make test the quick regression.'
+	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' Makefile | expand -t 18
 	@echo 'PRESET is tiny, small, base, v1 or ROWSxCOLS. SIM is verilator or icarus.'
 
@@ -45,10 +48,19 @@ $(READY): pyproject.toml requirements.lock
 demo: $(READY) ## Classify handwritten digits on the simulated machine
 	@$(BIN)/tpu demo
 
-test: $(READY) ## The quick regression: unit, per-instruction and system tests
-	@$(PYTEST) --junitxml $(RESULTS)
+test: $(READY) ## The quick tests, some of everything: minutes [UNIT=walker DURATIONS=1]
+	@$(PYTEST) --quick --junitxml $(QUICK_RESULTS) $(SHOWN)
 
-testplan: $(READY) ## Each promise, its tests, and what the last make test said of them
+test-all: $(READY) ## All tests [REST=1: without those of make test, UNIT= DURATIONS=1]
+	@$(PYTEST) $(if $(REST),--rest) --junitxml $(RESULTS) $(SHOWN)
+
+test-budget: $(READY) ## Measure what the quick tests cost with nothing built, and store it
+	@rm -rf build/budget
+	@SYSTOLA_BUILD=build/budget $(PYTEST) --quick --junitxml $(QUICK_RESULTS) $(SHOWN)
+	@$(BIN)/python -m systola.verif.plan.budget --write $(QUICK_RESULTS)
+	@rm -rf build/budget
+
+testplan: $(READY) ## Each promise, its tests, and what the last make test-all said of them
 	@$(BIN)/python -m systola.verif.plan.testplan --results $(RESULTS)
 
 # A netlist takes minutes to make and is slow to simulate: instructions and a network, in one
@@ -150,6 +162,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.synth.page --check docs
 	@$(BIN)/python -m systola.verif.formal.page --check docs
 	@$(BIN)/python -m systola.verif.plan.testplan --check docs
+	@$(BIN)/python -m systola.verif.plan.budget --check
 	@$(BIN)/python -m systola.verif.figures.page --check docs
 	@$(BIN)/python -m systola.synth.lint
 

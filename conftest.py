@@ -18,9 +18,16 @@ import pytest
 # Tests run side by side, one a core: numpy must not start threads on top of that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+pytest_plugins = (
+    "systola.verif.plan.selection",
+    "systola.verif.plan.progress",
+    "systola.verif.plan.budget",
+)
+
 HERE = Path(__file__).parent
 TEST_NAME = re.compile(r"^(?:def test_|async def )(\w+)\((?!self)", re.MULTILINE)
 """In a module of tests: its functions, and those that cocotb runs."""
+
 HAS_ICARUS = shutil.which("iverilog") is not None
 REQUIRE_ICARUS = os.environ.get("REQUIRE_ICARUS") == "1"
 HOW_TO_GET_ICARUS = "on Debian and Ubuntu: apt-get install iverilog"

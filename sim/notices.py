@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -13,9 +13,15 @@ INTERVAL = 15.0
 """Seconds from one sign of life to the next."""
 
 
+listeners: list[Callable[[str], None]] = []
+"""Who else is told: where stderr goes nowhere, as in tests."""
+
+
 def notice(text: str) -> None:
     """Prints a line."""
     print(f"systola: {text}", file=sys.stderr, flush=True)
+    for listener in listeners:
+        listener(text)
 
 
 @contextmanager

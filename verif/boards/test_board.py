@@ -187,6 +187,7 @@ async def refusals(dut):
     await bridge(host)()
 
 
+@pytest.mark.thorough
 def test_board():
     board = BoardTop(config=CONFIG, memory_bytes=MEMORY_BYTES, divisor=DIVISOR, clock_hz=CLOCK_HZ)
     run_module("boards.test_board", "verilator", verilog=convert(board, "board"), top="board")

@@ -13,6 +13,7 @@ from systola.verif.kit.seeds import random_seed
 QUICK = ("C++ library", "Amaranth")
 
 
+@pytest.mark.thorough
 def test_links():
     known = links()
     quick = {name: known[name] for name in QUICK}

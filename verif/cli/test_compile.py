@@ -52,6 +52,7 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert [row["measured_cycles"] for row in found["layers"] if row["measured_cycles"]] == []
 
 
+@pytest.mark.thorough
 def test_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the RTL, with slow memories, as text, JSON and picture."""
     name = MODELS / "cnn_residual_dw_pool"

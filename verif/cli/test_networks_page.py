@@ -32,6 +32,7 @@ def section(title: str) -> str:
     return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
+@pytest.mark.thorough
 def test_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (script,) = re.findall(r"```python\n(.*?)```", section("From Python"), re.DOTALL)
     exec(script, {})
@@ -39,6 +40,7 @@ def test_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (folder / "digits.tpu").exists()
 
 
+@pytest.mark.thorough
 def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^tpu (.*digits\.t.*)$", PAGE, re.MULTILINE)
     assert len(commands) == 3

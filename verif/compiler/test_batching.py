@@ -106,6 +106,7 @@ def test_order() -> None:
     assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.thorough
 def test_random_networks() -> None:
     rng = np.random.default_rng(random_seed())
     ran = batched = 0
@@ -133,6 +134,7 @@ def test_random_networks() -> None:
     assert batched >= 10
 
 
+@pytest.mark.thorough
 def test_random_sequences() -> None:
     """Operators on several pixels of many samples."""
     rng = np.random.default_rng(random_seed())
@@ -150,6 +152,7 @@ def test_random_sequences() -> None:
     assert ran >= 30
 
 
+@pytest.mark.thorough
 def test_random_lstms() -> None:
     rng = np.random.default_rng(random_seed())
     for _ in range(12):

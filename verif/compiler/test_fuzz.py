@@ -71,6 +71,7 @@ def test_many_mutants(judge: Isolation) -> None:
     assert kinds["equal"] > ALL_MUTANTS // 20
 
 
+@pytest.mark.thorough
 def test_compiling_is_deterministic() -> None:
     """Whatever order sets and dictionaries have."""
     found = [

@@ -233,7 +233,7 @@ def test_nothing_run_is_nothing_covered(tmp_path, capsys):
     assert Path(tmp_path, "index.html").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run():
     """The simulator that counts, on a few programs: they pass, and most opcodes are hit."""
     (job,) = jobs("programs", ["tiny"], random_seed(), 0, 12, counting=True)

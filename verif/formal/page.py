@@ -27,7 +27,8 @@ make formal PART=weight      # those with "weight" in the name of their unit or 
 Tests show what happens in the cases that somebody thought of, or that chance brought. A proof is
 about all inputs in all cycles. Those here are in `verif/formal/`: properties in Amaranth around a
 unit of `hdl/`, checked by SymbiYosys and the solver Yices, which both come from PyPI with
-`make setup`. `make test` runs the quick ones.
+`make setup`. `make test-all` runs the quick ones, `make test` one
+of each kind.
 
 {proofs}
 *Induction* holds for all time. *First n cycles* holds for so many cycles after reset, whatever

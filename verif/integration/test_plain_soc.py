@@ -99,6 +99,7 @@ def parts():
     return delivery(CONFIG, Fabric.CHIP)
 
 
+@pytest.mark.thorough
 def test_wrapper(parts):
     """Every port of an AXI interface says so, and each interface is described once."""
     text = parts["tpu_axi.v"]

@@ -81,6 +81,7 @@ def course(mutants):
     return Course.of(MACHINE, library, trials)
 
 
+@pytest.mark.thorough
 def test_verdicts(course, mutants, tmp_path):
     """Those that must be found are; the machine without a fault and the harmless are not."""
     record = Record.of(tmp_path, mutants, "small")
@@ -97,11 +98,13 @@ def test_verdicts(course, mutants, tmp_path):
     assert not any(again.open(mutant.number, len(course.trials)) for mutant in mutants)
 
 
+@pytest.mark.thorough
 def test_a_wrong_result_is_told(course):
     with pytest.raises(Differs, match=": "):
         survive(MACHINE, course.library, 1, course.trials, course.usual)
 
 
+@pytest.mark.thorough
 def test_proofs(mutants, tmp_path):
     """Of two mutants with known verdicts just the harmless one is proven harmless."""
     tried = {}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trials of mutants on a machine without a fault: all pass, and take the same cycles again."""
 
+import pytest
+
 from systola.arch.config import preset
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
@@ -10,6 +12,7 @@ from systola.verif.mutation.trials import quick_trials
 PROGRAMS = 20
 
 
+@pytest.mark.thorough
 def test_trials():
     config = preset(preset_name("tiny"))
     trials = quick_trials(config, random_seed(), PROGRAMS)

@@ -115,6 +115,7 @@ def test_planted_verilog(monkeypatch):
     assert nowhere is None
 
 
+@pytest.mark.thorough
 def test_verdicts():
     """Of a fault inside a unit, and of one on the wires between units, which belong to none."""
     tests = UnitTests(preset("tiny"), 1)

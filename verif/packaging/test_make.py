@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +34,16 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_mistakes(arguments: str, says: str) -> None:
-    # The environment of this test is taken as it is, whatever make would do to it.
+    # The environment of this test is taken as it is, whatever make would do to it; these tests
+    # themselves may have been started by make.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     tools = ["BIN=" + str(Path(sys.executable).parent), "--old-file=.venv/ready"]
     done = subprocess.run(
-        ["make", *tools, *arguments.split()], cwd=ROOT, capture_output=True, text=True
+        ["make", *tools, *arguments.split()],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
     assert done.stdout == ""

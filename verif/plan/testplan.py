@@ -113,7 +113,7 @@ def page() -> str:
         "What is promised, how far it is tested, and by which tests. Every instruction, every\n"
         "cause of a fault and every unit of the machine has its line, and every test module is\n"
         "in one. "
-        "`make lint` checks that, and `make testplan` adds what the last `make test` said.\n\n"
+        "`make lint` checks that, and `make testplan` adds what the last\n`make test-all` said.\n\n"
         f"Stages:\n\n{stages}\n\n"
         "A name without `test_` behind the colon is that of a cocotb test.\n"
     ]
@@ -172,7 +172,7 @@ def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]
 def _report(results: Path) -> int:
     """Prints the plan with verdicts; the exit status."""
     if not results.is_file():
-        print(f"no results in {results}: run make test", file=sys.stderr)
+        print(f"no results in {results}: run make test-all", file=sys.stderr)
         return 2
     found = verdicts(results)
     status = 0

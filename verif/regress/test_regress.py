@@ -14,6 +14,7 @@ from systola.sim.verilator import BuildError
 from systola.verif.kit.blame import Writer, last_writer
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 from systola.verif.regress import check
 from systola.verif.regress.__main__ import main
 from systola.verif.regress.cases import KINDS, Case
@@ -39,7 +40,7 @@ class Broken(Machine):
         self.buffer[operands["buffer"], 0] ^= 4
 
 
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 @pytest.mark.parametrize(
     "count",
     [
@@ -57,7 +58,7 @@ def test_garbage(name, count):
     assert total.totals.faults > count // 2
 
 
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 @pytest.mark.parametrize("kind", DISTURBANCES)
 @pytest.mark.parametrize(
     "count",
@@ -77,7 +78,7 @@ def test_disturbances(kind, name, count):
         assert total.totals.cut_short > count // 2
 
 
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_an_error_on_each_beat(name):
     """Of a program, its data and its weights, one after the other."""
     config = preset(name)

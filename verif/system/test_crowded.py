@@ -10,12 +10,13 @@ from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 PROGRAMS = 50
 
 
 @pytest.mark.parametrize(("latency", "stall"), [(0, 0.0), (30, 0.0), (9, 0.5)])
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_crowded(name, latency, stall):
     config = preset(preset_name(name))
     golden = Machine(config)

@@ -276,6 +276,7 @@ def test_prediction(memory):
     assert compared > 60 and waited > 30
 
 
+@pytest.mark.thorough
 def test_completion_on_paper():
     """64x64x64 on `base` as docs/architecture.md has it, in cycles before DONE.
 

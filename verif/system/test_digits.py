@@ -22,6 +22,7 @@ def with_blocks(config):
 
 
 @pytest.mark.parametrize(("latency", "stall"), [(0, 0.0), (30, 0.1)], ids=["ideal", "loaded"])
+@pytest.mark.thorough
 def test_digits(latency, stall):
     config = preset(preset_name())
     image, check = stored_program(NETWORK, config, SAMPLES)

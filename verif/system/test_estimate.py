@@ -19,6 +19,7 @@ from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT, sto
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
+pytestmark = pytest.mark.thorough
 PRESET = "base"
 SMALL = (
     *CONVOLUTIONAL,

@@ -17,6 +17,7 @@ from systola.verif.kit.launch import preset_name, quick_simulators, run_machine
 from systola.verif.kit.program_faults import STATIC_FAULTS, static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 
 @cocotb.test
@@ -119,7 +120,7 @@ def test_late_answers():
 
 
 @pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_many_faults(name, fault):
     """Most instructions that have the check, in the first pass of loops and in later ones."""
     config = preset(preset_name(name))

@@ -16,9 +16,11 @@ from systola.runtime.reference import layer_reference
 from systola.sim.library import Simulator
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
-QUICK = {"tiny": 40, "7x5": 40, "base": 40}
-EXHAUSTIVE = dict.fromkeys(("2x2", "4x4", "8x8", "14x14", "16x16", "32x32", "12x20"), 143)
+SOME = 40
+EXHAUSTIVE = ("2x2", "4x4", "8x8", "14x14", "16x16", "32x32", "12x20")
+MANY = 143
 """Products on each machine: more than a thousand together."""
 
 
@@ -37,12 +39,12 @@ def check_products(name, count):
         assert same, f"{m} x {k} x {n}, memory {memory}, number {number} of seed {random_seed()}"
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", ["tiny", thorough("7x5"), thorough("base")])
 def test_random_sizes(name):
-    check_products(preset_name(name), QUICK[name])
+    check_products(preset_name(name), SOME)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", EXHAUSTIVE)
 def test_a_thousand_random_sizes(name):
-    check_products(name, EXHAUSTIVE[name])
+    check_products(name, MANY)

@@ -10,12 +10,13 @@ from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 PROGRAMS = 25
 
 
 @pytest.mark.parametrize("memory", [(0, 0.0), (9, 0.3)], ids=["ideal", "slow"])
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_large(name, memory):
     config = preset(preset_name(name))
     latency, stall = memory

@@ -10,12 +10,13 @@ from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.program_limits import LimitWriter, limit_program
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 PROGRAMS = 100
 
 
 @pytest.mark.parametrize("fault", LimitWriter.FAULTS, ids=lambda fault: fault.name.lower())
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_limits(name, fault):
     config = preset(preset_name(name))
     golden = Machine(config)

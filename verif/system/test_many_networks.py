@@ -22,6 +22,7 @@ MOST_SAMPLES = 4
         pytest.param(1000, id="thousand", marks=pytest.mark.exhaustive),
     ],
 )
+@pytest.mark.thorough
 def test_many_networks(count):
     config = preset(PRESET)
     rng = random.Random(random_seed())

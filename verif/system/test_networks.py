@@ -26,17 +26,20 @@ def cycles(name, samples, latency, stall):
 
 @pytest.mark.parametrize(("latency", "stall"), [(0, 0.0), (30, 0.1)], ids=["ideal", "loaded"])
 @pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
+@pytest.mark.thorough
 def test_network(name, latency, stall):
     cycles(name, SAMPLES, latency, stall)
 
 
 @pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
+@pytest.mark.thorough
 def test_batches(name, monkeypatch):
     """Two batches, of which the first is not full."""
     monkeypatch.setattr(batching, "LARGEST_BATCH", 3)
     cycles(name, 5, 30, 0.1)
 
 
+@pytest.mark.thorough
 def test_large_batch():
     """Layers of few rows, one behind the other: a batch of 16 takes no longer than two samples."""
     name = "lstm_digits_rows_unrolled_k3"

@@ -16,6 +16,7 @@ from systola.verif.kit.launch import preset_name, quick_simulators, run_machine,
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 PROGRAMS = 8
 """Programs of one simulation; every fourth ends in a fault."""
@@ -53,7 +54,9 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("config", "simulator"), RUNS)
+@pytest.mark.parametrize(
+    ("config", "simulator"), [run if run[0] == "tiny" else thorough(*run) for run in RUNS]
+)
 def test_random_programs(config, simulator):
     environment = {"TPU_RUN": str(RUNS.index((config, simulator)))}
     run_machine("system.test_random_programs", simulator, config=config, extra_env=environment)
@@ -67,7 +70,7 @@ def test_random_programs(config, simulator):
     ],
 )
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("name", ["tiny", "7x5", "small", "base"])
+@pytest.mark.parametrize("name", ["tiny", *map(thorough, ("7x5", "small", "base"))])
 def test_random_programs_in_the_library(name, memory, count):
     """More of them, without cocotb; every fifth ends in a fault."""
     config = preset(preset_name(name))

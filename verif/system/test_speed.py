@@ -17,6 +17,7 @@ memories = pytest.mark.parametrize("memory", [IDEAL, LOADED], ids=lambda memory:
 
 @memories
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.m}x{p.k}x{p.n}")
+@pytest.mark.thorough
 def test_products(product, memory):
     config = preset(PRESET)
     a, layer = random_gemm(product.m, product.k, product.n, seed=0)
@@ -42,6 +43,7 @@ def bars():
 
 
 @pytest.mark.parametrize(("product", "memory", "bar"), list(bars()))
+@pytest.mark.thorough
 def test_bars(product, memory, bar):
     """The stored cycles, which are those of the RTL, reach the bar."""
     cycles = find(stored_results(), product, memory)["cycles"]
@@ -51,6 +53,7 @@ def test_bars(product, memory, bar):
 
 @memories
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda shape: shape.name)
+@pytest.mark.thorough
 def test_convolutions(shape, memory):
     result = measure(shape, memory)
     assert result["bit_exact"]
@@ -60,6 +63,7 @@ def test_convolutions(shape, memory):
 
 
 @pytest.mark.parametrize("network", networks.NETWORKS, ids=lambda network: network.file)
+@pytest.mark.thorough
 def test_networks(network):
     """One inference, or as many as the bar is for; the other batches are for `make bench`."""
     result = networks.measure(network, network.batch)

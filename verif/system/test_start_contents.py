@@ -15,6 +15,7 @@ from systola.verif.kit.bench import TB
 from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import DATA_OFFSET, make_image
 from systola.verif.kit.launch import chosen_netlist, run_machine, simulators
+from systola.verif.plan.selection import thorough
 
 LINES = 8
 CONTENTS = re.compile(r"^ *initial (?:begin\n *)?\S+\[\d+\] = ", re.MULTILINE)
@@ -50,7 +51,7 @@ def test_start_contents(simulator):
     run_machine("system.test_start_contents", simulator)
 
 
-@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_library(name):
     """Contents differ from seed to seed, and a seed repeats them."""
     config = preset(name)
@@ -63,7 +64,7 @@ def test_library(name):
     assert (start(1) != start(2)).mean() > 0.9
 
 
-@pytest.mark.parametrize("name", ["tiny", "small-parity", "base"])
+@pytest.mark.parametrize("name", ["tiny", thorough("small-parity"), thorough("base")])
 def test_no_memory_has_contents(name):
     """Not only the buffer: tables, parameters, taps, queues."""
     assert not CONTENTS.search(verilog_of(preset(name)))

@@ -13,6 +13,7 @@ from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import run_unit
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("netlist", "module", "variant"),
     [

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests a change of one unit can break, from what the sources import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WHOLE_MACHINE = ("system/test_instructions",)
+"""Every unit is in the machine; of the tests of that these run whatever has changed."""
+
+
+class UnknownUnitError(ValueError):
+    """No unit has this name; the text is one line for the user."""
+
+
+@cache
+def units() -> dict[str, Path]:
+    """The files of hdl/ by their names."""
+    return {path.stem: path for path in sorted((ROOT / "hdl").rglob("*.py"))}
+
+
+def dependents(unit: str) -> frozenset[str]:
+    """Test modules such as "units/test_walker" that `hdl/**/unit.py` has a part in.
+
+    A test depends on the components that it or its helpers import, and on those that these place.
+    A file without a component (commands, fabric) is a part of all that imports it. Raises
+    UnknownUnitError.
+    """
+    if unit not in units():
+        near = get_close_matches(unit, units(), n=3) or sorted(units())
+        raise UnknownUnitError(f"unknown unit '{unit}' (did you mean {', '.join(near)}?)")
+    folder = ROOT / "verif" / "units"
+    tests = {
+        f"units/{path.stem}" for path in folder.glob("test_*.py") if unit in _parts(path, unit)
+    }
+    return frozenset(tests | set(WHOLE_MACHINE))
+
+
+def _parts(test: Path, unit: str) -> set[str]:
+    """The units in a test module; `unit` is the one that is being looked for."""
+    found: set[str] = set()
+    left = [test]
+    while left:
+        for package, name, imported in _imports(left.pop()):
+            if package == "verif.units" and (helper := test.parent / f"{name}.py").exists():
+                if helper != test and helper not in left and f"helper {name}" not in found:
+                    found.add(f"helper {name}")
+                    left.append(helper)
+            elif package.startswith("hdl") and name in units() and name not in found:
+                # Of a unit others may import a constant or a layout: that is no part of them.
+                parts = _components(name)
+                if imported & parts or (name == unit and not parts):
+                    found.add(name)
+                    left.append(units()[name])
+    return found
+
+
+@cache
+def _imports(path: Path) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    """(package, module, names) of what a file imports from the project."""
+    return tuple(_project_imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _project_imports(tree: ast.Module) -> Iterator[tuple[str, str, frozenset[str]]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("systola."):
+            package, _, module = (node.module or "").removeprefix("systola.").rpartition(".")
+            names = frozenset(alias.name for alias in node.names)
+            yield package, module, names
+            # `from systola.hdl import matrix_unit`
+            inside = f"{package}.{module}".lstrip(".")
+            yield from ((inside, name, frozenset()) for name in names)
+
+
+@cache
+def _components(unit: str) -> frozenset[str]:
+    """The components that a file of hdl/ defines, and what makes them from a configuration."""
+    tree = ast.parse(units()[unit].read_text(encoding="utf-8"))
+    classes = {
+        item.name
+        for item in tree.body
+        if isinstance(item, ast.ClassDef)
+        and any(ast.unparse(base).endswith(("Component", "Elaboratable")) for base in item.bases)
+    }
+    makers = {
+        item.name
+        for item in tree.body
+        if isinstance(item, ast.FunctionDef) and item.returns and _names(item.returns) & classes
+    }
+    return frozenset(classes | makers)
+
+
+def _names(expression: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}

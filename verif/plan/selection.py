@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pytest plugin: which tests a run takes.
+
+`make test` takes the quick ones (`--quick`), `make test-all` all, `--rest` what `--quick` leaves
+out: tests that are marked thorough, and of those with several simulators or variants of a unit all
+but the first variant on one simulator. UNIT in the environment keeps the tests that depend on a
+unit of the hardware, see systola.verif.plan.dependents.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from systola.verif.plan.dependents import UnknownUnitError, dependents
+
+_OF_A_KIND = ("simulator", "variant")
+"""Parameters of which one value will do."""
+
+
+def thorough(*parameters: Any) -> Any:
+    """One set of parameters of a test that is left to `make test-all`."""
+    return pytest.param(*parameters, marks=pytest.mark.thorough)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="one test of each kind, no thorough ones")
+    parser.addoption("--rest", action="store_true", help="only what --quick leaves out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick") and config.getoption("--rest"):
+        raise pytest.UsageError("--quick and --rest together leave nothing")
+    if unit := os.environ.get("UNIT"):
+        try:
+            dependents(unit)
+        except UnknownUnitError as error:
+            raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    quick, rest = config.getoption("--quick"), config.getoption("--rest")
+    chosen = _quick(items)
+    kept = [item for item in items if not (rest if item in chosen else quick)]
+    if unit := os.environ.get("UNIT"):
+        modules = dependents(unit)
+        kept = [item for item in kept if f"{item.path.parent.name}/{item.path.stem}" in modules]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Those of units on Icarus Verilog, which builds in no time; those of the machine share what
+    Verilator builds once."""
+    installed = shutil.which("iverilog") is not None
+    kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker("thorough"):
+            others = {k: v for k, v in _parameters(item).items() if k not in _OF_A_KIND}
+            kinds[item.nodeid.partition("[")[0], repr(others)].append(item)
+    return {
+        min(kind, key=lambda item: _parameters(item).get("simulator") != _first(item, installed))
+        for kind in kinds.values()
+    }
+
+
+def _first(item: pytest.Item, icarus: bool) -> str:
+    return "icarus" if icarus and item.path.parent.name != "system" else "verilator"
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
