@@ -10,10 +10,14 @@ import os
 import random
 import re
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from systola.sim.build import build_root
+from systola.sim.waves import how_to_look
 
 # Tests run side by side, one a core: numpy must not start threads on top of that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -24,6 +28,7 @@ pytest_plugins = (
     "systola.verif.plan.budget",
 )
 
+STARTED = time.time()
 HERE = Path(__file__).parent
 TEST_NAME = re.compile(r"^(?:def test_|async def )(\w+)\((?!self)", re.MULTILINE)
 """In a module of tests: its functions, and those that cocotb runs."""
@@ -108,6 +113,10 @@ def pytest_terminal_summary(
         terminalreporter.line(
             f"no test has '{chosen}' in its name" + (f"; did you mean {like}?" if like else "")
         )
+    if os.environ.get("WAVES"):
+        for save in sorted((build_root() / "waves").glob("*.gtkw")):
+            if save.stat().st_mtime >= STARTED:
+                terminalreporter.line(how_to_look(save))
     if not HAS_ICARUS and on_icarus["skipped"]:
         terminalreporter.section("Icarus Verilog is missing")
         terminalreporter.line(

@@ -595,6 +595,8 @@ class Machine {
 
     uint64_t cycles() const { return finished_ - started_; }
     int64_t written(uint64_t offset) const { return writes_.written(offset); }
+    // When a waveform shows that cycle after START.
+    uint64_t time_of(uint64_t cycle) const { return 2 * (started_ + cycle); }
     uint64_t now() const { return now_; }
     const char* complaint() const { return complaint_.text(); }
 
@@ -853,6 +855,8 @@ int64_t tpu_written(void* handle, uint64_t offset) { return machine(handle)->wri
 
 // At most 64 bytes.
 unsigned tpu_state(void* handle, uint8_t* to) { return machine(handle)->state(to); }
+
+uint64_t tpu_time(void* handle, uint64_t cycle) { return machine(handle)->time_of(cycle); }
 
 uint64_t tpu_now(void* handle) { return machine(handle)->now(); }
 

@@ -30,6 +30,7 @@ from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.memory import stall_threshold
 from systola.sim.state import described, with_state
 from systola.sim.verilator import build_library
+from systola.sim.waves import save_file
 
 HOST_BASE = 0x1_0000_0000
 """Bus address of the host window: above 32 bits, so that the upper words of the bases count."""
@@ -41,6 +42,8 @@ not while it is busy with the registers. In between it reads what is new in the 
 
 _CYCLES_A_CALL = 1 << 20
 """Cycles between two looks at Python: progress, and the user's Control-C."""
+_CYCLE_TIME = 2
+"""Of a waveform: one half for each level of the clock."""
 _DEFAULT_LIMIT = 1 << 40
 _LARGEST_SEED = (1 << 31) - 1
 """Of what Verilator's random numbers start from; 0 would be a seed of the moment."""
@@ -132,6 +135,7 @@ class Simulator:
         self.config = config
         self._how = {"latency": latency, "stall": stall, "seed": seed}
         self._is_own = verilog is None and library is None
+        self._waves = waves
         self._latency = latency
         self._threshold = stall_threshold(stall)
         self._seed = seed
@@ -185,6 +189,14 @@ class Simulator:
         written; None if it was not."""
         cycle = self._library.tpu_written(self._handle, offset)
         return None if cycle < 0 else cycle
+
+    def save_waves(self, cycle: int | None) -> Path:
+        """Writes a save file beside the waveform and returns it, with a marker `cycle` cycles after
+        START of the last program. The waveform is complete after `close`."""
+        assert self._waves is not None
+        marker = None if cycle is None else self._library.tpu_time(self._handle, cycle)
+        text = verilog_of(self.config)
+        return save_file(self._waves, text, "tpu", scope="tpu.", cycle=_CYCLE_TIME, marker=marker)
 
     def reset(self) -> None:
         """Holds the reset input for some cycles; the memories forget what they were asked for."""
@@ -387,6 +399,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ("tags", long_, [handle, ctypes.POINTER(ctypes.POINTER(word)), ctypes.POINTER(long_)]),
         ("now", long_, [handle]),
         ("state", word, [handle, ctypes.POINTER(ctypes.c_uint8)]),
+        ("time", long_, [handle, long_]),
         ("written", ctypes.c_int64, [handle, long_]),
         ("complaint", ctypes.c_char_p, [handle]),
     ):

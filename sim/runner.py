@@ -92,9 +92,8 @@ def run(
     kept = _keep_waves(directory, name) if waves else None
     look = ""
     if kept is not None:
-        scope = "TOP." if simulator == "verilator" else ""
         at = 1000 * int(marker.read_text()) if marker.exists() else None
-        kept = save_file(kept, toplevel_verilog, top, scope=scope, cycle=_CYCLE, marker=at)
+        kept = save_file(kept, toplevel_verilog, top, cycle=_CYCLE, marker=at)
         look = f"\n{how_to_look(kept)}"
     try:
         tests, failed = get_results(results)

@@ -21,12 +21,18 @@ _Ports = dict[str, int]
 
 
 def save_file(
-    waveform: Path, verilog: str, top: str, *, scope: str, cycle: int, marker: int | None = None
+    waveform: Path,
+    verilog: str,
+    top: str,
+    *,
+    cycle: int,
+    scope: str = "",
+    marker: int | None = None,
 ) -> Path:
     """Writes the save file of a waveform of module `top` and returns its path.
 
-    `scope` is what the simulator puts before the names of the top module. A clock cycle takes
-    `cycle` units of the waveform's time, of which `marker` is one, too.
+    A clock cycle takes `cycle` units of the waveform's time, of which `marker` is one, too. `scope`
+    is what the simulator puts before the name of the top module.
     """
     at = -1 if marker is None else marker
     lines = [

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root
 from systola.sim.verilator import BuildError
+from systola.sim.waves import how_to_look
 from systola.verif.coverage.record import Coverage
 from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
@@ -43,9 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if options.waves:
         path = build_root() / f"regress_{options.kind}_{options.preset[0]}.vcd"
-        record(work[0], options.first + options.programs - 1, path)
-        print(path)
-        return 0
+        problem, save = record(work[0], options.first + options.programs - 1, path)
+        print(problem or "nothing differs")
+        print(how_to_look(save))
+        return int(problem is not None)
     if options.scheduler and not find_spec("distributed"):
         print("regress: a cluster needs Dask: pip install '.[cluster]'", file=sys.stderr)
         return 2

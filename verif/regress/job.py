@@ -128,10 +128,15 @@ def _check(
     return disturbance(pair, image, random.Random(f"{job.kind} {job.seed} {index}"), ends)
 
 
-def record(job: Job, index: int, waves: Path) -> None:
-    """Runs one program alone, with a waveform."""
+def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
+    """Runs one program alone, with a waveform: what is wrong, and a save file with a marker at the
+    write of the first wrong byte."""
     with _pair(replace(job, counting=False), waves) as pair:
-        _check(pair, job, index, job.case(index).image())
+        problem = _check(pair, job, index, job.case(index).image())
+        place = pair.first_difference
+        return problem, pair.machine.save_waves(
+            pair.machine.written_at(place) if problem and place is not None else None
+        )
 
 
 @contextmanager
