@@ -14,6 +14,10 @@ class ConfigError(ValueError):
     """A configuration that cannot be built, with the reason in one line."""
 
 
+LARGEST_THROTTLE = 1 << 10
+"""Of the two numbers of a `weight_throttle`: the hardware counts that far."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """All parameters of one machine. Refused at construction when they make no sense.
@@ -103,7 +107,10 @@ class Config:
             width = getattr(self, bus)
             need(width in (4, 8, 16, 32, 64, 128), f"{bus} must be 4, 8, ... 128, not {width}")
         numerator, denominator = self.weight_throttle
-        need(1 <= numerator <= denominator, "weight_throttle must be a fraction in (0, 1]")
+        need(
+            1 <= numerator <= denominator <= LARGEST_THROTTLE,
+            f"weight_throttle must be a fraction in (0, 1] of numbers up to {LARGEST_THROTTLE}",
+        )
         need(
             self.max_burst_beats in (1, 2, 4, 8, 16, 32, 64, 128, 256)
             and self.max_burst_beats * max(self.host_bus_bytes, self.weight_bus_bytes)

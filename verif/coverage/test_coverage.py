@@ -36,11 +36,11 @@ HALT = encode(Opcode.HALT)
 COPY = {"rows": 4, "stride": CONFIG.input_pitch, "blocks": 1, "tail": CONFIG.rows}
 
 
-def hits(*words, observer=None):
-    """The bins that a program hits."""
+def hits(*words, observer=None, fault=None):
+    """The bins that a program hits, which ends in `fault`, or at Halt."""
     golden = observer or Observer(CONFIG)
     image = make_image([*words, HALT], host=random_memory(np.random.default_rng(0), 4))
-    check_end(golden.run(image.host.copy(), image.weights, 0).fault)
+    check_end(golden.run(image.host.copy(), image.weights, 0).fault, ends_in(fault))
     return {name for name, count in golden.hits.items() if count}
 
 
@@ -133,15 +133,17 @@ def test_control():
 
 
 def test_faults():
-    assert "faults: buffer_range of read_host_memory" in hits(read(CONFIG.buffer_lines))
-    assert "faults: illegal_field of nop" in hits(encode(Opcode.NOP)[:15] + b"\1")
-    assert "faults: illegal_opcode" in hits(bytes(16))
-    last = [name for name in hits(bytes(16)) if "later pass" in name]
-    assert not last
+    outside = hits(read(CONFIG.buffer_lines), fault=Fault.BUFFER_RANGE)
+    assert "faults: buffer_range of read_host_memory" in outside
+    reserved = hits(encode(Opcode.NOP)[:15] + b"\1", fault=Fault.ILLEGAL_FIELD)
+    assert "faults: illegal_field of nop" in reserved
+    illegal = hits(bytes(16), fault=Fault.ILLEGAL_OPCODE)
+    assert "faults: illegal_opcode" in illegal
+    assert not [name for name in illegal if "later pass" in name]
     loop = encode(Opcode.LOOP, count=2)
     move = encode(Opcode.SET_REGISTER, register=1, value=CONFIG.buffer_lines)
     moving = encode(Opcode.READ_HOST_MEMORY, host=0x1000, buffer=0, buffer_register=1, **COPY)
-    found = hits(loop, moving, move, encode(Opcode.END_LOOP))
+    found = hits(loop, moving, move, encode(Opcode.END_LOOP), fault=Fault.BUFFER_RANGE)
     assert "faults: in a later pass of a loop" in found
     assert outside_fault_bin(Fault.BUS_TIMEOUT) == "faults: bus_timeout"
     assert outside_fault_bin(Fault.LOOP) is None

@@ -164,6 +164,7 @@ def first_of(node: Any, name: str) -> dict[str, Any] | None:
         ("Config", "rows", 1, "rows must be 2 to 256, not 1"),
         ("Config", "rows", 17, "not whole tiles of"),
         ("Config", "weight_throttle", [1], "weight_throttle has 1 items, not 2"),
+        ("Config", "weight_throttle", [1, 2**70], "numbers up to 1024"),
         ("CompiledNetwork", "samples", 0, "compiled for no samples"),
         ("CompiledNetwork", "samples", 5, "no place in host memory"),
         ("CompiledNetwork", "stages", [], "its outputs are not calculated"),
