@@ -176,6 +176,7 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.synth.page --write docs
 	@$(BIN)/python -m systola.verif.formal.page --write docs
 	@$(BIN)/python -m systola.verif.plan.testplan --write docs
+	@$(BIN)/python -m systola.verif.figures.page --write docs
 
 wheel: $(READY) ## Build the wheel in dist/
 	@rm -rf build/lib build/bdist.*
