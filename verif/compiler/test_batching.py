@@ -32,6 +32,7 @@ from systola.verif.compiler.test_lstm import lstm_model
 from systola.verif.compiler.test_networks import network_of
 from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 STORED = (*CONVOLUTIONAL, *RECURRENT)
 MACHINES = ("base", "small", "6x10", "9x4", "2x2", "32x32")
@@ -69,7 +70,7 @@ def test_what_is_batched() -> None:
     assert kinds_together(network_of(content)) == ["Product", "Unary"]
 
 
-@pytest.mark.parametrize("machine", ["base", "6x10", "2x2"])
+@pytest.mark.parametrize("machine", [thorough("base"), thorough("6x10"), "2x2"])
 @pytest.mark.parametrize("name", STORED)
 def test_stored_networks(name: str, machine: str) -> None:
     network = stored_model(name)

@@ -10,10 +10,10 @@ import pytest
 from systola.arch.config import preset
 from systola.hdl.fabric import Fabric
 from systola.synth.verilog import generate
-from systola.verif.plan.selection import thorough
 
 
-@pytest.mark.parametrize("fabric", [Fabric.GENERIC, thorough(Fabric.ECP5)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("fabric", [Fabric.GENERIC, Fabric.ECP5])
 def test_large_memories(fabric: Fabric) -> None:
     """Chips put a macro in their place, FPGAs their block RAM."""
     text = generate(replace(preset("tiny"), buffer_lines=1 << 15), fabric)

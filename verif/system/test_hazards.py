@@ -314,7 +314,8 @@ def pairs():
             yield pytest.param(place, place, older, younger, id=name)
             if resource in ("lines", "rows"):
                 end = place + older.size - 1
-                yield pytest.param(place, end, older, younger, id=f"{name}-at_the_end")
+                at_the_end = (place, end, older, younger)
+                yield pytest.param(*at_the_end, id=f"{name}-at_the_end", marks=pytest.mark.thorough)
 
 
 def fill(p):
