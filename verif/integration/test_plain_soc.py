@@ -22,6 +22,7 @@ from systola.verif.kit.images import make_image
 from systola.verif.kit.launch import run_module, simulators
 from systola.verif.kit.seeds import random_seed
 
+pytestmark = pytest.mark.thorough
 CONFIG = preset("tiny")
 SOC = Path(__file__).parents[2] / "integration" / "plain_soc" / "soc.v"
 
@@ -99,7 +100,6 @@ def parts():
     return delivery(CONFIG, Fabric.CHIP)
 
 
-@pytest.mark.thorough
 def test_wrapper(parts):
     """Every port of an AXI interface says so, and each interface is described once."""
     text = parts["tpu_axi.v"]

@@ -120,6 +120,7 @@ def test_proofs(mutants, tmp_path):
     assert [bool(tried[mutant.number]) for mutant in chosen] == [False, True]
 
 
+@pytest.mark.thorough
 def test_dead(mutants, tmp_path):
     """Of the mutants with known verdicts those are dead that are on a bit that nobody reads."""
     known = mutants[: len(FOUND) + len(HARMLESS)]

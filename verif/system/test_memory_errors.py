@@ -20,7 +20,6 @@ from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, ran
 from systola.verif.kit.launch import chosen_netlist, run_machine, simulators
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
-from systola.verif.plan.selection import thorough
 
 PRESET = "tiny-parity"
 TRIAL = "TPU_MEMORY_ERROR_TRIAL"
@@ -152,6 +151,7 @@ async def the_machine_goes_on(dut):
 
 @pytest.mark.skipif(chosen_netlist() is not None, reason="in a netlist the memory has other names")
 @pytest.mark.skipif("icarus" not in simulators(), reason="needs Icarus Verilog")
-@pytest.mark.parametrize("trial", [0, *map(thorough, range(1, TRIALS))])
+@pytest.mark.thorough
+@pytest.mark.parametrize("trial", range(TRIALS))
 def test_memory_errors(trial):
     run_machine("system.test_memory_errors", "icarus", config=PRESET, extra_env={TRIAL: str(trial)})
