@@ -44,6 +44,14 @@ class HostMatrix:
         return self.blocks * self.pitch
 
     @property
+    def operands(self) -> str:
+        """Where it lies, as operands of Read_Host_Memory and Write_Host_Memory in assembly."""
+        return (
+            f"host={self.offset}, rows={self.rows}, stride={self.stride}, blocks={self.blocks}, "
+            f"tail={self.tail(0, self.blocks)}"
+        )
+
+    @property
     def size(self) -> int:
         """Bytes of the whole matrix, padding included."""
         return self.rows * self.stride
@@ -96,16 +104,29 @@ def pack_tiles(
 
 
 def pack_parameters(config: Config, layer: Layer, n_block: int) -> NDArray[np.uint8]:
+    """The parameter entries of a layer, see pack_entries."""
+    return pack_entries(config, layer.bias, layer.multiplier, layer.shift, n_block)
+
+
+def pack_entries(
+    config: Config,
+    bias: NDArray[np.int32],
+    multiplier: NDArray[np.int32],
+    shift: NDArray[np.int32],
+    n_block: int,
+) -> NDArray[np.uint8]:
     """Parameter entries as Load_Parameters expects them, 1-D.
 
-    One entry for each `n_block` output elements; the channels of padding have multiplier 0.
+    One entry for each `n_block` output elements; the channels of padding have multiplier 0. Each
+    array has one value an output element, as in Layer.
     """
-    n_tiles = tiles(layer.n, n_block)
+    n = bias.size
+    n_tiles = tiles(n, n_block)
     planes = np.zeros((n_tiles * n_block, PARAMETER_PLANES), np.uint8)
-    planes[: layer.n, 0:4] = layer.bias.astype("<i4").view(np.uint8).reshape(layer.n, 4)
-    planes[: layer.n, 4:8] = layer.multiplier.astype("<i4").view(np.uint8).reshape(layer.n, 4)
-    left, right = np.maximum(layer.shift, 0), np.maximum(-layer.shift, 0)
-    planes[: layer.n, 8] = (left << 5) | right
+    planes[:n, 0:4] = bias.astype("<i4").view(np.uint8).reshape(n, 4)
+    planes[:n, 4:8] = multiplier.astype("<i4").view(np.uint8).reshape(n, 4)
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    planes[:n, 8] = (left << 5) | right
     packed = np.zeros((n_tiles, PARAMETER_PLANES, config.output_pitch), np.uint8)
     packed[:, :, :n_block] = planes.reshape(n_tiles, n_block, PARAMETER_PLANES).transpose(0, 2, 1)
     return packed.reshape(-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiler and the machines for users of Python: `compile`, `load`, and what these return."""
+"""For users of Python: networks are compiled or loaded, and machines run them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from systola.arch.config import DEFAULT_PRESET, Config
 from systola.arch.config import preset as named_preset
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
+from systola.runtime.backend import Backend
 from systola.runtime.compiled_model import (
     DEFAULT_BATCH,
     CompiledModel,
     compile_model,
     read_compiled,
 )
+from systola.runtime.make_backend import make_backend
 
 Source = bytes | str | PathLike[str]
 """The content of a file, or its path."""
@@ -35,7 +37,7 @@ def compile(
     ConfigError for an unknown preset, ModelError for a model that is damaged or not supported,
     CompileError for one that does not fit the machine, ValueError for unknown semantics.
     """
-    config = preset if isinstance(preset, Config) else named_preset(preset)
+    config = _configuration(preset)
     chosen = None if semantics is None else _named_semantics(semantics)
     network, chosen = read_model(_content(model), chosen)
     return compile_model(config, network, chosen, batch)
@@ -47,6 +49,36 @@ def load(program: Source) -> CompiledModel:
     Raises OSError where there is no such file, ProgramFileError where it is something else.
     """
     return read_compiled(_content(program))
+
+
+def machine(
+    preset: str | Config = DEFAULT_PRESET,
+    *,
+    backend: str = "rtl",
+    latency: int = 0,
+    stall: float = 0.0,
+    seed: int = 0,
+    waves: str | PathLike[str] | None = None,
+) -> Backend:
+    """A machine that runs programs of one's own, and models that are compiled for its preset.
+
+    `backend` is "rtl", the simulated RTL, with memories of `latency` (cycles) and `stall` (fraction
+    of cycles, at random from `seed`), or "iss", the golden model. `waves` is a VCD file that the
+    simulated RTL writes. Raises ConfigError for an unknown preset, ValueError for an unknown back
+    end, BackendError where the simulator cannot be built.
+    """
+    return make_backend(
+        backend,
+        _configuration(preset),
+        latency=latency,
+        stall=stall,
+        seed=seed,
+        waves=None if waves is None else Path(waves),
+    )
+
+
+def _configuration(preset: str | Config) -> Config:
+    return preset if isinstance(preset, Config) else named_preset(preset)
 
 
 def _named_semantics(name: str) -> Semantics:

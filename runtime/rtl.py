@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from systola.arch.config import Config
 from systola.arch.isa import Fault
@@ -20,12 +21,19 @@ class RtlBackend:
     """A Backend that runs programs on the Verilated RTL.
 
     The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
-    cycles, at random from `seed`. Building the simulator takes a while the first time; raises
+    cycles, at random from `seed`. `waves` is a VCD file to write, which is complete after close().
+    Building the simulator takes a while the first time; raises
     BackendError where it cannot be built, and UnavailableError where there is no place for it.
     """
 
     def __init__(
-        self, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0
+        self,
+        config: Config,
+        *,
+        latency: int = 0,
+        stall: float = 0.0,
+        seed: int = 0,
+        waves: Path | None = None,
     ) -> None:
         # Whoever runs on the golden model needs none of the tools that this import asks for.
         from systola.sim.build import BuildFolderError
@@ -34,11 +42,17 @@ class RtlBackend:
 
         self._memory = MemorySpeed(latency, stall)
         try:
-            self._simulator = Simulator(config, latency=latency, stall=stall, seed=seed)
+            self._simulator = Simulator(
+                config, latency=latency, stall=stall, seed=seed, waves=waves
+            )
         except BuildError as error:
             raise BackendError(str(error)) from error
         except BuildFolderError as error:
             raise UnavailableError(str(error)) from error
+
+    def close(self) -> None:
+        """Ends the simulation; what comes of `waves` is complete then."""
+        self._simulator.close()
 
     @property
     def config(self) -> Config:
