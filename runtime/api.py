@@ -58,23 +58,15 @@ def machine(
     latency: int = 0,
     stall: float = 0.0,
     seed: int = 0,
-    waves: str | PathLike[str] | None = None,
 ) -> Backend:
     """A machine that runs programs of one's own, and models that are compiled for its preset.
 
     `backend` is "rtl", the simulated RTL, with memories of `latency` (cycles) and `stall` (fraction
-    of cycles, at random from `seed`), or "iss", the golden model. `waves` is a VCD file that the
-    simulated RTL writes. Raises ConfigError for an unknown preset, ValueError for an unknown back
-    end, BackendError where the simulator cannot be built.
+    of cycles, at random from `seed`), or "iss", the golden model. Raises ConfigError for an unknown
+    preset, ValueError for an unknown back end, BackendError where the simulator cannot be built.
     """
-    return make_backend(
-        backend,
-        _configuration(preset),
-        latency=latency,
-        stall=stall,
-        seed=seed,
-        waves=None if waves is None else Path(waves),
-    )
+    config = _configuration(preset)
+    return make_backend(backend, config, latency=latency, stall=stall, seed=seed)
 
 
 def _configuration(preset: str | Config) -> Config:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from systola.arch.config import Config
 from systola.runtime.backend import Backend
 
@@ -13,19 +11,12 @@ BACKENDS = ("rtl", "iss")
 
 
 def make_backend(
-    name: str,
-    config: Config,
-    *,
-    latency: int = 0,
-    stall: float = 0.0,
-    seed: int = 0,
-    waves: Path | None = None,
+    name: str, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0
 ) -> Backend:
     """The back end called `name`; raises ValueError where there is none.
 
-    `latency`, `stall` and `seed` are those of the memories, `waves` is a file to write, see
-    RtlBackend; the golden model has no use for them. Raises BackendError where the simulator
-    cannot be built.
+    `latency`, `stall` and `seed` are those of the memories, see RtlBackend. Raises BackendError
+    where the simulator cannot be built.
     """
     # Whoever runs on the golden model needs none of the tools that the other one asks for.
     if name == "iss":
@@ -35,5 +26,5 @@ def make_backend(
     if name == "rtl":
         from systola.runtime.rtl import RtlBackend
 
-        return RtlBackend(config, latency=latency, stall=stall, seed=seed, waves=waves)
+        return RtlBackend(config, latency=latency, stall=stall, seed=seed)
     raise ValueError(f"unknown back end '{name}' (known: {', '.join(BACKENDS)})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 from systola.arch.config import Config
 from systola.arch.isa import Fault
@@ -21,9 +22,10 @@ class RtlBackend:
     """A Backend that runs programs on the Verilated RTL.
 
     The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
-    cycles, at random from `seed`. `waves` is a VCD file to write, which is complete after close().
-    Building the simulator takes a while the first time; raises
-    BackendError where it cannot be built, and UnavailableError where there is no place for it.
+    cycles, at random from `seed`. `waves` is a VCD file to write; close(), or the end of `with`,
+    completes it, and puts a save file for GTKWave beside it. Building the simulator takes a while
+    the first time; raises BackendError where it cannot be built, and UnavailableError where there
+    is no place for it.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class RtlBackend:
         from systola.sim.verilator import BuildError
 
         self._memory = MemorySpeed(latency, stall)
+        self._waves = waves
         try:
             self._simulator = Simulator(
                 config, latency=latency, stall=stall, seed=seed, waves=waves
@@ -51,8 +54,21 @@ class RtlBackend:
             raise UnavailableError(str(error)) from error
 
     def close(self) -> None:
-        """Ends the simulation; what comes of `waves` is complete then."""
+        """Ends the simulation, and completes its waveform."""
+        if self._waves:
+            self._simulator.save_waves(None)
         self._simulator.close()
+
+    def __enter__(self) -> RtlBackend:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     @property
     def config(self) -> Config:
