@@ -27,6 +27,7 @@ image = builder.build(f"""
 """)
 run = machine("tiny", backend=sys.argv[1] if sys.argv[1:] else "rtl").run(image)
 
+assert run.fault is None, run.fault
 y = result.load(run.host)
 sums = a.astype(int) @ w + bias
 assert np.array_equal(y, np.clip(np.floor(sums / 500 + 0.5), -128, 127)), "not what numpy says"

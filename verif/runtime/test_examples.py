@@ -121,3 +121,22 @@ def test_refusals() -> None:
         builder.build("")
     with pytest.raises(ValueError, match="unknown back end 'gpu'"):
         machine("tiny", backend="gpu")
+
+
+def test_first_program() -> None:
+    """The page has the script as it is, and names a line of the hardware as it is."""
+    root = FOLDER.parent
+    page = (root / "docs" / "first-program.md").read_text()
+    script = (FOLDER / "matrix_product.py").read_text().split("\n", 1)[1].strip()
+    assert f"```python\n{script}\n```" in page
+    line = "m.d.sync += total.eq(partial[c] + products.products[c])"
+    assert line in page
+    assert (root / "hdl" / "mxu_tile.py").read_text().count(line) == 1
+
+
+def test_index() -> None:
+    """docs/README.md leads to every page."""
+    folder = FOLDER.parent / "docs"
+    index = (folder / "README.md").read_text()
+    for path in folder.glob("*.md"):
+        assert path.name == "README.md" or f"]({path.name})" in index
