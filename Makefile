@@ -27,7 +27,8 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
 .PHONY: help setup demo test test-all test-budget testplan sim regress coverage mutate formal \
-	arithmetic chain figures verilog bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver wheel clean
+	arithmetic chain figures verilog bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver \
+	wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -177,6 +178,16 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.verif.formal.page --write docs
 	@$(BIN)/python -m systola.verif.plan.testplan --write docs
 	@$(BIN)/python -m systola.verif.figures.page --write docs
+
+api: $(READY) ## Pages of the Python interface in build/api, made from its docstrings
+	@$(BIN)/pip install -qq --disable-pip-version-check \
+		--constraint requirements.lock --editable '.[pages]'
+	@$(BIN)/pdoc --output-directory build/api \
+		systola.runtime.api systola.runtime.image_builder systola.runtime.compiled_model \
+		systola.runtime.run_result systola.runtime.report systola.runtime.backend \
+		systola.runtime.rtl systola.runtime.iss systola.arch.config systola.arch.isa \
+		systola.arch.assembler systola.arch.registers
+	@echo build/api/index.html
 
 wheel: $(READY) ## Build the wheel in dist/
 	@rm -rf build/lib build/bdist.*

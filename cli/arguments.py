@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
 from systola.hdl.fabric import Fabric
+from systola.sim.notices import is_quiet
 
 MAX_LATENCY = 1_000_000
 
@@ -160,7 +161,7 @@ def progress_bar(
         unit=unit,
         unit_scale=total is None,
         leave=stays,
-        disable=False if stays else None,
+        disable=is_quiet() or (False if stays else None),
     ) as bar:
 
         def advance(done: int) -> None:

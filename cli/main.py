@@ -6,22 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-COMMANDS = (
-    "gemm",
-    "compile",
-    "run",
-    "asm",
-    "disasm",
-    "verilog",
-    "deliver",
-    "synth",
-    "bitstream",
-    "info",
-    "demo",
-)
-"""Each is a module of this package with HELP, add_arguments() and execute()."""
 INTERRUPTED = 130
 """Exit status after Control-C, as shells have it."""
 
@@ -41,23 +26,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     from systola.arch.assembler import AssemblyError
     from systola.arch.config import ConfigError
-    from systola.cli.arguments import OneLineParser
     from systola.cli.errors import UserError
+    from systola.cli.parser import make_parser
     from systola.compiler.errors import CompileError, ModelError
     from systola.runtime.backend import BackendError, UnavailableError
     from systola.sim.build import BuildFolderError
+    from systola.sim.notices import choose_level
     from systola.synth.errors import SynthesisError
 
-    parser = OneLineParser(prog="tpu", description="Systola, an open Tensor Processing Unit.")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        module = import_module(f"systola.cli.{name}")
-        command = commands.add_parser(
-            name, help=module.HELP, description=module.HELP, allow_abbrev=False
-        )
-        module.add_arguments(command)
-        command.set_defaults(execute=module.execute)
+    parser = make_parser()
     parsed = parser.parse_args(arguments)
+    if "execute" not in parsed:
+        parser.print_help()
+        return 0
+    choose_level(parsed.level)
     try:
         return parsed.execute(parsed)
     except (

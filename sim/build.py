@@ -15,8 +15,10 @@ from pathlib import Path
 
 from systola.sim.notices import notice, sign_of_life
 
+KEY = "[0-9a-f]{24}"
+"""What the name of a result begins with, as a regular expression, see content_key."""
 SIM_DIRECTORY = Path(__file__).resolve().parent
-_WORK = "make-"
+WORK = "make-"
 """How the name of a directory begins in which something is made; its key and `-` follow."""
 
 
@@ -88,7 +90,7 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
         # GNU make cannot work in a directory with a space in its name.
         where = None if any(c.isspace() for c in str(folder)) else folder
         with (
-            tempfile.TemporaryDirectory(prefix=f"{_WORK}{key}-", dir=where) as work,
+            tempfile.TemporaryDirectory(prefix=f"{WORK}{key}-", dir=where) as work,
             sign_of_life(what),
         ):
             made = make(Path(work))
@@ -102,8 +104,8 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
 
 def _remove_leftovers(folder: Path, own: str) -> None:
     """Removes what killed processes have left, by one that holds the lock of key `own`."""
-    for work in folder.glob(f"{_WORK}*"):
-        key = work.name.removeprefix(_WORK).rpartition("-")[0]
+    for work in folder.glob(f"{WORK}*"):
+        key = work.name.removeprefix(WORK).rpartition("-")[0]
         if key == own:
             shutil.rmtree(work, ignore_errors=True)
         elif key:

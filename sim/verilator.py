@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key
+from systola.sim.notices import Level, notice
 
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
@@ -84,6 +85,7 @@ def toolchain() -> str:
 
 def run_tool(command: Sequence[str], *, log: Path) -> None:
     """Runs a build step with its output added to `log`. Raises BuildError with its end."""
+    notice(f"$ {' '.join(command)}", Level.VERBOSE)
     with log.open("a") as output:
         output.write(f"$ {' '.join(command)}\n")
         output.flush()

@@ -82,7 +82,6 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("", "COMMAND"),
         ("nonsense", "nonsense"),
         ("gemm 1 2", "N"),
         ("gemm 0 4 4", "M: must be at least 1, not 0"),

@@ -88,7 +88,7 @@ def test_lock() -> None:
     extras = project["optional-dependencies"]
     wanted = [
         *project["dependencies"],
-        *(each for extra in ("test", "lint", "synth", "serial") for each in extras[extra]),
+        *(each for extra in ("test", "lint", "pages", "synth", "serial") for each in extras[extra]),
     ]
     for requirement in map(Requirement, wanted):
         assert versions[normalised(requirement.name)] in requirement.specifier, requirement

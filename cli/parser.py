@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of tpu: its commands, by group, and what they have in common."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+
+from systola.cli.arguments import OneLineParser
+from systola.sim.notices import Level
+
+GROUPS: Mapping[str, Sequence[str]] = {
+    "networks": ("run", "compile", "demo"),
+    "programs": ("asm", "disasm", "gemm"),
+    "hardware": ("verilog", "deliver", "synth", "bitstream", "info"),
+    "this command": ("cache", "completion"),
+}
+"""Each command is a module of this package with HELP, add_arguments() and execute()."""
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
+
+
+class _Parser(OneLineParser):
+    """Shows the commands by group, which argparse itself cannot."""
+
+    def format_help(self) -> str:
+        width = max(map(len, COMMANDS))
+        lines = ["usage: tpu COMMAND ...", "", "Systola, an open Tensor Processing Unit."]
+        for title, names in GROUPS.items():
+            lines += ["", f"{title}:"]
+            lines += (f"  {name:<{width}}  {_module(name).HELP}" for name in names)
+        lines += [
+            "",
+            "'tpu COMMAND --help' shows the options of a command, 'tpu --version' the version.",
+            "",
+        ]
+        return "\n".join(lines)
+
+
+def make_parser() -> OneLineParser:
+    """The parser of the whole command line; `execute` of its result runs a command."""
+    parser = _Parser(prog="tpu")
+    parser.add_argument("--version", action="version", version=f"tpu {version('systola')}")
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=OneLineParser)
+    for name in COMMANDS:
+        module = _module(name)
+        command = commands.add_parser(
+            name, help=module.HELP, description=module.HELP, allow_abbrev=False
+        )
+        module.add_arguments(command)
+        _add_verbosity(command)
+        command.set_defaults(execute=module.execute)
+    return parser
+
+
+def _module(command: str) -> ModuleType:
+    return import_module(f"systola.cli.{command}")
+
+
+def _add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """Adds -v and -q; the value is a Level."""
+    choice = parser.add_mutually_exclusive_group()
+    for option, level, text in (
+        ("verbose", Level.VERBOSE, "show the commands of the tools that are run"),
+        ("quiet", Level.QUIET, "show no progress, only results and mistakes"),
+    ):
+        choice.add_argument(
+            f"-{option[0]}",
+            f"--{option}",
+            dest="level",
+            action="store_const",
+            const=level,
+            default=Level.NORMAL,
+            help=text,
+        )
