@@ -86,13 +86,13 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
             return result
         _remove_leftovers(folder, key)
         started = time.monotonic()
-        notice(f"{what} (kept for the next time) ...")
         # GNU make cannot work in a directory with a space in its name.
         where = None if any(c.isspace() for c in str(folder)) else folder
         with (
             tempfile.TemporaryDirectory(prefix=f"{WORK}{key}-", dir=where) as work,
             sign_of_life(what),
         ):
+            notice(f"{what} (kept for the next time) ...")
             made = make(Path(work))
             if where is None:
                 made = Path(shutil.move(made, folder / f"{key}.part"))

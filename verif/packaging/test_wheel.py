@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,61 @@ def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
         check=True,
     )
     return json.loads(done.stdout)
+
+
+def outside(tmp_path: Path, **variables: str) -> dict[str, str]:
+    """An environment far from a checkout: no git, and no variable of this project."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for tool in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if not tool.name.startswith("git") and not (tools / tool.name).is_symlink():
+                (tools / tool.name).symlink_to(tool)
+    kept = {name: value for name, value in os.environ.items() if name in ("LANG", "TMPDIR")}
+    return {**kept, "PATH": str(tools), **variables}
+
+
+def run_outside(
+    tpu: Path, arguments: str, folder: Path, variables: dict[str, str]
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [tpu, *arguments.split()],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_home_that_cannot_be_written(tpu: Path, tmp_path: Path) -> None:
+    with run_outside(tpu, "gemm 4 4 4", tmp_path, outside(tmp_path, HOME="/dev/null")) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert re.fullmatch(r"tpu: error: cannot build in /dev/null/\.cache[^\n]+\n", err)
+
+
+@pytest.mark.thorough
+def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> None:
+    """One builds, the other waits, both are right, and nothing of the killed one is left."""
+    variables = outside(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    arguments = "gemm 5 6 7 --preset tiny --json -"
+    folder = tmp_path / "cache" / "systola"
+    with run_outside(tpu, arguments, tmp_path, variables) as killed:
+        assert killed.stderr is not None
+        while "building the simulator" not in killed.stderr.readline():
+            assert killed.poll() is None
+        killed.kill()
+        killed.communicate()
+    assert list(folder.glob("library/make-*"))
+    first = run_outside(tpu, arguments, tmp_path, variables)
+    second = run_outside(tpu, arguments, tmp_path, variables)
+    said = [first.communicate(), second.communicate()]
+    assert [first.returncode, second.returncode] == [0, 0]
+    assert all(json.loads(out)["bit_exact"] for out, _ in said)
+    starts = [err.count("building the simulator of 'tiny' (kept") for _, err in said]
+    assert sorted(starts) == [0, 1]
+    assert not list(folder.glob("*/make-*"))
 
 
 def test_adds_one_name(wheel: Path) -> None:
