@@ -148,7 +148,7 @@ deliver: $(READY) ## The machine for another design, in build/deliver_PRESET [PR
 	@$(BIN)/tpu deliver --preset '$(or $(PRESET),base)' --fabric '$(or $(FABRIC),generic)' \
 		--output 'build/deliver_$(or $(PRESET),base)'
 
-bench: $(READY) ## Measure the tables of cycles that the README quotes
+bench: $(READY) ## Measure the tables of cycles in README.md and docs/results.md
 	@$(BIN)/python -m systola.bench
 
 bench-v1: $(READY) ## Measure the machine at the original's size: minutes

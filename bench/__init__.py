@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README claims, measured: cycles of matrix products, and the simulator of v1."""
+"""What README.md and docs/results.md claim, measured: cycles, and the simulator of v1."""

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from systola.bench import convolution, gemm, networks
 from systola.bench.picture import picture
-from systola.bench.table import PICTURE, README, RESULTS, Results, find, tables, with_quote
+from systola.bench.table import PICTURE, README, RESULTS, RESULTS_PAGE, Results, find, quote, tables
 from systola.bench.workloads import (
     CONVOLUTIONS,
     IDEAL,
@@ -53,8 +53,8 @@ def main() -> int:
     ]
     PICTURE.write_text(picture(f"share of all cycles, preset {PRESET}", labelled))
     networks.RESULTS.write_text(json.dumps(measured, indent=1) + "\n")
-    readme = with_quote(README.read_text(), "products", tables(results))
-    README.write_text(with_quote(readme, "networks", networks.table(measured)))
+    quote(RESULTS_PAGE, "products", tables(results))
+    quote(README, "networks", networks.table(measured))
 
     print(f"{networks.table(measured)}\n\n{tables(results)}")
     print(f"simulation: {speed:,.0f} cycles a second")

@@ -82,8 +82,8 @@ def table(results: list[dict[str, Any]]) -> str:
     """The results as the Markdown table of the README."""
     heads = [f"{batch} at a time" for batch in BATCHES]
     lines = [
-        f"| Network | MACs | {' | '.join(heads)} | bar |",
-        "|---|---|" + "---|" * (len(BATCHES) + 1),
+        f"| Network | MACs | {' | '.join(heads)} |",
+        "|---|---|" + "---|" * len(BATCHES),
     ]
     for network in NETWORKS:
         here = [find(results, network, batch) for batch in BATCHES]
@@ -91,8 +91,5 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{result['cycles'] / result['batch']:,.0f} cycles, {100 * result['utilization']:.1f} %"
             for result in here
         ]
-        bar = (
-            "-" if network.bar is None else f"{100 * network.bar:.0f} %, {network.batch} at a time"
-        )
-        lines.append(f"| {network.title} | {here[0]['macs']:,} | {' | '.join(cells)} | {bar} |")
+        lines.append(f"| {network.title} | {here[0]['macs']:,} | {' | '.join(cells)} |")
     return "\n".join(lines)

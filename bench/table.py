@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the results, as the README quotes them."""
+"""The tables of the results, as README.md and docs/results.md quote them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from systola.bench.workloads import (
 
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).parents[1] / "README.md"
+"""Quotes the networks."""
+RESULTS_PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+"""Quotes products and convolutions."""
 PICTURE = Path(__file__).parents[1] / "docs" / "cycles.svg"
 
 Results = dict[str, list[dict[str, Any]]]
@@ -31,7 +34,7 @@ def stored_results() -> Results:
 
 
 def tables(results: Results) -> str:
-    """The results as the Markdown tables of the README."""
+    """The results as Markdown tables."""
     lines = [
         "| GEMM (M K N) | ideal memory | bar | latency 30, stall 0.1 | bar | measured elsewhere |",
         "|---|---|---|---|---|---|",
@@ -73,20 +76,20 @@ def find(results: Results, work: Product | Convolution, memory: Memory) -> dict[
     return next(r for r in here if (r.get("m"), r.get("k"), r.get("n")) == shape)
 
 
-def quoted(readme: str, name: str) -> str:
-    """The tables called `name` as they stand in the text of the README."""
-    return _split(readme, name)[1].strip()
+def quoted(page: Path, name: str) -> str:
+    """The tables called `name` as they stand in a page."""
+    return _split(page.read_text(), name)[1].strip()
 
 
-def with_quote(readme: str, name: str, text: str) -> str:
-    """The text of the README with other tables called `name`."""
-    before, _, behind = _split(readme, name)
-    return f"{before}\n{text}\n{behind}"
+def quote(page: Path, name: str, text: str) -> None:
+    """Writes other tables called `name` into a page."""
+    before, _, behind = _split(page.read_text(), name)
+    page.write_text(f"{before}\n{text}\n{behind}")
 
 
-def _split(readme: str, name: str) -> tuple[str, str, str]:
+def _split(page: str, name: str) -> tuple[str, str, str]:
     """The text up to the begin mark, what is quoted, and the text from the end mark on."""
     begin, end = f"<!-- {name}: written by make bench -->", f"<!-- {name}: end -->"
-    before, rest = readme.split(begin, 1)
+    before, rest = page.split(begin, 1)
     text, behind = rest.split(end, 1)
     return before + begin, text, end + behind
