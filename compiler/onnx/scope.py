@@ -227,7 +227,7 @@ class Scope:
             whole = plain((math.prod(layout.factors),))
             return self._in_order(user, value, whole, wanted, shape, to_host=to_host)
         if source.order == target.order:
-            return self.reshaped(user, value, shape)
+            return self.reshaped(f"reshape for {user}", value, shape)
         order = tuple(source.order.index(factor) for factor in target.order)
         key = (value, source.stored_factors, order)
         if key not in self._moved:

@@ -11,6 +11,7 @@ from systola.arch.config import preset
 from systola.compiler.host_stage import HostStage
 from systola.compiler.lower.batching import LARGEST_BATCH
 from systola.compiler.network import compile_network
+from systola.runtime.api import compile
 from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements
 from systola.runtime.report import HOST, MACHINE, OVERHEAD, LayerRow, Report, make_report
@@ -18,6 +19,7 @@ from systola.runtime.report_table import WIDTH, compact, percent, report_table, 
 from systola.runtime.roofline import roofline
 from systola.timing.memory_speed import MemorySpeed
 from systola.verif.compiler.stored_networks import stored_model
+from systola.verif.compiler.test_onnx_refusals import convolution
 
 CONFIG = preset("base")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -173,6 +175,8 @@ def test_numbers():
         "12.3 %",
         "100 %",
     ]
+    assert short_name("node 3 (Conv 'first')") == "3 Conv"
+    assert short_name("transpose for node 3 (Conv)") == "transpose for 3 Conv"
     assert short_name("operator 3 (CONV_2D)") == "3 CONV_2D"
     assert short_name("outputs (y)") == "outputs (y)"
 
@@ -269,3 +273,11 @@ def test_roofline_of_a_network():
     for dot in dots:
         assert 0 < float(dot.get("cx")) < width
         assert 0 < float(dot.get("cy")) < height
+
+
+def test_rows_of_moves() -> None:
+    """What only brings elements in order does not bear the name of the operator that takes them."""
+    rows = compile(convolution(), preset="small", batch=1).estimate().rows
+    names = [row.operator for row in rows if "(Conv" in row.operator]
+    assert len(names) == len(set(names)) == 2
+    assert names[0] == f"transpose for {names[1]}"
