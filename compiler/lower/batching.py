@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which operations run for many samples at a time.
 
-A tile of weights takes as long to load as the array has rows, however few vectors it is used for.
-A fully connected layer has one for each sample, and so has each step in time of an LSTM, so these
-wait at the end of the network until a batch of samples has got there.
+A tile of weights takes its time to arrive, however few vectors it is used for. A fully connected
+layer has one for each sample, and so has each step in time of an LSTM, and a small map has as many
+as it has pixels: where these are fewer than the cycles of a tile, operations wait at the end of the
+network until a batch of samples has got there.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.channels import Channels, channel_layouts
 from systola.compiler.operations import (
     Binary,
     Concatenation,
+    Convolution,
     Lstm,
     Node,
     Operations,
+    Pooling,
     Product,
     Reshape,
     Slice,
     Unary,
     Value,
 )
-
-LARGEST_BATCH = 64
-"""Samples: four times what fills the array of `base`, so that starting each layer counts little."""
 
 LINE_CYCLES, LOOP_CYCLES = 10, 50
 """What each line on its way into a batch takes, and the loop around a batch, as measured."""
@@ -52,43 +53,62 @@ def batches_to_try(
     None does better than a batch for which they must; but if they must in any case, a batch that
     fills the array does better than none.
     """
-    nodes = batched_nodes(config, operations)
-    sizes = batch_sizes(samples) if nodes else []
-    if sizes:
-        for size in sizes:
-            yield Batch(nodes, size), False
-        yield Batch(), False
-        for size in sizes:
-            if size <= config.rows:
-                yield Batch(nodes, size), True
+    choices = batched_nodes(config, operations)
+    sizes = batch_sizes(config, samples) if choices else []
+    for spilling, limit in ((False, samples), (True, arrival(config))):
+        for nodes in choices:
+            for size in sizes:
+                if size <= limit:
+                    yield Batch(nodes, size), spilling
+        if sizes and not spilling:
+            yield Batch(), False
 
 
-def batched_nodes(config: Config, operations: Operations) -> tuple[Node, ...]:
-    """Operations at the end of the network for which a batch pays, in their order; may be empty.
+def largest_batch(config: Config) -> int:
+    """Samples: four times what hides the arrival of a tile behind one vector of each, so that
+    starting each layer counts little."""
+    return 4 * arrival(config)
 
-    All that takes their results is among them, too.
-    """
-    alone = {node for node in operations.nodes if not _batchable(node)}
+
+def batched_nodes(config: Config, operations: Operations) -> list[tuple[Node, ...]]:
+    """Operations at the end of the network for which a batch pays, in their order, with and without
+    those on the windows of a map: the choice that saves most first."""
+    saved: dict[tuple[Node, ...], float] = {}
+    for windows in (True, False):
+        nodes = _together(config, operations, windows=windows)
+        gain = _gain(config, operations, nodes)
+        if gain > 0:
+            saved[nodes] = gain
+    return sorted(saved, key=lambda nodes: -saved[nodes])
+
+
+def _together(config: Config, operations: Operations, *, windows: bool) -> tuple[Node, ...]:
+    """What a batch for the end of the network has in it, and all that takes its results."""
+    alone = {node for node in operations.nodes if not _batchable(node, windows=windows)}
     while True:
         together = _closed(operations.nodes, alone)
         early = _early(config, operations.nodes, together)
         if not early:
-            break
+            return together
         alone.update(early)
+
+
+def _gain(config: Config, operations: Operations, together: Sequence[Node]) -> float:
+    """Cycles that a batch saves for each sample, the moves of what goes into it taken off."""
     layouts = channel_layouts(operations, min(config.rows, config.cols))
     saved = sum(_saved(config, node, layouts) for node in together)
     if len(together) == len(operations.nodes):
-        return together if saved else ()
+        return saved
     needed = {source for node in together for source in node.sources}
     left = {node.result for node in operations.nodes} - {node.result for node in together}
     lines = sum(_lines(value, layouts[value]) for value in needed & left)
-    return together if saved > LOOP_CYCLES + LINE_CYCLES * lines else ()
+    return saved - LOOP_CYCLES - LINE_CYCLES * lines
 
 
-def batch_sizes(samples: int) -> list[int]:
+def batch_sizes(config: Config, samples: int) -> list[int]:
     """Sizes of a batch to try one after the other: as equal as the number of samples allows."""
     sizes: list[int] = []
-    limit = LARGEST_BATCH
+    limit = largest_batch(config)
     while limit > 1:
         size = -(-samples // -(-samples // limit))
         if size > 1 and size not in sizes:
@@ -97,30 +117,48 @@ def batch_sizes(samples: int) -> list[int]:
     return sizes
 
 
-def sample_order(rows: int, batch: int, samples: int) -> NDArray[np.int64]:
+def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray[np.int64]:
     """For each of `rows` rows of each sample its row where batches lie one behind the other.
 
-    In a batch row 0 of all samples comes first, then row 1; the first batch has its last places
-    taken if there are fewer samples than places.
+    In a batch the first `width` rows of all samples come first, then the next ones; the first batch
+    has its last places taken if there are fewer samples than places.
     """
     places = np.arange(samples) + -samples % batch
-    first = places // batch * rows * batch + places % batch
-    return (first[:, np.newaxis] + batch * np.arange(rows)).reshape(-1)
+    first = places // batch * rows * batch + places % batch * width
+    row = np.arange(rows)
+    return (first[:, np.newaxis] + row // width * width * batch + row % width).reshape(-1)
 
 
-def _batchable(node: Node) -> bool:
-    return isinstance(node, Product | Lstm | Unary | Binary | Slice | Concatenation | Reshape)
+def _batchable(node: Node, *, windows: bool) -> bool:
+    match node:
+        case Convolution():
+            # Rows of all samples alternate, so windows are one row apart, or as many as samples.
+            return windows and (node.window.stride[0] == 1 or node.window.out[0] == 1)
+        case Pooling():
+            return windows
+        case Lstm():
+            # The pixels of a step lie together, and not in rows.
+            return not windows
+        case _:
+            return isinstance(node, Product | Unary | Binary | Slice | Concatenation | Reshape)
 
 
 def _pays(config: Config, node: Node) -> bool:
-    """Whether one sample has fewer vectors for a tile than it takes to load it."""
+    """Whether one sample has fewer vectors for a tile than the cycles it takes to arrive."""
+    return isinstance(node, Lstm) or 0 < _vectors(node) < arrival(config)
+
+
+def _vectors(node: Node) -> int:
+    """Vectors of one sample for each tile; 0 for operations without weights."""
     match node:
         case Lstm():
-            return True
+            return 1
         case Product():
-            return node.source.channels * node.source.pixels < config.rows * node.layer.k
+            return node.source.channels * node.source.pixels // node.layer.k
+        case Convolution():
+            return node.result.pixels
         case _:
-            return False
+            return 0
 
 
 def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int:
@@ -128,14 +166,17 @@ def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int
     match node:
         case Lstm():
             inputs, cells = layouts[node.source].blocks, layouts[node.result].blocks
-            tiles, rows = 4 * node.source.pixels * (inputs + cells) * cells, 1
+            tiles = 4 * node.source.pixels * (inputs + cells) * cells
         case Product():
             source, result = layouts[node.source], layouts[node.result]
             tiles = node.layer.k // source.count * source.blocks * result.blocks
-            rows = node.source.channels * node.source.pixels // node.layer.k
+        case Convolution():
+            kernel = node.window.kernel
+            blocks = layouts[node.source].blocks * layouts[node.result].blocks
+            tiles = kernel[0] * kernel[1] * blocks
         case _:
             return 0
-    return tiles * max(config.rows - rows, 0)
+    return tiles * max(arrival(config) - _vectors(node), 0)
 
 
 def _lines(value: Value, layout: Channels) -> int:

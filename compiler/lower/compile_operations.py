@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
 from systola.compiler.lower.batching import Batch, batches_to_try, sample_order
 from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.gather import GatherStep
 from systola.compiler.lower.host_view import HostView
-from systola.compiler.lower.lowering import Part, Spill
+from systola.compiler.lower.parts import Part, Spill
 from systola.compiler.lower.spilling import fitted
 from systola.compiler.lower.step import Step
 from systola.compiler.operations import Operations, Value, node_macs
@@ -61,7 +63,7 @@ def _compile(
     for part in lowering.parts:
         for hosts, views in ((inputs, part.inputs), (outputs, part.outputs)):
             for value, view in views.items():
-                hosts[value] = _host_map(view, part.samples, samples)
+                hosts[value] = _host_map(value, view, part.samples, samples)
     works = [
         LayerWork(node.operator, node.result.shape, samples * node_macs(node))
         for part in lowering.parts
@@ -82,6 +84,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
     """The parts in their loops: the last one for each batch, one in front for each sample of it.
 
     All batches have the same size; the first begins with places that no sample takes, if need be.
+    A program without any other loop has none for its only batch.
     """
     *front, last = parts
     registers = [
@@ -94,28 +97,37 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
         for part in parts
     ]
     batches = tiles(samples, last.samples)
+    inner = any(step.has_loop for _, steps in last.layers for step in steps)
+    loops = batches > 1 or bool(front) or inner
     empty = batches * last.samples - samples
     missing = 0
     if front:
-        emitter.sample = emitter.take_register()
-        emitter.emit(Opcode.SET_REGISTER, register=emitter.sample, value=empty)
+        emitter.count_places(_gathered_widths(front), empty)
         if empty:
             missing = emitter.take_register()
             emitter.emit(Opcode.SET_REGISTER, register=missing, value=-empty)
-    emitter.loop(batches)
+    if loops:
+        emitter.loop(batches)
     for part in front:
         emitter.loop(last.samples, missing)
         _emit_part(emitter, part, 0, registers[0], spill)
-        sample = emitter.sample
-        emitter.emit(Opcode.SET_REGISTER, register=sample, first=sample, value=1)
+        emitter.next_place()
         emitter.end_loop()
     layers = sum(len(part.layers) for part in front)
     _emit_part(emitter, last, layers, registers[-1], spill)
     emitter.tag(layers + len(last.layers), Unit.HOST_WRITER)
-    for register in (emitter.sample, missing):
-        if register:
-            emitter.emit(Opcode.SET_REGISTER, register=register)
-    emitter.end_loop()
+    emitter.first_place()
+    if missing:
+        emitter.emit(Opcode.SET_REGISTER, register=missing)
+    if loops:
+        emitter.end_loop()
+
+
+def _gathered_widths(parts: Sequence[Part]) -> list[int]:
+    """Pixels in the rows of what goes into a batch, each width once."""
+    steps = (step for part in parts for _, layer in part.layers for step in layer)
+    widths = (step.source.width for step in steps if isinstance(step, GatherStep))
+    return list(dict.fromkeys(widths))
 
 
 def _emit_part(
@@ -143,11 +155,18 @@ def _emit_part(
         emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=size)
 
 
-def _host_map(view: HostView, batch: int, samples: int) -> HostMap:
-    channels, block = view.channels, view.matrix.block
+def _host_map(value: Value, view: HostView, batch: int, samples: int) -> HostMap:
+    channels, matrix = view.channels, view.matrix
+    rows, width = view.rows // batch, 1 if view.packed else view.width // batch
     if view.packed:
         columns = np.arange(view.width * channels.count)
+    elif view.beside > 1:
+        part = matrix.pitch // view.beside
+        matrix = replace(
+            matrix, rows=view.beside * matrix.rows, columns=part, block=part, pitch=part
+        )
+        columns = np.arange(value.channels)
+        rows, width = value.pixels, value.grid[1]
     else:
-        columns = channels.slots // channels.block * block + channels.slots % channels.block
-    rows = view.rows // batch
-    return HostMap(view.matrix, rows, columns, sample_order(rows, batch, samples))
+        columns = channels.slots // channels.block * matrix.block + channels.slots % channels.block
+    return HostMap(matrix, rows, columns, sample_order(rows, batch, samples, width))

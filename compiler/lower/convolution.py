@@ -16,6 +16,7 @@ from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.compiler.errors import CompileError
 from systola.compiler.layer import Layer
+from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.channels import Channels
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import Entries, channel_entries, window_tiles
@@ -23,8 +24,8 @@ from systola.compiler.lower.feature_map import FeatureMap
 from systola.compiler.lower.step import MapStep
 from systola.compiler.operations import Requantisation, Window
 
-MAX_KERNEL = 255
-"""Rows of a kernel that Set_Config_Window takes."""
+MAX_KERNEL, MAX_DILATION = 255, 15
+"""Rows of a kernel, and how far they may be apart, that Set_Config_Window takes."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def product_step(
 ) -> ConvolutionStep:
     """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it.
 
-    All pixels are there for each of `samples` samples; then a row's lie one above the other.
+    All pixels are there for each of `samples` samples, as batch_rows has them.
     """
     channels = source.channels.count
     pixels, rest = divmod(layer.k, channels)
@@ -218,9 +219,17 @@ def product_step(
             f"rows of {layer.k} elements are not whole pixels of {channels} channels"
         )
     rows = source.pixels // (pixels * samples)
-    if samples > 1:
+    width = source.width // samples
+    if samples > 1 and width == 1:
         stride = (pixels, 1) if rows > 1 else (1, 1)
         window = Window(kernel=(pixels, 1), stride=stride, out=(rows, samples))
+    elif samples > 1 and rows == 1:
+        kernel = (source.height, width)
+        window = Window(kernel=kernel, stride=(1, width), out=(1, samples))
+    elif samples > 1:
+        if pixels > 1:
+            raise CompileError(f"rows of {pixels} pixels lie apart in a batch")
+        window = Window(kernel=(1, 1), out=(source.height, source.width))
     elif rows == 1:
         window = Window(kernel=(source.height, source.width), out=(1, 1))
     else:
@@ -247,6 +256,65 @@ def product_step(
     )
 
 
+def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8]) -> int:
+    """How many pixels of a result of few channels to put side by side into one line.
+
+    Lines go to host memory whole, so fewer of them take less time; but each pixel in a line takes
+    tiles of its own, beyond those that have been waiting. Only for windows of one pixel, all in the
+    map; `source` may be one of many samples.
+    """
+    blocks, channels, lines = source.channels.blocks, weights.shape[-1], source.pixels
+    beats = config.output_pitch // config.host_bus_bytes
+    square = config.rows == config.cols == config.output_pitch
+    if not square or channels > config.cols:
+        return 1
+
+    def cycles(count: int) -> int:
+        fetched = count * blocks - config.weight_fifo_tiles
+        array = max(blocks * lines, fetched * arrival(config))
+        return array + lines // count * beats
+
+    counts = [n for n in (1, 2, 4, 8, 16) if source.width % n == 0 and channels * n <= config.cols]
+    return min((n for n in counts if config.cols % n == 0), key=cycles)
+
+
+def beside_step(
+    config: Config,
+    operator: str,
+    source: FeatureMap,
+    target: FeatureMap,
+    weights: NDArray[np.int8],
+    output: Requantisation,
+) -> ConvolutionStep:
+    """The step for weights of 1 x 1 x channels x channels, and some pixels side by side."""
+    count, part = target.beside, config.cols // target.beside
+    inputs, results = weights.shape[2:]
+    wide = np.zeros((1, count, inputs, count, part), np.int8)
+    for n in range(count):
+        wide[0, n, :, n, :results] = weights[0, 0]
+
+    def of_all(values: NDArray[np.int32]) -> NDArray[np.int32]:
+        parts = np.zeros((count, part), np.int32)
+        parts[:, :results] = values
+        return parts.reshape(-1)
+
+    return convolution_step(
+        config,
+        operator,
+        source,
+        target,
+        wide.reshape(1, count, inputs, count * part),
+        Window(kernel=(1, count), stride=(1, count), out=(target.height, target.width)),
+        0,
+        replace(
+            output,
+            bias=of_all(output.bias),
+            multiplier=of_all(output.multiplier),
+            shift=of_all(output.shift),
+        ),
+    )
+
+
 def may_pack(config: Config, channels: int, window: Window) -> bool:
     """Whether packed channels make a convolution need fewer tiles, and Convolve can take them."""
     taps = config.rows // channels
@@ -269,18 +337,27 @@ def _high_passes(
     weights: NDArray[np.int8],
     window: Window,
 ) -> tuple[Pass, ...]:
-    """One pass, or several for a kernel of more rows than Set_Config_Window takes."""
-    passes: list[Pass] = []
-    for start in range(0, len(weights), MAX_KERNEL):
-        rows = weights[start : start + MAX_KERNEL]
-        packed = window_tiles(config, rows, source.channels, target.channels)
+    return tuple(
+        Pass(window_tiles(config, weights[rows], source.channels, target.channels), part)
+        for rows, part in _parts(window)
+    )
+
+
+def _parts(window: Window) -> list[tuple[slice, Window]]:
+    """The kernel in parts of as many rows as Set_Config_Window takes."""
+    height, apart = window.kernel[0], window.dilation[0]
+    size = MAX_KERNEL if apart <= MAX_DILATION else 1
+    parts: list[tuple[slice, Window]] = []
+    for start in range(0, height, size):
+        rows = slice(start, min(start + size, height))
         part = replace(
             window,
-            kernel=(len(rows), window.kernel[1]),
-            first=(window.first[0] + start * window.dilation[0], window.first[1]),
+            kernel=(rows.stop - rows.start, window.kernel[1]),
+            dilation=(apart if size > 1 else 1, window.dilation[1]),
+            first=(window.first[0] + start * apart, window.first[1]),
         )
-        passes.append(Pass(packed, part))
-    return tuple(passes)
+        parts.append((rows, part))
+    return parts
 
 
 def _packed_passes(
@@ -290,20 +367,20 @@ def _packed_passes(
     weights: NDArray[np.int8],
     window: Window,
 ) -> tuple[Pass, ...]:
-    height, width, channels, results = weights.shape
+    _, width, channels, results = weights.shape
     taps = config.rows // channels
     passes: list[Pass] = []
     for start in range(0, width, taps):
-        columns = weights[:, start : start + taps]
-        count = columns.shape[1]
-        rows = Channels((count * channels,), config.rows)
-        packed = window_tiles(
-            config, columns.reshape(height, 1, count * channels, results), rows, target.channels
-        )
-        part = replace(
-            window,
-            kernel=(height, count),
-            first=(window.first[0], window.first[1] + start),
-        )
-        passes.append(Pass(packed, part))
+        count = min(taps, width - start)
+        inputs = Channels((count * channels,), config.rows)
+        for rows, part in _parts(window):
+            columns = weights[rows, start : start + count]
+            packed = window_tiles(
+                config,
+                columns.reshape(len(columns), 1, count * channels, results),
+                inputs,
+                target.channels,
+            )
+            first = (part.first[0], part.first[1] + start)
+            passes.append(Pass(packed, replace(part, kernel=(len(columns), count), first=first)))
     return tuple(passes)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,9 +37,10 @@ class _Use:
 class Emitter:
     """A program in the making.
 
-    Instructions go to the body. What is loaded once goes in front of it: constants, and, as far as
-    `entries` and `tables` say that all of them fit, parameter entries and tables; where they do
-    not fit, they are loaded each time before they are used. Read_Weights are put in at the end.
+    Instructions go to the body. Parameter entries and tables are loaded once, as far as `entries`
+    and `tables` say that all of them fit: where they are first used, but in front of the body if
+    that is in a loop. Where they do not fit, they are loaded each time before they are used.
+    Constants are in front. Read_Weights are put in at the end.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Emitter:
         self._stored: dict[bytes, int] = {}
         self._front: list[bytes] = []
         self._body: list[bytes | _Use] = []
+        self._open_loops = 0
         self._weights: list[NDArray[np.uint8]] = []
         self._tiles = 0
         self._tile_places: dict[bytes, int] = {}
@@ -72,8 +74,7 @@ class Emitter:
         self._scale: dict[str, int] | None = None
         self._registers = list(range(REGISTERS - 1, 0, -1))
         self._sample_registers: dict[HostMatrix, int] = {}
-        self.sample = 0
-        """The index register with the place of a sample in its batch; 0 where there is none."""
+        self._sample_places: dict[int, int] = {}
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
         """Appends an instruction; raises CompileError for an operand out of range."""
@@ -107,17 +108,40 @@ class Emitter:
         """The index register for a matrix; 0, which is no register, where it has one part."""
         return self._sample_registers.get(matrix, 0)
 
+    def count_places(self, widths: Iterable[int], first: int) -> None:
+        """Index registers for the place of a sample in its batch, in rows of `widths` pixels; they
+        begin with that of sample `first`."""
+        for width in widths:
+            register = self._sample_places[width] = self.take_register()
+            self.emit(Opcode.SET_REGISTER, register=register, value=first * width)
+
+    def sample_place(self, width: int) -> int:
+        """The index register with the place of a sample in its batch, in rows of `width` pixels."""
+        return self._sample_places[width]
+
+    def next_place(self) -> None:
+        """The next sample of a batch."""
+        for width, register in self._sample_places.items():
+            self.emit(Opcode.SET_REGISTER, register=register, first=register, value=width)
+
+    def first_place(self) -> None:
+        """The first sample of another batch."""
+        for register in self._sample_places.values():
+            self.emit(Opcode.SET_REGISTER, register=register)
+
     def free_register(self, register: int) -> None:
         """Gives an index register back."""
         self._registers.append(register)
 
     def loop(self, count: int, register: int = 0) -> None:
         """Opens a loop; an index register is added to `count`."""
+        self._open_loops += 1
         self.emit(Opcode.LOOP, count=count, count_register=register)
         self._forget()
 
     def end_loop(self) -> None:
         """Closes the innermost loop."""
+        self._open_loops -= 1
         self.emit(Opcode.END_LOOP)
         self._forget()
 
@@ -222,7 +246,7 @@ class Emitter:
         pitch = self.config.input_pitch
         padded = np.zeros((lines.count, pitch), np.int8)
         padded[:, : lines.content.shape[1]] = lines.content
-        (self._load if once else self.emit)(
+        read = self._encoded(
             Opcode.READ_HOST_MEMORY,
             host=self._store(padded.tobytes()),
             buffer=self.line(lines),
@@ -231,9 +255,13 @@ class Emitter:
             blocks=1,
             tail=self.config.rows,
         )
+        (self._front if once else self._body).append(read)
 
     def _load(self, opcode: Opcode, **operands: int) -> None:
-        self._front.append(self._encoded(opcode, **operands))
+        if self._open_loops:
+            self._front.append(self._encoded(opcode, **operands))
+        else:
+            self.emit(opcode, **operands)
 
     def _encoded(self, opcode: Opcode, **operands: int) -> bytes:
         try:

@@ -35,6 +35,8 @@ class FeatureMap:
     channels: Channels
     packed: bool = False
     """The pixels of a row lie side by side, in whole lines to a row, as Convolve takes them."""
+    beside: int = 1
+    """Pixels of a value in each pixel here, in equal parts of the line: a result on its way out."""
 
     @property
     def pixels(self) -> int:
@@ -60,6 +62,12 @@ class FeatureMap:
         """Some of the channels; raises CompileError where they are not whole blocks."""
         block, channels = self.channels.cut(start, count)
         return replace(self, offset=self.offset + block * self.plane, channels=channels)
+
+    def one_block(self, number: int) -> FeatureMap:
+        """The channels of one block."""
+        slots = self.channels.slots // self.channels.block
+        here = np.flatnonzero(slots == number)
+        return self.cut(int(here[0]), len(here))
 
     def block(self, number: int) -> int:
         """Offset of a block of channels in the lines."""

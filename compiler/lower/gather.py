@@ -16,27 +16,32 @@ from systola.compiler.operations import identity
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GatherStep(MapStep):
-    """A map copied to the place of its sample, `emitter.sample`, in a map of many samples."""
+    """A map copied, row by row, to the place of its sample in a map of many samples.
+
+    That place is in `emitter.sample`, in samples; the rows of a sample before take `width` each.
+    """
 
     def emit(self, emitter: Emitter) -> None:
-        pixels = self.source.pixels
+        height, width = self.source.height, self.source.width
         emitter.scale()
         parameter = emitter.parameters(self.output_entries)
-        if pixels == 1:
-            self._copy_pixel(emitter, parameter, 0, emitter.sample)
+        place = emitter.sample_place(width)
+        if height == 1:
+            self._copy_row(emitter, parameter, 0, place)
             return
-        pixel, place = emitter.take_register(), emitter.take_register()
-        emitter.emit(Opcode.SET_REGISTER, register=pixel)
-        emitter.emit(Opcode.SET_REGISTER, register=place, first=emitter.sample)
-        emitter.loop(pixels)
-        self._copy_pixel(emitter, parameter, pixel, place)
-        emitter.emit(Opcode.SET_REGISTER, register=pixel, first=pixel, value=1)
-        emitter.emit(Opcode.SET_REGISTER, register=place, first=place, value=self.target.width)
+        row, target = emitter.take_register(), emitter.take_register()
+        emitter.emit(Opcode.SET_REGISTER, register=row)
+        emitter.emit(Opcode.SET_REGISTER, register=target, first=place)
+        emitter.loop(height)
+        self._copy_row(emitter, parameter, row, target)
+        step = self.target.width
+        emitter.emit(Opcode.SET_REGISTER, register=row, first=row, value=width)
+        emitter.emit(Opcode.SET_REGISTER, register=target, first=target, value=step)
         emitter.end_loop()
-        emitter.free_register(place)
-        emitter.free_register(pixel)
+        emitter.free_register(target)
+        emitter.free_register(row)
 
-    def _copy_pixel(self, emitter: Emitter, parameter: int, source: int, target: int) -> None:
+    def _copy_row(self, emitter: Emitter, parameter: int, source: int, target: int) -> None:
         for block in range(self.source.channels.blocks):
             emitter.emit(
                 Opcode.VECTOR,
@@ -45,7 +50,7 @@ class GatherStep(MapStep):
                 buffer_register=source,
                 destination=emitter.line(self.target.lines, self.target.block(block)),
                 destination_register=target,
-                rows=1,
+                rows=self.source.width,
                 parameter=parameter,
                 rounding=identity().rounding,
             )
@@ -57,6 +62,6 @@ def gather_step(config: Config, operator: str, source: FeatureMap, samples: int)
     return GatherStep(
         operator=operator,
         source=source,
-        target=new_map(name, source.pixels, samples, source.channels),
+        target=new_map(name, source.height, samples * source.width, source.channels),
         output_entries=common_entry(config, identity()),
     )

@@ -27,7 +27,8 @@ class HostView:
     width: int
     channels: Channels
     packed: bool = False
-    """As FeatureMap has it."""
+    beside: int = 1
+    """Both as FeatureMap has them."""
 
     @property
     def pixels(self) -> int:
@@ -196,4 +197,5 @@ def _view(matrix: HostMatrix, source: FeatureMap) -> HostView:
         width=source.width,
         channels=source.channels,
         packed=source.packed,
+        beside=source.beside,
     )

@@ -3,22 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
 from systola.compiler.lower.bands import Band, cut, needed, window_of
+from systola.compiler.lower.batch_rows import BatchRows
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.channels import Channels, channel_layouts
 from systola.compiler.lower.convolution import (
     ConvolutionStep,
-    convolution_step,
     may_pack,
-    product_step,
+    pixels_beside,
 )
-from systola.compiler.lower.depthwise import depthwise_blocks, depthwise_steps
+from systola.compiler.lower.depthwise import depthwise_blocks
 from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map
 from systola.compiler.lower.gather import gather_step
 from systola.compiler.lower.host_view import (
@@ -29,11 +30,14 @@ from systola.compiler.lower.host_view import (
     output_view,
     spill_view,
 )
-from systola.compiler.lower.lstm import hidden_map, lstm_step
+from systola.compiler.lower.lstm import hidden_map
+from systola.compiler.lower.node_steps import node_steps
 from systola.compiler.lower.overlap import hidden_cycles, interleaved
-from systola.compiler.lower.pooling import pooling_step
+from systola.compiler.lower.parts import Part, Spill
+from systola.compiler.lower.pooling import PoolingStep
 from systola.compiler.lower.step import Step
-from systola.compiler.lower.vector import binary_steps, constant_map, copy_step, unary_step
+from systola.compiler.lower.vector import copy_step
+from systola.compiler.lower.waiting import Waiting, early_poolings
 from systola.compiler.operations import (
     Binary,
     Concatenation,
@@ -43,51 +47,27 @@ from systola.compiler.operations import (
     Node,
     Operations,
     Pooling,
-    Product,
     Reshape,
     Slice,
     Unary,
     Value,
+    Window,
 )
+
+INPUTS_AHEAD = 2
+"""Operations in front of which the input of the second one is read already."""
 
 Home = FeatureMap | HostView
 """Where a value is."""
 Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
-@dataclass(frozen=True)
-class Spill:
-    """What does not stay in the buffer."""
-
-    values: frozenset[Value] = frozenset()
-    """Values that are in host memory."""
-    bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """For results of operations on such values, in how many bands of rows they are calculated."""
-    overlap: bool = True
-    """Operations may be interleaved, for which more values are there at one time."""
-    constants: bool = False
-    """Constants are loaded each time that they are used."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Operations that are executed one after the other for `samples` samples at a time."""
-
-    samples: int
-    inputs: dict[Value, HostView]
-    outputs: dict[Value, HostView]
-    before: list[Step]
-    """The steps in front of the layers."""
-    layers: list[tuple[Node, list[Step]]]
-    """What the steps of each operation do, for operations that have some."""
-    behind: list[Step]
-
-
 class Lowering:
     """The steps for `operations` on a machine, and the maps that they work on.
 
-    A map for a batch has a row for each pixel, with that pixel of all samples. Raises CompileError,
-    with number and kind of the operator, for what does not fit the machine.
+    A map for a batch has a row for each row of pixels, with that row of all samples side by side.
+    Without operations on windows in the batch, each pixel is such a row. Raises CompileError, with
+    number and kind of the operator, for what does not fit the machine.
     """
 
     def __init__(
@@ -96,8 +76,11 @@ class Lowering:
         self._config = config
         self._samples = samples
         self._at_once = 1
+        windows = any(isinstance(node, Convolution | Pooling) for node in batch.nodes)
+        self._rows = BatchRows(1, together=windows)
         self._spill = spill
         self._outputs = operations.outputs
+        self._used = Counter(source for node in operations.nodes for source in node.sources)
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._taps: dict[bytes, Lines] = {}
@@ -120,30 +103,66 @@ class Lowering:
         """The first step for a batch."""
         if batch.nodes:
             self._at_once = batch.size
+            self._rows = BatchRows(batch.size, together=windows)
             self._homes.update(self._gathered)
             self.parts.append(self._part(operations, batch.nodes, batch))
 
     def _part(self, operations: Operations, nodes: Sequence[Node], batch: Batch) -> Part:
+        inputs: dict[Value, HostView] = {}
+        outputs: dict[Value, HostView] = {}
+        if self._at_once > 1:
+            nodes = early_poolings(nodes)
+        waiting = Waiting()
+        uses = self._first_uses(operations.inputs, nodes)
+
+        def load(before: int) -> None:
+            for value, number in uses.items():
+                if number < before and value not in inputs:
+                    inputs[value] = self._input(value, operations)
+
         first = len(self.steps)
-        wanted = {source for node in nodes for source in node.sources} - self._homes.keys()
-        inputs = {
-            value: self._input(value, operations) for value in operations.inputs if value in wanted
-        }
+        load(INPUTS_AHEAD)
         before = self.steps[first:]
         begin = len(self.steps)
         self._layers = layers = list[tuple[Node, list[Step]]]()
-        for node in nodes:
+        last = nodes[-1].result
+        for number, node in enumerate(nodes):
+            if waiting.is_needed(node):
+                self._finish(waiting)
+            load(number + INPUTS_AHEAD)
             with located(node.operator, CompileError):
                 self._lower(node)
             done = begin + sum(len(steps) for _, steps in layers)
+            if node.result in operations.outputs and node.result is not last:
+                outputs[node.result] = self._output(node.result)
+            elif self._at_once > 1 and isinstance(node, Pooling) and node.result is not last:
+                waiting.hold(node, [s for s in self.steps[done:] if isinstance(s, PoolingStep)])
+                self.steps[done:] = [s for s in self.steps[done:] if not isinstance(s, PoolingStep)]
+            self.steps[done:done] = waiting.hidden_by(self.steps[done:])
             if steps := self.steps[done:]:
                 layers.append((node, steps))
+        self._finish(waiting)
         if self._at_once < batch.size:
             layers[-1][1].extend(self._gather(layers[-1][0], batch))
-        results = {node.result for node in nodes}
         first = len(self.steps)
-        outputs = {value: self._output(value) for value in operations.outputs if value in results}
+        if last in operations.outputs:
+            outputs[last] = self._output(last)
         return Part(self._at_once, inputs, outputs, before, layers, self.steps[first:])
+
+    def _finish(self, waiting: Waiting) -> None:
+        """The last steps of what waits."""
+        for node, steps in waiting.rest():
+            self.steps += steps
+            self._layers.append((node, steps))
+
+    def _first_uses(self, inputs: Sequence[Value], nodes: Sequence[Node]) -> dict[Value, int]:
+        """Those of the network's inputs that are not there yet, and the node that takes each."""
+        uses: dict[Value, int] = {}
+        for number, node in enumerate(nodes):
+            for source in node.sources:
+                if source in inputs and source not in self._homes:
+                    uses.setdefault(source, number)
+        return uses
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
         """The steps, as the end of `node`, for what one sample leaves for its batch."""
@@ -153,14 +172,14 @@ class Lowering:
                 home = self._homes[value]
                 if isinstance(home, HostView):
                     home = self._loaded(node, home, self.steps)
+                if not self._rows.together:
+                    home = home.grid(home.pixels, 1)
+                elif value.channels == home.channels.count:
+                    home = home.grid(*self._rows.of(value))
                 step = gather_step(self._config, node.operator, home, batch.size)
                 self._gathered[value] = step.target
                 self.steps.append(step)
         return self.steps[first:]
-
-    def _grid(self, value: Value) -> tuple[int, int]:
-        """Height and width of the map of a value."""
-        return value.grid if self._at_once == 1 else (value.pixels, self._at_once)
 
     def _input(self, value: Value, operations: Operations) -> HostView:
         source = self._input_map(value, operations)
@@ -205,34 +224,36 @@ class Lowering:
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
         """Packed, where all that takes it are convolutions that gain from it."""
-        height, width = self._grid(value)
         users = [node for node in operations.nodes if value in node.sources]
         if value not in operations.outputs and all(
             isinstance(node, Convolution) and may_pack(self._config, value.channels, node.window)
             for node in users
         ):
-            rows = self._config.rows
+            rows, (height, width) = self._config.rows, value.grid
             pitch = -(-width * value.channels // rows)
             return FeatureMap(
-                lines=Lines(value.name, height * pitch),
-                height=height,
+                lines=Lines(value.name, self._at_once * height * pitch),
+                height=self._at_once * height,
                 width=width,
                 plane=0,
                 channels=Channels((value.channels,), rows),
                 packed=True,
             )
-        return new_map(value.name, height, width, self._layouts[value])
+        return new_map(value.name, *self._rows.grid(value), self._layouts[value])
 
     def _lower(self, node: Node) -> None:
         homes = [self._homes[source] for source in node.sources]
         match node:
             case Reshape():
                 home = homes[0]
-                if node.result.channels == home.channels.count:
-                    home = home.grid(*self._grid(node.result))
+                # The rows of a batch stay what they are.
+                if node.result.channels == home.channels.count and not self._rows.apart:
+                    home = home.grid(*self._rows.grid(node.result))
                 self._homes[node.result] = home
             case Slice():
                 self._check_whole(node.source, homes[0])
+                self._rows.check(node.source, homes[0])
+                self._rows.check_axis(node.source, node.axis)
                 self._homes[node.result] = self._sliced(node, homes[0])
             case Concatenation():
                 target = self._homes[node.result] = self._target(node, homes)
@@ -244,7 +265,7 @@ class Lowering:
     def _target(self, node: Node, homes: list[Home]) -> Home:
         """A new map for the result of `node`, or a place in host memory."""
         channels = self._layouts[node.result]
-        height, width = self._grid(node.result)
+        height, width = self._rows.grid(node.result)
         match node:
             case Lstm():
                 target = hidden_map(node.result.name, node.source.pixels, self._at_once, channels)
@@ -256,6 +277,10 @@ class Lowering:
                 if like is not None and like.channels.count != node.result.channels:
                     height, width = like.height, like.width
                 target = new_map(node.result.name, height, width, channels)
+            case Convolution() if (beside := self._beside(node, homes[0])) > 1:
+                line = Channels((self._config.cols,), self._config.cols)
+                target = new_map(node.result.name, height, width // beside, line)
+                target = replace(target, beside=beside)
             case _:
                 target = new_map(node.result.name, height, width, channels)
         if node.result not in self._spill.values:
@@ -269,9 +294,18 @@ class Lowering:
         self._take_host(view)
         return view
 
+    def _beside(self, node: Convolution, source: Home) -> int:
+        """How many pixels of the result lie side by side: only on its way out."""
+        stays = self._used[node.result] or node.result in self._spill.values
+        each = Window(kernel=(1, 1), dilation=node.window.dilation, out=node.source.grid)
+        if stays or node.window != each or isinstance(source, HostView):
+            return 1
+        return pixels_beside(self._config, source, node.weights)
+
     def _calculate(self, node: Node, homes: list[Home], target: Home) -> None:
         if isinstance(node, Windowed | Lstm):
             self._check_whole(node.sources[0], homes[0])
+        self._rows.check_node(node, homes)
         maps = [home for home in homes if isinstance(home, FeatureMap)]
         if isinstance(target, FeatureMap) and len(maps) == len(homes):
             if isinstance(node, DepthwiseConvolution) and (before := self._maker(node.source)):
@@ -287,43 +321,7 @@ class Lowering:
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
         """The steps for `node` on maps in the buffer."""
-        config, samples = self._config, self._at_once
-        match node:
-            case Convolution():
-                return [
-                    convolution_step(
-                        config,
-                        node.operator,
-                        sources[0],
-                        target,
-                        node.weights,
-                        node.window,
-                        node.fill,
-                        node.output,
-                    )
-                ]
-            case Product():
-                layer = node.layer
-                return [product_step(config, node.operator, sources[0], target, layer, samples)]
-            case DepthwiseConvolution():
-                return depthwise_steps(config, node, sources[0], target, self._taps)
-            case Pooling():
-                return [pooling_step(config, node, sources[0], target)]
-            case Unary():
-                return [unary_step(config, node, sources[0], target)]
-            case Binary():
-                maps = iter(sources)
-                a, b = (
-                    next(maps)
-                    if isinstance(operand, Value)
-                    else constant_map(f"constants of {node.operator}", operand, target, samples)
-                    for operand in (node.a, node.b)
-                )
-                return binary_steps(config, node, (a, b), target, samples)
-            case Lstm():
-                return [lstm_step(config, node, sources[0], target, samples)]
-            case _:
-                raise CompileError("this kind of operation is not supported")
+        return node_steps(self._config, node, sources, target, self._at_once, self._taps)
 
     def _maker(self, value: Value) -> ConvolutionStep | None:
         """What made `value` just now, if it can do so block by block."""
@@ -333,6 +331,8 @@ class Lowering:
         if node.result is not value or len(steps) != 1:
             return None
         (step,) = steps
+        if step is not self.steps[-1]:
+            return None
         if not isinstance(step, ConvolutionStep) or step.target.channels.blocks == 1:
             return None
         fits = step.target.pixels <= self._config.accumulator_rows
@@ -357,9 +357,11 @@ class Lowering:
 
     def _concatenation(self, node: Concatenation, homes: list[Home], target: Home) -> None:
         channels = node.axis == len(node.result.shape) - 1
+        self._rows.check_axis(node.result, node.axis)
         start = 0
         for value, home in zip(node.parts, homes, strict=True):
             self._check_whole(value, home)
+            self._rows.check(value, home)
             if channels:
                 part = target.cut(start, value.channels)
                 start += value.channels
@@ -463,7 +465,7 @@ class Lowering:
         ]
 
     def _sliced(self, node: Slice, source: Home) -> Home:
-        height, width = self._grid(node.result)
+        height, width = self._rows.grid(node.result)
         if node.axis == len(node.source.shape) - 1:
             return source.cut(node.start, node.result.channels).grid(height, width)
         inner = height * width // node.result.shape[node.axis]

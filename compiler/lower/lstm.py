@@ -109,6 +109,10 @@ class LstmStep(Step):
         )
 
     @property
+    def has_loop(self) -> bool:
+        return self.source.pixels > self.sequences
+
+    @property
     def _rows(self) -> int:
         """Vectors of a gate."""
         return self.hidden.channels.blocks * self.sequences

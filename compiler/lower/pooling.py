@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode, Reduction, Rounding
 from systola.compiler.errors import CompileError
+from systola.compiler.lower.batch_rows import by_sample, window_by_sample
+from systola.compiler.lower.convolution import MAX_DILATION
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import common_entry, joined
-from systola.compiler.lower.feature_map import FeatureMap
+from systola.compiler.lower.feature_map import FeatureMap, new_map
 from systola.compiler.lower.step import MapStep
 from systola.compiler.operations import (
     Pooling,
     Requantisation,
     Window,
+    identity,
     scalar_requantisation,
 )
 
@@ -29,6 +32,12 @@ class PoolingStep(MapStep):
     floor: int
     ceiling: int
     output: Requantisation
+
+    @property
+    def cycles(self) -> int:
+        """What it takes: one for each tap of each result."""
+        taps = self.window.kernel[0] * self.window.kernel[1]
+        return taps * self.target.pixels * self.target.channels.blocks
 
     def emit(self, emitter: Emitter) -> None:
         source, target = self.source, self.target
@@ -52,16 +61,76 @@ class PoolingStep(MapStep):
             )
 
 
-def pooling_step(
-    config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
+def pooling_steps(
+    config: Config, node: Pooling, source: FeatureMap, target: FeatureMap, samples: int
+) -> list[PoolingStep]:
+    """The steps for `node` on `samples` samples, as batch_rows has them.
+
+    Raises CompileError for what neither one instruction nor two can do: the largest of windows is
+    that of the largest in each of their rows.
+    """
+    height, width = source.height, source.width // samples
+    window, edges = node.window, node.window.counts_differ(source.height, width)
+    if samples == 1:
+        return [_step(config, node, source, target, window, edges)]
+    apart = window.dilation[0] * samples
+    moves_by_one = window.stride[0] == 1 or window.out[0] == 1
+    if moves_by_one and (apart <= MAX_DILATION or window.kernel[0] == 1):
+        window = window_by_sample(window, samples)
+        if window.kernel[0] == 1:
+            window = replace(window, dilation=(1, window.dilation[1]))
+        source, target = by_sample(source, samples), by_sample(target, samples)
+        return [_step(config, node, source, target, window, edges)]
+    if window.out == (1, 1) and not edges:
+        window = replace(window, stride=(1, width), out=(1, samples))
+        return [_step(config, node, source, target, window, edges)]
+    if node.reduction != Reduction.MAX:
+        raise CompileError("the windows of its average lie apart in a batch")
+    # Rows first, each for itself; then columns, of all samples side by side.
+    rows, out = height, window.out
+    name = f"rows of {node.operator}"
+    between = new_map(name, rows, out[1] * samples, source.channels)
+    along_rows = replace(
+        window,
+        kernel=(1, window.kernel[1]),
+        stride=(1, window.stride[1]),
+        dilation=(1, window.dilation[1]),
+        first=(0, window.first[1]),
+        out=(rows * samples, out[1]),
+    )
+    along_columns = replace(
+        window,
+        kernel=(window.kernel[0], 1),
+        stride=(window.stride[0], 1),
+        dilation=(window.dilation[0], 1),
+        first=(window.first[0], 0),
+        out=(out[0], out[1] * samples),
+    )
+    first = replace(node, output=identity(), floor=-128, ceiling=127)
+    steps: list[PoolingStep] = []
+    for number in range(source.channels.blocks):
+        one, two, three = (each.one_block(number) for each in (source, between, target))
+        rows_of_one, rows_of_two = by_sample(one, samples), by_sample(two, samples)
+        steps.append(_step(config, first, rows_of_one, rows_of_two, along_rows, edges))
+        steps.append(_step(config, node, two, three, along_columns, edges))
+    return steps
+
+
+def _step(
+    config: Config,
+    node: Pooling,
+    source: FeatureMap,
+    target: FeatureMap,
+    window: Window,
+    edges: bool,
 ) -> PoolingStep:
-    """The step for `node`; raises CompileError for maps that do not lie alike."""
+    """One instruction; `edges`: windows reach over the edge of a sample."""
     reduction, output = node.reduction, node.output
     entries = common_entry(config, output)
     if reduction == Reduction.AVERAGE:
-        count = node.window.kernel[0] * node.window.kernel[1]
+        count = window.kernel[0] * window.kernel[1]
         output = node.averages[-1] if node.averages else reciprocal(count)
-        if node.window.counts_differ(source.height, source.width):
+        if edges:
             if count > config.parameter_entries:
                 raise CompileError(
                     f"windows of {count} taps that reach over the edge need as many parameter "
@@ -76,7 +145,7 @@ def pooling_step(
         source=source,
         target=target,
         reduction=reduction,
-        window=node.window,
+        window=window,
         floor=node.floor,
         ceiling=node.ceiling,
         output=output,

@@ -10,7 +10,8 @@ from systola.arch.config import Config
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.feature_map import Lines
-from systola.compiler.lower.lowering import Lowering, Spill
+from systola.compiler.lower.lowering import Lowering
+from systola.compiler.lower.parts import Spill
 from systola.compiler.lower.placement import Life, Misfit, place
 from systola.compiler.operations import Operations, Value
 

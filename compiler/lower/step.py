@@ -38,6 +38,11 @@ class Step(ABC):
         """Tables that it uses."""
         return ()
 
+    @property
+    def has_loop(self) -> bool:
+        """Whether its instructions are a loop."""
+        return False
+
     @abstractmethod
     def emit(self, emitter: Emitter) -> None:
         """Emits its instructions; raises CompileError where the machine is too small."""

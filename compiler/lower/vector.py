@@ -143,6 +143,8 @@ def binary_steps(
     for operand in operands:
         wide = operand
         if operand.pixels == samples < target.pixels:
+            if samples > 1 and target.width > samples:
+                raise CompileError("the pixels that it is to be repeated for lie apart in a batch")
             name = f"{operand.lines.name} for {node.operator}"
             wide = new_map(name, target.height, target.width, target.channels)
             steps.append(
@@ -182,8 +184,8 @@ def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples:
     channels = like.channels
     result = new_map(name, like.height, like.width, channels)
     content = np.zeros((result.pixels, channels.blocks * channels.block), np.int8)
-    pixels = values.reshape(result.pixels // samples, channels.count)
-    content[:, channels.slots] = pixels.repeat(samples, axis=0)
+    rows = values.reshape(like.height, 1, like.width // samples, channels.count)
+    content[:, channels.slots] = rows.repeat(samples, axis=1).reshape(-1, channels.count)
     blocks = content.reshape(result.pixels, channels.blocks, channels.block).transpose(1, 0, 2)
     result.lines.content = blocks.reshape(-1, channels.block)
     return result

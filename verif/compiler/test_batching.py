@@ -37,6 +37,7 @@ from systola.verif.plan.selection import thorough
 STORED = (*CONVOLUTIONAL, *RECURRENT)
 MACHINES = ("base", "small", "6x10", "9x4", "2x2", "32x32")
 BATCHES = (1, 2, 5, 16, 17, 33)
+BASE = preset("base")
 
 
 def operations_of(network: Network) -> Operations:
@@ -47,7 +48,8 @@ def operations_of(network: Network) -> Operations:
 def kinds_together(network: Network, config: Config | None = None) -> list[str]:
     """Kinds of what is batched, without changes of shape."""
     stages = [stage for stage in network.stages if isinstance(stage, Operations)]
-    nodes = [node for each in stages for node in batched_nodes(config or preset("base"), each)]
+    choices = (batched_nodes(config or BASE, each) for each in stages)
+    nodes = [node for choice in choices if choice for node in choice[0]]
     return [type(node).__name__ for node in nodes if not isinstance(node, Reshape)]
 
 
@@ -59,15 +61,21 @@ def check(content: bytes, x: NDArray[np.int8], config: Config, batch: int) -> No
 def test_what_is_batched() -> None:
     for name in RECURRENT:
         network = stored_model(name)
-        assert len(batched_nodes(preset("base"), operations_of(network))) == len(
-            operations_of(network).nodes
-        )
+        nodes = operations_of(network).nodes
+        assert batched_nodes(BASE, operations_of(network)) == [nodes]
     assert kinds_together(stored_model("cnn_s2_valid5_same3_1x1")) == ["Product"]
-    # Two tiles of weights, which are not worth the moves.
-    assert kinds_together(stored_model("cnn_residual_dw_pool")) == []
+    # Maps of fewer pixels than a tile takes cycles, behind a depthwise convolution.
+    assert kinds_together(stored_model("cnn_residual_dw_pool")) == [
+        "Convolution",
+        "Pooling",
+        "Product",
+    ]
     # The first curve takes no longer for each sample alone, and its map less room.
-    content = flat_model(np.random.default_rng(1), 3, 4, 5)
+    content = flat_model(np.random.default_rng(1), 3, 4, 5, stride=2)
     assert kinds_together(network_of(content)) == ["Product", "Unary"]
+    # A convolution whose windows move by one row takes samples as they come.
+    content = flat_model(np.random.default_rng(1), 3, 4, 5)
+    assert kinds_together(network_of(content)) == ["Convolution", "Unary", "Product", "Unary"]
 
 
 @pytest.mark.parametrize("machine", [thorough("base"), thorough("6x10"), "2x2"])
@@ -83,7 +91,7 @@ def test_stored_networks(name: str, machine: str) -> None:
 
 def test_batches_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """More samples than a batch may have, the first batch not full."""
-    monkeypatch.setattr(batching, "LARGEST_BATCH", 4)
+    monkeypatch.setattr(batching, "largest_batch", lambda config: 4)
     for name in STORED:
         x, expected = stored_samples(name)
         for samples in (3, 4, 5, 9, 13):
@@ -93,18 +101,20 @@ def test_batches_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "LARGEST_BATCH", 8)
-    assert batch_sizes(1) == []
-    assert batch_sizes(3) == [3, 2]
-    assert batch_sizes(8) == [8, 4, 2]
-    assert batch_sizes(9) == [5, 3, 2]
-    assert batch_sizes(33) == [7, 4, 2]
+    monkeypatch.setattr(batching, "largest_batch", lambda config: 8)
+    assert batch_sizes(BASE, 1) == []
+    assert batch_sizes(BASE, 3) == [3, 2]
+    assert batch_sizes(BASE, 8) == [8, 4, 2]
+    assert batch_sizes(BASE, 9) == [5, 3, 2]
+    assert batch_sizes(BASE, 33) == [7, 4, 2]
 
 
 def test_order() -> None:
     """Two rows a sample, two batches of three places: sample 0 is the second of the first."""
     assert sample_order(2, 3, 5).tolist() == [1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
     assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
+    # Two rows of two pixels: a row of all samples, then the next one.
+    assert sample_order(4, 3, 2, 2).tolist() == [2, 3, 8, 9, 4, 5, 10, 11]
 
 
 @pytest.mark.thorough
@@ -191,18 +201,27 @@ def test_lstm_behind_a_convolution() -> None:
 
 
 def flat_model(
-    rng: np.random.Generator, height: int, width: int, results: int, *, pool: bool = False
+    rng: np.random.Generator,
+    height: int,
+    width: int,
+    results: int,
+    *,
+    pool: bool = False,
+    stride: int = 1,
 ) -> bytes:
     """A convolution with a curve behind it, and a layer on all its pixels, likewise.
 
-    With `pool` the layer takes only the largest of each 4 x 5 pixels.
+    With `pool` the layer takes only the largest of each 4 x 5 pixels. With a `stride` the input has
+    so many times the rows and columns.
     """
     writer = ModelWriter()
-    source = writer.tensor((1, height, width, 3), "int8", 0.02, 3)
+    source = writer.tensor((1, stride * height, stride * width, 3), "int8", 0.02, 3)
     map_ = writer.tensor((1, height, width, 9), "int8", 0.01, -7)
     weights = rng.integers(-127, 128, (9, 1, 1, 3), dtype=np.int8)
     bias = rng.integers(-900, 900, 9, dtype=np.int32)
-    writer.weighted("CONV_2D", source, map_, weights, bias, 0.0008, 0, strideH=1, strideW=1)
+    writer.weighted(
+        "CONV_2D", source, map_, weights, bias, 0.0008, 0, strideH=stride, strideW=stride
+    )
     curve = writer.tensor((1, height, width, 9), "int8", 1 / 128)
     writer.operator("TANH", [map_], [curve])
     if pool:
@@ -225,8 +244,8 @@ def flat_model(
 
 def test_more_pixels_than_a_kernel_has_rows() -> None:
     rng = np.random.default_rng(random_seed())
-    content = flat_model(rng, 23, 25, 20)
-    x = rng.integers(-128, 128, (6, 1, 23, 25, 3), dtype=np.int8)
+    content = flat_model(rng, 23, 25, 20, stride=2)
+    x = rng.integers(-128, 128, (6, 1, 46, 50, 3), dtype=np.int8)
     for machine in ("base", "small"):
         check(content, x, preset(machine), 6)
 
@@ -246,8 +265,8 @@ def loops(content: bytes, config: Config, samples: int) -> list[int]:
 def test_smaller_batches_where_the_buffer_is_small() -> None:
     """A sample's map takes 512 lines; the loops are over batches, samples, and its pixels."""
     rng = np.random.default_rng(random_seed())
-    content = flat_model(rng, 16, 16, 20)
-    x = rng.integers(-128, 128, (8, 1, 16, 16, 3), dtype=np.int8)
+    content = flat_model(rng, 16, 16, 20, stride=2)
+    x = rng.integers(-128, 128, (8, 1, 32, 32, 3), dtype=np.int8)
     for lines, expected in ((8192, [1, 8, 256]), (4096, [2, 4, 256]), (1100, [8])):
         config = dataclasses.replace(preset("small"), buffer_lines=lines)
         assert loops(content, config, 8) == expected
@@ -257,9 +276,9 @@ def test_smaller_batches_where_the_buffer_is_small() -> None:
 def test_batch_beside_what_goes_to_host_memory() -> None:
     """The map of a sample has no room at all, so the batch may not be the reason for that."""
     rng = np.random.default_rng(random_seed())
-    content = flat_model(rng, 24, 25, 20, pool=True)
+    content = flat_model(rng, 24, 25, 20, pool=True, stride=2)
     config = dataclasses.replace(preset("small"), buffer_lines=1024)
-    x = rng.integers(-128, 128, (11, 1, 24, 25, 3), dtype=np.int8)
+    x = rng.integers(-128, 128, (11, 1, 48, 50, 3), dtype=np.int8)
     program = compile_operations(config, operations_of(network_of(content)), 11)
     assert program.spilled
     assert loops(content, config, 11) == [2, 6, 30]

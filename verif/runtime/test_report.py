@@ -9,7 +9,7 @@ import pytest
 
 from systola.arch.config import preset
 from systola.compiler.host_stage import HostStage
-from systola.compiler.lower.batching import LARGEST_BATCH
+from systola.compiler.lower.batching import largest_batch
 from systola.compiler.network import compile_network
 from systola.runtime.api import compile
 from systola.runtime.backend import Result
@@ -80,7 +80,7 @@ def test_estimate_is_one_of_an_inference():
     """One batch of the last layer and ten."""
     one, many = (
         make_report(CONFIG, compiled(samples=n), memory=MemorySpeed(30))
-        for n in (LARGEST_BATCH, 10 * LARGEST_BATCH)
+        for n in (largest_batch(CONFIG), 10 * largest_batch(CONFIG))
     )
     assert one.macs == many.macs
     assert one.estimated_cycles == pytest.approx(many.estimated_cycles, rel=0.05)

@@ -35,7 +35,7 @@ def test_network(name, latency, stall):
 @pytest.mark.thorough
 def test_batches(name, monkeypatch):
     """Two batches, of which the first is not full."""
-    monkeypatch.setattr(batching, "LARGEST_BATCH", 3)
+    monkeypatch.setattr(batching, "largest_batch", lambda config: 3)
     cycles(name, 5, 30, 0.1)
 
 

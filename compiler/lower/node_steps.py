@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps for one operation on maps that are all in the buffer."""
+
+from __future__ import annotations
+
+from systola.arch.config import Config
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.batch_rows import by_sample, window_by_sample
+from systola.compiler.lower.convolution import beside_step, convolution_step, product_step
+from systola.compiler.lower.depthwise import depthwise_steps
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.lstm import lstm_step
+from systola.compiler.lower.pooling import pooling_steps
+from systola.compiler.lower.step import Step
+from systola.compiler.lower.vector import binary_steps, constant_map, unary_step
+from systola.compiler.operations import (
+    Binary,
+    Convolution,
+    DepthwiseConvolution,
+    Lstm,
+    Node,
+    Pooling,
+    Product,
+    Unary,
+    Value,
+)
+
+
+def node_steps(
+    config: Config,
+    node: Node,
+    sources: list[FeatureMap],
+    target: FeatureMap,
+    samples: int,
+    taps: dict[bytes, Lines],
+) -> list[Step]:
+    """The steps for `node` on `samples` samples, as batch_rows has them.
+
+    `taps` remembers the constants of depthwise convolutions, of which equal ones are there once.
+    Raises CompileError for what the machine cannot do.
+    """
+    match node:
+        case Convolution() if target.beside > 1:
+            source = sources[0]
+            return [beside_step(config, node.operator, source, target, node.weights, node.output)]
+        case Convolution():
+            return [
+                convolution_step(
+                    config,
+                    node.operator,
+                    sources[0] if sources[0].packed else by_sample(sources[0], samples),
+                    by_sample(target, samples),
+                    node.weights,
+                    window_by_sample(node.window, samples),
+                    node.fill,
+                    node.output,
+                )
+            ]
+        case Product():
+            layer = node.layer
+            return [product_step(config, node.operator, sources[0], target, layer, samples)]
+        case DepthwiseConvolution():
+            return depthwise_steps(config, node, sources[0], target, taps)
+        case Pooling():
+            return [*pooling_steps(config, node, sources[0], target, samples)]
+        case Unary():
+            return [unary_step(config, node, sources[0], target)]
+        case Binary():
+            maps = iter(sources)
+            a, b = (
+                next(maps)
+                if isinstance(operand, Value)
+                else constant_map(f"constants of {node.operator}", operand, target, samples)
+                for operand in (node.a, node.b)
+            )
+            return binary_steps(config, node, (a, b), target, samples)
+        case Lstm():
+            return [lstm_step(config, node, sources[0], target, samples)]
+        case _:
+            raise CompileError("this kind of operation is not supported")
