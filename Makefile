@@ -151,8 +151,8 @@ deliver: $(READY) ## The machine for another design, in build/deliver_PRESET [PR
 bench: $(READY) ## Measure the tables of cycles in README.md and docs/results.md
 	@$(BIN)/python -m systola.bench
 
-bench-v1: $(READY) ## Measure the machine at the original's size: minutes
-	@$(BIN)/python -m systola.bench.v1
+bench-v1: $(READY) ## Measure the machine at the original's size: minutes [FRESH=1]
+	@$(BIN)/python -m systola.bench.v1 $(if $(FRESH),--fresh)
 
 lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/ruff check --quiet

@@ -42,6 +42,35 @@ class Pick(enum.Enum, shape=2):
     """The high byte of the one picked before."""
 
 
+def lane_members(config: Config) -> dict[str, wiring.Member]:
+    """The members of an ActivationLane."""
+    bits = lane_bits(config)
+    members = {
+        **line_inputs(config),
+        "accumulator": In(signed(32)),
+        "use_sum": In(1),
+        "bias": In(signed(32)),
+        "multiplier": In(unsigned(31)),
+        "shift_right": In(5),
+        "shift_left": In(3),
+        "rounding": In(1),
+        "zero_point": In(signed(8)),
+        "low": In(signed(bits)),
+        "high": In(signed(bits)),
+        "byte_out": Out(8),
+    }
+    if config.tables:
+        members |= {
+            "table": In(max(1, ceil_log2(config.tables))),
+            "write": In(TableWriteSignature(tables=config.tables)),
+        }
+    if config.tables or config.wide:
+        members["pick"] = In(Pick)
+    if config.wide:
+        members |= {"accumulate": In(1), "gate": In(GateControl())}
+    return members
+
+
 class ActivationLane(wiring.Component):
     """`requantiser` (see there), a look-up in `table`, and the choice of the byte to be written.
 
@@ -64,31 +93,7 @@ class ActivationLane(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        bits = lane_bits(config)
-        members = {
-            **line_inputs(config),
-            "accumulator": In(signed(32)),
-            "use_sum": In(1),
-            "bias": In(signed(32)),
-            "multiplier": In(unsigned(31)),
-            "shift_right": In(5),
-            "shift_left": In(3),
-            "rounding": In(1),
-            "zero_point": In(signed(8)),
-            "low": In(signed(bits)),
-            "high": In(signed(bits)),
-            "byte_out": Out(8),
-        }
-        if config.tables:
-            members |= {
-                "table": In(max(1, ceil_log2(config.tables))),
-                "write": In(TableWriteSignature(tables=config.tables)),
-            }
-        if config.tables or config.wide:
-            members["pick"] = In(Pick)
-        if config.wide:
-            members |= {"accumulate": In(1), "gate": In(GateControl())}
-        super().__init__(members)
+        super().__init__(lane_members(config))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

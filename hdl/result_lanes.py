@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The datapath of the activation unit: lanes, parameters, taps, and the line that is written."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import (
     Cat,
     ClockSignal,
-    Elaboratable,
     Instance,
     Module,
     Mux,
@@ -27,6 +27,7 @@ from systola.hdl.commands import ADDRESS_BITS
 from systola.hdl.delay_line import DelayLine
 from systola.hdl.gate_sequencer import GateSequencer
 from systola.hdl.host_reader import ParameterWriteSignature
+from systola.hdl.lane_group import OF_EACH, group_size
 from systola.hdl.mxu import TILE_LIMIT
 from systola.hdl.replica import Replica
 from systola.hdl.requantiser import Requantiser
@@ -68,7 +69,7 @@ CLOSE = ("shift", "longer", "summing", "use_sum", "gate")
 
 
 def lanes_are_instances(config: Config) -> bool:
-    """Whether the lanes are instances of the module `activation_lane`, like the MXU's tiles."""
+    """Whether the lanes are instances of the module `lane_group`, like the MXU's tiles."""
     return config.cols > TILE_LIMIT
 
 
@@ -227,8 +228,8 @@ class ResultLanes(wiring.Component):
             ]
 
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
+        lanes: list[dict[str, ValueLike]] = []
         for c in range(config.cols):
-            byte = Signal(8, name=f"byte_{c}")
             lane = inputs | {name: copy[c] for name, copy in copies.items()}
             lane |= {
                 "accumulator": self.accumulators.word_select(c, 32),
@@ -240,8 +241,14 @@ class ResultLanes(wiring.Component):
             }
             if config.depthwise:
                 lane["tap"] = inputs["tap"].word_select(c, 8)
-            m.submodules[f"lane_{c}"] = self._lane(m, lane, {"byte_out": byte})
-            m.d.sync += self.buffer.data.word_select(c, 8).eq(byte)
+            lanes.append(lane)
+        line = Signal(8 * config.cols)
+        if lanes_are_instances(config):
+            self._place_groups(m, lanes, line)
+        else:
+            for c, lane in enumerate(lanes):
+                m.submodules[f"lane_{c}"] = self._lane(m, lane, line.word_select(c, 8))
+        m.d.sync += self.buffer.data.eq(line)
         return m
 
     def _delayed(
@@ -412,23 +419,27 @@ class ResultLanes(wiring.Component):
         ]
         return pick
 
-    def _lane(
-        self, m: Module, inputs: dict[str, ValueLike], outputs: dict[str, Value]
-    ) -> Elaboratable:
-        """A lane with its ports connected, as an instance where there are many."""
-        if lanes_are_instances(self._config):
-            return Instance(
-                "activation_lane",
-                i_clk=ClockSignal(),
-                i_rst=ResetSignal(),
-                **{f"o_{name}": value for name, value in outputs.items()},
-                **{f"i_{name}": value for name, value in inputs.items()},
-            )
+    def _lane(self, m: Module, inputs: dict[str, ValueLike], byte: Value) -> ActivationLane:
+        """A lane with its ports connected."""
         lane = ActivationLane(config=self._config)
         for path, member, port in lane.signature.flatten(lane):
-            name = "__".join(path)
-            if member.flow is In:
-                m.d.comb += port.eq(inputs[name])
-            else:
-                m.d.comb += outputs[name].eq(port)
+            name = "__".join(map(str, path))
+            m.d.comb += port.eq(inputs[name]) if member.flow is In else byte.eq(port)
         return lane
+
+    def _place_groups(self, m: Module, lanes: Sequence[dict[str, ValueLike]], line: Signal) -> None:
+        """The lanes as instances of the module `lane_group`."""
+        size = group_size(self._config)
+        for number in range(len(lanes) // size):
+            group = lanes[number * size : (number + 1) * size]
+            inputs = {
+                name: Cat(lane[name] for lane in group) if name in OF_EACH else value
+                for name, value in group[0].items()
+            }
+            m.submodules[f"lanes_{number}"] = Instance(
+                "lane_group",
+                i_clk=ClockSignal(),
+                i_rst=ResetSignal(),
+                **{f"i_lane_{name}": value for name, value in inputs.items()},
+                o_lane_byte_out=line.word_select(number, 8 * size),
+            )

@@ -7,6 +7,7 @@ import os
 import re
 from importlib.resources import files
 
+from amaranth._toolchain.yosys import find_yosys  # the one that amaranth.back.verilog runs
 from amaranth.back import rtlil, verilog
 from amaranth.hdl import Value
 from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
@@ -15,6 +16,7 @@ from amaranth.lib import wiring
 from systola.arch.config import Config
 from systola.hdl.activation_lane import ActivationLane
 from systola.hdl.fabric import Fabric
+from systola.hdl.lane_group import LaneGroup
 from systola.hdl.mxu import is_grid, make_tile
 from systola.hdl.result_lanes import lanes_are_instances
 from systola.hdl.tpu import TPU
@@ -70,12 +72,36 @@ def _with_modules(text: str, config: Config, fabric: Fabric) -> str:
     """The text with the modules behind it that it places by name."""
     parts = [text]
     if is_grid(config) and "mxu_tile" in text:
-        parts.append(convert(make_tile(config), "mxu_tile", fabric))
-    if lanes_are_instances(config) and "activation_lane" in text:
+        convert_tile = _convert_merged if fabric is Fabric.GENERIC else convert
+        parts.append(convert_tile(make_tile(config), "mxu_tile", fabric))
+    if lanes_are_instances(config) and "lane_group" in text:
+        parts.append(convert(LaneGroup(config=config), "lane_group", fabric))
         parts.append(convert(ActivationLane(config=config), "activation_lane", fabric))
     if "sram_1r1w" in text:
         parts.append(files("systola.hdl").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)
+
+
+def _convert_merged(component: wiring.Component, name: str, fabric: Fabric) -> str:
+    """The module without others in it, and with one register where several always have the same
+    value: what synthesis makes of it anyway, and what takes a simulator a third of the time to
+    compile.
+    """
+    _use_own_yosys()
+    text = rtlil.convert(component, name=name, platform=fabric, emit_src=False)
+    script = (
+        f"read_rtlil <<rtlil\n{text}\nrtlil",
+        *("proc", "flatten", "opt_expr", "opt_merge", "opt_dff", "opt_clean"),
+        "write_verilog -noattr",
+    )
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    # It warns of processes that Verilog may not be able to express; "proc" has left none.
+    return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+
+
+def _use_own_yosys() -> None:
+    """The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert."""
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
 
 
 def convert(
@@ -87,8 +113,7 @@ def convert(
     """A component as the module `name`; its ports are called as in Amaranth, members joined by
     `__`, unless `ports` names them. Its memories have no contents until they are written.
     """
-    # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    _use_own_yosys()
     return without_contents(
         verilog.convert(
             component,

@@ -11,6 +11,7 @@ from systola.arch.isa import Function, Opcode, Operation, Reduction
 from systola.hdl.activation_lane import ActivationLane
 from systola.hdl.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation_unit import ActivationUnit
+from systola.hdl.lane_group import LaneGroup, group_size
 from systola.hdl.result_lanes import (
     ADDEND_SPACING,
     DRAIN_SPACING,
@@ -45,8 +46,8 @@ CONFIGS = {
     "3": small_config(rows=5, cols=3, columns_per_stage=3, **SIZES),
     "no wide": small_config(rows=5, cols=3, columns_per_stage=3, wide=False, tables=1, **SIZES),
     "only wide": small_config(depthwise=False, tables=0, **SIZES),
-    "33 lanes placed": small_config(
-        rows=2, cols=33, columns_per_stage=3, host_bus_bytes=64, weight_bus_bytes=64, **SIZES
+    "40 lanes placed": small_config(
+        rows=2, cols=40, columns_per_stage=4, host_bus_bytes=64, weight_bus_bytes=64, **SIZES
     ),
 }
 COUNT = 60
@@ -231,5 +232,7 @@ def test_activation_unit(simulator, variant):
     assert lanes_are_instances(config) == ("placed" in variant)
     text = ""
     if lanes_are_instances(config):
-        text = convert(ActivationLane(config=config), "activation_lane")
+        assert group_size(config) == 5
+        text = convert(LaneGroup(config=config), "lane_group")
+        text += convert(ActivationLane(config=config), "activation_lane")
     run_unit("test_activation_unit", simulator, unit(variant), variant=variant, modules=text)
