@@ -30,7 +30,7 @@ from systola.verif.coverage.summary import (
 from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here
-from systola.verif.regress.job import Report, jobs
+from systola.verif.regress.job import Report, jobs, run_job
 
 PRESETS = ("4x4", "bare")
 """The first has all that a machine can have, the second nothing that can be left out."""
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         report = Report()
         with tqdm(total=len(work), unit="job", disable=None) as bar:
-            for result in run_here(work, options.jobs):
+            for result in run_here(work, options.jobs, run_job):
                 report.add(result)
                 bar.update()
                 for failure in result.failures:

@@ -23,7 +23,7 @@ from systola.verif.coverage.record import Coverage
 from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.engine import run_here, run_on_cluster
-from systola.verif.regress.job import Report, jobs, record
+from systola.verif.regress.job import Report, jobs, record, run_job
 
 PRESETS = ("tiny", "7x5", "small", "base")
 
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(f"SEED={options.seed}")
     reports = (
-        run_on_cluster(work, options.scheduler)
+        run_on_cluster(work, options.scheduler, run_job)
         if options.scheduler
-        else run_here(work, options.jobs)
+        else run_here(work, options.jobs, run_job)
     )
     total = Report()
     done, stopped = 0, None

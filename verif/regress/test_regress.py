@@ -51,7 +51,7 @@ class Broken(Machine):
 def test_garbage(name, count):
     """Words that nobody meant: always the golden model's result or fault, and never a hang."""
     total = Report()
-    for report in run_here(jobs("garbage", [name], random_seed(), 0, count), 1):
+    for report in run_here(jobs("garbage", [name], random_seed(), 0, count), 1, run_job):
         assert not report.failures, "\n".join(report.failures)
         total.add(report)
     assert total.totals.programs + total.totals.abandoned == count
@@ -70,7 +70,7 @@ def test_garbage(name, count):
 def test_disturbances(kind, name, count):
     """Errors on the buses, resets and register writes at any time."""
     total = Report()
-    for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1):
+    for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1, run_job):
         assert not report.failures, "\n".join(report.failures)
         total.add(report)
     assert total.totals.programs >= count
@@ -136,7 +136,7 @@ def test_processes_share_the_work():
     totals = []
     for processes in (1, 2):
         total = Report()
-        for report in run_here(work, processes):
+        for report in run_here(work, processes, run_job):
             total.add(report)
         totals.append(total)
     assert totals[0] == totals[1]
