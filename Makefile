@@ -27,8 +27,8 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
 .PHONY: help setup demo test test-all test-budget testplan sim regress coverage mutate formal \
-	arithmetic chain figures verilog bench bench-v1 lint format docs synth synth-check synth-baseline bitstream deliver \
-	wheel api clean
+	arithmetic chain figures verilog bench bench-v1 bench-original whatif lint format docs synth \
+	synth-check synth-baseline bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -154,6 +154,13 @@ bench: $(READY) ## Measure the tables of cycles in README.md and docs/results.md
 bench-v1: $(READY) ## Measure the machine at the original's size: minutes [FRESH=1]
 	@$(BIN)/python -m systola.bench.v1 $(if $(FRESH),--fresh)
 
+bench-original: $(READY) ## The original's six applications at full size on the RTL [APP=mlp1 AGAIN=1]
+	@$(BIN)/python -m systola.bench.original $(APP) $(if $(AGAIN),--again)
+
+whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHEDULER=]
+	@$(BIN)/python -m systola.bench.original.whatif $(if $(JOBS),--jobs '$(JOBS)') \
+		$(if $(SCHEDULER),--scheduler '$(SCHEDULER)')
+
 lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
@@ -165,6 +172,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.verif.plan.testplan --check docs
 	@$(BIN)/python -m systola.verif.plan.budget --check
 	@$(BIN)/python -m systola.verif.figures.page --check docs
+	@$(BIN)/python -m systola.bench.original.page --check docs
 	@$(BIN)/python -m systola.synth.lint
 
 format: $(READY) ## Format the Python code
@@ -178,6 +186,7 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.verif.formal.page --write docs
 	@$(BIN)/python -m systola.verif.plan.testplan --write docs
 	@$(BIN)/python -m systola.verif.figures.page --write docs
+	@$(BIN)/python -m systola.bench.original.page --write docs
 
 api: $(READY) ## Pages of the Python interface in build/api, made from its docstrings
 	@$(BIN)/pip install -qq --disable-pip-version-check \

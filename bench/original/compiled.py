@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An application as one program for a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.bench.original.networks import operations_of
+from systola.bench.original.shapes import Application
+from systola.compiler.errors import CompileError
+from systola.compiler.network import DeviceStage, compile_network, make_network
+from systola.compiler.operations import Operations
+from systola.compiler.partition import Translation
+from systola.compiler.program import Program
+from systola.runtime.backend import Image
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """An application, compiled for its batch, with inputs."""
+
+    application: Application
+    operations: Operations
+    program: Program
+    image: Image
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the whole batch, without padding of any kind."""
+        return self.application.batch * self.operations.macs
+
+
+def compiled(config: Config, application: Application) -> Work:
+    """The program of `application` on `config`, its inputs random from its seed.
+
+    Raises CompileError where it is not one program.
+    """
+    operations = operations_of(application)
+    translation = Translation(operations.inputs, operations.outputs, operations.nodes, 1, 0)
+    network = compile_network(config, make_network(translation), application.batch)
+    if len(network.stages) != 1 or not isinstance(network.stages[0], DeviceStage):
+        raise CompileError(f"{application.title} is not one program on '{config.name}'")
+    program = network.stages[0].program
+    rng = np.random.default_rng(application.seed)
+    inputs = [
+        rng.normal(0.0, 45.0, (application.batch, *value.shape)).clip(-128, 127).astype(np.int8)
+        for value in network.stages[0].sources
+    ]
+    return Work(application, operations, program, program.bind(*inputs))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/original.md, its picture, and the table of the README: what results.json says.
+
+`python -m systola.bench.original.page --write docs` writes them, `--check docs` exits with status 1
+where one is out of date.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from systola.arch.pages import Pages, table, write_or_check
+from systola.bench.original.prediction import stored as predictions
+from systola.bench.original.result import stored
+from systola.bench.original.roofline import roofline
+from systola.bench.original.shapes import applications
+from systola.bench.original.table import energy, short_table, table_3, what_if
+from systola.bench.table import README, quote, quoted
+
+DOCS = README.parent / "docs"
+TEXT = Path(__file__).with_name("text.md")
+"""What is said around the tables; `{...}` stands for them."""
+_NOTICE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Made by `python -m systola.bench.original.page --write docs` from bench/original/. Edit
+     text.md, shapes.toml or paper.py there instead. -->
+
+"""
+
+
+def page() -> str:
+    """The text of docs/original.md."""
+    results = stored()
+    runs = table(
+        ("Application", "cycles", "timing model", "golden model", "simulation", "date, commit"),
+        [
+            (
+                name.upper(),
+                f"{result.cycles:,}",
+                f"{result.estimate:,} ({100 * (result.estimate / result.cycles - 1):+.2f} %)",
+                f"{result.golden_seconds} s",
+                f"{result.seconds:,} s, {result.cycles / result.seconds:,.0f} cycles/s",
+                f"{result.date}, {result.commit}",
+            )
+            for name, result in results.items()
+        ],
+    )
+    assumptions = "".join(
+        f"- **{application.title}**, {application.batch} at a time: "
+        + " ".join(application.assumptions)
+        + "\n"
+        for application in applications().values()
+    )
+    return _NOTICE + TEXT.read_text(encoding="utf-8").format(
+        table_3=table_3(results, predictions()),
+        runs=runs,
+        assumptions=assumptions,
+        what_if=what_if(predictions()),
+        energy=energy(predictions()),
+    )
+
+
+PAGES: Pages = {"original.md": page, "original.svg": lambda: roofline(stored())}
+
+
+def write_pages() -> None:
+    """Writes the page, its picture, and the table of the README."""
+    for name, content in PAGES.items():
+        (DOCS / name).write_text(content(), encoding="utf-8")
+    quote(README, "original", short_table(stored(), predictions()).strip())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes or checks the page; the exit status."""
+    status = write_or_check(PAGES, "systola.bench.original.page", arguments)
+    if quoted(README, "original") != short_table(stored(), predictions()).strip():
+        print("README.md is out of date: run make bench-original", file=sys.stderr)
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

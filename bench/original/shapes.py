@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads shapes.toml: which applications there are, and what is in them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+SHAPES = Path(__file__).with_name("shapes.toml")
+
+
+@dataclass(frozen=True)
+class Application:
+    """One table of the file."""
+
+    name: str
+    """Such as `mlp0`."""
+    batch: int
+    """Samples at a time."""
+    shape: dict[str, Any]
+    """What else the table has: the layers."""
+    assumptions: tuple[str, ...]
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """The name as the paper writes it."""
+        return self.name.upper()
+
+
+@lru_cache(maxsize=1)
+def applications() -> dict[str, Application]:
+    """All applications by their names, in the order of the file."""
+    content = tomllib.loads(SHAPES.read_text())
+    seed: int = content.pop("seed")
+    return {
+        name: Application(
+            name,
+            table.pop("batch"),
+            table,
+            tuple(table.pop("assumptions")),
+            seed + number,
+        )
+        for number, (name, table) in enumerate(content.items())
+    }
