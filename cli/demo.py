@@ -12,10 +12,11 @@ import numpy as np
 
 from systola.arch.config import Config
 from systola.cli.arguments import add_json, add_preset, progress_bar, whole_number
-from systola.cli.board import add_backend, chosen_backend
+from systola.cli.board import add_backend
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
+from systola.cli.timeline import add_timeline, recording_backend
 from systola.runtime import api
 from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         help=f"images in one program (default: {DEFAULT_BATCH}, or a few less)",
     )
+    add_timeline(parser)
     add_json(parser)
 
 
@@ -50,9 +52,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        backend = chosen_backend(arguments, config, stack)
+        timeline = (
+            stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
+        )
+        backend = recording_backend(arguments, config, stack)
         with progress_bar(len(x), "image", stays=True) as advance:
             run = compiled.run(x, backend=backend, progress=advance)
+        if timeline:
+            timeline.write(run.timeline(MODEL))
         golden = compiled.run(x, backend="iss")
         live = reference_outputs(model, x)
         answers = run.y.reshape(len(x), -1).argmax(axis=1)
@@ -71,7 +78,7 @@ def execute(arguments: argparse.Namespace) -> int:
             }
             output.write(to_json(figures))
 
-    if arguments.json != "-":
+    if "-" not in (arguments.json, arguments.timeline):
         print(f"{len(x)} test images through {MODEL} on {MACHINES[arguments.backend]}")
         print(f"accuracy {100 * right / len(x):.2f} % ({right} of {len(x)})")
         print(f"every byte equals the golden model: {_yes(equal['golden_model'])}")

@@ -19,15 +19,17 @@ from systola.cli.arguments import (
     progress_bar,
     whole_number,
 )
-from systola.cli.board import add_backend, chosen_backend
+from systola.cli.board import add_backend
 from systola.cli.output import OutputFile
 from systola.cli.report import cycle_table, to_json
+from systola.cli.timeline import add_timeline, recording_backend
 from systola.compiler.layer import Layer
 from systola.compiler.schedule import check_gemm, compile_chain
 from systola.runtime.backend import fault_text
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.make_backend import make_backend
 from systola.runtime.reference import layer_reference
+from systola.views.trace_event import RecordedRun, trace
 
 HELP = "multiply random matrices, check every byte, count cycles"
 
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_preset(parser)
     add_backend(parser)
     add_memory(parser)
+    add_timeline(parser)
     add_json(parser)
 
 
@@ -52,7 +55,17 @@ def execute(arguments: argparse.Namespace) -> int:
         a, layer = random_gemm(m, k, n, arguments.seed)
         compiled = compile_chain(config, [layer], m)
         image = compiled.bind(a)
-        backend = chosen_backend(arguments, config, stack)
+        timeline = (
+            stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
+        )
+        backend = recording_backend(
+            arguments,
+            config,
+            stack,
+            latency=arguments.latency,
+            stall=arguments.stall,
+            seed=arguments.seed,
+        )
         if isinstance(backend, str):
             backend = make_backend(
                 backend,
@@ -63,6 +76,8 @@ def execute(arguments: argparse.Namespace) -> int:
             )
         with progress_bar(None, " cycles") as progress:
             run = backend.run(image, progress=progress)
+        if timeline:
+            timeline.write(trace(config, [RecordedRun(image, run)], f"{m} x {k} x {n}"))
         result = compiled.result(run.host)
         expected = layer_reference(a, layer)
         bit_exact = run.fault is None and bool(np.array_equal(result, expected))
@@ -91,7 +106,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if output:
             output.write(to_json(figures))
 
-    if arguments.json != "-":
+    if "-" not in (arguments.json, arguments.timeline):
         print(f"{m} x {k} x {n} on '{config.name}', {arguments.backend}: ", end="")
         print("every byte equals numpy" if bit_exact else "WRONG RESULT")
         if run.cycles and utilization is not None:

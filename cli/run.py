@@ -21,7 +21,7 @@ from systola.cli.arguments import (
     svg_file,
     whole_number,
 )
-from systola.cli.board import add_backend, chosen_backend
+from systola.cli.board import add_backend
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
 from systola.cli.model import (
@@ -33,6 +33,7 @@ from systola.cli.model import (
 )
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import cycle_table, to_json
+from systola.cli.timeline import add_timeline, recording_backend
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import (
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.svg",
         help="write a picture of the layers to this file",
     )
+    add_timeline(parser)
     add_json(parser)
 
 
@@ -93,7 +95,7 @@ def execute(arguments: argparse.Namespace) -> int:
     path: str = arguments.model
     check_files(
         read=(path, arguments.input),
-        written=(arguments.output, arguments.json, arguments.roofline),
+        written=(arguments.output, arguments.json, arguments.roofline, arguments.timeline),
     )
     content = read_file(path)
     with in_file(path):
@@ -114,7 +116,17 @@ def execute(arguments: argparse.Namespace) -> int:
         picture = (
             stack.enter_context(OutputFile(arguments.roofline)) if arguments.roofline else None
         )
-        backend = chosen_backend(arguments, model.config, stack)
+        timeline = (
+            stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
+        )
+        backend = recording_backend(
+            arguments,
+            model.config,
+            stack,
+            latency=arguments.latency,
+            stall=arguments.stall,
+            seed=arguments.seed,
+        )
         with progress_bar(count, "sample") as advance:
             try:
                 run = model.run(
@@ -139,10 +151,12 @@ def execute(arguments: argparse.Namespace) -> int:
                 **describe(model, run, report),
             }
             json.write(to_json(figures))
+        if timeline:
+            timeline.write(run.timeline(PurePath(path).name))
         if picture:
             title = f"{PurePath(path).name} on '{model.config.name}'"
             picture.write(roofline(model.config, report, title).encode())
-    if "-" not in (arguments.json, arguments.output, arguments.roofline):
+    if "-" not in (arguments.json, arguments.output, arguments.roofline, arguments.timeline):
         print(summary(model, run, report))
     if model.inexact_channels:
         print(

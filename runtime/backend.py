@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.golden.outcome import FaultReport
+
+if TYPE_CHECKING:
+    from systola.sim.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Result:
     before they were read."""
     simulated_cycles_per_second: float | None
     """Speed of the simulation; None for a machine without a clock."""
+    recording: Recording | None = None
+    """What happened when, on a machine that records."""
 
 
 class BackendError(RuntimeError):

@@ -16,8 +16,9 @@ from systola.arch.config import Config
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Value
+from systola.compiler.program import Program
 from systola.compiler.semantics import Semantics
-from systola.runtime.backend import Backend
+from systola.runtime.backend import Backend, Result
 from systola.runtime.check_model import MAX_MACS, check_compiled
 from systola.runtime.execute import run_compiled
 from systola.runtime.make_backend import make_backend
@@ -141,12 +142,19 @@ class CompiledModel:
             )
         outputs = [np.empty((count, *value.shape), value.dtype) for value in self.outputs]
         totals: dict[CompiledNetwork, Totals] = {}
+        recorded: list[tuple[Program, Result]] = []
         for compiled, start, end in self._portions(count):
             total = totals.setdefault(compiled, Totals(compiled))
             total.samples += end - start
             # Where there are too few samples the last of them is repeated.
             chosen = np.minimum(np.arange(start, start + compiled.samples), end - 1)
-            results = run_compiled(backend, compiled, [each[chosen] for each in inputs], total.add)
+
+            def observe(stage: int, result: Result, total: Totals = total) -> None:
+                program = total.add(stage, result)
+                if result.recording:
+                    recorded.append((program, result))
+
+            results = run_compiled(backend, compiled, [each[chosen] for each in inputs], observe)
             for output, result in zip(outputs, results, strict=True):
                 output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
             if progress:
@@ -157,6 +165,7 @@ class CompiledModel:
             config=self.config,
             memory=memory,
             totals=tuple(totals.values()),
+            recorded=tuple(recorded),
         )
 
     def _portions(self, count: int) -> Iterator[tuple[CompiledNetwork, int, int]]:

@@ -23,7 +23,8 @@ class RtlBackend:
 
     The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
     cycles, at random from `seed`. `waves` is a VCD file to write; close(), or the end of `with`,
-    completes it, and puts a save file for GTKWave beside it. Building the simulator takes a while
+    completes it, and puts a save file for GTKWave beside it. A machine that `records` leaves a
+    recording in each Result, and is a little slower. Building the simulator takes a while
     the first time; raises BackendError where it cannot be built, and UnavailableError where there
     is no place for it.
     """
@@ -36,6 +37,7 @@ class RtlBackend:
         stall: float = 0.0,
         seed: int = 0,
         waves: Path | None = None,
+        records: bool = False,
     ) -> None:
         # Whoever runs on the golden model needs none of the tools that this import asks for.
         from systola.sim.build import BuildFolderError
@@ -44,9 +46,10 @@ class RtlBackend:
 
         self._memory = MemorySpeed(latency, stall)
         self._waves = waves
+        self._records = records
         try:
             self._simulator = Simulator(
-                config, latency=latency, stall=stall, seed=seed, waves=waves
+                config, latency=latency, stall=stall, seed=seed, waves=waves, records=records
             )
         except BuildError as error:
             raise BackendError(str(error)) from error
@@ -104,6 +107,7 @@ class RtlBackend:
             tags=run.tags,
             missing_tags=run.missing_tags,
             simulated_cycles_per_second=run.cycles / run.seconds if run.seconds else None,
+            recording=self._simulator.recording() if self._records else None,
         )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.compiler.network import CompiledNetwork, DeviceStage
+from systola.compiler.program import Program
 from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements
 from systola.runtime.report import LayerRow, Report, make_report
@@ -34,8 +35,8 @@ class Totals:
     counters: Counter[str] = field(default_factory=Counter[str])
     measured: Measurements = field(default_factory=Measurements)
 
-    def add(self, number: int, result: Result) -> None:
-        """Adds a run of stage `number`."""
+    def add(self, number: int, result: Result) -> Program:
+        """Adds a run of stage `number`, and returns its program."""
         stage = self.compiled.stages[number]
         assert isinstance(stage, DeviceStage)
         self.measured.add(number, result)
@@ -46,6 +47,7 @@ class Totals:
             self.counters.update(result.counters)
             if result.simulated_cycles_per_second:
                 self.seconds += result.cycles / result.simulated_cycles_per_second
+        return stage.program
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -61,6 +63,8 @@ class RunResult:
     """That the estimate takes for granted."""
     totals: tuple[Totals, ...]
     """For each of the model's programs that was run."""
+    recorded: tuple[tuple[Program, Result], ...] = ()
+    """The programs in the order in which they ran, on a machine that records."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{y.dtype}{list(y.shape)}" for y in self.outputs)
@@ -112,6 +116,17 @@ class RunResult:
     def inferences_per_second(self, mhz: float) -> float | None:
         """Samples in a second at that clock; None for a machine without a clock."""
         return self.samples * mhz * 1e6 / self.cycles if self.cycles else None
+
+    def timeline(self, title: str = "network") -> bytes:
+        """The content of a .json file that Perfetto and Chrome open, see systola.views.trace_event.
+
+        Raises ValueError unless the machine records.
+        """
+        from systola.views.trace_event import network_trace
+
+        if not self.recorded:
+            raise ValueError("a timeline needs a machine that records")
+        return network_trace(self.config, self.recorded, self.memory, title)
 
     def report(self, mhz: float | None = None) -> Report:
         """The layers, estimated and measured, of the program that ran most of the samples."""

@@ -453,6 +453,72 @@ struct Tag {
     uint32_t cycle, tag;
 };
 
+// What a machine that is built to record does in a program; sim/events.py says what it shows.
+class Recording {
+  public:
+    static constexpr unsigned LEVELS = 32;
+    static constexpr unsigned MAX_SAMPLES = 1 << 14;  // then every other one is dropped
+
+    // Something happened in a cycle; in how many cycles so far each level was up, this one included.
+    struct Event {
+        uint32_t cycle, events;
+        uint32_t value[2];
+        uint32_t totals[LEVELS];
+    };
+    // The same at the end of each interval of the same length.
+    struct Sample {
+        uint32_t totals[LEVELS];
+    };
+
+    void begin() {
+        events_.clear();
+        samples_.clear();
+        interval_ = 1;
+        std::memset(totals_, 0, sizeof totals_);
+    }
+
+    // `now` is the output: 32 bits of events, 64 of a value, 32 of levels.
+    void take(uint64_t cycle, const uint32_t* now) {
+        for (unsigned i = 0; i < LEVELS; ++i) totals_[i] += now[3] >> i & 1;
+        if (now[0]) {
+            Event event{static_cast<uint32_t>(cycle), now[0], {now[1], now[2]}, {}};
+            std::memcpy(event.totals, totals_, sizeof totals_);
+            events_.push_back(event);
+        }
+        if ((cycle + 1) % interval_) return;
+        Sample sample;
+        std::memcpy(sample.totals, totals_, sizeof totals_);
+        samples_.push_back(sample);
+        if (samples_.size() < MAX_SAMPLES) return;
+        for (unsigned i = 0; i < MAX_SAMPLES / 2; ++i) samples_[i] = samples_[2 * i + 1];
+        samples_.resize(MAX_SAMPLES / 2);
+        interval_ *= 2;
+    }
+
+    const std::vector<Event>& events() const { return events_; }
+    const std::vector<Sample>& samples() const { return samples_; }
+    uint32_t interval() const { return interval_; }
+
+  private:
+    std::vector<Event> events_;
+    std::vector<Sample> samples_;
+    uint32_t interval_ = 1;
+    uint32_t totals_[LEVELS] = {};
+};
+
+template <typename MODEL>
+constexpr bool records = requires(MODEL& model) { model.machine_events; };
+
+template <typename MODEL>
+void record(MODEL& model, uint64_t cycle, Recording& recording) {
+    if constexpr (records<MODEL>) {
+        uint32_t now[4];
+        std::memcpy(now, bytes_of(model.machine_events), sizeof now);
+        recording.take(cycle, now);
+    }
+    (void)model, (void)cycle, (void)recording;
+}
+
 class Machine {
   public:
     Machine(const char* waves, uint32_t fault, int seed)
@@ -586,6 +652,8 @@ class Machine {
     // Tags since the last START, as far as the trace has been followed, and how many were lost.
     const std::vector<Tag>& tags() const { return tags_; }
     uint64_t missed() const { return missed_; }
+
+    const Recording& recording() const { return recording_; }
 
     unsigned state(uint8_t* to) { return copy_state(*tpu_, to); }
 
@@ -735,12 +803,14 @@ class Machine {
             followed_ = missed_ = 0;
             restart();
             writes_.begin(now_);
+            recording_.begin();
         } else if (running_ && tpu_->irq) {
             finished_ = now_;
             running_ = false;
             if (!writes_.idle() && !gives_up_)
                 complaint_.raise(now_, "host port", "interrupt before the last write is acknowledged");
         }
+        if (running_) record(*tpu_, now_ - started_, recording_);
     }
 
     void sample_registers() {
@@ -788,6 +858,7 @@ class Machine {
     std::vector<Tag> tags_;
     uint32_t followed_ = 0;  // tags of this program that have been read or lost, modulo 2^32
     uint64_t missed_ = 0;
+    Recording recording_;
 };
 
 Machine* machine(void* handle) { return static_cast<Machine*>(handle); }
@@ -852,6 +923,18 @@ uint64_t tpu_tags(void* handle, const uint32_t** pairs, uint64_t* missed) {
 }
 
 int64_t tpu_written(void* handle, uint64_t offset) { return machine(handle)->written(offset); }
+
+// What the last program did, where the machine is built to record: events and samples, which stay
+// until the next one starts.
+uint32_t tpu_recording(void* handle, const void** events, uint64_t* event_count,
+                       const void** samples, uint64_t* sample_count) {
+    const Recording& all = machine(handle)->recording();
+    *events = all.events().data();
+    *event_count = all.events().size();
+    *samples = all.samples().data();
+    *sample_count = all.samples().size();
+    return all.interval();
+}
 
 // At most 64 bytes.
 unsigned tpu_state(void* handle, uint8_t* to) { return machine(handle)->state(to); }

@@ -27,7 +27,9 @@ from systola.arch.registers import (
     program_registers,
 )
 from systola.sim.design import is_hierarchical, verilog_of
+from systola.sim.events import with_events
 from systola.sim.memory import stall_threshold
+from systola.sim.recording import Recording, read_recording
 from systola.sim.state import described, with_state
 from systola.sim.verilator import build_library
 from systola.sim.waves import save_file
@@ -110,7 +112,8 @@ class Simulator:
 
     `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
     systola.sim.memory; on-chip memories start with random contents that depend on `seed`. `waves`
-    is the path of a VCD file to write. `verilog` replaces the Verilog that belongs to `config`,
+    is the path of a VCD file to write. `records` builds a machine that shows what it does, see
+    `recording`. `verilog` replaces the Verilog that belongs to `config`,
     `library` what is built of it; `fault` is the number of a planted fault where the library has
     such (systola.verif.mutation). Building the library takes a while the first time; it raises
     systola.sim.verilator.BuildError when it cannot be done.
@@ -124,6 +127,7 @@ class Simulator:
         stall: float = 0.0,
         seed: int = 0,
         waves: Path | None = None,
+        records: bool = False,
         verilog: str | None = None,
         library: Path | None = None,
         fault: int = 0,
@@ -141,6 +145,8 @@ class Simulator:
         self._seed = seed
         if library is None:
             text = verilog if verilog is not None else verilog_of(config)
+            if records:
+                text = with_events(text)
             library = build_library(
                 text, name=config.name, hierarchical=is_hierarchical(text), waves=waves is not None
             )
@@ -197,6 +203,10 @@ class Simulator:
         marker = None if cycle is None else self._library.tpu_time(self._handle, cycle)
         text = verilog_of(self.config)
         return save_file(self._waves, text, "tpu", scope="tpu.", cycle=_CYCLE_TIME, marker=marker)
+
+    def recording(self) -> Recording:
+        """What the last program did; empty unless the machine is built to record."""
+        return read_recording(self._library, self._handle)
 
     def reset(self) -> None:
         """Holds the reset input for some cycles; the memories forget what they were asked for."""
@@ -402,6 +412,15 @@ def _load(path: Path) -> ctypes.CDLL:
         ("time", long_, [handle, long_]),
         ("written", ctypes.c_int64, [handle, long_]),
         ("complaint", ctypes.c_char_p, [handle]),
+        (
+            "recording",
+            word,
+            [
+                handle,
+                *(ctypes.POINTER(handle), ctypes.POINTER(long_)),
+                *(ctypes.POINTER(handle), ctypes.POINTER(long_)),
+            ],
+        ),
     ):
         function = getattr(library, f"tpu_{name}")
         function.restype, function.argtypes = result, arguments

@@ -9,6 +9,7 @@ that knows the signals by name.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from systola.arch.assembler import disassemble
 from systola.arch.isa import INSTRUCTION_BYTES
@@ -77,10 +78,18 @@ BITS = sum(width for width, _ in FIELDS.values())
 def with_state(verilog: str) -> str:
     """The Verilog of module `tpu` with the output."""
     parts = ", ".join(expression for _, expression in reversed(FIELDS.values()))
-    body = f"  output [{BITS - 1}:0] {PORT};\n  assign {PORT} = {{{parts}}};\n"
+    return with_output(verilog, PORT, BITS, f"{{{parts}}}")
+
+
+def with_output(
+    verilog: str, port: str, bits: int, expression: str, body: Sequence[str] = ()
+) -> str:
+    """The Verilog of module `tpu` with one more output, and with the lines `body` for it."""
+    lines = [f"  output [{bits - 1}:0] {port};", *body, f"  assign {port} = {expression};"]
+    text = "".join(f"{line}\n" for line in lines)
     head, found, rest = verilog.partition("\nmodule tpu(")
     assert found, "no module 'tpu'"
-    return f"{head}{found}{PORT}, " + re.sub(r"\);\n", lambda end: end[0] + body, rest, count=1)
+    return f"{head}{found}{port}, " + re.sub(r"\);\n", lambda end: end[0] + text, rest, count=1)
 
 
 def described(state: int, program: bytes) -> str:

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording of a program shows: events and levels of the machine, as signals.
+
+A machine that is built to record has an output `machine_events`; any other has not, and pays
+nothing. This is the only place that knows the signals of `hdl/` behind it by name: harness.cpp
+takes the output as EVENTS pulses, a value of VALUE_BITS that belongs to them, and LEVELS levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from systola.sim.state import with_output
+
+PORT = "machine_events"
+EVENTS, VALUE_BITS, LEVELS = 32, 64, 32
+"""Bits of the output, from bit 0 on; the same stands in harness.cpp."""
+_BOARD = "core.scoreboard"
+
+
+class Event(IntEnum):
+    """A pulse: an instruction, or a burst of a port, has come so far."""
+
+    ISSUE = 0
+    """The value is the instruction's number."""
+    MASKED = 1
+    """In the cycle after the issue: the value has a field for each list of Queue.lists, a bit for
+    each entry of the list that the instruction may have to wait for, oldest first."""
+    HOST_READS_BEGIN = 2
+    HOST_READING_END = 3
+    MATRIX_BEGIN = 4
+    MATRIX_READING_END = 5
+    MATRIX_SUMMING_END = 6
+    ACTIVATE_BEGIN = 7
+    ACTIVATE_READING_END = 8
+    ACTIVATE_OPERANDS_END = 9
+    ACTIVATE_WRITING_END = 10
+    HOST_WRITING_END = 11
+    WEIGHTS_BEGIN = 12
+    WEIGHT_BURST_END = 13
+    FETCH_BEGIN = 14
+    FETCH_END = 15
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of the scoreboard, and what its instructions wait for."""
+
+    name: str
+    waits: str
+    """Before the name of a list: a flag, 1 while the unit waits for an instruction in that list."""
+    lists: tuple[str, ...]
+    begin: Event | None
+    """Its unit takes the oldest instruction; None where that is not told."""
+    waits_before: bool = False
+    """It waits before it takes it, not while it works on it."""
+
+
+QUEUES = (
+    Queue(
+        "host_reads",
+        f"{_BOARD}.host_reads_queue.\\blocked.",
+        ("matrix_reading", "activate_operands", "activate_writing", "host_writing"),
+        Event.HOST_READS_BEGIN,
+        waits_before=True,
+    ),
+    Queue(
+        "matrix",
+        "core.matrix_unit.interlock.\\waits.",
+        ("host_reading", "activate_writing", "activate_reading"),
+        Event.MATRIX_BEGIN,
+    ),
+    Queue(
+        "activate",
+        "core.activation_unit.interlock.\\waits.",
+        ("matrix_summing", "matrix_reading", "activate_writing", "host_writing", "host_reading"),
+        Event.ACTIVATE_BEGIN,
+    ),
+    Queue(
+        "host_writes",
+        "core.host_writer.interlock.\\waits.",
+        ("host_reading", "activate_writing"),
+        None,
+    ),
+)
+LISTS = {
+    "host_reading": (Event.HOST_READING_END, "lines that are read from host memory"),
+    "matrix_reading": (Event.MATRIX_READING_END, "lines that the array reads"),
+    "matrix_summing": (Event.MATRIX_SUMMING_END, "sums of the array"),
+    "activate_reading": (Event.ACTIVATE_READING_END, "rows that Activate reads"),
+    "activate_operands": (Event.ACTIVATE_OPERANDS_END, "lines that the activation unit reads"),
+    "activate_writing": (Event.ACTIVATE_WRITING_END, "lines that the activation unit writes"),
+    "host_writing": (Event.HOST_WRITING_END, "lines that are written to host memory"),
+}
+"""Of the scoreboard: when its oldest instruction leaves a list, and what one waits for there."""
+
+_EVENTS = {
+    Event.ISSUE: "core.sequencer.issue",
+    Event.MASKED: "|events_pushed",
+    Event.HOST_READS_BEGIN: f"{_BOARD}.host_reads_queue.pop",
+    Event.HOST_READING_END: f"{_BOARD}.host_reading.retire",
+    Event.MATRIX_BEGIN: f"{_BOARD}.matrix_queue.pop",
+    Event.MATRIX_READING_END: f"{_BOARD}.matrix_reading.retire",
+    Event.MATRIX_SUMMING_END: f"{_BOARD}.matrix_summing.retire",
+    Event.ACTIVATE_BEGIN: f"{_BOARD}.activate_queue.pop",
+    Event.ACTIVATE_READING_END: f"{_BOARD}.activate_reading.retire",
+    Event.ACTIVATE_OPERANDS_END: f"{_BOARD}.activate_operands.retire",
+    Event.ACTIVATE_WRITING_END: f"{_BOARD}.activate_writing.retire",
+    Event.HOST_WRITING_END: f"{_BOARD}.host_writing.retire",
+    Event.WEIGHTS_BEGIN: f"{_BOARD}.weight_queue.pop",
+    Event.WEIGHT_BURST_END: "m_axi_weight_rvalid & m_axi_weight_rready & m_axi_weight_rlast",
+    Event.FETCH_BEGIN: "m_axi_host_arvalid & m_axi_host_arready & (m_axi_host_arid == 1)",
+    Event.FETCH_END: "m_axi_host_rvalid & m_axi_host_rready & m_axi_host_rlast "
+    "& (m_axi_host_rid == 1)",
+}
+
+HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS = "host data in", "instructions", "host out", "weights"
+"""Levels: a beat of a port moves."""
+ARRAY, AWAITING_WEIGHTS, ISSUE_WAITS = "array active", "awaiting weights", "issue waits"
+
+
+def waits(queue: Queue, watched: str) -> str:
+    """The level that tells that the unit of `queue` waits for an instruction in list `watched`."""
+    return f"{queue.name} waits for {watched}"
+
+
+_READ = "m_axi_host_rvalid & m_axi_host_rready"
+_LEVELS = {
+    HOST_DATA: f"{_READ} & (m_axi_host_rid == 0)",
+    HOST_FETCH: f"{_READ} & (m_axi_host_rid == 1)",
+    HOST_WRITE: "m_axi_host_wvalid & m_axi_host_wready",
+    WEIGHTS: "m_axi_weight_rvalid & m_axi_weight_rready",
+    ARRAY: "core.matrix_unit.active",
+    AWAITING_WEIGHTS: "core.matrix_unit.awaiting_weights",
+    ISSUE_WAITS: "core.sequencer.waits",
+    **{waits(queue, name): f"{queue.waits}{name} " for queue in QUEUES for name in queue.lists},
+}
+LEVEL_NAMES = tuple(_LEVELS)
+"""In the order of their bits."""
+
+
+def with_events(verilog: str) -> str:
+    """The Verilog of module `tpu` with the output."""
+    queues = [f"{_BOARD}.{queue.name}_queue" for queue in QUEUES]
+    pushes = ", ".join(f"{place}.push" for place in reversed(queues))
+    value = f"{VALUE_BITS}'d0"
+    for number, (place, queue) in enumerate(zip(queues, QUEUES, strict=True)):
+        fields = ", ".join(f"{place}.\\pushed_masks.{name} " for name in reversed(queue.lists))
+        value = f"events_pushed[{number}] ? {{{fields}}} : {value}"
+    value = f"core.sequencer.issue ? core.sequencer.\\decoded__payload.pc : {value}"
+    body = [
+        f"  reg [{len(queues) - 1}:0] events_pushed = 0;",
+        f"  always @(posedge clk) events_pushed <= {{{pushes}}};",
+        f"  wire [{VALUE_BITS - 1}:0] events_value = {value};",
+        f"  wire [{EVENTS - 1}:0] events_now = {{{_bits(list(_EVENTS.values()))}}};",
+        f"  wire [{LEVELS - 1}:0] events_levels = {{{_bits(list(_LEVELS.values()))}}};",
+    ]
+    return with_output(
+        verilog,
+        PORT,
+        EVENTS + VALUE_BITS + LEVELS,
+        "{events_levels, events_value, events_now}",
+        body,
+    )
+
+
+def _bits(expressions: list[str]) -> str:
+    return ", ".join(f"({each})" for each in reversed(expressions))

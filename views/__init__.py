@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs to look at: a timeline, plots, a page."""

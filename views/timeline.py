@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When each instruction of a recorded program was where, and what it waited for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
+from systola.golden.scalar import ScalarUnit
+from systola.runtime.backend import Image
+from systola.sim.events import (
+    AWAITING_WEIGHTS,
+    ISSUE_WAITS,
+    LEVEL_NAMES,
+    LISTS,
+    QUEUES,
+    WEIGHTS,
+    Event,
+    Queue,
+    waits,
+)
+from systola.sim.recording import Recording
+
+
+class Track(StrEnum):
+    """A unit, as it is called in a timeline."""
+
+    FETCH = "fetch"
+    ISSUE = "decode and issue"
+    HOST_READ = "host read"
+    WEIGHT_FETCH = "weight fetch"
+    ARRAY = "array"
+    ACTIVATION = "activation"
+    HOST_WRITE = "host write"
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where an instruction goes."""
+
+    track: Track
+    queue: str = ""
+    """Of QUEUES; empty for the queue of weight reads."""
+    lists: tuple[str, ...] = ()
+    """Of LISTS. When it leaves the first one, the next one waits; with the last one it ends."""
+
+
+_HOST_READ = Way(Track.HOST_READ, "host_reads", ("host_reading",))
+_HOST_WRITE = Way(Track.HOST_WRITE, "host_writes", ("host_writing",))
+_MATRIX = Way(Track.ARRAY, "matrix", ("matrix_reading", "matrix_summing"))
+_ACTIVATE = Way(Track.ACTIVATION, "activate", ("activate_reading", "activate_writing"))
+_VECTOR = Way(Track.ACTIVATION, "activate", ("activate_operands", "activate_writing"))
+WAYS = {
+    Opcode.READ_HOST_MEMORY: _HOST_READ,
+    Opcode.READ_HOST_MEMORY_ALTERNATE: _HOST_READ,
+    Opcode.LOAD_PARAMETERS: _HOST_READ,
+    Opcode.LOAD_TABLE: _HOST_READ,
+    Opcode.WRITE_HOST_MEMORY: _HOST_WRITE,
+    Opcode.WRITE_HOST_MEMORY_ALTERNATE: _HOST_WRITE,
+    Opcode.READ_WEIGHTS: Way(Track.WEIGHT_FETCH),
+    Opcode.MATRIX_MULTIPLY: _MATRIX,
+    Opcode.CONVOLVE: _MATRIX,
+    Opcode.ACTIVATE: _ACTIVATE,
+    Opcode.DEPTHWISE: _VECTOR,
+    Opcode.POOL: _VECTOR,
+    Opcode.VECTOR: _VECTOR,
+}
+ISSUE_CYCLES = 2
+"""Of an instruction that waits for nothing, before it is issued."""
+_COLUMNS = {name: number for number, name in enumerate(LEVEL_NAMES)}
+
+
+@dataclass(frozen=True)
+class Wait:
+    """An instruction waited for another one."""
+
+    source: int
+    """The other one, as a place in Timeline.work: the last of those it had to wait for."""
+    resource: str
+    cycles: int
+
+
+@dataclass
+class Work:
+    """An instruction in its unit. Cycles count from START; `end` is the first one without it."""
+
+    number: int
+    """Its place in the program."""
+    entry: Instruction
+    operands: dict[str, int]
+    """Index registers added."""
+    track: Track | None
+    """None for one that is only issued."""
+    offered: int
+    """It is the next one to be issued."""
+    issued: int
+    begin: int = -1
+    """-1 where it never began."""
+    end: int = -1
+    waits: list[Wait] = field(default_factory=list[Wait])
+    awaited_weights: int = 0
+    """Cycles in which the array waited for its weights."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A program as it ran."""
+
+    work: tuple[Work, ...]
+    """In the order of their issue."""
+    fetches: tuple[tuple[int, int], ...]
+    """Begin and end of bursts of instructions."""
+
+
+def executed(program: bytes) -> Iterator[tuple[int, Instruction, dict[str, int]]]:
+    """The instructions of a program in the order in which they run, with their effective operands:
+    what a loop repeats comes again."""
+    scalar, pc = ScalarUnit(), 0
+    while True:
+        decoded = decode(program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
+        if decoded is None:
+            return
+        entry, fields = decoded
+        operands = scalar.effective(entry, fields)
+        yield pc, entry, operands
+        pc += 1
+        if entry.opcode == Opcode.SET_REGISTER:
+            scalar.set_register(**operands)
+        elif entry.opcode == Opcode.LOOP:
+            scalar.open_loop(operands["count"], pc)
+        elif entry.opcode == Opcode.END_LOOP:
+            back = scalar.end_loop()
+            pc = pc if back is None else back
+        elif entry.opcode == Opcode.HALT:
+            return
+
+
+def make_timeline(config: Config, image: Image, recording: Recording) -> Timeline:
+    """The course of `image` on a machine of configuration `config`, as it was recorded."""
+    return _Course(config, image, recording).run()
+
+
+class _Course:
+    """Goes through the events, and keeps queues and lists as the scoreboard does."""
+
+    def __init__(self, config: Config, image: Image, recording: Recording) -> None:
+        self._config = config
+        self._recording = recording
+        self._program = executed(image.program)
+        self._work: list[Work] = []
+        self._rows: list[int] = []
+        """Of the recording, in which each of them was issued, and later in which it began."""
+        self._lists = {name: deque[int]() for name in LISTS}
+        self._queues = {queue.name: deque[int]() for queue in QUEUES}
+        self._free = dict.fromkeys(self._queues, 0)
+        """The row from which on the oldest instruction of a queue is the one that waits."""
+        self._issue_row = 0
+        self._in_the_way: dict[int, dict[str, int]] = {}
+        """Of an instruction for each list the last one in it that it may have to wait for."""
+        self._weight_queue = deque[int]()
+        self._weight_reads = deque[tuple[int, int]]()
+        """Those under way, and how many beats have moved when each is complete."""
+        self._beats = 0
+        self._fetching = deque[int]()
+        self._fetches: list[tuple[int, int]] = []
+
+    def run(self) -> Timeline:
+        handlers: dict[Event, Callable[[int, int], None]] = {
+            # Masks belong to the lists as they stand before anything leaves them.
+            Event.MASKED: self._mask,
+            **{event: partial(self._leave, name) for name, (event, _) in LISTS.items()},
+            **{queue.begin: partial(self._begin, queue) for queue in QUEUES if queue.begin},
+            Event.WEIGHTS_BEGIN: self._begin_weights,
+            Event.WEIGHT_BURST_END: self._end_weights,
+            Event.FETCH_BEGIN: lambda row, cycle: self._fetching.append(cycle),
+            Event.FETCH_END: self._end_fetch,
+            Event.ISSUE: self._issue,
+        }
+        order = [(1 << event, handler) for event, handler in handlers.items()]
+        rows = zip(self._recording.cycles.tolist(), self._recording.events.tolist(), strict=True)
+        for row, (cycle, now) in enumerate(rows):
+            for bit, handler in order:
+                if now & bit:
+                    handler(row, cycle)
+        return Timeline(tuple(self._work), tuple(self._fetches))
+
+    def _issue(self, row: int, cycle: int) -> None:
+        number = int(self._recording.values[row])
+        pc, entry, operands = next(self._program)
+        while pc != number:  # what is done before the issue
+            pc, entry, operands = next(self._program)
+        waited = self._cycles(ISSUE_WAITS, self._issue_row, row)
+        self._issue_row = row
+        before = self._work[-1].issued if self._work else -1
+        way = WAYS.get(entry.opcode)
+        index = len(self._work)
+        self._work.append(
+            Work(
+                number=pc,
+                entry=entry,
+                operands=operands,
+                track=way.track if way else None,
+                offered=max(before + 1, cycle - waited - ISSUE_CYCLES),
+                issued=cycle,
+            )
+        )
+        self._rows.append(row)
+        if way is None:
+            return
+        for name in way.lists:
+            self._lists[name].append(index)
+        if way.queue:
+            self._queues[way.queue].append(index)
+        else:
+            self._weight_queue.append(index)
+
+    def _mask(self, row: int, cycle: int) -> None:
+        index = len(self._work) - 1
+        way = WAYS[self._work[index].entry.opcode]
+        queue = next(queue for queue in QUEUES if queue.name == way.queue)
+        value = int(self._recording.values[row])
+        depth = self._config.queue_depth
+        found: dict[str, int] = {}
+        for number, name in enumerate(queue.lists):
+            mask = value >> number * depth & ((1 << depth) - 1)
+            if mask:
+                found[name] = self._lists[name][mask.bit_length() - 1]
+        self._in_the_way[index] = found
+
+    def _begin(self, queue: Queue, row: int, cycle: int) -> None:
+        index = self._queues[queue.name].popleft()
+        self._work[index].begin = cycle
+        if queue.waits_before:
+            self._waited(queue, index, row)
+        self._rows[index] = row
+
+    def _leave(self, name: str, row: int, cycle: int) -> None:
+        index = self._lists[name].popleft()
+        work = self._work[index]
+        way = WAYS[work.entry.opcode]
+        queue = next(queue for queue in QUEUES if queue.name == way.queue)
+        if name == way.lists[0] and not queue.waits_before:
+            if queue.begin is None:
+                self._queues[queue.name].popleft()
+                first = max(self._rows[index], self._free[queue.name])
+                work.begin = int(self._recording.cycles[first]) + 1
+            if work.track == Track.ARRAY:
+                first = max(self._rows[index], self._free[queue.name])
+                work.awaited_weights = self._cycles(AWAITING_WEIGHTS, first, row)
+            self._waited(queue, index, row)
+        if name == way.lists[-1]:
+            work.end = cycle + 1
+            self._in_the_way.pop(index, None)
+
+    def _waited(self, queue: Queue, index: int, row: int) -> None:
+        """Notes for what an instruction has waited until `row`, from where the next one waits."""
+        first = max(self._rows[index], self._free[queue.name])
+        self._free[queue.name] = row
+        for name, source in self._in_the_way[index].items():
+            cycles = self._cycles(waits(queue, name), first, row)
+            if cycles:
+                self._work[index].waits.append(Wait(source, LISTS[name][1], cycles))
+
+    def _cycles(self, level: str, first: int, last: int) -> int:
+        """Cycles with that level behind row `first` up to row `last`."""
+        totals = self._recording.totals[:, _COLUMNS[level]]
+        return int(totals[last]) - int(totals[first])
+
+    def _begin_weights(self, row: int, cycle: int) -> None:
+        index = self._weight_queue.popleft()
+        work = self._work[index]
+        work.begin = cycle
+        tile_beats = self._config.tile_bytes // self._config.weight_bus_bytes
+        self._beats += work.operands["count"] * tile_beats
+        self._weight_reads.append((index, self._beats))
+
+    def _end_weights(self, row: int, cycle: int) -> None:
+        moved = int(self._recording.totals[row, _COLUMNS[WEIGHTS]])
+        while self._weight_reads and self._weight_reads[0][1] <= moved:
+            index, _ = self._weight_reads.popleft()
+            self._work[index].end = cycle + 1
+
+    def _end_fetch(self, row: int, cycle: int) -> None:
+        self._fetches.append((self._fetching.popleft(), cycle + 1))

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded programs as a trace that Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) open.
+
+The format is the trace-event one:
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsChNtSj0U. A cycle is shown as
+a microsecond. Programs stand one after the other, each from its START to its DONE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.assembler import disassemble
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES, decode
+from systola.compiler.program import Program
+from systola.runtime.backend import Image, Result
+from systola.runtime.report_table import short_name
+from systola.sim.events import ARRAY, HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS
+from systola.sim.recording import Recording
+from systola.timing.estimate import estimate
+from systola.timing.memory_speed import MemorySpeed
+from systola.views.timeline import Timeline, Track, Work, make_timeline
+
+DETAILED = 50_000
+"""Instructions that are shown one by one, with their flows. Of more, those that follow each other
+closely in a unit are drawn together, so many cycles at a time that no more are left."""
+POINTS = 4096
+"""Of a counter, at most, in all programs."""
+_UNITS, _LAYERS = 1, 2
+"""Numbers of the two groups of tracks."""
+_LANES = 64
+"""Rows of a unit whose instructions overlap: more than it has places for them."""
+
+Event = dict[str, Any]
+_Piece = tuple[int, int, int]
+"""Begin, end, and a number of the caller's."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A program that ran on a machine that records."""
+
+    image: Image
+    result: Result
+    layers: tuple[str, ...] = ()
+    """What ends with each tag."""
+    estimates: Mapping[int, float] = field(default_factory=dict[int, float])
+    """For each tag the cycles that one pass should take."""
+
+
+def network_trace(
+    config: Config,
+    recorded: Sequence[tuple[Program, Result]],
+    memory: MemorySpeed | None,
+    title: str,
+) -> bytes:
+    """The programs of a network, its layers above their instructions, measured and as they should
+    be with such memories; see `trace`."""
+    estimates: dict[int, dict[int, float]] = {}
+    runs: list[RecordedRun] = []
+    for program, result in recorded:
+        if id(program) not in estimates:
+            tags = estimate(config, program.image, memory).tags
+            estimates[id(program)] = {each.tag: each.cycles / each.passes for each in tags}
+        layers = tuple(short_name(each.operator) for each in program.layers)
+        runs.append(RecordedRun(program.image, result, layers, estimates[id(program)]))
+    return trace(config, runs, title)
+
+
+def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
+    """The content of a .json file. Each result must have a recording."""
+    events: list[Event] = []
+    instructions = sum(int(np.count_nonzero(_recording(run).events & 1)) for run in runs)
+    start = 0
+    for run in runs:
+        assert run.result.cycles is not None
+        recording = _recording(run)
+        timeline = make_timeline(config, run.image, recording)
+        share = len(timeline.work) / max(1, instructions)
+        events += _Trace(timeline, run, start).events(max(1, round(share * DETAILED)))
+        events += _counters(config, timeline, recording, start, max(16, POINTS // len(runs)))
+        start += run.result.cycles
+    threads = {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"}
+    events += _names(title, threads)
+    # One event a line: nearly as short as without lines, and still something to look into.
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    about = json.dumps({"machine": config.name, "time": "1 us is 1 cycle", "cycles": start})
+    return f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n{lines}\n]}}\n'.encode()
+
+
+def _recording(run: RecordedRun) -> Recording:
+    assert run.result.recording is not None
+    return run.result.recording
+
+
+def _names(title: str, threads: Iterable[tuple[int, int]]) -> Iterator[Event]:
+    """Names and order of the tracks."""
+    for group, name in ((_LAYERS, f"layers: {title}"), (_UNITS, f"units: {title}")):
+        yield _about("process_name", group, 0, name=name)
+        yield _about("process_sort_index", group, 0, sort_index=-group)
+    for group, thread in sorted(threads):
+        name = (
+            list(Track)[thread // _LANES] if group == _UNITS else ("measured", "estimated")[thread]
+        )
+        yield _about("thread_name", group, thread, name=name)
+        yield _about("thread_sort_index", group, thread, sort_index=thread)
+
+
+def _about(what: str, group: int, thread: int, **arguments: object) -> Event:
+    return {"ph": "M", "name": what, "pid": group, "tid": thread, "args": arguments}
+
+
+def _thread(track: Track, lane: int = 0) -> int:
+    return list(Track).index(track) * _LANES + lane
+
+
+class _Trace:
+    """The slices and flows of one program, which begins at `start`."""
+
+    def __init__(self, timeline: Timeline, run: RecordedRun, start: int) -> None:
+        self._work, self._run, self._start = timeline.work, run, start
+        self._places = _places(timeline.work)
+        self._texts = disassemble(run.image.program).splitlines()
+        issues = [(each.offered, each.issued + 1, i) for i, each in enumerate(self._work)]
+        self._threads: dict[int, list[_Piece]] = {_thread(Track.ISSUE): issues}
+        lanes = [0] * _LANES
+        for begin, end in timeline.fetches:
+            thread = _thread(Track.FETCH, _lane(lanes, begin, end))
+            self._threads.setdefault(thread, []).append((begin, end, 0))
+        for index, thread in self._places.items():
+            work = self._work[index]
+            self._threads.setdefault(thread, []).append((work.begin, work.end, index))
+        self._layers: list[_Piece] = []
+        begin = 0
+        for cycle, tag in run.result.tags:
+            assert cycle is not None
+            self._layers.append((begin, cycle, tag))
+            begin = cycle
+
+    def events(self, detailed: int) -> Iterator[Event]:
+        """All of them, no more than `detailed` slices in all units, and as many layers."""
+        units = [
+            each for thread, each in self._threads.items() if thread >= _thread(Track.HOST_READ)
+        ]
+        span, cycles = 0, self._run.result.cycles or 0
+        while span < cycles and (
+            sum(1 for each in units for _ in together(each, span)) > detailed
+            or sum(1 for _ in together(self._layers, span)) > detailed
+        ):
+            span = 2 * span or 16
+        shown: list[int] = []
+        for thread, all_pieces in self._threads.items():
+            for group in together(all_pieces, span):
+                begin, end, index = group[0][0], group[-1][1], group[0][2]
+                more: dict[str, object] = {}
+                if thread < _thread(Track.ISSUE):
+                    name = "burst" if len(group) == 1 else f"{len(group)} bursts"
+                elif len(group) > 1:
+                    name = f"{len(group)} instructions"
+                else:
+                    name = self._work[index].entry.mnemonic
+                    if thread != _thread(Track.ISSUE):
+                        shown.append(index)
+                        more = self._details(self._work[index])
+                yield self._slice(_UNITS, thread, name, begin, end, more)
+        yield from self._flows(sorted(shown))
+        yield from self._passes(span)
+
+    def _slice(
+        self, group: int, thread: int, name: str, begin: float, end: float, more: Event
+    ) -> Event:
+        place = {"pid": group, "tid": thread, "ts": self._start + begin, "dur": end - begin}
+        return {"ph": "X", "name": name, **place, **({"args": more} if more else {})}
+
+    def _details(self, work: Work) -> dict[str, object]:
+        """What is shown when one clicks on an instruction."""
+        waited = [
+            f"{wait.cycles} cycles for {wait.resource} "
+            f"(instruction {self._work[wait.source].number})"
+            for wait in work.waits
+        ]
+        if work.awaited_weights:
+            waited.append(f"{work.awaited_weights} cycles for weights")
+        # Where a register was added, the text does not say where the operand ended up.
+        place = work.number * INSTRUCTION_BYTES
+        word = decode(self._run.image.program[place : place + INSTRUCTION_BYTES])
+        assert word is not None
+        indexed = {
+            field.indexes: work.operands[field.indexes]
+            for field in work.entry.fields
+            if field.indexes and word[1][field.name]
+        }
+        return {
+            "instruction": work.number,
+            "text": self._texts[work.number],
+            **indexed,
+            "issued": self._start + work.issued,
+            **({"waited": "; ".join(waited)} if waited else {}),
+        }
+
+    def _flows(self, shown: Sequence[int]) -> Iterator[Event]:
+        """From what an instruction waited for to the instruction."""
+        all_shown = set(shown)
+        for index in shown:
+            work = self._work[index]
+            for number, wait in enumerate(work.waits):
+                if wait.source not in all_shown:
+                    continue
+                source = self._work[wait.source]
+                left = max(source.begin, min(source.end - 1, work.begin))
+                flow = {
+                    "cat": "waits",
+                    "name": wait.resource,
+                    "id": f"{self._start}.{index}.{number}",
+                    "pid": _UNITS,
+                }
+                for kind, at, thread in (
+                    ({"ph": "s"}, left, self._places[wait.source]),
+                    ({"ph": "f", "bp": "e"}, max(left, work.begin), self._places[index]),
+                ):
+                    yield {**kind, **flow, "tid": thread, "ts": self._start + at}
+
+    def _passes(self, span: int) -> Iterator[Event]:
+        """A slice for each pass of a layer, and below it the one that was estimated."""
+        layers, estimates = self._run.layers, self._run.estimates
+        for group in together(self._layers, span):
+            begin, end, tag = group[0][0], group[-1][1], group[0][2]
+            if len(group) > 1:
+                yield self._slice(_LAYERS, 0, f"{len(group)} layers", begin, end, {})
+                continue
+            name = layers[tag] if tag < len(layers) else f"tag {tag}"
+            yield self._slice(_LAYERS, 0, name, begin, end, {"tag": tag})
+            if tag in estimates:
+                length = round(estimates[tag], 1)
+                yield self._slice(_LAYERS, 1, name, begin, begin + length, {"tag": tag})
+
+
+def _places(work: Sequence[Work]) -> dict[int, int]:
+    """The thread of each instruction that was in a unit from begin to end."""
+    free: dict[Track, list[int]] = {track: [0] * _LANES for track in Track}
+    return {
+        index: _thread(each.track, _lane(free[each.track], each.begin, each.end))
+        for index, each in enumerate(work)
+        if each.track is not None and each.begin >= 0 and each.end >= 0
+    }
+
+
+def _lane(free: list[int], begin: int, end: int) -> int:
+    """The first of a unit's rows that is free, which then is not until `end`."""
+    lane = next(i for i, since in enumerate(free) if since <= begin)
+    free[lane] = end
+    return lane
+
+
+def together(pieces: Iterable[_Piece], span: int) -> Iterator[list[_Piece]]:
+    """The pieces one by one, or as many together as there are in `span` cycles."""
+    group: list[_Piece] = []
+    for each in pieces:
+        if group and each[1] - group[0][0] > span:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _counters(
+    config: Config, timeline: Timeline, recording: Recording, start: int, points: int
+) -> Iterator[Event]:
+    """Bytes a cycle on each port, how busy the array is, and what waits in front of each unit."""
+    samples = len(recording.samples)
+    stride = max(1, -(-samples // points))
+    edges = np.unique([*range(0, samples, stride), samples])
+    cycles = np.diff(edges) * recording.interval
+    begins = edges[:-1] * recording.interval
+    ports = (
+        ("host in: bytes a cycle", HOST_DATA, config.host_bus_bytes),
+        ("host in, instructions: bytes a cycle", HOST_FETCH, config.host_bus_bytes),
+        ("host out: bytes a cycle", HOST_WRITE, config.host_bus_bytes),
+        ("weights: bytes a cycle", WEIGHTS, config.weight_bus_bytes),
+        ("array: use in %", ARRAY, 100),
+    )
+    for name, level, scale in ports:
+        sums = np.add.reduceat(recording.sampled(level), edges[:-1])
+        yield from _counter(name, begins, scale * sums / cycles, start)
+    for track in list(Track)[2:]:
+        changes = sorted(
+            (cycle, change)
+            for work in timeline.work
+            if work.track == track
+            for cycle, change in ((work.issued, 1), (work.begin, -1))
+            if cycle >= 0
+        )
+        times = np.array([cycle for cycle, _ in changes], np.int64)
+        depth = np.concatenate([[0], np.cumsum([change for _, change in changes])])
+        values = depth[times.searchsorted(begins, side="right")]
+        yield from _counter(f"waiting for {track.value}", begins, values, start)
+
+
+def _counter(
+    name: str, times: NDArray[np.int64], values: NDArray[Any], start: int
+) -> Iterator[Event]:
+    """A counter, where it changes."""
+    before = None
+    for time, value in zip(times.tolist(), np.round(values, 2).tolist(), strict=True):
+        if value != before:
+            yield {"ph": "C", "name": name, "pid": _UNITS, "ts": start + time, "args": {"": value}}
+        before = value
