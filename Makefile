@@ -168,6 +168,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.arch.reference --check docs
 	@$(BIN)/python -m systola.compiler.reference --check docs
 	@$(BIN)/python -m systola.synth.page --check docs
+	@$(BIN)/python -m systola.bench.picture --check docs
 	@$(BIN)/python -m systola.verif.formal.page --check docs
 	@$(BIN)/python -m systola.verif.plan.testplan --check docs
 	@$(BIN)/python -m systola.verif.plan.budget --check
@@ -183,6 +184,7 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.arch.reference --write docs
 	@$(BIN)/python -m systola.compiler.reference --write docs
 	@$(BIN)/python -m systola.synth.page --write docs
+	@$(BIN)/python -m systola.bench.picture --write docs
 	@$(BIN)/python -m systola.verif.formal.page --write docs
 	@$(BIN)/python -m systola.verif.plan.testplan --write docs
 	@$(BIN)/python -m systola.verif.figures.page --write docs

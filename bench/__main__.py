@@ -15,7 +15,6 @@ from systola.bench.workloads import (
     CONVOLUTIONS,
     IDEAL,
     LOADED,
-    PRESET,
     PRODUCTS,
     Convolution,
 )
@@ -43,15 +42,7 @@ def main() -> int:
     ]
 
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    labelled = [
-        (
-            (work.name if isinstance(work, Convolution) else f"{work.m} {work.k} {work.n}")
-            + ("" if memory is IDEAL else ", loaded"),
-            find(results, work, memory),
-        )
-        for work, memory in runs
-    ]
-    PICTURE.write_text(picture(f"share of all cycles, preset {PRESET}", labelled))
+    PICTURE.write_bytes(picture(results))
     networks.RESULTS.write_text(json.dumps(measured, indent=1) + "\n")
     quote(RESULTS_PAGE, "products", tables(results))
     quote(README, "networks", networks.table(measured))

@@ -33,6 +33,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     from systola.sim.build import BuildFolderError
     from systola.sim.notices import choose_level
     from systola.synth.errors import SynthesisError
+    from systola.views.plots import MissingLibraryError
 
     parser = make_parser()
     parsed = parser.parse_args(arguments)
@@ -47,6 +48,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         BuildFolderError,
         CompileError,
         ConfigError,
+        MissingLibraryError,
         ModelError,
         UnavailableError,
         UserError,

@@ -47,8 +47,8 @@ from systola.runtime.processor import lacks_vnni
 from systola.runtime.program_file import is_program
 from systola.runtime.report import Report
 from systola.runtime.report_table import report_table
-from systola.runtime.roofline import roofline
 from systola.runtime.run_result import RunResult
+from systola.views.plots import new_figure, roofline_figure, to_svg
 
 HELP = "run a quantised network, or what 'tpu compile' has made of one, on samples of a .npz file"
 
@@ -110,6 +110,8 @@ def execute(arguments: argparse.Namespace) -> int:
             x, count = load_samples(arguments.input, arguments.key, network.inputs, arguments.limit)
             batch = min(arguments.batch or even_batch(count), count)
             model = compile_model(config, network, semantics, batch)
+    if arguments.roofline:
+        new_figure(1, 1)  # what draws it is there, before the work begins
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.output))
         json = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
@@ -155,7 +157,7 @@ def execute(arguments: argparse.Namespace) -> int:
             timeline.write(run.timeline(PurePath(path).name))
         if picture:
             title = f"{PurePath(path).name} on '{model.config.name}'"
-            picture.write(roofline(model.config, report, title).encode())
+            picture.write(to_svg(roofline_figure(model.config, report, title)))
     if "-" not in (arguments.json, arguments.output, arguments.roofline, arguments.timeline):
         print(summary(model, run, report))
     if model.inexact_channels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,6 +17,9 @@ from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements
 from systola.runtime.report import LayerRow, Report, make_report
 from systola.timing.memory_speed import MemorySpeed
+
+if TYPE_CHECKING:
+    from systola.views.plots import Figure
 
 
 @dataclass
@@ -127,6 +130,21 @@ class RunResult:
         if not self.recorded:
             raise ValueError("a timeline needs a machine that records")
         return network_trace(self.config, self.recorded, self.memory, title)
+
+    def plot_roofline(self, title: str = "roofline") -> Figure:
+        """The layers under the roofs of array and memory ports, as a figure of matplotlib.
+
+        Raises systola.views.plots.MissingLibraryError where that is not installed.
+        """
+        from systola.views.plots import roofline_figure
+
+        return roofline_figure(self.config, self.report(), title)
+
+    def plot_layers(self, title: str = "cycles of the layers") -> Figure:
+        """Estimated and measured cycles of each layer, likewise."""
+        from systola.views.plots import layers_figure
+
+        return layers_figure(self.report(), title)
 
     def report(self, mhz: float | None = None) -> Report:
         """The layers, estimated and measured, of the program that ran most of the samples."""

@@ -25,9 +25,10 @@ FOR_DEVELOPERS = {
     Path("runtime/litert.py"),
     Path("runtime/serial_port.py"),
     Path("sim/runner.py"),
+    Path("views/plots.py"),
 }
 """Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so, without
-pyserial `tpu run --backend serial` does."""
+pyserial `tpu run --backend serial` does, and without matplotlib `--roofline`."""
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 
 

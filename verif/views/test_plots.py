@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures: what they show, and that nothing in them is cut off or lies on something else."""
+
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from systola.arch.config import PRESETS
+from systola.bench.table import stored_results
+from systola.compiler.network import compile_network
+from systola.runtime.report import HOST, make_report
+from systola.verif.compiler.stored_networks import stored_model
+from systola.views.plots import (
+    MissingLibraryError,
+    cycles_figure,
+    layers_figure,
+    new_figure,
+    roofline_figure,
+    to_svg,
+)
+
+BASE = PRESETS["base"]
+
+
+@pytest.fixture(scope="module")
+def report():
+    return make_report(BASE, compile_network(BASE, stored_model("cnn_residual_dw_pool"), 4))
+
+
+def draw(name, report):
+    if name == "roofline":
+        return roofline_figure(BASE, report, "a < b & c")
+    if name == "layers":
+        return layers_figure(report, "layers")
+    product = stored_results()["products"][0]
+    return cycles_figure("cycles", [("a long name " * 4, product)])
+
+
+@pytest.mark.parametrize("name", ["roofline", "layers", "cycles"])
+def test_nothing_is_cut_off(name, report):
+    """Every text lies in the figure, and the legend of a roofline not on its roof."""
+    figure = draw(name, report)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    (left, right), (low, high) = axes.get_xlim(), sorted(axes.get_ylim())
+    ticks = [each for each in axes.get_xticklabels() if left <= each.get_position()[0] <= right]
+    ticks += [each for each in axes.get_yticklabels() if low <= each.get_position()[1] <= high]
+    for text in [*ticks, axes.title, *axes.texts]:
+        box = text.get_window_extent()
+        if text.get_text():
+            assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1, text
+            assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1, text
+    legend = axes.get_legend() or figure.legends[0]
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
+    if name == "roofline":
+        assert box.x0 >= axes.get_window_extent().x1
+
+
+@pytest.mark.parametrize("name", ["roofline", "layers", "cycles"])
+def test_it_is_drawn_the_same_each_time(name, report):
+    drawn = to_svg(draw(name, report))
+    assert drawn == to_svg(draw(name, report))
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+
+
+def test_bars_are_the_cycles(report):
+    (axes,) = layers_figure(report, "").axes
+    estimated, _ = axes.containers
+    rows = [row for row in report.rows if row.place != HOST]
+    assert [bar.get_width() for bar in estimated] == [row.estimated_cycles for row in rows]
+
+
+def test_shares_fill_the_bar():
+    (result, *_) = stored_results()["products"]
+    (axes,) = cycles_figure("", [("one", result)]).axes
+    widths = [bar.get_width() for bars in axes.containers for bar in bars]
+    assert sum(widths) == pytest.approx(100)
+    assert widths[0] == pytest.approx(100 * 1024 / 1108)
+
+
+def test_a_machine_without_the_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingLibraryError, match=r"pip install 'systola\[plots\]'"):
+        new_figure(1, 1)

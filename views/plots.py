@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of runs, with matplotlib: layers, the roofline, and where the cycles went."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from math import ceil, floor, inf, log10
+from typing import TYPE_CHECKING, Any
+
+from systola.arch.config import Config
+from systola.arch.registers import CycleClass
+from systola.runtime.report import HOST, Report
+from systola.runtime.report_table import compact, short_name, shortened
+from systola.runtime.roofline import Dot, roofline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PORT_COLOURS = {"host": "#2a6fb0", "weights": "#c44536"}
+PORT_NAMES = {"host": "host port, each way", "weights": "weight port"}
+TOTAL_COLOUR = "#24292f"
+CLASS_COLOURS = {
+    CycleClass.ARRAY_ACTIVE: "#2a7f62",
+    CycleClass.WEIGHT_STALL: "#c44536",
+    CycleClass.WEIGHT_SHIFT: "#e09f3e",
+    CycleClass.INPUT_STALL: "#335c81",
+    CycleClass.OPERAND_STALL: "#7d5ba6",
+    CycleClass.ACCUMULATOR_STALL: "#b084cc",
+    CycleClass.VECTOR: "#d4a373",
+    CycleClass.OUTPUT_STALL: "#8d6a4f",
+    CycleClass.HOST_WAIT: "#5b8e7d",
+    CycleClass.FETCH: "#9aa0a6",
+    CycleClass.DRAIN: "#d0d4d9",
+}
+NAME_WIDTH = 28
+"""Characters of a layer's name."""
+TOUCHING = 0.012
+"""Dots nearer than that, as a share of the axes, have one label."""
+
+
+class MissingLibraryError(RuntimeError):
+    """A picture was asked for, and what draws it is not installed."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, whose parts make room for each other.
+
+    Raises MissingLibraryError without matplotlib. No window is opened, and no global state of
+    matplotlib is touched: in a notebook the figure shows itself.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingLibraryError(
+            "pictures are drawn by matplotlib: pip install 'systola[plots]'"
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def to_svg(figure: Figure) -> bytes:
+    """The figure as SVG, the same each time."""
+    import matplotlib
+
+    # What it says of its own types is not complete.
+    library: Any = matplotlib
+    drawn: Any = figure
+    content = io.BytesIO()
+    with library.rc_context({"svg.hashsalt": "systola", "svg.fonttype": "none"}):
+        drawn.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
+
+
+def roofline_figure(config: Config, report: Report, title: str) -> Figure:
+    """The layers of `report` under the roofs of array and ports, see systola.runtime.roofline."""
+    roof = roofline(config, report)
+    figure = new_figure(10, 5.5)
+    axes: Any = figure.add_subplot()
+    ridges = [roof.peak / each for each in roof.bandwidth.values()]
+    xs = [*(dot.x for dot in roof.dots if dot.x < inf), *ridges]
+    ys = [*(dot.y for dot in roof.dots), roof.peak]
+    left, right = 10.0 ** floor(log10(min(xs)) - 0.1), 10.0 ** ceil(log10(max(xs)) + 0.1)
+    axes.set(
+        title=title,
+        xscale="log",
+        yscale="log",
+        xlim=(left, right),
+        ylim=(10.0 ** floor(log10(min(ys)) - 0.1), 2 * roof.peak),
+        xlabel="MACs for each byte through the busiest memory port",
+        ylabel="MACs in each cycle",
+    )
+    axes.grid(color="#d8dee4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.plot(
+        [min(ridges), right],
+        [roof.peak, roof.peak],
+        color=TOTAL_COLOUR,
+        label=f"array: {roof.peak:,} MACs a cycle",
+    )
+    slopes = sorted(roof.bandwidth.items(), key=lambda item: -item[1])
+    for number, (port, bandwidth) in enumerate(slopes):
+        axes.plot(
+            [left, roof.peak / bandwidth],
+            [left * bandwidth, roof.peak],
+            color=PORT_COLOURS[port],
+            # Of ports that are equally fast one is dashed, so that both can be seen.
+            linestyle="--" if number else "-",
+            label=f"{PORT_NAMES[port]}: {bandwidth:g} bytes a cycle",
+        )
+    for dot in roof.dots:
+        colour = TOTAL_COLOUR if dot.is_total else PORT_COLOURS[dot.port]
+        axes.plot(
+            # What moves nothing is at the right border.
+            [min(dot.x, right)],
+            [dot.y],
+            marker="o",
+            linestyle="none",
+            markersize=8 if dot.is_total else 6,
+            color=colour,
+            markerfacecolor="white" if dot.is_open else colour,
+            clip_on=False,
+            zorder=3,
+            label=f"{dot.label} {dot.name}".strip() + (" (open: begun before)" * dot.is_open),
+        )
+    for dot, text in _labels(roof.dots, right, axes):
+        axes.annotate(
+            text,
+            (min(dot.x, right), dot.y),
+            xytext=(6, -10),
+            textcoords="offset points",
+            fontsize=8,
+        )
+    # Beside the axes: on them it would lie on the roof, wherever that is.
+    lines = len(roof.dots) + 3
+    axes.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1),
+        fontsize=8,
+        frameon=False,
+        ncols=ceil(lines / 28),
+        borderaxespad=0,
+    )
+    return figure
+
+
+def _labels(dots: Sequence[Dot], right: float, axes: Any) -> list[tuple[Dot, str]]:
+    """The labels beside the dots, one for those that touch."""
+    groups: list[tuple[Dot, list[str]]] = []
+    to_axes = axes.transScale + axes.transLimits
+    places = to_axes.transform([(min(dot.x, right), dot.y) for dot in dots])
+    seen: list[Any] = []
+    for dot, place in zip(dots, places, strict=True):
+        for number, other in enumerate(seen):
+            if max(abs(place - other)) < TOUCHING:
+                groups[number][1].append(dot.label)
+                break
+        else:
+            seen.append(place)
+            groups.append((dot, [dot.label]))
+    return [
+        (dot, ", ".join(names) if len(names) < 5 else f"{', '.join(names[:4])}, ...")
+        for dot, names in groups
+    ]
+
+
+def layers_figure(report: Report, title: str) -> Figure:
+    """The cycles of each layer, estimated and measured, and what limits it."""
+    rows = [row for row in report.rows if row.place != HOST]
+    figure = new_figure(8, 1.2 + 0.32 * len(rows))
+    axes: Any = figure.add_subplot()
+    places = range(len(rows))
+    estimated = [row.estimated_cycles or 0 for row in rows]
+    measured = [row.measured_cycles or 0 for row in rows]
+    axes.barh(places, estimated, height=0.75, color="#c9d1d9", label="estimated")
+    axes.barh(places, measured, height=0.4, color="#2a7f62", label="measured")
+    for place, row in enumerate(rows):
+        what = f"{compact(max(0, row.cycles or 0))} {row.limit or ''}".strip()
+        axes.annotate(
+            what,
+            (max(estimated[place], measured[place], 0), place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    names = [shortened(short_name(row.operator), NAME_WIDTH) for row in rows]
+    axes.set_yticks(places, names, fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.35, y=0.02)
+    axes.set(title=title, xlabel="cycles of one inference")
+    axes.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def cycles_figure(title: str, results: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+    """Where the cycles went: a bar for each result, a label and a mapping with `cycles` and
+    `counters`, the latter by the name of a CycleClass in lower case."""
+    figure: Any = new_figure(9, 1.4 + 0.27 * len(results))
+    axes = figure.add_subplot()
+    places = range(len(results))
+    left = [0.0] * len(results)
+    for which, colour in CLASS_COLOURS.items():
+        name = which.name.lower()
+        shares = [100 * each["counters"][name] / each["cycles"] for _, each in results]
+        axes.barh(places, shares, left=left, color=colour, label=name.replace("_", " "))
+        left = [start + share for start, share in zip(left, shares, strict=True)]
+    axes.set_yticks(places, [label for label, _ in results], fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    for place, (_, each) in enumerate(results):
+        axes.annotate(
+            f"{each['cycles']:,}",
+            (100, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axes.set(title=title, xlim=(0, 100), xlabel="% of all cycles, and how many there are")
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
+    return figure
