@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from systola.compiler.errors import ModelError, Refusals
+from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import Dequantise, FlipSign, HostFunction, HostStage, LookUp
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain
@@ -30,6 +30,7 @@ from systola.compiler.onnx.translate_softmax import SOFTMAX
 from systola.compiler.onnx.translate_views import VIEWS
 from systola.compiler.operations import Value
 from systola.compiler.partition import Translation
+from systola.compiler.translation import translate_all
 
 TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
     "QuantizeLinear": translate_quantize,
@@ -62,28 +63,9 @@ def translate_model(model: OnnxModel) -> Translation:
     for name, constant in model.constants.items():
         scope.define(name, constant)
     inputs = tuple(_input(scope, each) for each in model.inputs)
-    _translate_all(scope, _needed(model))
+    translate_all(scope, _needed(model), TRANSLATORS)
     outputs = tuple(_output(scope, name) for name in model.outputs)
     return Translation(inputs, outputs, tuple(scope.items), scope.repeat, scope.inexact_channels)
-
-
-def _translate_all(scope: Scope, nodes: list[OnnxNode]) -> None:
-    """Translates what can be; raises ModelError with all that cannot."""
-    refusals = Refusals()
-    unknown: set[str] = set()
-    """Tensors that come of what is not supported: nobody can say more of who takes them."""
-    for node in nodes:
-        translated = False
-        with refusals.collected(node):
-            translator = TRANSLATORS.get(node.kind)
-            if translator is None:
-                raise ModelError("this kind of operator is not supported")
-            if unknown.isdisjoint(node.inputs):
-                translator(scope, node)
-                translated = True
-        if not translated:
-            unknown.update(filter(None, node.outputs))  # a result that is left out has no name
-    refusals.raise_any()
 
 
 def _repeat(model: OnnxModel) -> int:

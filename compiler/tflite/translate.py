@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from systola.compiler.errors import ModelError, Refusals, located
+from systola.compiler.errors import ModelError, located
 from systola.compiler.operations import Value
 from systola.compiler.partition import Item, Translation
 from systola.compiler.semantics import Semantics
@@ -49,6 +49,7 @@ from systola.compiler.tflite.translate_pooling import (
     translate_pool,
     translate_reduce_max,
 )
+from systola.compiler.translation import translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
 INPUT_TYPES = ("int8", "uint8", "int32", "int64", "float32")
@@ -108,7 +109,7 @@ def _translated(
 ) -> Translation:
     scope = Scope(graph, repeat, semantics)
     inputs = tuple(scope.define(number) for number in graph.inputs)
-    _translate_all(scope, operators)
+    translate_all(scope, operators, TRANSLATORS)
     outputs = tuple(scope.define(number) for number in graph.outputs)
     calculated = {*inputs, *(item.result for item in scope.items)}
     if not calculated.issuperset(outputs):
@@ -164,25 +165,6 @@ def _repeat(graph: Graph, operators: list[Operator]) -> int:
     shapes = [graph.tensors[number].shape for number in numbers]
     sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
     return sizes.pop() if len(sizes) == 1 else 1
-
-
-def _translate_all(scope: Scope, operators: list[Operator]) -> None:
-    """Translates what can be; raises ModelError with all that cannot."""
-    refusals = Refusals()
-    unknown: set[int] = set()
-    """Tensors that come of what is not supported: nobody can say more of who takes them."""
-    for operator in operators:
-        translated = False
-        with refusals.collected(operator):
-            translator = TRANSLATORS.get(operator.kind)
-            if translator is None:
-                raise ModelError("this kind of operator is not supported")
-            if unknown.isdisjoint(operator.inputs):
-                translator(scope, operator)
-                translated = True
-        if not translated:
-            unknown.update(operator.outputs)
-    refusals.raise_any()
 
 
 def _needed(graph: Graph) -> list[Operator]:
