@@ -85,6 +85,13 @@ def svg_file(text: str) -> str:
     return text
 
 
+def html_file(text: str) -> str:
+    """A converter for argparse: a file that a page can be written to, which is HTML."""
+    if PurePath(text).suffix.lower() not in ("", ".html", ".htm"):
+        raise argparse.ArgumentTypeError(f"the page is HTML: call it .html, not {text}")
+    return text
+
+
 def configuration(text: str) -> Config:
     """A converter for argparse: the configuration of a preset."""
     try:

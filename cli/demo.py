@@ -16,10 +16,12 @@ from systola.cli.board import add_backend
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
-from systola.cli.timeline import add_timeline, recording_backend
+from systola.cli.timeline import add_report, add_timeline, recording_backend
 from systola.runtime import api
 from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
+from systola.views.plots import new_figure
+from systola.views.report_page import report_page
 
 HELP = "classify handwritten digits and show whether, how fast and why"
 MODEL = "mlp_tutorial_pc_softmax.tflite"
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"images in one program (default: {DEFAULT_BATCH}, or a few less)",
     )
     add_timeline(parser)
+    add_report(parser)
     add_json(parser)
 
 
@@ -50,10 +53,12 @@ def execute(arguments: argparse.Namespace) -> int:
         x, digits, stored = archive["x"], archive["y"], archive["y_ref"]
     compiled = api.compile(model, preset=config, batch=arguments.batch or even_batch(len(x)))
 
+    if arguments.report:
+        new_figure(1, 1)  # what draws it is there, before the work begins
+    written = (arguments.json, arguments.timeline, arguments.report)
     with ExitStack() as stack:
-        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        timeline = (
-            stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
+        output, timeline, page = (
+            stack.enter_context(OutputFile(name)) if name else None for name in written
         )
         backend = recording_backend(arguments, config, stack)
         with progress_bar(len(x), "image", stays=True) as advance:
@@ -69,16 +74,19 @@ def execute(arguments: argparse.Namespace) -> int:
             "litert_stored": np.array_equal(run.y, stored),
             "litert_live": None if live is None else np.array_equal(run.y, live),
         }
+        report = run.report()
+        figures: dict[str, object] = {
+            "backend": arguments.backend,
+            "accuracy": right / len(x),
+            "equal": equal,
+            **describe(compiled, run, report),
+        }
         if output:
-            figures: dict[str, object] = {
-                "backend": arguments.backend,
-                "accuracy": right / len(x),
-                "equal": equal,
-                **describe(compiled, run, run.report()),
-            }
             output.write(to_json(figures))
+        if page:
+            page.write(report_page(run, report, f"{MODEL} on '{config.name}'", figures))
 
-    if "-" not in (arguments.json, arguments.timeline):
+    if "-" not in written:
         print(f"{len(x)} test images through {MODEL} on {MACHINES[arguments.backend]}")
         print(f"accuracy {100 * right / len(x):.2f} % ({right} of {len(x)})")
         print(f"every byte equals the golden model: {_yes(equal['golden_model'])}")
@@ -89,7 +97,7 @@ def execute(arguments: argparse.Namespace) -> int:
         print(
             "not installed here" if live is None else f"{_yes(equal['litert_live'])} (run just now)"
         )
-        print(summary(compiled, run, run.report()))
+        print(summary(compiled, run, report))
     return 1 if False in equal.values() else 0
 
 

@@ -33,7 +33,7 @@ from systola.cli.model import (
 )
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import cycle_table, to_json
-from systola.cli.timeline import add_timeline, recording_backend
+from systola.cli.timeline import add_report, add_timeline, recording_backend
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import (
@@ -49,6 +49,7 @@ from systola.runtime.report import Report
 from systola.runtime.report_table import report_table
 from systola.runtime.run_result import RunResult
 from systola.views.plots import new_figure, roofline_figure, to_svg
+from systola.views.report_page import report_page
 
 HELP = "run a quantised network, or what 'tpu compile' has made of one, on samples of a .npz file"
 
@@ -87,16 +88,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a picture of the layers to this file",
     )
     add_timeline(parser)
+    add_report(parser)
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     path: str = arguments.model
-    check_files(
-        read=(path, arguments.input),
-        written=(arguments.output, arguments.json, arguments.roofline, arguments.timeline),
+    written = (
+        *(arguments.output, arguments.json, arguments.roofline),
+        *(arguments.timeline, arguments.report),
     )
+    check_files(read=(path, arguments.input), written=written)
     content = read_file(path)
     with in_file(path):
         if is_program(content):
@@ -110,17 +113,13 @@ def execute(arguments: argparse.Namespace) -> int:
             x, count = load_samples(arguments.input, arguments.key, network.inputs, arguments.limit)
             batch = min(arguments.batch or even_batch(count), count)
             model = compile_model(config, network, semantics, batch)
-    if arguments.roofline:
+    if arguments.roofline or arguments.report:
         new_figure(1, 1)  # what draws it is there, before the work begins
     with ExitStack() as stack:
-        output = stack.enter_context(OutputFile(arguments.output))
-        json = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        picture = (
-            stack.enter_context(OutputFile(arguments.roofline)) if arguments.roofline else None
+        output, json, picture, timeline, page = (
+            stack.enter_context(OutputFile(name)) if name else None for name in written
         )
-        timeline = (
-            stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
-        )
+        assert output
         backend = recording_backend(
             arguments,
             model.config,
@@ -143,22 +142,24 @@ def execute(arguments: argparse.Namespace) -> int:
                 raise UserError(f"{path}: {error}") from None
         output.write(_npz(run))
         report = run.report(arguments.mhz)
+        figures: dict[str, object] = {
+            "model": path,
+            "backend": arguments.backend,
+            "latency": arguments.latency,
+            "stall": arguments.stall,
+            "seed": arguments.seed,
+            **describe(model, run, report),
+        }
         if json:
-            figures: dict[str, object] = {
-                "model": path,
-                "backend": arguments.backend,
-                "latency": arguments.latency,
-                "stall": arguments.stall,
-                "seed": arguments.seed,
-                **describe(model, run, report),
-            }
             json.write(to_json(figures))
         if timeline:
             timeline.write(run.timeline(PurePath(path).name))
+        title = f"{PurePath(path).name} on '{model.config.name}'"
         if picture:
-            title = f"{PurePath(path).name} on '{model.config.name}'"
             picture.write(to_svg(roofline_figure(model.config, report, title)))
-    if "-" not in (arguments.json, arguments.output, arguments.roofline, arguments.timeline):
+        if page:
+            page.write(report_page(run, report, title, figures))
+    if "-" not in written:
         print(summary(model, run, report))
     if model.inexact_channels:
         print(

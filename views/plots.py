@@ -58,8 +58,8 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def to_svg(figure: Figure) -> bytes:
-    """The figure as SVG, the same each time."""
+def to_svg(figure: Figure, *, transparent: bool = False) -> bytes:
+    """The figure as SVG, the same each time; `transparent` leaves the background to the page."""
     import matplotlib
 
     # What it says of its own types is not complete.
@@ -67,7 +67,7 @@ def to_svg(figure: Figure) -> bytes:
     drawn: Any = figure
     content = io.BytesIO()
     with library.rc_context({"svg.hashsalt": "systola", "svg.fonttype": "none"}):
-        drawn.savefig(content, format="svg", metadata={"Date": None})
+        drawn.savefig(content, format="svg", metadata={"Date": None}, transparent=transparent)
     return content.getvalue()
 
 
@@ -107,7 +107,7 @@ def roofline_figure(config: Config, report: Report, title: str) -> Figure:
             linestyle="--" if number else "-",
             label=f"{PORT_NAMES[port]}: {bandwidth:g} bytes a cycle",
         )
-    for dot in roof.dots:
+    for number, dot in enumerate(roof.dots):
         colour = TOTAL_COLOUR if dot.is_total else PORT_COLOURS[dot.port]
         axes.plot(
             # What moves nothing is at the right border.
@@ -120,6 +120,7 @@ def roofline_figure(config: Config, report: Report, title: str) -> Figure:
             markerfacecolor="white" if dot.is_open else colour,
             clip_on=False,
             zorder=3,
+            gid=f"roofline-{number}",
             label=f"{dot.label} {dot.name}".strip() + (" (open: begun before)" * dot.is_open),
         )
     for dot, text in _labels(roof.dots, right, axes):

@@ -145,6 +145,16 @@ def make_timeline(config: Config, image: Image, recording: Recording) -> Timelin
     return _Course(config, image, recording).run()
 
 
+def take_lane(free: list[int], begin: int, end: int) -> int:
+    """The first of a unit's rows that is free in cycle `begin`, which then is not until `end`.
+
+    `free` has for each row the cycle since which it is.
+    """
+    lane = next(i for i, since in enumerate(free) if since <= begin)
+    free[lane] = end
+    return lane
+
+
 class _Course:
     """Goes through the events, and keeps queues and lists as the scoreboard does."""
 

@@ -26,7 +26,7 @@ from systola.sim.events import ARRAY, HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS
 from systola.sim.recording import Recording
 from systola.timing.estimate import estimate
 from systola.timing.memory_speed import MemorySpeed
-from systola.views.timeline import Timeline, Track, Work, make_timeline
+from systola.views.timeline import Timeline, Track, Work, make_timeline, take_lane
 
 DETAILED = 50_000
 """Instructions that are shown one by one, with their flows. Of more, those that follow each other
@@ -132,7 +132,7 @@ class _Trace:
         self._threads: dict[int, list[_Piece]] = {_thread(Track.ISSUE): issues}
         lanes = [0] * _LANES
         for begin, end in timeline.fetches:
-            thread = _thread(Track.FETCH, _lane(lanes, begin, end))
+            thread = _thread(Track.FETCH, take_lane(lanes, begin, end))
             self._threads.setdefault(thread, []).append((begin, end, 0))
         for index, thread in self._places.items():
             work = self._work[index]
@@ -246,17 +246,10 @@ def _places(work: Sequence[Work]) -> dict[int, int]:
     """The thread of each instruction that was in a unit from begin to end."""
     free: dict[Track, list[int]] = {track: [0] * _LANES for track in Track}
     return {
-        index: _thread(each.track, _lane(free[each.track], each.begin, each.end))
+        index: _thread(each.track, take_lane(free[each.track], each.begin, each.end))
         for index, each in enumerate(work)
         if each.track is not None and each.begin >= 0 and each.end >= 0
     }
-
-
-def _lane(free: list[int], begin: int, end: int) -> int:
-    """The first of a unit's rows that is free, which then is not until `end`."""
-    lane = next(i for i, since in enumerate(free) if since <= begin)
-    free[lane] = end
-    return lane
 
 
 def together(pieces: Iterable[_Piece], span: int) -> Iterator[list[_Piece]]:

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a run, in a real browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from systola.arch.config import PRESETS
+from systola.cli.main import main
+from systola.runtime.api import compile
+from systola.runtime.rtl import RtlBackend
+from systola.views.report_page import MARKS, TIMELINE_CYCLES, report_page
+from systola.views.timeline import make_timeline
+
+TINY = PRESETS["tiny"]
+TITLE = "a </script> & <b>"
+EXTRA = {"model": "</script><b>"}
+
+
+def run_mlp(backend):
+    folder = files("systola.models")
+    model = compile((folder / "mlp_tutorial_pc_softmax.tflite").read_bytes(), preset=TINY, batch=2)
+    with np.load(io.BytesIO((folder / "digits_test.npz").read_bytes())) as archive:
+        return model.run(archive["x"][:2], backend=backend)
+
+
+def written(run, path):
+    """The address of the page of a run."""
+    path.write_bytes(report_page(run, run.report(100), TITLE, EXTRA))
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A run without a clock, and its page."""
+    run = run_mlp("iss")
+    return run, written(run, tmp_path_factory.mktemp("page") / "plain.html")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    with RtlBackend(TINY, records=True) as machine:
+        run = run_mlp(machine)
+    return run, written(run, tmp_path_factory.mktemp("page") / "recorded.html")
+
+
+def embedded(page, name="figures"):
+    return json.loads(page.locator(f"#{name}").text_content())
+
+
+def column(page, heading):
+    """The cells below a heading, from top to bottom."""
+    place = page.locator("thead th").all_inner_texts().index(heading) + 1
+    return page.locator(f"tbody td:nth-child({place})").all_inner_texts()
+
+
+def luminance(colour):
+    parts = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_it_needs_nothing_else(plain, open_page):
+    """Nothing is asked for but the page, and what the user called things is text."""
+    _, address = plain
+    page = open_page("about:blank")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    assert asked == [address]
+    assert page.locator("h1").inner_text() == page.title() == TITLE
+    assert embedded(page)["model"] == EXTRA["model"]
+    assert embedded(page)["roofline"]["peak"] == 16
+    assert "--backend rtl" not in page.content()
+    assert "which this run was not on" in page.inner_text("body")
+    assert column(page, "layer")[0] == "0 FULLY_CONNECTED"
+    assert page.locator("#buffer").count() == 0
+
+
+def test_it_sorts(plain, open_page):
+    run, address = plain
+    page = open_page(address)
+    before = column(page, "layer")
+    heading = page.locator("th", has_text="estimated")
+    expected = [row.estimated_cycles for row in run.layers if row.estimated_cycles is not None]
+    for order, backwards in (("descending", True), ("ascending", False)):
+        heading.locator("button").click()
+        assert heading.get_attribute("aria-sort") == order
+        keys = [cell.get_attribute("data-key") for cell in page.locator("td:nth-child(4)").all()]
+        assert keys[-1] == ""  # the host has no cycles, and comes last both ways
+        assert [float(key) for key in keys[:-1]] == sorted(expected, reverse=backwards)
+    page.locator("th button", has_text="layer").click()
+    assert heading.get_attribute("aria-sort") is None
+    assert column(page, "layer") == sorted(before)
+
+
+def test_pointer_and_keyboard_show_what_a_dot_is(plain, open_page):
+    page = open_page(plain[1])
+    dots = embedded(page)["roofline"]["dots"]
+    tip = page.locator("#tip")
+    assert tip.is_hidden()
+    page.locator("#roofline-1").hover()
+    assert tip.inner_text().startswith("1 FULLY_CONNECTED 10\n")
+    assert f"{dots[1]['x']:,.1f} MACs for each byte, weights port" in tip.inner_text()
+    page.mouse.move(0, 0)
+    assert tip.is_hidden()
+    page.keyboard.press("Tab")
+    for _ in range(40):  # headings, and whatever scrolls
+        if page.evaluate("document.activeElement.id") == "roofline-0":
+            break
+        page.keyboard.press("Tab")
+    assert tip.inner_text().startswith("0 FULLY_CONNECTED 512\n")
+    for key, number in (("ArrowRight", 1), ("ArrowDown", 2), ("ArrowDown", 2), ("ArrowLeft", 1)):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.id") == f"roofline-{number}"
+    page.keyboard.press("Home")
+    assert tip.inner_text().startswith("0 FULLY_CONNECTED 512\n")
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+
+
+def test_the_keyboard_sorts(plain, open_page):
+    page = open_page(plain[1])
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == "MACs":
+            break
+    page.keyboard.press("Enter")
+    heading = page.locator("th", has_text="MACs")
+    assert heading.get_attribute("aria-sort") == "descending"
+    page.keyboard.press("Space")
+    assert heading.get_attribute("aria-sort") == "ascending"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(plain, open_page, scheme):
+    """The page follows the system, and its text can be read: WCAG 2.1, contrast of 4.5 to 1."""
+    page = open_page(plain[1], scheme=scheme)
+    style = "(name) => getComputedStyle(document.body)[name]"
+    text, ground = (luminance(page.evaluate(style, each)) for each in ("color", "backgroundColor"))
+    assert (text < ground) == (scheme == "light")
+    assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5
+    # On paper it is always light.
+    page.emulate_media(media="print")
+    assert luminance(page.evaluate(style, "backgroundColor")) == 1
+
+
+def overflow(page):
+    """By how many pixels the page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.mark.parametrize("width", [360, 700, 1600])
+def test_any_width(plain, open_page, width):
+    page = open_page(plain[1], width=width)
+    assert overflow(page) == 0
+    page.locator("#roofline-2").hover()
+    box = page.locator("#tip").bounding_box()
+    assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+
+
+def test_it_prints(plain, open_page):
+    """A sheet has no scroll bars: nothing may be wider than it."""
+    page = open_page(plain[1], width=718)  # of A4 at 96 dpi, within margins of 10 mm
+    page.emulate_media(media="print")
+    widest = "Math.max(...[...document.querySelectorAll('table, svg')].map(e => e.scrollWidth))"
+    assert page.evaluate(widest) <= 718
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_options(tmp_path, capsys):
+    with pytest.raises(SystemExit) as status:
+        main(["demo", "--report", str(tmp_path / "r.svg")])
+    assert status.value.code == 2
+    assert "the page is HTML: call it .html" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_demo_writes_it(tmp_path, open_page):
+    path = tmp_path / "r.html"
+    assert main(["demo", "--backend", "iss", "--preset", "base", "--report", str(path)]) == 0
+    page = open_page(path.as_uri())
+    assert page.title() == "mlp_tutorial_pc_softmax.tflite on 'base'"
+    assert embedded(page)["accuracy"] > 0.95
+
+
+@pytest.mark.thorough
+def test_what_is_measured(recorded, open_page):
+    run, address = recorded
+    page = open_page(address, width=360)
+    assert overflow(page) == 0
+    figures, tips = embedded(page), embedded(page, "tips")
+    bars = dict(
+        zip(
+            *(
+                page.locator(f"#cycles + div {each}").all_inner_texts()
+                for each in ("th", "td:nth-child(2)")
+            ),
+            strict=True,
+        )
+    )
+    for name, count in run.counters.items():
+        assert bars.get(name.replace("_", " "), "0") == f"{count:,}"
+    for name in ("buffer", "weights", "timeline"):
+        count = min(MARKS, len(figures[name]))
+        assert 0 < count == sum(each.startswith(f"{name}-") for each in tips)
+        mark = page.locator(f"#{name}-{count - 1}")
+        mark.focus()
+        assert page.locator("#tip").inner_text() == "\n".join(tips[f"{name}-{count - 1}"])
+    # Every tile is taken, by the layer with its weights: 64 x 512 and 512 x 10 bytes of 16 a tile.
+    takes = [(each["layer"], each["tile"], each["count"]) for each in figures["weights"]]
+    assert takes == [("0 FULLY_CONNECTED", 0, 2048), ("1 FULLY_CONNECTED", 2048, 384)]
+    (_, result), *_ = run.recorded
+    timeline = make_timeline(TINY, run.recorded[0][0].image, result.recording)
+    inside = [each for each in timeline.work if each.track and 0 <= each.begin < TIMELINE_CYCLES]
+    drawn = [
+        each for each in figures["timeline"] if each["track"] not in ("fetch", "decode and issue")
+    ]
+    assert len(drawn) == len(inside)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lay where in the memories of a machine while a recorded program ran, and for whom."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.arch.isa import Instruction, Opcode
+from systola.golden.ranges import buffer_lines, tiles_consumed
+from systola.golden.window import UNSET, Window
+from systola.views.timeline import Timeline, Work, executed
+
+REST = "behind the last layer"
+_READ_HOST = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
+_WRITE_HOST = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+_ONLY_READS = (*_WRITE_HOST, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+_USERS = (
+    *(*_READ_HOST, *_ONLY_READS),
+    *(Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
+)
+
+
+@dataclass
+class Stay:
+    """Lines of the unified buffer that hold something, from its first write to its last read."""
+
+    layer: str
+    """That it was written for."""
+    mnemonic: str
+    """Of the instructions that wrote it."""
+    first: int
+    count: int
+    """Lines."""
+    begin: int
+    end: int
+    """Cycles since START."""
+    reads: int = 0
+    """Instructions that read some of it."""
+
+    @property
+    def from_host(self) -> bool:
+        """Whether it came from host memory."""
+        return self.mnemonic.startswith("read_host")
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Weight tiles that a layer takes."""
+
+    layer: str
+    tile: int
+    count: int
+    times: int
+    """How often they were read."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An instruction as it ran; `work` is None where it does not reach a unit."""
+
+    layer: str
+    entry: Instruction
+    operands: dict[str, int]
+    work: Work | None
+
+
+def buffer_stays(
+    config: Config, program: bytes, timeline: Timeline, layers: Sequence[str]
+) -> list[Stay]:
+    """What the unified buffer held, in the order of its begin of writing.
+
+    `layers` names what ends with each tag. Instructions of one layer that write one behind the
+    other are taken together.
+    """
+    stays: list[Stay] = []
+    owner = np.full(config.buffer_lines, -1)
+    window = UNSET
+    for step in _steps(program, timeline, layers):
+        opcode, work = step.entry.opcode, step.work
+        window = _window(step, window)
+        if opcode not in _USERS or work is None or work.begin < 0 or work.end < 0:
+            continue
+        *read, last = buffer_lines(opcode, step.operands, window)
+        if opcode in _ONLY_READS:
+            read.append(last)
+        for lines in read:
+            found: list[int] = np.unique(owner[lines.start : lines.stop]).tolist()
+            for index in found:
+                if index >= 0:
+                    stays[index].end = max(stays[index].end, work.end)
+                    stays[index].reads += 1
+        if opcode in _ONLY_READS:
+            continue
+        before = stays[-1] if stays else None
+        if (
+            before
+            and not before.reads
+            and (before.layer, before.mnemonic) == (step.layer, step.entry.mnemonic)
+            and before.first + before.count == last.start
+        ):
+            before.count += len(last)
+            before.end = max(before.end, work.end)
+        else:
+            stays.append(
+                Stay(step.layer, step.entry.mnemonic, last.start, len(last), work.begin, work.end)
+            )
+        owner[last.start : last.stop] = len(stays) - 1
+    return stays
+
+
+def weight_fetches(program: bytes, timeline: Timeline, layers: Sequence[str]) -> list[Fetch]:
+    """The tiles of weight memory that each layer takes, in the order of their addresses.
+
+    Whoever asks for tiles, they belong to the layer whose MatrixMultiply or Convolve consumes them.
+    """
+    times: dict[tuple[int, str], int] = {}
+    queue = deque[range]()
+    window = UNSET
+    for step in _steps(program, timeline, layers):
+        opcode = step.entry.opcode
+        window = _window(step, window)
+        if opcode == Opcode.READ_WEIGHTS:
+            first = step.operands["tile"]
+            queue.append(range(first, first + step.operands["count"]))
+        elif opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
+            left = tiles_consumed(opcode, step.operands, window)
+            while left:
+                taken, rest = queue[0][:left], queue[0][left:]
+                for tile in taken:
+                    times[tile, step.layer] = times.get((tile, step.layer), 0) + 1
+                left -= len(taken)
+                queue.popleft()
+                if rest:
+                    queue.appendleft(rest)
+    fetches: list[Fetch] = []
+    for (tile, layer), often in sorted(times.items()):
+        before = fetches[-1] if fetches else None
+        if (
+            before
+            and (before.layer, before.times) == (layer, often)
+            and before.tile + before.count == tile
+        ):
+            fetches[-1] = Fetch(layer, before.tile, before.count + 1, often)
+        else:
+            fetches.append(Fetch(layer, tile, 1, often))
+    return fetches
+
+
+def _window(step: _Step, before: Window) -> Window:
+    """The window that holds behind a step."""
+    if step.entry.opcode != Opcode.SET_CONFIG_WINDOW:
+        return before
+    return Window(**{each.name: step.operands[each.name] for each in fields(Window)})
+
+
+def _steps(program: bytes, timeline: Timeline, layers: Sequence[str]) -> Iterator[_Step]:
+    """The program as it ran, each instruction with the layer whose tag comes next."""
+    waiting: list[tuple[Instruction, dict[str, int], Work | None]] = []
+    issued = iter(timeline.work)
+    work = next(issued, None)
+    for number, entry, operands in executed(program):
+        reached = None
+        if work is not None and work.number == number:
+            reached, work = work, next(issued, None)
+        waiting.append((entry, operands, reached))
+        if entry.opcode == Opcode.DEBUG_TAG:
+            tag = operands["tag"]
+            name = layers[tag] if tag < len(layers) else f"tag {tag}"
+            yield from (_Step(name, *each) for each in waiting)
+            waiting.clear()
+    yield from (_Step(REST, *each) for each in waiting)
