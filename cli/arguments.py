@@ -16,6 +16,7 @@ from systola.hdl.fabric import Fabric
 from systola.sim.notices import is_quiet
 
 MAX_LATENCY = 1_000_000
+MAX_CYCLES = 1 << 40
 
 T = TypeVar("T")
 
@@ -90,6 +91,18 @@ def html_file(text: str) -> str:
     if PurePath(text).suffix.lower() not in ("", ".html", ".htm"):
         raise argparse.ArgumentTypeError(f"the page is HTML: call it .html, not {text}")
     return text
+
+
+def cycle_window(text: str) -> tuple[int, int]:
+    """A converter for argparse: FROM:TO, two cycles."""
+    first, found, last = text.partition(":")
+    if not (found and first.isdecimal() and last.isdecimal() and int(first) < int(last)):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not FROM:TO, the first cycle and the one after the last"
+        )
+    if int(last) > MAX_CYCLES:
+        raise argparse.ArgumentTypeError(f"no run has {int(last)} cycles")
+    return int(first), int(last)
 
 
 def configuration(text: str) -> Config:

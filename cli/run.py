@@ -33,7 +33,13 @@ from systola.cli.model import (
 )
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import cycle_table, to_json
-from systola.cli.timeline import add_report, add_timeline, recording_backend
+from systola.cli.timeline import (
+    add_report,
+    add_timeline,
+    add_waves,
+    recording_backend,
+    waves_file,
+)
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import (
@@ -48,6 +54,7 @@ from systola.runtime.program_file import is_program
 from systola.runtime.report import Report
 from systola.runtime.report_table import report_table
 from systola.runtime.run_result import RunResult
+from systola.sim.waves import how_to_look
 from systola.views.plots import new_figure, roofline_figure, to_svg
 from systola.views.report_page import report_page
 
@@ -89,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_timeline(parser)
     add_report(parser)
+    add_waves(parser)
     add_json(parser)
 
 
@@ -161,6 +169,13 @@ def execute(arguments: argparse.Namespace) -> int:
             page.write(report_page(run, report, title, figures))
     if "-" not in written:
         print(summary(model, run, report))
+    if waves := waves_file(arguments):
+        if run.cycles and run.cycles <= arguments.waves[0]:
+            print(
+                f"tpu: note: the run has {run.cycles:,} cycles: the waveform is empty",
+                file=sys.stderr,
+            )
+        print(how_to_look(waves.with_suffix(".gtkw")), file=sys.stderr)
     if model.inexact_channels:
         print(
             f"tpu: note: {model.inexact_channels} channels have scales that no multiplier of the "

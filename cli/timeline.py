@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--timeline and --report: when each unit did what, as a trace and as a page to look at."""
+"""--timeline, --report and --waves: what the machine did, as a trace, a page and a waveform."""
 
 from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from pathlib import Path, PurePath
 
 from systola.arch.config import Config
-from systola.cli.arguments import html_file
+from systola.cli.arguments import cycle_window, html_file
 from systola.cli.board import chosen_backend
 from systola.cli.errors import UserError
 from systola.runtime.backend import Backend
@@ -35,6 +36,29 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_waves(parser: argparse.ArgumentParser) -> None:
+    """Adds --waves FROM:TO; the value is a pair of cycles."""
+    parser.add_argument(
+        "--waves",
+        type=cycle_window,
+        metavar="FROM:TO",
+        help="write a waveform of these cycles, all programs of the run counted one after the "
+        "other (simulated RTL only)",
+    )
+
+
+def waves_file(arguments: argparse.Namespace) -> Path | None:
+    """Where --waves leaves the waveform; None where it is not asked for."""
+    if not getattr(arguments, "waves", None):
+        return None
+    # Whoever asks for no waveform needs none of the tools that this import asks for.
+    from systola.sim.build import build_folder
+    from systola.sim.verilator import waveform_suffix
+
+    name = PurePath(arguments.model).with_suffix(waveform_suffix()).name
+    return build_folder("waves") / name
+
+
 def recording_backend(
     arguments: argparse.Namespace,
     config: Config,
@@ -44,15 +68,27 @@ def recording_backend(
     stall: float = 0.0,
     seed: int = 0,
 ) -> Backend | str:
-    """As chosen_backend, or a machine that records where what the command line asks for needs it.
+    """As chosen_backend, or a machine that records and writes waves as the command line asks for.
 
     `latency`, `stall` and `seed` are those of its memories.
     """
     backend = chosen_backend(arguments, config, stack)
-    if arguments.timeline and backend != "rtl":
-        raise UserError("--timeline goes with --backend rtl")
-    if backend != "rtl" or not (arguments.timeline or getattr(arguments, "report", None)):
+    for option in ("timeline", "waves"):
+        if getattr(arguments, option, None) and backend != "rtl":
+            raise UserError(f"--{option} goes with --backend rtl")
+    records = bool(arguments.timeline or getattr(arguments, "report", None))
+    waves = waves_file(arguments)
+    if backend != "rtl" or not (records or waves):
         return backend
+    window = arguments.waves if waves else None
     return stack.enter_context(
-        RtlBackend(config, latency=latency, stall=stall, seed=seed, records=True)
+        RtlBackend(
+            config,
+            latency=latency,
+            stall=stall,
+            seed=seed,
+            waves=waves,
+            window=window,
+            records=records,
+        )
     )

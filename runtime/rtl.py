@@ -22,8 +22,10 @@ class RtlBackend:
     """A Backend that runs programs on the Verilated RTL.
 
     The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
-    cycles, at random from `seed`. `waves` is a VCD file to write; close(), or the end of `with`,
-    completes it, and puts a save file for GTKWave beside it. A machine that `records` leaves a
+    cycles, at random from `seed`. `waves` is a waveform to write, .vcd or, where the machine has
+    lz4 and zlib, .fst; close(), or the end of `with`, completes it, and puts save files for GTKWave
+    and Surfer beside it. Of a long run a `window` of cycles is enough: from the first up to the
+    second, all programs counted one after the other. A machine that `records` leaves a
     recording in each Result, and is a little slower. Building the simulator takes a while
     the first time; raises BackendError where it cannot be built, and UnavailableError where there
     is no place for it.
@@ -37,6 +39,7 @@ class RtlBackend:
         stall: float = 0.0,
         seed: int = 0,
         waves: Path | None = None,
+        window: tuple[int, int] | None = None,
         records: bool = False,
     ) -> None:
         # Whoever runs on the golden model needs none of the tools that this import asks for.
@@ -49,7 +52,13 @@ class RtlBackend:
         self._records = records
         try:
             self._simulator = Simulator(
-                config, latency=latency, stall=stall, seed=seed, waves=waves, records=records
+                config,
+                latency=latency,
+                stall=stall,
+                seed=seed,
+                waves=waves,
+                window=window,
+                records=records,
             )
         except BuildError as error:
             raise BackendError(str(error)) from error

@@ -21,8 +21,12 @@
 #if VM_COVERAGE
 #include "verilated_cov.h"
 #endif
-#if VM_TRACE
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+using Trace = VerilatedFstC;
+#elif VM_TRACE
 #include "verilated_vcd_c.h"
+using Trace = VerilatedVcdC;
 #endif
 
 namespace {
@@ -521,12 +525,13 @@ void record(MODEL& model, uint64_t cycle, Recording& recording) {
 
 class Machine {
   public:
-    Machine(const char* waves, uint32_t fault, int seed)
-        : context_(new VerilatedContext), tpu_(new_model(context_.get(), waves, seed)) {
+    Machine(const char* waves, uint64_t from, uint64_t to, uint32_t fault, int seed)
+        : context_(new VerilatedContext), tpu_(new_model(context_.get(), waves, seed)),
+          shown_from_(from), shown_to_(to) {
         plant(*tpu_, fault);
 #if VM_TRACE
         if (waves && *waves) {
-            trace_.reset(new VerilatedVcdC);
+            trace_.reset(new Trace);
             tpu_->trace(trace_.get(), 99);
             trace_->open(waves);
         }
@@ -699,7 +704,7 @@ class Machine {
 
     void dump() {
 #if VM_TRACE
-        if (trace_) trace_->dump(context_->time());
+        if (trace_ && ran_ >= shown_from_ && ran_ < shown_to_) trace_->dump(context_->time());
 #endif
         context_->timeInc(1);
     }
@@ -722,6 +727,7 @@ class Machine {
         settle();
         sample();
         advance();
+        if (running_) ++ran_;
         if (seen_.aw) tpu_->s_axil_awvalid = 0;
         if (seen_.w) tpu_->s_axil_wvalid = 0;
         if (seen_.ar) tpu_->s_axil_arvalid = 0;
@@ -838,7 +844,7 @@ class Machine {
     std::unique_ptr<VerilatedContext> context_;
     std::unique_ptr<Vtpu> tpu_;
 #if VM_TRACE
-    std::unique_ptr<VerilatedVcdC> trace_;
+    std::unique_ptr<Trace> trace_;
 #endif
     Complaint complaint_;
     Reads<HOST_BUS> reads_{"host port", 0, complaint_};
@@ -855,6 +861,8 @@ class Machine {
     bool running_ = false;
     bool gives_up_ = false;  // the machine may stop waiting for its memories
     uint64_t now_ = 0, started_ = 0, finished_ = 0;
+    uint64_t ran_ = 0;  // cycles of all programs
+    const uint64_t shown_from_, shown_to_;  // of them, what the waveform has
     std::vector<Tag> tags_;
     uint32_t followed_ = 0;  // tags of this program that have been read or lost, modulo 2^32
     uint64_t missed_ = 0;
@@ -867,8 +875,9 @@ Machine* machine(void* handle) { return static_cast<Machine*>(handle); }
 
 extern "C" {
 
-void* tpu_create(const char* waves, uint32_t fault, int seed) {
-    return new Machine(waves, fault, seed);
+// The waveform has the cycles [from, to) of all programs, one after the other.
+void* tpu_create(const char* waves, uint64_t from, uint64_t to, uint32_t fault, int seed) {
+    return new Machine(waves, from, to, fault, seed);
 }
 
 void tpu_destroy(void* handle) { delete machine(handle); }

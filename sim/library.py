@@ -112,7 +112,9 @@ class Simulator:
 
     `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
     systola.sim.memory; on-chip memories start with random contents that depend on `seed`. `waves`
-    is the path of a VCD file to write. `records` builds a machine that shows what it does, see
+    is the path of a waveform to write, .vcd or .fst, see systola.sim.verilator.waveform_suffix;
+    with a `window` it has only the cycles from the first up to the second, those of all programs
+    counted one after the other. `records` builds a machine that shows what it does, see
     `recording`. `verilog` replaces the Verilog that belongs to `config`,
     `library` what is built of it; `fault` is the number of a planted fault where the library has
     such (systola.verif.mutation). Building the library takes a while the first time; it raises
@@ -127,6 +129,7 @@ class Simulator:
         stall: float = 0.0,
         seed: int = 0,
         waves: Path | None = None,
+        window: tuple[int, int] | None = None,
         records: bool = False,
         verilog: str | None = None,
         library: Path | None = None,
@@ -140,6 +143,7 @@ class Simulator:
         self._how = {"latency": latency, "stall": stall, "seed": seed}
         self._is_own = verilog is None and library is None
         self._waves = waves
+        self._program = b""
         self._latency = latency
         self._threshold = stall_threshold(stall)
         self._seed = seed
@@ -148,11 +152,16 @@ class Simulator:
             if records:
                 text = with_events(text)
             library = build_library(
-                text, name=config.name, hierarchical=is_hierarchical(text), waves=waves is not None
+                text,
+                name=config.name,
+                hierarchical=is_hierarchical(text),
+                waves=waves.suffix if waves else "",
             )
         self._library = _load(library)
         path = str(waves).encode() if waves else None
-        self._handle = self._library.tpu_create(path, fault, seed % _LARGEST_SEED + 1)
+        self._handle = self._library.tpu_create(
+            path, *(window or (0, _DEFAULT_LIMIT)), fault, seed % _LARGEST_SEED + 1
+        )
         if self.read(Register.ID) != IDENTITY:
             raise SimulationError("the machine does not answer with its identity")
 
@@ -201,8 +210,15 @@ class Simulator:
         START of the last program. The waveform is complete after `close`."""
         assert self._waves is not None
         marker = None if cycle is None else self._library.tpu_time(self._handle, cycle)
-        text = verilog_of(self.config)
-        return save_file(self._waves, text, "tpu", scope="tpu.", cycle=_CYCLE_TIME, marker=marker)
+        return save_file(
+            self._waves,
+            verilog_of(self.config),
+            "tpu",
+            scope="tpu.",
+            cycle=_CYCLE_TIME,
+            marker=marker,
+            program=self._program,
+        )
 
     def recording(self) -> Recording:
         """What the last program did; empty unless the machine is built to record."""
@@ -257,6 +273,7 @@ class Simulator:
         raised when the machine does not stop within `limit` cycles or breaks a rule of AXI.
         """
         host = np.array(image.host, dtype=np.uint8)
+        self._program = host[image.program_offset :].tobytes()
         weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
         self._attach(True, host, bases[0] + skipped[0], host_errors, host_silence)
         self._attach(False, weights, bases[1] + skipped[1], weight_errors, weight_silence)
@@ -297,7 +314,7 @@ class Simulator:
         seconds = time.perf_counter() - started
         self._check()
         if state == _ONGOING and not abandoned:
-            about = self._state(host[image.program_offset :].tobytes())
+            about = self._state(self._program)
             raise NoEnd(f"the program has not ended after {limit} cycles{about}")
         return self._result(host, seconds, abandoned)
 
@@ -390,7 +407,7 @@ def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     word, long_, handle = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
     for name, result, arguments in (
-        ("create", handle, [ctypes.c_char_p, word, ctypes.c_int]),
+        ("create", handle, [ctypes.c_char_p, long_, long_, word, ctypes.c_int]),
         ("destroy", None, [handle]),
         ("coverage", None, [handle, ctypes.c_char_p]),
         (

@@ -25,6 +25,7 @@ from systola.sim.verilator import (
     environment,
     keep_log,
     verilator_root,
+    waveform_suffix,
 )
 from systola.sim.waves import MARKER, how_to_look, save_file
 
@@ -130,7 +131,7 @@ def _build(
         verilog,
         top,
         repr(sorted(parameters.items())),
-        repr(waves),
+        waveform_suffix() if waves else "",
         LINT.read_bytes(),
         Path(__file__).read_bytes(),
     )
@@ -229,4 +230,7 @@ class _Verilator(Verilator):
 
     def _build_command(self) -> list[list[str]]:
         verilate, _ = super()._build_command()
-        return [[word for word in verilate if word != "--public-flat-rw"]]
+        words = [word for word in verilate if word != "--public-flat-rw"]
+        return [
+            [f"--trace-{waveform_suffix()[1:]}" if word == "--trace" else word for word in words]
+        ]

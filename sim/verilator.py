@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -83,6 +84,18 @@ def toolchain() -> str:
     return "\n".join(versions)
 
 
+@lru_cache(maxsize=1)
+def waveform_suffix() -> str:
+    """`.fst` where the machine has what that format needs, the libraries lz4 and zlib with their
+    headers, else `.vcd`, which takes many times the room."""
+    program = "#include <lz4.h>\n#include <zlib.h>\nint main() { return 0; }\n"
+    with tempfile.TemporaryDirectory() as folder:
+        compiler = make_variables()[0].removeprefix("CXX=")
+        command = [compiler, "-x", "c++", "-", "-o", f"{folder}/probe", "-llz4", "-lz"]
+        done = subprocess.run(command, input=program, text=True, capture_output=True, check=False)
+    return ".vcd" if done.returncode else ".fst"
+
+
 def run_tool(command: Sequence[str], *, log: Path) -> None:
     """Runs a build step with its output added to `log`. Raises BuildError with its end."""
     notice(f"$ {' '.join(command)}", Level.VERBOSE)
@@ -143,19 +156,20 @@ def build_library(
     *,
     name: str,
     hierarchical: bool = False,
-    waves: bool = False,
+    waves: str = "",
     options: Sequence[str] = (),
     optimise: str = OPTIMISE,
 ) -> Path:
     """A shared library with the C functions of harness.cpp around module `tpu` of `verilog`.
 
     `hierarchical` compiles module `mxu_tile` on its own, once: for arrays of several tiles.
-    `waves` adds the ability to write VCD files and makes the model several times slower.
+    `waves`, ".vcd" or ".fst", adds the ability to write such waveforms, and makes the model several
+    times slower while it does.
     `options` are further ones of Verilator, `optimise` that of the C++ compiler.
     Built once for the same input and tools; see `build_root` for where. Raises BuildError.
     """
     sources = [LINT, _HIERARCHY] if hierarchical else [LINT]
-    flags = [*VERILATE_FLAGS, *(["--trace-vcd"] if waves else []), *options]
+    flags = [*VERILATE_FLAGS, *([f"--trace-{waves[1:]}"] if waves else []), *options]
     key = content_key(
         toolchain(),
         verilog,
@@ -182,5 +196,5 @@ def build_library(
         compile_model(work, "Vtpu", variables=variables, log=log)
         return work / "tpu.so"
 
-    kind = "VCD simulator" if waves else "simulator"
+    kind = f"{waves[1:].upper()} simulator" if waves else "simulator"
     return built_once("library", f"{key}.so", f"building the {kind} of '{name}'", make)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save files for GTKWave beside waveforms: the signals by unit, and a marker."""
+"""Save files for GTKWave beside waveforms: the signals by unit, instructions by name, a marker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from systola.arch.assembler import disassemble
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode
+
 MARKER = "SYSTOLA_MARKER"
 """In the environment of tests: a file for the time, in nanoseconds, at which to look first."""
 _MARKERS = 26
 """Named ones behind the first, all unused."""
-_BINARY, _HEX = "@28", "@22"
+_BINARY, _HEX, _NAMED = "@28", "@22", "@2022"
+"""How a value is shown; the last one by what a file says of it."""
 _OPEN, _END = ("@800200", "@c00200"), ("@1000200", "@1401200")
 """Begin and end of a group that is open, and of one that is not."""
+_ISSUE = "tpu.core.sequencer"
+"""Where instructions are issued: signal `issue`, with `decoded__payload`."""
+_KIND, _NUMBER = "decoded__payload.kind", "decoded__payload.pc"
+_NUMBER_BITS = 28
 _PIXELS = 16
 """Of a cycle."""
 _Ports = dict[str, int]
@@ -28,11 +36,14 @@ def save_file(
     cycle: int,
     scope: str = "",
     marker: int | None = None,
+    program: bytes = b"",
 ) -> Path:
     """Writes the save file of a waveform of module `top` and returns its path.
 
     A clock cycle takes `cycle` units of the waveform's time, of which `marker` is one, too. `scope`
-    is what the simulator puts before the name of the top module.
+    is what the simulator puts before the name of the top module. Of the machine, `tpu`, the first
+    group is what it issues: the opcode by its name, and the number of the instruction by its text
+    in `program`.
     """
     at = -1 if marker is None else marker
     lines = [
@@ -40,7 +51,20 @@ def save_file(
         f"[timestart] {max(0, at - 20 * cycle)}",
         " ".join([f"*{math.log2(_PIXELS / cycle):f}", str(at), *["-1"] * _MARKERS]),
     ]
-    for number, (group, names) in enumerate(_groups(verilog, top)):
+    if top == "tpu":
+        opcodes = {1 << bit: opcode.name.lower() for bit, opcode in enumerate(Opcode)}
+        lines += [_OPEN[0], "-instructions", _BINARY, f"{scope}{_ISSUE}.issue"]
+        for name, width, texts in (
+            (_KIND, len(Opcode), opcodes),
+            (_NUMBER, _NUMBER_BITS, dict(enumerate(_texts(program)))),
+        ):
+            names = waveform.with_suffix(f".{name.rpartition('.')[2]}.txt")
+            names.write_text(
+                "".join(f"{value:0{-(-width // 4)}x} {texts[value]}\n" for value in texts)
+            )
+            lines += [_NAMED, f"^1 {names}", f"{scope}{_ISSUE}.{name}[{width - 1}:0]"]
+        lines += [_END[0], "-instructions"]
+    for number, (group, names) in enumerate(_groups(verilog, top), int(top == "tpu")):
         closed = int(number > 0)
         lines += [_OPEN[closed], f"-{group}"]
         for name, width in names.items():
@@ -50,6 +74,15 @@ def save_file(
     path = waveform.with_suffix(".gtkw")
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def _texts(program: bytes) -> Iterator[str]:
+    """The text of each instruction up to the first Halt."""
+    for start in range(0, len(program), INSTRUCTION_BYTES):
+        text = disassemble(program[start : start + INSTRUCTION_BYTES]).strip()
+        yield text
+        if text == "halt":
+            return
 
 
 def how_to_look(save: Path) -> str:

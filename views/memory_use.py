@@ -15,7 +15,7 @@ from systola.golden.ranges import buffer_lines, tiles_consumed
 from systola.golden.window import UNSET, Window
 from systola.views.timeline import Timeline, Work, executed
 
-REST = "behind the last layer"
+REST = "after the last layer"
 _READ_HOST = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITE_HOST = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 _ONLY_READS = (*_WRITE_HOST, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
@@ -74,7 +74,7 @@ def buffer_stays(
 ) -> list[Stay]:
     """What the unified buffer held, in the order of its begin of writing.
 
-    `layers` names what ends with each tag. Instructions of one layer that write one behind the
+    `layers` names what ends with each tag. Instructions of one layer that write one after the
     other are taken together.
     """
     stays: list[Stay] = []
@@ -152,7 +152,7 @@ def weight_fetches(program: bytes, timeline: Timeline, layers: Sequence[str]) ->
 
 
 def _window(step: _Step, before: Window) -> Window:
-    """The window that holds behind a step."""
+    """The window that holds after a step."""
     if step.entry.opcode != Opcode.SET_CONFIG_WINDOW:
         return before
     return Window(**{each.name: step.operands[each.name] for each in fields(Window)})

@@ -178,7 +178,7 @@ def _add_roofline(page: _Page, run: RunResult, report: Report) -> None:
 
 def _dot_tip(dot: Dot) -> list[str]:
     moved = f"{dot.x:,.1f} MACs for each byte" if isfinite(dot.x) else "no byte moved"
-    begun = ["begun before the layer in front had ended"] if dot.is_open else []
+    begun = ["begun before the layer before it had ended"] if dot.is_open else []
     return [
         f"{dot.label} {dot.name}".strip(),
         f"{dot.y:,.1f} MACs in a cycle",

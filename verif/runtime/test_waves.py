@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The waveform of a program, and its save file, which groups signals by unit."""
+"""The waveform of a program, and its save file: signals by unit, instructions by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import pytest
 from systola.arch.config import preset
 from systola.runtime import ImageBuilder
 from systola.runtime.rtl import RtlBackend
+from systola.sim import verilator
+from systola.sim.verilator import waveform_suffix
+from systola.sim.waves import save_file
+from systola.verif.cli.test_errors import run
 
 
 @pytest.mark.thorough
@@ -24,3 +28,107 @@ def test_machine(tmp_path: Path) -> None:
     assert saved[0] == f'[dumpfile] "{tmp_path / "w.vcd"}"'
     assert {"-tpu.core.fetch", "-tpu.core.matrix_unit", "-tpu.core.unified_buffer"} <= set(saved)
     assert re.search(r"^#\d+\n", (tmp_path / "w.vcd").read_text(), re.MULTILINE)
+
+
+def times(waveform: Path) -> list[int]:
+    """All times of a VCD file at which something changes; the clock does, twice a cycle."""
+    return [int(each) for each in re.findall(r"^#(\d+)$", waveform.read_text(), re.MULTILINE)]
+
+
+def rise(waveform: Path, name: str) -> int:
+    """When the signal of a VCD file first becomes 1."""
+    text = waveform.read_text()
+    code = re.search(rf"\$var wire 1 (\S+) {name} \$end", text)
+    assert code
+    before, found, _ = text.partition(f"\n1{code[1]}\n")
+    assert found
+    return int(re.findall(r"^#(\d+)$", before, re.MULTILINE)[-1])
+
+
+@pytest.mark.thorough
+def test_a_window_of_cycles(tmp_path: Path) -> None:
+    """It is cut out of two runs of a program, the second of which it lies in."""
+    image = ImageBuilder("tiny").build("nop\nhalt")
+    with RtlBackend(preset("tiny"), waves=tmp_path / "all.vcd") as machine:
+        cycles = machine.run(image).cycles
+        assert cycles
+        machine.run(image)
+    begin, end = cycles + 5, cycles + 20
+    window = (begin, end)
+    with RtlBackend(preset("tiny"), waves=tmp_path / "part.vcd", window=window) as machine:
+        for _ in range(2):
+            machine.run(image)
+    shown, every = times(tmp_path / "part.vcd"), times(tmp_path / "all.vcd")
+    assert len(shown) == 2 * (end - begin)
+    assert set(shown) < set(every)
+    assert shown[0] > rise(tmp_path / "all.vcd", "irq")  # the end of the first run
+    assert shown == list(range(shown[0], shown[0] + len(shown)))
+
+
+@pytest.mark.thorough
+def test_window_counts_from_start(tmp_path: Path) -> None:
+    image = ImageBuilder("tiny").build("nop\nhalt")
+    with RtlBackend(preset("tiny"), waves=tmp_path / "all.vcd") as machine:
+        cycles = machine.run(image).cycles
+    assert cycles
+    with RtlBackend(preset("tiny"), waves=tmp_path / "part.vcd", window=(3, 9)) as machine:
+        machine.run(image)
+    # A register, it rises with the clock, half a cycle before the host sees it.
+    start = rise(tmp_path / "all.vcd", "irq") + 1 - 2 * cycles
+    assert times(tmp_path / "part.vcd") == list(range(start + 6, start + 18))
+
+
+def test_instructions_have_names(tmp_path: Path) -> None:
+    program = ImageBuilder("tiny").build("nop\nset_register register=1, value=7\nhalt\nnop").program
+    save = save_file(tmp_path / "w.fst", "", "tpu", cycle=2, scope="tpu.", program=program)
+    lines = save.read_text().splitlines()
+    files = [Path(line.removeprefix("^1 ")) for line in lines if line.startswith("^1 ")]
+    shown = {
+        lines[number + 1]: file.read_text().splitlines()
+        for file in files
+        for number, line in enumerate(lines)
+        if line.endswith(str(file))
+    }
+    prefix = "tpu.tpu.core.sequencer.decoded__payload."
+    assert list(shown) == [f"{prefix}kind[23:0]", f"{prefix}pc[27:0]"]
+    opcodes, numbers = shown.values()
+    assert {"000001 nop", "000002 halt"} < set(opcodes)
+    assert len(opcodes) == 24
+    assert numbers == [
+        "0000000 nop",
+        "0000001 set_register register=1, value=7, first=0, second=0",
+        "0000002 halt",
+    ]
+
+
+@pytest.mark.parametrize("text", ["5", "7:7", "9:3", "a:b", "-1:4", f"0:{1 << 41}"])
+def test_mistakes(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(f"run m --input x --output y --waves={text}", capsys)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "--waves" in err
+
+
+def test_fst_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that finds no lz4 makes it VCD."""
+    waveform_suffix.cache_clear()
+    monkeypatch.setattr(verilator, "make_variables", lambda: ["CXX=false"])
+    assert waveform_suffix() == ".vcd"
+    waveform_suffix.cache_clear()
+
+
+@pytest.mark.thorough
+def test_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = "models/mlp_tutorial_pc_softmax.tflite"
+    status, _, err = run(
+        f"run {model} --input models/digits_test.npz --limit 2 --preset tiny "
+        f"--output {tmp_path / 'y.npz'} --waves 1000:1100",
+        capsys,
+    )
+    assert status == 0
+    found = re.search(r"^waveform: (.*)$", err, re.MULTILINE)
+    assert found
+    waveform = Path(found[1])
+    assert waveform.suffix == waveform_suffix()
+    assert waveform.stat().st_size > 1000
+    assert waveform.with_suffix(".gtkw").exists()
