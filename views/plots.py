@@ -55,7 +55,17 @@ def new_figure(width: float, height: float) -> Figure:
         raise MissingLibraryError(
             "pictures are drawn by matplotlib: pip install 'systola[plots]'"
         ) from None
-    return Figure(figsize=(width, height), layout="constrained")
+
+    class ShownFigure(Figure):
+        """Notebooks know by themselves only figures of pyplot, which has global state."""
+
+        def _repr_png_(self) -> bytes:
+            drawn: Any = self
+            content = io.BytesIO()
+            drawn.savefig(content, format="png")
+            return content.getvalue()
+
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def to_svg(figure: Figure, *, transparent: bool = False) -> bytes:

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 NOT_SOURCE = {".git", ".venv", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
-WITHOUT_LICENCE_LINE = {".json", ".md", ".npz", ".onnx", ".png", ".svg", ".tflite"}
+WITHOUT_LICENCE_LINE = {".ipynb", ".json", ".md", ".npz", ".onnx", ".png", ".svg", ".tflite"}
 WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE", "py.typed"}
 FOR_DEVELOPERS = {
     Path("models/make_digits.py"),
