@@ -29,7 +29,8 @@ from systola.runtime.backend import fault_text
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.make_backend import make_backend
 from systola.runtime.reference import layer_reference
-from systola.views.trace_event import RecordedRun, trace
+from systola.timing.memory_speed import MemorySpeed
+from systola.views.trace_event import RecordedRun, trace, with_model
 
 HELP = "multiply random matrices, check every byte, count cycles"
 
@@ -77,7 +78,9 @@ def execute(arguments: argparse.Namespace) -> int:
         with progress_bar(None, " cycles") as progress:
             run = backend.run(image, progress=progress)
         if timeline:
-            timeline.write(trace(config, [RecordedRun(image, run)], f"{m} x {k} x {n}"))
+            memory = MemorySpeed(arguments.latency, arguments.stall)
+            recorded = with_model(config, RecordedRun(image, run), memory)
+            timeline.write(trace(config, [recorded], f"{m} x {k} x {n}"))
         result = compiled.result(run.host)
         expected = layer_reference(a, layer)
         bit_exact = run.fault is None and bool(np.array_equal(result, expected))

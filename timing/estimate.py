@@ -100,6 +100,29 @@ def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) ->
     return _Walk(config, image, memory or MemorySpeed()).run()
 
 
+@dataclass(frozen=True)
+class UnitWork:
+    """An instruction in a unit, as it should be. Cycles count from START."""
+
+    number: int
+    """Its place in the program; of weights that of the instruction that consumes them."""
+    unit: Unit
+    begin: float
+    end: float
+
+
+def estimated_work(
+    config: Config, image: Image, memory: MemorySpeed | None = None
+) -> tuple[UnitWork, ...]:
+    """What each unit does when, as estimate() has it: every iteration of every loop.
+
+    It takes time for each instruction that is executed, some 10,000 in a second.
+    """
+    work: list[UnitWork] = []
+    _Walk(config, image, memory or MemorySpeed(), work).run()
+    return tuple(work)
+
+
 @dataclass
 class _Loop:
     """An open loop."""
@@ -121,7 +144,16 @@ class _Loop:
 
 
 class _Walk:
-    def __init__(self, config: Config, image: Image, memory: MemorySpeed) -> None:
+    def __init__(
+        self,
+        config: Config,
+        image: Image,
+        memory: MemorySpeed,
+        work: list[UnitWork] | None = None,
+    ) -> None:
+        """With a list for the `work` of the units no iteration of a loop is skipped."""
+        self._work = work
+        self._number = 0
         self._config = config
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
@@ -158,6 +190,7 @@ class _Walk:
             self._note(self._issued)
             if opcode == Opcode.HALT:
                 break
+            self._number = pc
             pc += 1
             if opcode in READERS:
                 self._activation.other = self._other_reads(pc)
@@ -294,10 +327,15 @@ class _Walk:
                 self._note(span.last)
                 self._note(span.end)
                 self._record.work(unit, span.begin, span.last, span.busy)
+                self._show(unit, span.begin, span.end)
                 if unit == Unit.ACTIVATION:
                     self._hold_up_reads()
             case _:
                 pass
+
+    def _show(self, unit: Unit, begin: float, end: float) -> None:
+        if self._work is not None:
+            self._work.append(UnitWork(self._number, unit, begin, end))
 
     def _hold_up_reads(self) -> None:
         """What the activation unit writes goes before what comes from host memory."""
@@ -349,6 +387,7 @@ class _Walk:
         busy = tiles * weights.tile_cycles
         self._note(weights.streamed)
         self._record.work(Unit.WEIGHTS, weights.streamed - busy, weights.streamed - 1, busy)
+        self._show(Unit.WEIGHTS, weights.streamed - busy, weights.streamed)
         self._record.move(weights=tiles * self._config.tile_bytes)
         return span
 
@@ -397,7 +436,7 @@ class _Walk:
         loop.periods.append(period)
         loop.before = course
         count = loop.left - LAST
-        if count > 0:
+        if count > 0 and self._work is None:
             if loop.steady == STEADY:
                 self._skip(loop, count, period)
             elif len(loop.periods) == UNSTEADY:

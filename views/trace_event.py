@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,9 @@ from systola.runtime.backend import Image, Result
 from systola.runtime.report_table import short_name
 from systola.sim.events import ARRAY, HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS
 from systola.sim.recording import Recording
-from systola.timing.estimate import estimate
+from systola.timing.estimate import UnitWork, estimate, estimated_work
 from systola.timing.memory_speed import MemorySpeed
+from systola.timing.record import Unit
 from systola.views.timeline import Timeline, Track, Work, make_timeline, take_lane
 
 DETAILED = 50_000
@@ -33,8 +34,15 @@ DETAILED = 50_000
 closely in a unit are drawn together, so many cycles at a time that no more are left."""
 POINTS = 4096
 """Of a counter, at most, in all programs."""
-_UNITS, _LAYERS = 1, 2
-"""Numbers of the two groups of tracks."""
+_UNITS, _LAYERS, _MODEL = 1, 2, 3
+"""Numbers of the groups of tracks: what units did, layers, and what units should have done."""
+_MODEL_TRACKS = {
+    Unit.HOST_READ: Track.HOST_READ,
+    Unit.WEIGHTS: Track.WEIGHT_FETCH,
+    Unit.ARRAY: Track.ARRAY,
+    Unit.ACTIVATION: Track.ACTIVATION,
+    Unit.HOST_WRITE: Track.HOST_WRITE,
+}
 _LANES = 64
 """Rows of a unit whose instructions overlap: more than it has places for them."""
 
@@ -53,6 +61,20 @@ class RecordedRun:
     """What ends with each tag."""
     estimates: Mapping[int, float] = field(default_factory=dict[int, float])
     """For each tag the cycles that one pass should take."""
+    model: tuple[UnitWork, ...] = ()
+    """What each unit should do when."""
+
+
+def with_model(config: Config, run: RecordedRun, memory: MemorySpeed | None) -> RecordedRun:
+    """The same with what the timing model expects with such memories; of more than DETAILED
+    instructions the layers alone."""
+    tags = estimate(config, run.image, memory).tags
+    few = np.count_nonzero(_recording(run).events & 1) <= DETAILED
+    return replace(
+        run,
+        estimates={each.tag: each.cycles / each.passes for each in tags},
+        model=estimated_work(config, run.image, memory) if few else (),
+    )
 
 
 def network_trace(
@@ -63,14 +85,15 @@ def network_trace(
 ) -> bytes:
     """The programs of a network, its layers above their instructions, measured and as they should
     be with such memories; see `trace`."""
-    estimates: dict[int, dict[int, float]] = {}
+    models: dict[int, RecordedRun] = {}
     runs: list[RecordedRun] = []
     for program, result in recorded:
-        if id(program) not in estimates:
-            tags = estimate(config, program.image, memory).tags
-            estimates[id(program)] = {each.tag: each.cycles / each.passes for each in tags}
         layers = tuple(short_name(each.operator) for each in program.layers)
-        runs.append(RecordedRun(program.image, result, layers, estimates[id(program)]))
+        run = RecordedRun(program.image, result, layers)
+        if id(program) not in models:
+            models[id(program)] = with_model(config, run, memory)
+        model = models[id(program)]
+        runs.append(replace(run, estimates=model.estimates, model=model.model))
     return trace(config, runs, title)
 
 
@@ -102,12 +125,14 @@ def _recording(run: RecordedRun) -> Recording:
 
 def _names(title: str, threads: Iterable[tuple[int, int]]) -> Iterator[Event]:
     """Names and order of the tracks."""
-    for group, name in ((_LAYERS, f"layers: {title}"), (_UNITS, f"units: {title}")):
-        yield _about("process_name", group, 0, name=name)
-        yield _about("process_sort_index", group, 0, sort_index=-group)
+    for place, (group, name) in enumerate(
+        ((_LAYERS, "layers"), (_UNITS, "units"), (_MODEL, "units, by the timing model"))
+    ):
+        yield _about("process_name", group, 0, name=f"{name}: {title}")
+        yield _about("process_sort_index", group, 0, sort_index=place)
     for group, thread in sorted(threads):
         name = (
-            list(Track)[thread // _LANES] if group == _UNITS else ("measured", "estimated")[thread]
+            ("measured", "estimated")[thread] if group == _LAYERS else list(Track)[thread // _LANES]
         )
         yield _about("thread_name", group, thread, name=name)
         yield _about("thread_sort_index", group, thread, sort_index=thread)
@@ -171,7 +196,30 @@ class _Trace:
                         more = self._details(self._work[index])
                 yield self._slice(_UNITS, thread, name, begin, end, more)
         yield from self._flows(sorted(shown))
+        yield from self._model(span)
         yield from self._passes(span)
+
+    def _model(self, span: int) -> Iterator[Event]:
+        """What the units should have done, the same instructions below one another."""
+        work = self._run.model
+        free = {track: [0] * _LANES for track in Track}
+        threads: dict[int, list[_Piece]] = {}
+        for index, each in enumerate(work):
+            track = _MODEL_TRACKS[each.unit]
+            begin, end = max(0, round(each.begin)), max(1, round(each.end))
+            thread = _thread(track, take_lane(free[track], begin, end))
+            threads.setdefault(thread, []).append((begin, end, index))
+        for thread, pieces in threads.items():
+            for group in together(pieces, span):
+                begin, end, index = group[0][0], group[-1][1], group[0][2]
+                if len(group) > 1:
+                    yield self._slice(_MODEL, thread, f"{len(group)} instructions", begin, end, {})
+                    continue
+                number = work[index].number
+                text = self._texts[number]
+                name = text.split()[0] if work[index].unit != Unit.WEIGHTS else "weights"
+                more = {"instruction": number, "text": text}
+                yield self._slice(_MODEL, thread, name, begin, end, more)
 
     def _slice(
         self, group: int, thread: int, name: str, begin: float, end: float, more: Event

@@ -5,6 +5,7 @@ How near it comes to the hardware is tested in verif/system/test_estimate.py.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from systola.compiler.host_stage import HostStage
 from systola.compiler.network import compile_network
 from systola.runtime.backend import Image
 from systola.timing import estimate as module
-from systola.timing.estimate import estimate
+from systola.timing.estimate import estimate, estimated_work
 from systola.timing.matrix_unit import MatrixUnit
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.record import Estimate, Unit
@@ -125,6 +126,30 @@ def test_nested_loops():
     assert result.tags[1].traffic.host_in == result.traffic.host_in
     # The host port gives a beat a cycle, and loses one between instructions.
     assert result.cycles == pytest.approx(1000 * 3 * 17, rel=0.01)
+
+
+def test_work_of_every_iteration():
+    """What estimate() skips is there, one after the other, as often as the program says."""
+    image = assembled(LOOPS.replace("1000", "60"))
+    work = estimated_work(CONFIG, image)
+    reads = [each for each in work if each.unit == Unit.HOST_READ]
+    writes = [each for each in work if each.unit == Unit.HOST_WRITE]
+    assert [each.number for each in reads] == 180 * [2]
+    assert [each.number for each in writes] == 60 * [6]
+    assert all(a.begin < b.begin for a, b in pairwise(reads))
+    assert all(each.end - each.begin >= 16 for each in reads)
+    assert max(each.end for each in work) < estimate(CONFIG, image).cycles
+
+
+def test_weights_are_those_of_the_product():
+    image = product(100, 40, 20)
+    work = estimated_work(CONFIG, image)
+    (weights,) = (each for each in work if each.unit == Unit.WEIGHTS)
+    (array,) = (each for each in work if each.unit == Unit.ARRAY)
+    assert weights.number == array.number
+    # 3 x 2 tiles of 256 bytes, 16 a cycle
+    assert weights.end - weights.begin == 3 * 2 * 16
+    assert weights.begin < array.begin < weights.end < array.end
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from importlib.resources import files
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from systola.compiler.schedule import compile_chain
 from systola.runtime.api import compile
 from systola.runtime.image_builder import ImageBuilder
 from systola.runtime.rtl import RtlBackend
+from systola.timing.memory_speed import MemorySpeed
 from systola.views import trace_event
 from systola.views.timeline import Track, executed, make_timeline
-from systola.views.trace_event import RecordedRun, trace
+from systola.views.trace_event import RecordedRun, trace, with_model
 
 TINY = PRESETS["tiny"]
 M, K, N = 30, 9, 6
@@ -145,6 +147,56 @@ def test_the_file(recorded):
         for event, after in zip(points, times[1:], strict=True)
     )
     assert area == 2 * -(-K // TINY.rows) * -(-N // TINY.cols) * TINY.tile_bytes
+
+
+@pytest.mark.thorough
+def test_the_model_beside_it(recorded, monkeypatch):
+    """The same instructions in the same units, each ending within 5 % of when it should."""
+    run = with_model(TINY, recorded, MemorySpeed(7))
+
+    def ends(events, group):
+        return {
+            (event["tid"] // 64, event["args"]["instruction"]): event["ts"] + event["dur"]
+            for event in events
+            if event["ph"] == "X" and event["pid"] == group and event["tid"] >= 128
+        }
+
+    events = json.loads(trace(TINY, [run, run], "product"))["traceEvents"]
+    measured, expected = ends(events, 1), ends(events, 3)
+    # Weights stand at the instruction that consumes them.
+    numbers = dict(expected.keys())
+    fetch = list(Track).index(Track.WEIGHT_FETCH)
+    assert numbers[fetch] == numbers[list(Track).index(Track.ARRAY)]
+    del expected[fetch, numbers[fetch]]
+    assert expected.keys() == {key for key in measured if key[0] != fetch}
+    cycles = recorded.result.cycles
+    for key, end in expected.items():
+        assert abs(end - measured[key]) < 0.05 * cycles
+        assert end > cycles  # the second run is shown after the first
+    monkeypatch.setattr(trace_event, "DETAILED", 3)
+    assert with_model(TINY, recorded, MemorySpeed(7)).model == ()
+
+
+@pytest.mark.thorough
+def test_a_fetch_of_weights_ends_with_its_last_tile():
+    """Of several Read_Weights under way each ends with its own tiles, of 4 beats here."""
+    counts = (1, 12, 6)
+    text = "".join(
+        f"read_weights tile={number}, count={each}\n" for number, each in enumerate(counts)
+    )
+    text += "matrix_multiply buffer=0, accumulator=0, rows=30, k_tiles=19, n_tiles=1\nhalt\n"
+    image = ImageBuilder(TINY).build(text)
+    image = replace(image, weights=np.zeros(14 * TINY.tile_bytes, np.uint8))
+    with RtlBackend(TINY, latency=7, records=True) as machine:
+        result = machine.run(image)
+    timeline = make_timeline(TINY, image, result.recording)
+    fetches = [work for work in timeline.work if work.track == Track.WEIGHT_FETCH]
+    assert result.recording.interval == 1
+    beats = np.flatnonzero(result.recording.sampled("weights"))
+    assert len(beats) == 4 * sum(counts)
+    last = [4 * tiles - 1 for tiles in accumulate(counts)]
+    assert [work.end for work in fetches] == [beats[each] + 1 for each in last]
+    assert all(work.begin < work.end for work in fetches)
 
 
 @pytest.mark.thorough
