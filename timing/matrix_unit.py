@@ -172,8 +172,10 @@ class MatrixUnit:
                 times = paced(start, offsets, needed)
                 first = float(times[0])
                 self._weights.swap(first)
-                # Rows of the tile that come late hold up the first vectors.
+                # Rows of the tile that come late hold up the first vectors on their way into the
+                # array, and all of them on their way through it.
                 held = max(0.0, loaded - (first + self._rows - 1))
+                ends = times + held + self._latency
                 if held:
                     step = np.minimum(np.arange(vectors), self._rows - 1)
                     times = times + step * (held / (self._rows - 1))
@@ -185,7 +187,6 @@ class MatrixUnit:
                     space.read[pass_lines] = np.maximum(space.read[pass_lines], times)
                 self._recent.append((times, pass_lines))
                 if k == len(passes.lines) - 1:
-                    ends = times + self._latency
                     sums.written[here] = ends[passes.halves - 1 :: passes.halves]
                     summed = float(ends[-1])
         self.free = free

@@ -12,7 +12,7 @@ from systola.bench.original.networks import operations_of
 from systola.bench.original.shapes import Application
 from systola.compiler.errors import CompileError
 from systola.compiler.network import DeviceStage, compile_network, make_network
-from systola.compiler.operations import Operations
+from systola.compiler.operations import Node, Operations, node_macs
 from systola.compiler.partition import Translation
 from systola.compiler.program import Program
 from systola.runtime.backend import Image
@@ -33,12 +33,39 @@ class Work:
         return self.application.batch * self.operations.macs
 
 
-def compiled(config: Config, application: Application) -> Work:
-    """The program of `application` on `config`, its inputs random from its seed.
+def beginning(operations: Operations, share: float) -> Operations:
+    """The first of the operations, as many as have `share` of all multiply-accumulates.
+
+    What nobody takes any longer is their output.
+    """
+    nodes: list[Node] = []
+    macs = 0
+    for node in operations.nodes:
+        nodes.append(node)
+        macs += node_macs(node)
+        if macs >= share * operations.macs:
+            break
+    taken = {source for node in nodes for source in node.sources}
+    return Operations(
+        tuple(value for value in operations.inputs if value in taken),
+        tuple(
+            node.result
+            for node in nodes
+            if node.result not in taken or node.result in operations.outputs
+        ),
+        tuple(nodes),
+    )
+
+
+def compiled(
+    config: Config, application: Application, operations: Operations | None = None
+) -> Work:
+    """The program of `application` on `config`, or of some `operations` of it; its inputs are
+    random from its seed.
 
     Raises CompileError where it is not one program.
     """
-    operations = operations_of(application)
+    operations = operations or operations_of(application)
     translation = Translation(operations.inputs, operations.outputs, operations.nodes, 1, 0)
     network = compile_network(config, make_network(translation), application.batch)
     if len(network.stages) != 1 or not isinstance(network.stages[0], DeviceStage):

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenth of each of the original's applications, at full size on the RTL of `v1`.
+
+Whole ones take an hour and are left to `make bench-original`. Here are the first layers, those with
+a tenth of the multiply-accumulates, for the whole batch.
+"""
+
+import pytest
+
+from systola.arch.config import preset
+from systola.bench.original.compiled import beginning, compiled
+from systola.bench.original.measure import measure
+from systola.bench.original.networks import operations_of
+from systola.bench.original.result import PRESET
+from systola.bench.original.shapes import applications
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", list(applications()))
+def test_a_tenth(name: str) -> None:
+    """Every byte is the golden model's, and the cycles are within 1 % of the timing model's."""
+    application = applications()[name]
+    operations = beginning(operations_of(application), 0.1)
+    result = measure(compiled(preset(PRESET), application, operations), lambda cycles: None)
+    assert result.cycles == pytest.approx(result.estimate, rel=0.01)
