@@ -16,6 +16,7 @@ from pathlib import Path
 
 from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key
 from systola.sim.notices import Level, notice
+from systola.sim.sleep import with_sleeping_tiles
 
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
@@ -162,13 +163,16 @@ def build_library(
 ) -> Path:
     """A shared library with the C functions of harness.cpp around module `tpu` of `verilog`.
 
-    `hierarchical` compiles module `mxu_tile` on its own, once: for arrays of several tiles.
+    `hierarchical` compiles the parts of a large array on their own, once, and lets its tiles sleep.
     `waves`, ".vcd" or ".fst", adds the ability to write such waveforms, and makes the model several
     times slower while it does.
     `options` are further ones of Verilator, `optimise` that of the C++ compiler.
     Built once for the same input and tools; see `build_root` for where. Raises BuildError.
     """
-    sources = [LINT, _HIERARCHY] if hierarchical else [LINT]
+    sources = [LINT]
+    if hierarchical:
+        sources.append(_HIERARCHY)
+        verilog = with_sleeping_tiles(verilog)
     flags = [*VERILATE_FLAGS, *([f"--trace-{waves[1:]}"] if waves else []), *options]
     key = content_key(
         toolchain(),
