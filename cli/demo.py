@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import argparse
 import io
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.resources import files
 
 import numpy as np
 
-from systola.arch.config import Config
+from systola.arch.config import DEFAULT_PRESET, Config
 from systola.cli.arguments import add_json, add_preset, progress_bar, whole_number
 from systola.cli.board import add_backend
+from systola.cli.errors import UserError
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
@@ -22,10 +23,12 @@ from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
 from systola.views.plots import new_figure
 from systola.views.report_page import report_page
+from systola.views.web_demo import HOST, PIXELS, make_classifier, make_server
 
 HELP = "classify handwritten digits and show whether, how fast and why"
 MODEL = "mlp_tutorial_pc_softmax.tflite"
 IMAGES = "digits_test.npz"
+WEB_PORT = 8470
 MACHINES = {"rtl": "the simulated RTL", "iss": "the golden model", "serial": "the board"}
 
 
@@ -41,11 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_timeline(parser)
     add_report(parser)
+    parser.add_argument(
+        "--web",
+        nargs="?",
+        const=WEB_PORT,
+        type=whole_number(0, 65535),
+        metavar="PORT",
+        help="a local page instead: draw a digit, and watch a 4x4 array classify it on the RTL "
+        f"(default port: {WEB_PORT}; 0: a free one)",
+    )
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command; status 1 when a byte differs from one of the references."""
+    if arguments.web is not None:
+        return _serve(arguments)
     config: Config = arguments.preset
     folder = files("systola.models")
     model = (folder / MODEL).read_bytes()
@@ -99,6 +113,27 @@ def execute(arguments: argparse.Namespace) -> int:
         )
         print(summary(compiled, run, report))
     return 1 if False in equal.values() else 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    """Serves the page until somebody presses Control-C."""
+    for option in ("batch", "json", "timeline", "report", "port", "baud"):
+        if getattr(arguments, option) is not None:
+            raise UserError(f"--{option} does not go with --web")
+    if arguments.backend != "rtl" or arguments.preset.name != DEFAULT_PRESET:
+        raise UserError("--web has a machine of its own, a 4x4 array on the simulated RTL")
+    classify = make_classifier()
+    try:
+        server = make_server(classify, arguments.web)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(f"port {arguments.web}: {reason} (--web 0 takes a free one)") from None
+    with server:
+        classify([0] * PIXELS)  # whoever opens the page need not wait for the simulator
+        print(f"http://{HOST}:{server.server_port}/ - Control-C ends it", flush=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
 
 
 def _yes(equal: bool | None) -> str:

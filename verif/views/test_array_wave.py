@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The array's registers out of a waveform: they compute what an array computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systola.cli.gemm import random_gemm
+from systola.compiler.layer import Layer
+from systola.compiler.schedule import compile_chain
+from systola.runtime.rtl import RtlBackend
+from systola.verif.kit.seeds import random_seed
+from systola.views.array_wave import CONFIG, read_states
+
+ROWS, COLS = CONFIG.rows, CONFIG.cols
+SUMMED = 4
+"""Cycles from an activation at an element to its product in the sum, see docs/architecture.md."""
+
+VCD = """$scope module tpu $end
+$scope module tpu $end
+$scope module core $end
+$scope module matrix_unit $end
+$scope module mxu $end
+ $var wire 8 ! activations[0] [7:0] $end
+ $var wire 8 % weights[0] [7:0] $end
+ $scope module tile $end
+  $var wire 8 " active_0_0 [7:0] $end
+  $var wire 18 # partial_0_0 [17:0] $end
+  $var wire 18 # $11 [17:0] $end
+ $upscope $end
+$upscope $end
+$upscope $end
+$scope module other $end
+ $var wire 8 " active_0_0 [7:0] $end
+$upscope $end
+$upscope $end
+$upscope $end
+$upscope $end
+$enddefinitions $end
+#20
+b11111111 !
+b101 "
+b0 #
+#21
+b111111111111111110 #
+#22
+b1 !
+#23
+#24
+"""
+
+
+def test_reads_what_has_settled(tmp_path):
+    """Values at the end of the first half of each cycle, with their sign."""
+    path = tmp_path / "w.vcd"
+    path.write_text(VCD)
+    states = list(read_states(path, 1, 1))
+    found = [(s.activations, s.weights, s.sums) for s in states]
+    assert found == [([[-1]], [[5]], [[0]]), ([[1]], [[5]], [[-2]])]
+
+
+@pytest.mark.thorough
+def test_every_sum(tmp_path):
+    """Of a product whose weights come in time each partial sum is the one from above, a cycle
+    before, and activation times weight; and the results are those of numpy."""
+    m, k, n = 25, ROWS, COLS
+    a, layer = random_gemm(m, k, n, random_seed())
+    assert isinstance(layer, Layer)
+    image = compile_chain(CONFIG, [layer], m).bind(a)
+    path = tmp_path / "w.vcd"
+    with RtlBackend(CONFIG, waves=path, window=(1, 1 << 30)) as machine:
+        result = machine.run(image)
+    states = list(read_states(path, ROWS, COLS))
+    assert len(states) >= result.cycles - 1
+    sums, weights, activations = (
+        np.array([getattr(each, name) for each in states])
+        for name in ("sums", "weights", "activations")
+    )
+    products = activations[:-SUMMED] * weights[:-SUMMED]
+    above = np.zeros_like(products)
+    above[:, 1:] = sums[SUMMED - 1 : -1, :-1]
+    assert np.array_equal(sums[SUMMED:], above + products)
+    # What enters row 0 is column 0 of A, and its results leave column 0 after that many cycles.
+    enters = activations[:, 0, 0]
+    wanted = a[:, 0].astype(int)
+    first = next(t for t in range(len(enters)) if np.array_equal(enters[t : t + m], wanted))
+    leaves = first + ROWS - 1 + SUMMED
+    product = a.astype(int) @ layer.weights.astype(int)
+    for c in range(COLS):
+        assert np.array_equal(sums[leaves + c : leaves + c + m, ROWS - 1, c], product[:, c])

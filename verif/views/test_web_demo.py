@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page on which one draws a digit, in a real browser, and its server."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib.resources import files
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.verif.cli.test_errors import run
+from systola.views.web_demo import IMAGES, examples, make_classifier, make_server, quantised
+
+
+def array(step: int) -> dict[str, list[list[int]]]:
+    """2 x 2 registers that say in which cycle they are; the weights stay."""
+    return {
+        "weights": [[1, 2], [3, 4]],
+        "activations": [[step, 0], [0, 0]],
+        "sums": [[0, 0], [0, 100 * step]],
+    }
+
+
+def pretended(pixels: Any) -> dict[str, Any]:
+    """An answer at once: the number of pixels that are set, as cycles, and four states."""
+    lit = sum(each > 0 for each in pixels)
+    return {
+        "digit": 7,
+        "scores": [0] * 7 + [255, 0, 0],
+        "cycles": lit,
+        "first": 10,
+        "states": [array(step) for step in range(4)],
+    }
+
+
+@contextmanager
+def served(classify: Callable[..., Any]) -> Generator[int]:
+    """The page at a port."""
+    with make_server(classify, 0) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def port() -> Generator[int]:
+    with served(pretended) as port:
+        yield port
+
+
+def ask(port: int, method: str, path: str, body: str | None = None, host: str = "") -> Any:
+    """Status and content."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"Host": host} if host else {}
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    content = answer.read().decode()
+    connection.close()
+    return answer.status, content
+
+
+def test_pictures_are_those_of_the_network() -> None:
+    """What a pixel of the data set is to the network, for every test image."""
+    with np.load(io.BytesIO((files("systola.models") / IMAGES).read_bytes())) as archive:
+        x = archive["x"]
+    pixels = np.round((x.astype(float) + 128) / 255 * 16).astype(int)
+    for image, wanted in zip(pixels, x, strict=True):
+        assert np.array_equal(quantised(image.ravel())[0], wanted)
+    assert len(examples()) == 10
+
+
+def test_server(port: int) -> None:
+    assert ask(port, "GET", "/")[0] == 200
+    assert json.loads(ask(port, "GET", "/examples")[1]) == examples()
+    status, content = ask(port, "POST", "/classify", json.dumps([0] * 63 + [16]))
+    assert status == 200
+    assert json.loads(content)["cycles"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("", "{", "null", "[]", "7", "[" * 3000, "9" * 5000),
+        *(json.dumps([each] * 64) for each in (17, -1, 0.5, True, None, "1")),
+        json.dumps([0] * 63),
+    ],
+)
+def test_what_is_no_picture(port: int, body: str) -> None:
+    status, content = ask(port, "POST", "/classify", body)
+    assert (status, json.loads(content)) == (400, {"error": "that is no picture"})
+
+
+def test_only_for_this_machine(port: int) -> None:
+    """A page from elsewhere may have a name that leads here."""
+    for method, path in (("GET", "/"), ("POST", "/classify")):
+        assert ask(port, method, path, "[]", host=f"example.com:{port}")[0] == 403
+    assert ask(port, "GET", "/", host=f"localhost:{port}")[0] == 200
+    for path in ("/../cli/demo.py", "/report.html", "/nothing"):
+        assert ask(port, "GET", path)[0] == 404
+    assert ask(port, "POST", "/")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--batch 3", "--json f", "--backend iss", "--preset v1", "--report r.html", "--timeline t"],
+)
+def test_options_that_do_not_go_with_it(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(f"demo --web {options}", capsys)
+    assert status == 2
+    assert "--web" in err
+
+
+def test_a_port_that_is_taken(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(f"demo --web {port}", capsys)
+    assert (status, err) == (
+        2,
+        f"tpu: error: port {port}: address already in use (--web 0 takes a free one)\n",
+    )
+
+
+def shown(page: Any) -> list[list[str]]:
+    """Activation, weight and sum of each element."""
+    return [cell.inner_text().split("\n") for cell in page.locator("#elements td").all()]
+
+
+def expected(step: int) -> list[list[str]]:
+    state = array(step)
+    return [
+        [str(state[name][k][c]) for name in ("activations", "weights", "sums")]
+        for k in range(2)
+        for c in range(2)
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light")])
+def test_forwards_and_backwards(
+    port: int, open_page: Callable[..., Any], width: int, scheme: str
+) -> None:
+    page = open_page(f"http://127.0.0.1:{port}/", width=width, scheme=scheme)
+    page.get_by_label("test image of a 4").click()
+    page.wait_for_selector("#elements td")
+    lit = sum(each > 0 for each in examples()[4])
+    assert page.inner_text("#answer") == f"It is a 7, after {lit} cycles on the RTL."
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    # It begins where the first activation comes in.
+    assert (page.inner_text("#cycle"), shown(page)) == ("11", expected(1))
+    forward, back = page.locator("#forward"), page.locator("#back")
+    for step in (2, 3, 3):
+        forward.click()
+        assert (page.inner_text("#cycle"), shown(page)) == (str(10 + step), expected(step))
+    for step in (2, 1, 0, 0):
+        back.click()
+        assert shown(page) == expected(step)
+        # An activation and a sum are new, but for the first cycle, before which nothing is known.
+        assert page.locator("#elements td.new").count() == (2 if step else 0)
+    page.locator("#slider").focus()
+    page.keyboard.press("End")
+    assert shown(page) == expected(3)
+    page.keyboard.press("ArrowLeft")
+    assert shown(page) == expected(2)
+    page.locator("#play").click()
+    page.get_by_text("Pause").wait_for()
+    page.get_by_text("Play").wait_for()
+    assert shown(page) == expected(3)
+
+
+def test_an_empty_paper(port: int, open_page: Callable[..., Any]) -> None:
+    page = open_page(f"http://127.0.0.1:{port}/")
+    page.locator("#classify").click()
+    assert page.inner_text("#answer") == "The paper is empty."
+
+
+def draw(page: Any, points: list[tuple[float, float]]) -> None:
+    """A line on the paper, in parts of its sides."""
+    box = page.locator("#paper").bounding_box()
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place, steps=8)
+    page.mouse.up()
+
+
+@pytest.mark.thorough
+def test_draws_and_classifies_on_the_rtl(open_page: Callable[..., Any]) -> None:
+    with served(make_classifier()) as port:
+        page = open_page(f"http://127.0.0.1:{port}/", width=1000)
+        for digit in (0, 3, 8):
+            page.get_by_label(f"test image of a {digit}").click()
+            page.get_by_text(f"It is a {digit},").wait_for()
+        assert re.search(r"after 9,\d\d\d cycles on the RTL", page.inner_text("#answer"))
+        assert page.locator("#elements td").count() == 16
+        before = shown(page)
+        page.locator("#forward").click()
+        assert shown(page) != before
+        page.locator("#back").click()
+        assert shown(page) == before
+        page.locator("#clear").click()
+        draw(page, [(0.3, 0.15), (0.7, 0.15), (0.45, 0.85)])
+        page.get_by_text("It is a 7,").wait_for()

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registers of a small array, cycle by cycle, out of a waveform of the RTL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from systola.arch.config import PRESETS
+from systola.runtime.compiled_model import CompiledModel
+from systola.runtime.rtl import RtlBackend
+from systola.runtime.run_result import RunResult
+
+CONFIG = replace(PRESETS["tiny"], name="4x4, a column a cycle", columns_per_stage=1)
+"""The textbook's array: what moves along a row takes a cycle from column to column. The presets
+let several columns share a register, so that the wave would only run downwards."""
+FIRST, CYCLES = 1, 240
+"""What is watched: from that cycle of the program on, so many."""
+
+_VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)(?: \[\d+:\d+\])? \$end")
+_SCOPE = ["tpu", "tpu", "core", "matrix_unit", "mxu"]
+
+
+@dataclass(frozen=True)
+class ArrayState:
+    """What the registers hold in one cycle; lists are indexed by row, then by column."""
+
+    weights: list[list[int]]
+    """The active ones."""
+    activations: list[list[int]]
+    """On their way into each element; they meet the weight in the next cycle."""
+    sums: list[list[int]]
+    """Partial sums, that of the bottom row being the result of a column."""
+
+
+def watch(model: CompiledModel, x: object) -> tuple[RunResult, list[ArrayState]]:
+    """Runs `model`, which is compiled for CONFIG, on `x`, and returns the array's states as well:
+    one for each cycle from FIRST on.
+
+    Raises BackendError where the simulator cannot be built.
+    """
+    with TemporaryDirectory() as folder:
+        waveform = Path(folder) / "array.vcd"
+        window = (FIRST, FIRST + CYCLES)
+        with RtlBackend(CONFIG, waves=waveform, window=window) as machine:
+            run = model.run(x, backend=machine)  # type: ignore[arg-type]
+        return run, list(read_states(waveform, CONFIG.rows, CONFIG.cols))
+
+
+def read_states(waveform: Path, rows: int, cols: int) -> Iterator[ArrayState]:
+    """The states in a VCD file of a machine whose array is one tile, at the end of each cycle."""
+    names = _names(rows, cols)
+    with waveform.open() as file:
+        codes: dict[str, list[tuple[str, int]]] = {}
+        scopes: list[str] = []
+        for line in file:
+            words = line.split()
+            if words[:1] == ["$scope"]:
+                scopes.append(words[2])
+            elif words[:1] == ["$upscope"]:
+                scopes.pop()
+            elif words[:1] == ["$enddefinitions"]:
+                break
+            elif scopes[: len(_SCOPE)] == _SCOPE and (found := _VARIABLE.search(line)):
+                name = ".".join([*scopes[len(_SCOPE) :], found[3]])
+                if name in names:
+                    codes.setdefault(found[2], []).append((name, int(found[1])))
+        values = dict.fromkeys(names, 0)
+        half = None
+        for line in file:
+            if line[0] == "#":
+                # The clock is low in the first half of a cycle: all has settled.
+                if half is not None and half % 2 == 0:
+                    yield _state(values, rows, cols)
+                half = int(line[1:])
+            elif line[0] == "b":
+                bits, code = line[1:].split()
+                for name, width in codes.get(code, ()):
+                    value = int(bits, 2)
+                    values[name] = value - (value >> (width - 1) << width)
+
+
+def _names(rows: int, cols: int) -> set[str]:
+    return {
+        name
+        for k in range(rows)
+        for c in range(cols)
+        for name in (f"tile.active_{k}_{c}", f"tile.partial_{k}_{c}", _activation(k, c))
+    }
+
+
+def _activation(k: int, c: int) -> str:
+    """Of a row the first one comes from outside, the others move from column to column."""
+    return f"tile.activations_{k}_{c}" if c else f"activations[{k}]"
+
+
+def _state(values: dict[str, int], rows: int, cols: int) -> ArrayState:
+    def table(name: str) -> list[list[int]]:
+        return [[values[name.format(k, c)] for c in range(cols)] for k in range(rows)]
+
+    return ArrayState(
+        weights=table("tile.active_{}_{}"),
+        activations=[[values[_activation(k, c)] for c in range(cols)] for k in range(rows)],
+        sums=table("tile.partial_{}_{}"),
+    )
