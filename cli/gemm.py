@@ -79,8 +79,8 @@ def execute(arguments: argparse.Namespace) -> int:
             run = backend.run(image, progress=progress)
         if timeline:
             memory = MemorySpeed(arguments.latency, arguments.stall)
-            recorded = with_model(config, RecordedRun(image, run), memory)
-            timeline.write(trace(config, [recorded], f"{m} x {k} x {n}"))
+            recorded = with_model(config, [RecordedRun(image, run)], memory)
+            timeline.write(trace(config, recorded, f"{m} x {k} x {n}"))
         result = compiled.result(run.host)
         expected = layer_reference(a, layer)
         bit_exact = run.fault is None and bool(np.array_equal(result, expected))

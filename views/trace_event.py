@@ -65,16 +65,25 @@ class RecordedRun:
     """What each unit should do when."""
 
 
-def with_model(config: Config, run: RecordedRun, memory: MemorySpeed | None) -> RecordedRun:
+def with_model(
+    config: Config, runs: Sequence[RecordedRun], memory: MemorySpeed | None
+) -> list[RecordedRun]:
     """The same with what the timing model expects with such memories; of more than DETAILED
-    instructions the layers alone."""
-    tags = estimate(config, run.image, memory).tags
-    few = np.count_nonzero(_recording(run).events & 1) <= DETAILED
-    return replace(
-        run,
-        estimates={each.tag: each.cycles / each.passes for each in tags},
-        model=estimated_work(config, run.image, memory) if few else (),
-    )
+    instructions in all runs the layers alone."""
+    few = _instructions(runs) <= DETAILED
+    models: dict[int, RecordedRun] = {}
+    found: list[RecordedRun] = []
+    for run in runs:
+        if id(run.image) not in models:
+            tags = estimate(config, run.image, memory).tags
+            models[id(run.image)] = replace(
+                run,
+                estimates={each.tag: each.cycles / each.passes for each in tags},
+                model=estimated_work(config, run.image, memory) if few else (),
+            )
+        model = models[id(run.image)]
+        found.append(replace(run, estimates=model.estimates, model=model.model))
+    return found
 
 
 def network_trace(
@@ -85,22 +94,19 @@ def network_trace(
 ) -> bytes:
     """The programs of a network, its layers above their instructions, measured and as they should
     be with such memories; see `trace`."""
-    models: dict[int, RecordedRun] = {}
-    runs: list[RecordedRun] = []
-    for program, result in recorded:
-        layers = tuple(short_name(each.operator) for each in program.layers)
-        run = RecordedRun(program.image, result, layers)
-        if id(program) not in models:
-            models[id(program)] = with_model(config, run, memory)
-        model = models[id(program)]
-        runs.append(replace(run, estimates=model.estimates, model=model.model))
-    return trace(config, runs, title)
+    runs = [
+        RecordedRun(
+            program.image, result, tuple(short_name(each.operator) for each in program.layers)
+        )
+        for program, result in recorded
+    ]
+    return trace(config, with_model(config, runs, memory), title)
 
 
 def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
     """The content of a .json file. Each result must have a recording."""
     events: list[Event] = []
-    instructions = sum(int(np.count_nonzero(_recording(run).events & 1)) for run in runs)
+    instructions = _instructions(runs)
     start = 0
     for run in runs:
         assert run.result.cycles is not None
@@ -121,6 +127,11 @@ def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
 def _recording(run: RecordedRun) -> Recording:
     assert run.result.recording is not None
     return run.result.recording
+
+
+def _instructions(runs: Sequence[RecordedRun]) -> int:
+    """How many were issued."""
+    return sum(int(np.count_nonzero(_recording(run).events & 1)) for run in runs)
 
 
 def _names(title: str, threads: Iterable[tuple[int, int]]) -> Iterator[Event]:

@@ -18,6 +18,7 @@ from systola.bench.original.roofline import roofline
 from systola.bench.original.shapes import applications
 from systola.bench.original.table import energy, short_table, table_3, what_if
 from systola.bench.table import README, quote, quoted
+from systola.views.plots import to_svg
 
 DOCS = README.parent / "docs"
 TEXT = Path(__file__).with_name("text.md")
@@ -61,7 +62,10 @@ def page() -> str:
     )
 
 
-PAGES: Pages = {"original.md": page, "original.svg": lambda: roofline(stored())}
+PAGES: Pages = {
+    "original.md": page,
+    "original.svg": lambda: to_svg(roofline(stored())).decode(),
+}
 
 
 def write_pages() -> None:

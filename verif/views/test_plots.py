@@ -2,11 +2,16 @@
 """Figures: what they show, and that nothing in them is cut off or lies on something else."""
 
 import sys
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from matplotlib.transforms import Bbox
 
 from systola.arch.config import PRESETS
+from systola.bench.original.result import stored
+from systola.bench.original.roofline import roofline as original_roofline
 from systola.bench.table import stored_results
 from systola.compiler.network import compile_network
 from systola.runtime.report import HOST, make_report
@@ -63,6 +68,31 @@ def test_it_is_drawn_the_same_each_time(name, report):
     drawn = to_svg(draw(name, report))
     assert drawn == to_svg(draw(name, report))
     assert ElementTree.fromstring(drawn).tag.endswith("svg")
+
+
+def test_nothing_lies_on_the_roofline_of_the_original():
+    """Neither names nor legend on a mark, another name, or the roof."""
+    figure = original_roofline(stored())
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    names = [each.get_window_extent() for each in axes.texts]
+    assert len(names) == 6
+    boxes = [*names, axes.get_legend().get_window_extent()]
+    roof, *marks = axes.lines
+    to_pixels = axes.transData.transform
+    radius = marks[0].get_markersize() / 2 * figure.dpi / 72
+    for line in marks:
+        for x, y in to_pixels(line.get_xydata()):
+            mark = Bbox([[x - radius, y - radius], [x + radius, y + radius]])
+            assert not any(box.overlaps(mark) for box in boxes)
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    path = to_pixels(roof.get_xydata())
+    points = [
+        begin + (end - begin) * part
+        for begin, end in pairwise(path)
+        for part in np.arange(0, 1, 0.002)
+    ]
+    assert not any(box.contains(*point) for box in boxes for point in points)
 
 
 def test_bars_are_the_cycles(report):
