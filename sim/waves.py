@@ -25,6 +25,8 @@ _KIND, _NUMBER = "decoded__payload.kind", "decoded__payload.pc"
 _NUMBER_BITS = 28
 _PIXELS = 16
 """Of a cycle."""
+_FRAME = 200
+"""Pixels that show 2 to the power of minus the zoom, in units of the waveform's time."""
 _Ports = dict[str, int]
 
 
@@ -49,7 +51,7 @@ def save_file(
     lines = [
         f'[dumpfile] "{waveform}"',
         f"[timestart] {max(0, at - 20 * cycle)}",
-        " ".join([f"*{math.log2(_PIXELS / cycle):f}", str(at), *["-1"] * _MARKERS]),
+        " ".join([f"*{-math.log2(_FRAME / _PIXELS * cycle):f}", str(at), *["-1"] * _MARKERS]),
     ]
     if top == "tpu":
         opcodes = {1 << bit: opcode.name.lower() for bit, opcode in enumerate(Opcode)}
