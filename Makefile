@@ -27,8 +27,8 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
 .PHONY: help setup demo test test-all test-budget testplan sim regress coverage mutate formal \
-	arithmetic chain figures verilog bench bench-v1 bench-original whatif lint format docs synth \
-	synth-check synth-baseline bitstream deliver wheel api clean
+	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original whatif lint \
+	format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -153,6 +153,9 @@ bench: $(READY) ## Measure the tables of cycles in README.md and docs/results.md
 
 bench-v1: $(READY) ## Measure the machine at the original's size: minutes [FRESH=1]
 	@$(BIN)/python -m systola.bench.v1 $(if $(FRESH),--fresh)
+
+bench-timeline: $(READY) ## What recording a timeline costs, and its file: a minute
+	@$(BIN)/python -m systola.bench.recording
 
 bench-original: $(READY) ## The original's six applications at full size on the RTL [APP=mlp1 AGAIN=1]
 	@$(BIN)/python -m systola.bench.original $(APP) $(if $(AGAIN),--again)

@@ -42,6 +42,8 @@ POLL_CYCLES = 16
 """The host looks at STATUS in the cycles of a program that are a multiple of this, to see it wait;
 not while it is busy with the registers. In between it reads what is new in the trace."""
 
+WAVEFORMS = (".vcd", ".fst")
+
 _CYCLES_A_CALL = 1 << 20
 """Cycles between two looks at Python: progress, and the user's Control-C."""
 _CYCLE_TIME = 2
@@ -139,6 +141,8 @@ class Simulator:
             raise ValueError(f"latency is a number of cycles below 2^32, not {latency}")
         if not 0 <= seed < 1 << 59:
             raise ValueError(f"a seed is below 2^59, not {seed}")
+        if waves is not None and waves.suffix not in WAVEFORMS:
+            raise ValueError(f"a waveform is called {' or '.join(WAVEFORMS)}, not {waves.name}")
         self.config = config
         self._how = {"latency": latency, "stall": stall, "seed": seed}
         self._is_own = verilog is None and library is None

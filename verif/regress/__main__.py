@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root
-from systola.sim.verilator import BuildError
+from systola.sim.verilator import BuildError, waveform_suffix
 from systola.sim.waves import how_to_look
 from systola.verif.coverage.record import Coverage
 from systola.verif.kit.machines import wrong_name
@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counting=options.coverage is not None,
     )
     if options.waves:
-        path = build_root() / f"regress_{options.kind}_{options.preset[0]}.vcd"
+        name = f"regress_{options.kind}_{options.preset[0]}{waveform_suffix()}"
+        path = build_root() / name
         problem, save = record(work[0], options.first + options.programs - 1, path)
         print(problem or "nothing differs")
         print(how_to_look(save))

@@ -111,6 +111,11 @@ def test_mistakes(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--waves" in err
 
 
+def test_other_formats(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a waveform is called \.vcd or \.fst, not w\.txt"):
+        RtlBackend(preset("tiny"), waves=tmp_path / "w.txt")
+
+
 def test_fst_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that finds no lz4 makes it VCD."""
     waveform_suffix.cache_clear()
