@@ -137,3 +137,9 @@ def test_info(tpu: Path, tmp_path: Path) -> None:
 
 def test_gemm(tpu: Path, tmp_path: Path) -> None:
     assert run_json(tpu, "gemm 5 6 7 --preset tiny --backend iss", tmp_path)["bit_exact"]
+
+
+def test_page(tpu: Path, tmp_path: Path) -> None:
+    """What the page is made of is data in a folder of its own."""
+    run_json(tpu, "demo --preset small --backend iss --report r.html", tmp_path)
+    assert "</table>" in (tmp_path / "r.html").read_text()
