@@ -35,6 +35,8 @@ CLASS_COLOURS = {
 }
 NAME_WIDTH = 28
 """Characters of a layer's name."""
+LEGEND_LINES = 28
+"""Of a column of names."""
 TOUCHING = 0.012
 """Dots nearer than that, as a share of the axes, have one label."""
 
@@ -81,10 +83,14 @@ def to_svg(figure: Figure, *, transparent: bool = False) -> bytes:
     return content.getvalue()
 
 
-def roofline_figure(config: Config, report: Report, title: str) -> Figure:
-    """The layers of `report` under the roofs of array and ports, see systola.runtime.roofline."""
+def roofline_figure(config: Config, report: Report, title: str, *, names: bool = True) -> Figure:
+    """The layers of `report` under the roofs of array and ports, see systola.runtime.roofline.
+
+    Their `names` stand beside the axes.
+    """
     roof = roofline(config, report)
-    figure = new_figure(10, 5.5)
+    columns = ceil((len(roof.dots) + 3) / LEGEND_LINES) if names else 1
+    figure = new_figure(6.5 + 3.5 * columns, 5.5)
     axes: Any = figure.add_subplot()
     ridges = [roof.peak / each for each in roof.bandwidth.values()]
     xs = [*(dot.x for dot in roof.dots if dot.x < inf), *ridges]
@@ -131,7 +137,9 @@ def roofline_figure(config: Config, report: Report, title: str) -> Figure:
             clip_on=False,
             zorder=3,
             gid=f"roofline-{number}",
-            label=f"{dot.label} {dot.name}".strip() + (" (open: begun before)" * dot.is_open),
+            label=f"{dot.label} {dot.name}".strip() + (" (open: begun before)" * dot.is_open)
+            if names
+            else None,
         )
     for dot, text in _labels(roof.dots, right, axes):
         axes.annotate(
@@ -142,13 +150,12 @@ def roofline_figure(config: Config, report: Report, title: str) -> Figure:
             fontsize=8,
         )
     # Beside the axes: on them it would lie on the roof, wherever that is.
-    lines = len(roof.dots) + 3
     axes.legend(
         loc="upper left",
         bbox_to_anchor=(1.01, 1),
         fontsize=8,
         frameon=False,
-        ncols=ceil(lines / 28),
+        ncols=columns,
         borderaxespad=0,
     )
     return figure

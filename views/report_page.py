@@ -170,7 +170,7 @@ def _add_roofline(page: _Page, run: RunResult, report: Report) -> None:
             "Roofline",
             "How much each layer computes for a byte it moves, and in a cycle; the lines are what "
             "array and memory ports allow.",
-            _svg(roofline_figure(run.config, report, "")),
+            _svg(roofline_figure(run.config, report, "", names=False)),
             {f"roofline-{number}": _dot_tip(dot) for number, dot in enumerate(roof.dots)},
         )
     )

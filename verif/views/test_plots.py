@@ -70,6 +70,18 @@ def test_it_is_drawn_the_same_each_time(name, report):
     assert ElementTree.fromstring(drawn).tag.endswith("svg")
 
 
+def test_many_layers_leave_room_for_the_axes():
+    report = make_report(BASE, compile_network(BASE, stored_model("mobilenet_v1_025_96"), 1))
+    for names in (True, False):
+        figure = roofline_figure(BASE, report, "", names=names)
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        legend = axes.get_legend()
+        assert (len(legend.get_texts()) > 28) == names
+        assert axes.get_window_extent().width > 4 * figure.dpi
+        assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_nothing_lies_on_the_roofline_of_the_original():
     """Neither names nor legend on a mark, another name, or the roof."""
     figure = original_roofline(stored())
