@@ -17,7 +17,7 @@ from systola.cli.errors import UserError
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
-from systola.cli.timeline import add_report, add_timeline, recording_backend
+from systola.cli.views import add_report, add_timeline, recording_backend
 from systola.runtime import api
 from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs

@@ -22,7 +22,7 @@ from systola.cli.arguments import (
 from systola.cli.board import add_backend
 from systola.cli.output import OutputFile
 from systola.cli.report import cycle_table, to_json
-from systola.cli.timeline import add_timeline, recording_backend
+from systola.cli.views import add_timeline, recording_backend
 from systola.compiler.layer import Layer
 from systola.compiler.schedule import check_gemm, compile_chain
 from systola.runtime.backend import fault_text

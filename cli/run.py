@@ -33,7 +33,7 @@ from systola.cli.model import (
 )
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import cycle_table, to_json
-from systola.cli.timeline import (
+from systola.cli.views import (
     add_report,
     add_timeline,
     add_waves,

@@ -49,7 +49,7 @@ class Stay:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class WeightTiles:
     """Weight tiles that a layer takes."""
 
     layer: str
@@ -113,7 +113,7 @@ def buffer_stays(
     return stays
 
 
-def weight_fetches(program: bytes, timeline: Timeline, layers: Sequence[str]) -> list[Fetch]:
+def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> list[WeightTiles]:
     """The tiles of weight memory that each layer takes, in the order of their addresses.
 
     Whoever asks for tiles, they belong to the layer whose MatrixMultiply or Convolve consumes them.
@@ -137,18 +137,18 @@ def weight_fetches(program: bytes, timeline: Timeline, layers: Sequence[str]) ->
                 queue.popleft()
                 if rest:
                     queue.appendleft(rest)
-    fetches: list[Fetch] = []
+    tiles: list[WeightTiles] = []
     for (tile, layer), often in sorted(times.items()):
-        before = fetches[-1] if fetches else None
+        before = tiles[-1] if tiles else None
         if (
             before
             and (before.layer, before.times) == (layer, often)
             and before.tile + before.count == tile
         ):
-            fetches[-1] = Fetch(layer, before.tile, before.count + 1, often)
+            tiles[-1] = WeightTiles(layer, before.tile, before.count + 1, often)
         else:
-            fetches.append(Fetch(layer, tile, 1, often))
-    return fetches
+            tiles.append(WeightTiles(layer, tile, 1, often))
+    return tiles
 
 
 def _window(step: _Step, before: Window) -> Window:

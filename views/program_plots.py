@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from systola.arch.config import Config
-from systola.views.memory_use import Fetch, Stay
+from systola.views.memory_use import Stay, WeightTiles
 from systola.views.plots import new_figure
 from systola.views.timeline import Timeline, Track, take_lane
 
@@ -135,9 +135,9 @@ def buffer_figure(config: Config, stays: Sequence[Stay], cycles: int) -> Figure:
     return figure
 
 
-def weights_figure(fetches: Sequence[Fetch]) -> Figure:
+def weights_figure(tiles: Sequence[WeightTiles]) -> Figure:
     """The tiles of weight memory, a row for each layer; marks are called `weights-0` and so on."""
-    layers = list(dict.fromkeys(each.layer for each in fetches))
+    layers = list(dict.fromkeys(each.layer for each in tiles))
     figure = new_figure(10, 1.3 + 0.28 * len(layers))
     axes: Any = figure.add_subplot()
     boxes = [
@@ -148,11 +148,11 @@ def weights_figure(fetches: Sequence[Fetch]) -> Figure:
             0.8,
             WEIGHTS if each.times == 1 else AGAIN,
         )
-        for each in fetches
+        for each in tiles
     ]
     _draw(axes, "weights", boxes)
     axes.set_yticks(range(len(layers)), layers, fontsize=8)
-    end = max((each.tile + each.count for each in fetches), default=1)
+    end = max((each.tile + each.count for each in tiles), default=1)
     axes.set(xlim=(0, end), ylim=(len(layers) - 0.5, -0.5), xlabel="tiles of weight memory")
     _explain(figure, axes, {"read once": WEIGHTS, "read several times": AGAIN})
     return figure

@@ -19,7 +19,7 @@ from systola.runtime.report import HOST, LayerRow, Report
 from systola.runtime.report_table import compact, cycles, percent, shape_text, short_name
 from systola.runtime.roofline import Dot, roofline
 from systola.runtime.run_result import RunResult
-from systola.views.memory_use import Fetch, Stay, buffer_stays, weight_fetches
+from systola.views.memory_use import Stay, WeightTiles, buffer_stays, weight_tiles
 from systola.views.plots import roofline_figure, to_svg
 from systola.views.program_plots import (
     Slice,
@@ -194,11 +194,11 @@ def _add_program(page: _Page, run: RunResult) -> None:
     timeline = make_timeline(run.config, program.image, result.recording)
     code = program.image.program
     stays = buffer_stays(run.config, code, timeline, layers)
-    fetches = weight_fetches(code, timeline, layers)
+    tiles = weight_tiles(code, timeline, layers)
     which = f"Of the longest of {len(run.recorded)} runs of programs. " * (len(run.recorded) > 1)
     _add_buffer(page, run, program, result, stays, which)
-    if fetches:
-        _add_weights(page, run, fetches, which)
+    if tiles:
+        _add_weights(page, run, tiles, which)
     _add_timeline(page, program, result, timeline, which)
 
 
@@ -235,15 +235,15 @@ def _stay_tip(stay: Stay) -> list[str]:
     ]
 
 
-def _add_weights(page: _Page, run: RunResult, fetches: Sequence[Fetch], which: str) -> None:
+def _add_weights(page: _Page, run: RunResult, tiles: Sequence[WeightTiles], which: str) -> None:
     size = run.config.tile_bytes
-    page.figures["weights"] = [asdict(fetch) for fetch in fetches]
-    shown = fetches[:MARKS]
+    page.figures["weights"] = [asdict(each) for each in tiles]
+    shown = tiles[:MARKS]
     page.charts.append(
         _Chart(
             "weights",
             "Weight memory",
-            f"{which}The tiles of {size:,} bytes that each layer takes.{_cut(shown, fetches)}",
+            f"{which}The tiles of {size:,} bytes that each layer takes.{_cut(shown, tiles)}",
             _svg(weights_figure(shown)),
             {
                 f"weights-{number}": [

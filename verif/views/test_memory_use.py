@@ -6,7 +6,7 @@ from __future__ import annotations
 from systola.arch.assembler import assemble
 from systola.arch.config import PRESETS
 from systola.arch.isa import Opcode
-from systola.views.memory_use import REST, Fetch, Stay, buffer_stays, weight_fetches
+from systola.views.memory_use import REST, Stay, WeightTiles, buffer_stays, weight_tiles
 from systola.views.timeline import WAYS, Timeline, Work, executed
 
 TINY = PRESETS["tiny"]
@@ -67,8 +67,8 @@ def test_tiles_belong_to_whoever_consumes_them():
         + multiply.format(2, 1)
         + "halt\n"
     )
-    assert weight_fetches(program, timeline, LAYERS) == [
-        Fetch("first", 4, 4, 1),
-        Fetch("second", 8, 1, 1),
-        Fetch(REST, 20, 1, 2),
+    assert weight_tiles(program, timeline, LAYERS) == [
+        WeightTiles("first", 4, 4, 1),
+        WeightTiles("second", 8, 1, 1),
+        WeightTiles(REST, 20, 1, 2),
     ]
