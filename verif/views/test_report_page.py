@@ -223,3 +223,21 @@ def test_what_is_measured(recorded, open_page):
         each for each in figures["timeline"] if each["track"] not in ("fetch", "decode and issue")
     ]
     assert len(drawn) == len(inside)
+
+
+@pytest.mark.thorough
+def test_what_is_spilled(tmp_path, open_page):
+    """LeNet-5 on the smallest machine: a value of 6,272 bytes goes to host memory and comes back in
+    pieces, beside the network's input."""
+    model = compile((files("systola.models") / "lenet5.tflite").read_bytes(), preset=TINY, batch=1)
+    (value,) = model.inputs
+    with RtlBackend(TINY, records=True) as machine:
+        run = model.run(np.zeros((1, *value.shape), value.dtype), backend=machine)
+    page = open_page(written(run, tmp_path / "r.html"))
+    assert "conv2d_1/Tanh (6,272 bytes)" in page.inner_text("body")
+    back = sum(
+        each["count"] * TINY.line_bytes
+        for each in embedded(page)["buffer"]
+        if each["mnemonic"].startswith("read_host") and each["layer"] == "2 AVERAGE_POOL_2D"
+    )
+    assert back == 6272
