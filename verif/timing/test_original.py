@@ -98,9 +98,9 @@ def test_bars_on_the_rtl(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_model_beside_the_rtl(name: str) -> None:
-    """Within 0.5 % of the cycles that the RTL took for the same program."""
+    """Within 1 % of the cycles that the RTL took for the same program."""
     _, result = compiled(name)
-    assert result.cycles == pytest.approx(stored()[name].cycles, rel=0.005)
+    assert result.cycles == pytest.approx(stored()[name].cycles, rel=0.01)
 
 
 @pytest.mark.parametrize("name", KINDS)
