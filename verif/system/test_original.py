@@ -18,8 +18,8 @@ from systola.bench.original.shapes import applications
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", list(applications()))
 def test_a_tenth(name: str) -> None:
-    """Every byte is the golden model's, and the cycles are within 1 % of the timing model's."""
+    """Every byte is the golden model's, and the cycles are within 2 % of the timing model's."""
     application = applications()[name]
     operations = beginning(operations_of(application), 0.1)
     result = measure(compiled(preset(PRESET), application, operations), lambda cycles: None)
-    assert result.cycles == pytest.approx(result.estimate, rel=0.01)
+    assert result.cycles == pytest.approx(result.estimate, rel=0.02)
