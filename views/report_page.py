@@ -104,7 +104,9 @@ def report_page(run: RunResult, report: Report, title: str, figures: Mapping[str
     total = sum(run.counters.values())
     text = template.render(
         title=title,
-        style=(folder / "report.css").read_text(encoding="utf-8"),
+        style="".join(
+            (folder / name).read_text(encoding="utf-8") for name in ("common.css", "report.css")
+        ),
         script=(folder / "report.js").read_text(encoding="utf-8"),
         facts=_facts(run, report),
         headings=[heading for heading, _, _ in COLUMNS],

@@ -30,6 +30,7 @@ BRIGHTEST = 16
 _LARGEST_BODY = 4096
 _PAGES = {
     "/": ("demo.html", "text/html; charset=utf-8"),
+    "/common.css": ("common.css", "text/css; charset=utf-8"),
     "/demo.css": ("demo.css", "text/css; charset=utf-8"),
     "/demo.js": ("demo.js", "text/javascript; charset=utf-8"),
 }
