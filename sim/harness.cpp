@@ -43,7 +43,6 @@ constexpr unsigned CONTROL = 0x008, CONTROL_START = 1, CONTROL_SOFT_RESET = 2;
 constexpr unsigned STATUS = 0x00C, STATUS_WAITING = 8;
 constexpr unsigned BUS_TIMEOUT = 0x04C;
 constexpr unsigned TAGS = 0x060, TRACE = 0x200, TRACE_DEPTH = 64;
-constexpr unsigned READ_CYCLES = 2;     // of a register
 constexpr int RESET_CYCLES = 4;
 
 constexpr unsigned log2_exact(unsigned value) { return value <= 1 ? 0 : 1 + log2_exact(value / 2); }
@@ -603,6 +602,7 @@ class Machine {
     int read(uint32_t offset, uint32_t* value) {
         tpu_->s_axil_araddr = offset;
         tpu_->s_axil_arvalid = tpu_->s_axil_rready = 1;
+        const uint64_t began = now_;
         int response = -1;
         for (unsigned wait = 0; response < 0 && wait < REGISTER_TIMEOUT; ++wait) {
             cycle();
@@ -612,6 +612,7 @@ class Machine {
             }
         }
         tpu_->s_axil_arvalid = tpu_->s_axil_rready = 0;
+        read_cycles_ = now_ - began;
         return response;
     }
 
@@ -636,19 +637,23 @@ class Machine {
         return complaint_.any() ? -1 : !running_ ? 1 : waiting ? 2 : 0;
     }
 
-    // Reads what is new in the trace, in the cycles before `end`. A pair counts if no other has
-    // taken its place by the time it has been read.
+    // Reads what is new in the trace, in the cycles before `end`: the next look at STATUS must not
+    // wait. A pair counts if no other has taken its place by the time it has been read.
     void follow_trace(uint64_t end) {
-        uint32_t count = read_trace(TAGS);
-        while (count != followed_ && now_ + 3 * READ_CYCLES <= end) {
-            if (count - followed_ > TRACE_DEPTH) {
-                missed_ += count - followed_ - TRACE_DEPTH;
-                followed_ = count - TRACE_DEPTH;
+        while (now_ + 3 * read_cycles_ <= end) {
+            if (traced_ == followed_) {
+                traced_ = read_trace(TAGS);
+                if (traced_ == followed_) return;
+                continue;
+            }
+            if (traced_ - followed_ > TRACE_DEPTH) {
+                missed_ += traced_ - followed_ - TRACE_DEPTH;
+                followed_ = traced_ - TRACE_DEPTH;
             }
             const uint32_t offset = TRACE + 8 * (followed_ % TRACE_DEPTH);
             const uint32_t at = read_trace(offset), tag = read_trace(offset + 4);
-            count = read_trace(TAGS);
-            if (count - followed_ > TRACE_DEPTH) continue;
+            traced_ = read_trace(TAGS);
+            if (traced_ - followed_ > TRACE_DEPTH) continue;
             tags_.push_back({at, tag});
             ++followed_;
         }
@@ -806,7 +811,7 @@ class Machine {
             started_ = now_;
             running_ = true;
             tags_.clear();
-            followed_ = missed_ = 0;
+            traced_ = followed_ = missed_ = 0;
             restart();
             writes_.begin(now_);
             recording_.begin();
@@ -864,6 +869,8 @@ class Machine {
     uint64_t ran_ = 0;  // cycles of all programs
     const uint64_t shown_from_, shown_to_;  // of them, what the waveform has
     std::vector<Tag> tags_;
+    uint64_t read_cycles_ = 0;  // that the last read of a register took
+    uint32_t traced_ = 0;  // tags of this program when the trace was read last
     uint32_t followed_ = 0;  // tags of this program that have been read or lost, modulo 2^32
     uint64_t missed_ = 0;
     Recording recording_;

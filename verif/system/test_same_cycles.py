@@ -5,12 +5,15 @@ import os
 from pathlib import Path
 
 import cocotb
+import numpy as np
 import pytest
 
 from systola.arch.config import preset
+from systola.arch.isa import Opcode, encode
 from systola.sim.library import Simulator
 from systola.verif.chain.facts import facts_of, from_json, to_json
 from systola.verif.kit.bench import TB
+from systola.verif.kit.images import make_image, random_memory, random_tiles
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
@@ -20,8 +23,23 @@ MEMORIES = ((0, 0.0), (3, 0.0), (30, 0.1), (11, 0.5))
 PROGRAMS = 3
 
 
+def tags_and_waits(config):
+    """Tags that the host reads while it must not miss when the program waits for it."""
+    nop, stop = encode(Opcode.NOP), encode(Opcode.SYNCHRONIZE_HOST)
+    program = []
+    for delay in range(16):
+        program += [encode(Opcode.DEBUG_TAG, tag=delay, wait=0), *[nop] * delay, stop]
+    rng = np.random.default_rng(random_seed())
+    return make_image(
+        [*program, encode(Opcode.HALT)],
+        host=random_memory(rng, 2),
+        weights=random_tiles(rng, config, 1),
+    )
+
+
 def programs(config):
-    return [random_program(config, f"{random_seed()} cycles {index}") for index in range(PROGRAMS)]
+    names = [f"{random_seed()} cycles {index}" for index in range(PROGRAMS)]
+    return [tags_and_waits(config), *[random_program(config, name) for name in names]]
 
 
 @cocotb.test
