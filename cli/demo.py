@@ -98,7 +98,8 @@ def execute(arguments: argparse.Namespace) -> int:
         if output:
             output.write(to_json(figures))
         if page:
-            page.write(report_page(run, report, f"{MODEL} on '{config.name}'", figures))
+            title = f"{MODEL} on '{config.name}'"
+            page.write(report_page(run, report, title, figures, arguments.report_window))
 
     if "-" not in written:
         print(f"{len(x)} test images through {MODEL} on {MACHINES[arguments.backend]}")
@@ -117,9 +118,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _serve(arguments: argparse.Namespace) -> int:
     """Serves the page until somebody presses Control-C."""
-    for option in ("batch", "json", "timeline", "report", "port", "baud"):
+    for option in ("batch", "json", "timeline", "report", "report_window", "port", "baud"):
         if getattr(arguments, option) is not None:
-            raise UserError(f"--{option} does not go with --web")
+            raise UserError(f"--{option.replace('_', '-')} does not go with --web")
     if arguments.backend != "rtl" or arguments.preset.name != DEFAULT_PRESET:
         raise UserError("--web has a machine of its own, a 4x4 array on the simulated RTL")
     classify = make_classifier()

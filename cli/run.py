@@ -166,7 +166,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if picture:
             picture.write(to_svg(roofline_figure(model.config, report, title)))
         if page:
-            page.write(report_page(run, report, title, figures))
+            page.write(report_page(run, report, title, figures, arguments.report_window))
     if "-" not in written:
         print(summary(model, run, report))
     if waves := waves_file(arguments):

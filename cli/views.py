@@ -13,6 +13,7 @@ from systola.cli.board import chosen_backend
 from systola.cli.errors import UserError
 from systola.runtime.backend import Backend
 from systola.runtime.rtl import RtlBackend
+from systola.views.report_page import TIMELINE_CYCLES
 
 
 def add_timeline(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def add_timeline(parser: argparse.ArgumentParser) -> None:
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """Adds --report FILE."""
+    """Adds --report FILE and --report-window FROM:TO, a pair of cycles."""
     parser.add_argument(
         "--report",
         type=html_file,
@@ -34,6 +35,24 @@ def add_report(parser: argparse.ArgumentParser) -> None:
         help="write a page to this file: layers, roofline, cycles, and on the simulated RTL what "
         "lay in the memories and a piece of the timeline",
     )
+    parser.add_argument(
+        "--report-window",
+        type=_report_window,
+        metavar="FROM:TO",
+        help="the cycles of the timeline in that page, since the START of its program "
+        f"(default: 0:{TIMELINE_CYCLES}, and no more than these; simulated RTL only)",
+    )
+
+
+def _report_window(text: str) -> tuple[int, int]:
+    """A converter for argparse: FROM:TO, as many cycles as a page shows."""
+    begin, end = cycle_window(text)
+    if end - begin > TIMELINE_CYCLES:
+        raise argparse.ArgumentTypeError(
+            f"a page shows {TIMELINE_CYCLES:,} cycles at most, not {end - begin:,}: "
+            "--timeline has them all"
+        )
+    return begin, end
 
 
 def add_waves(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +92,11 @@ def recording_backend(
     `latency`, `stall` and `seed` are those of its memories.
     """
     backend = chosen_backend(arguments, config, stack)
-    for option in ("timeline", "waves"):
+    for option in ("timeline", "waves", "report_window"):
         if getattr(arguments, option, None) and backend != "rtl":
-            raise UserError(f"--{option} goes with --backend rtl")
+            raise UserError(f"--{option.replace('_', '-')} goes with --backend rtl")
+    if getattr(arguments, "report_window", None) and not arguments.report:
+        raise UserError("--report-window goes with --report")
     records = bool(arguments.timeline or getattr(arguments, "report", None))
     waves = waves_file(arguments)
     if backend != "rtl" or not (records or waves):

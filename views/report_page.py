@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from systola.views.plots import Figure
 
 TIMELINE_CYCLES = 4000
-"""Of a program, from its START on."""
+"""Of a program, at most; the first ones unless others are asked for."""
 MARKS = 2000
 """Of a figure, at most; what is left out is said below it."""
 
@@ -87,17 +87,24 @@ class _Page:
     figures: dict[str, object] = field(default_factory=dict[str, object])
 
 
-def report_page(run: RunResult, report: Report, title: str, figures: Mapping[str, object]) -> bytes:
+def report_page(
+    run: RunResult,
+    report: Report,
+    title: str,
+    figures: Mapping[str, object],
+    window: tuple[int, int] | None = None,
+) -> bytes:
     """The content of a .html file about `run`, whose `report` is of the same run.
 
     `figures` are plain data that the page holds as JSON, with what it draws added to them.
     Memories and timeline are those of the longest program that was recorded; without a recording
-    they are missing. Raises MissingLibraryError without matplotlib.
+    they are missing. The timeline has the cycles since START from the first of `window` up to
+    the second, TIMELINE_CYCLES at most. Raises MissingLibraryError without matplotlib.
     """
     page = _Page(figures=dict(figures))
     _add_roofline(page, run, report)
     if run.recorded:
-        _add_program(page, run)
+        _add_program(page, run, window or (0, TIMELINE_CYCLES))
     folder = files("systola.views") / "pages"
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
@@ -189,7 +196,7 @@ def _dot_tip(dot: Dot) -> list[str]:
     ]
 
 
-def _add_program(page: _Page, run: RunResult) -> None:
+def _add_program(page: _Page, run: RunResult, window: tuple[int, int]) -> None:
     program, result = max(run.recorded, key=lambda each: each[1].cycles or 0)
     assert result.recording is not None
     layers = [short_name(each.operator) for each in program.layers]
@@ -201,7 +208,7 @@ def _add_program(page: _Page, run: RunResult) -> None:
     _add_buffer(page, run, program, result, stays, which)
     if tiles:
         _add_weights(page, run, tiles, which)
-    _add_timeline(page, program, result, timeline, which)
+    _add_timeline(page, program, timeline, window, result.cycles or 0, which)
 
 
 def _add_buffer(
@@ -261,10 +268,20 @@ def _add_weights(page: _Page, run: RunResult, tiles: Sequence[WeightTiles], whic
 
 
 def _add_timeline(
-    page: _Page, program: Program, result: Result, timeline: Timeline, which: str
+    page: _Page,
+    program: Program,
+    timeline: Timeline,
+    window: tuple[int, int],
+    cycles: int,
+    which: str,
 ) -> None:
-    end = min(TIMELINE_CYCLES, result.cycles or 0)
-    slices = slices_between(timeline, 0, end)
+    begin, end = window
+    if begin < cycles:
+        end = min(end, cycles)
+        shows = f"Cycles {begin:,} to {end:,} of {cycles:,}"
+    else:
+        shows = f"It ended before cycle {begin:,}, after {cycles:,}"
+    slices = slices_between(timeline, begin, end)
     texts = disassemble(program.image.program).splitlines()
     shown = slices[:MARKS]
     page.figures["timeline"] = [asdict(each) for each in slices]
@@ -272,8 +289,9 @@ def _add_timeline(
         _Chart(
             "timeline",
             "Timeline",
-            f"{which}Its first {end:,} cycles; --timeline has all.{_cut(shown, slices)}",
-            _svg(timeline_figure(shown, 0, end)),
+            f"{which}{shows}; --report-window FROM:TO chooses others, "
+            f"--timeline has all.{_cut(shown, slices)}",
+            _svg(timeline_figure(shown, begin, end)),
             {
                 f"timeline-{number}": _slice_tip(each, timeline, texts)
                 for number, each in enumerate(shown)

@@ -15,6 +15,7 @@ from systola.arch.config import PRESETS
 from systola.cli.main import main
 from systola.runtime.api import compile
 from systola.runtime.rtl import RtlBackend
+from systola.verif.cli.test_errors import run as run_command
 from systola.views.report_page import MARKS, TIMELINE_CYCLES, report_page
 from systola.views.timeline import make_timeline
 
@@ -30,9 +31,9 @@ def run_mlp(backend):
         return model.run(archive["x"][:2], backend=backend)
 
 
-def written(run, path):
+def written(run, path, window=None):
     """The address of the page of a run."""
-    path.write_bytes(report_page(run, run.report(100), TITLE, EXTRA))
+    path.write_bytes(report_page(run, run.report(100), TITLE, EXTRA, window))
     return path.as_uri()
 
 
@@ -181,6 +182,24 @@ def test_options(tmp_path, capsys):
     assert "the page is HTML: call it .html" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--report r.html --report-window 5", "'5' is not FROM:TO"),
+        ("--report r.html --report-window 0:4001", "4,000 cycles at most, not 4,001"),
+        ("--report-window 0:9", "--report-window goes with --report"),
+        ("--report r.html --report-window 0:9 --backend iss", "goes with --backend rtl"),
+        ("--web 0 --report-window 0:9", "--report-window does not go with --web"),
+    ],
+)
+def test_mistakes_of_the_window(options, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run_command(f"demo {options}", capsys)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.thorough
 def test_demo_writes_it(tmp_path, open_page):
     path = tmp_path / "r.html"
@@ -223,6 +242,40 @@ def test_what_is_measured(recorded, open_page):
         each for each in figures["timeline"] if each["track"] not in ("fetch", "decode and issue")
     ]
     assert len(drawn) == len(inside)
+
+
+@pytest.mark.thorough
+def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
+    """What is drawn is what the recording has there, and the axis begins where the window does."""
+    run, _ = recorded
+    ((program, result),) = run.recorded
+    timeline = make_timeline(TINY, program.image, result.recording)
+    begin, end = result.cycles - 2500, result.cycles + 500
+    page = open_page(written(run, tmp_path / "r.html", (begin, end)))
+    drawn = embedded(page)["timeline"]
+    units = [each["work"] for each in drawn if each["track"] == "array"]
+    assert (
+        0
+        < len(units)
+        == sum(
+            each.track == "array" and each.begin < result.cycles and each.end > begin
+            for each in timeline.work
+        )
+    )
+    assert f"Cycles {begin:,} to {result.cycles:,} of {result.cycles:,};" in page.inner_text("body")
+    axis = page.locator("figure[aria-labelledby=timeline] [id='matplotlib.axis_1'] text")
+    # Numbers, and the title of the axis.
+    ticks = [int(text) for text in axis.all_text_contents() if text.strip().isdecimal()]
+    assert begin <= min(ticks) < max(ticks) <= result.cycles
+
+
+@pytest.mark.thorough
+def test_a_window_after_the_end(recorded, tmp_path, open_page):
+    run, _ = recorded
+    cycles = run.recorded[0][1].cycles
+    page = open_page(written(run, tmp_path / "r.html", (cycles, cycles + 10)))
+    assert embedded(page)["timeline"] == []
+    assert f"It ended before cycle {cycles:,}, after {cycles:,};" in page.inner_text("body")
 
 
 @pytest.mark.thorough
