@@ -23,11 +23,12 @@ class RtlBackend:
 
     The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
     cycles, at random from `seed`. `waves` is a waveform to write, .vcd or, where the machine has
-    lz4 and zlib, .fst; close(), or the end of `with`, completes it, and puts a save file for
-    GTKWave beside it. Of a long run a `window` of cycles is enough: from the first up to the
-    second, all programs counted one after the other. A machine that `records` leaves a recording in
-    each Result, and is a little slower. Building the simulator takes a while the first time; raises
-    BackendError where it cannot be built, and UnavailableError where there is no place for it.
+    lz4 and zlib, .fst; close(), or the end of `with`, completes it, and puts save files for
+    GTKWave and Surfer beside it. Of a long run a `window` of cycles is enough: from the first up to
+    the second, all programs counted one after the other. A machine that `records` leaves a
+    recording in each Result, and is a little slower. Building the simulator takes a while the first
+    time; raises BackendError where it cannot be built, and UnavailableError where there is no place
+    for it.
     """
 
     def __init__(

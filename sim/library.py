@@ -30,9 +30,10 @@ from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.events import with_events
 from systola.sim.memory import stall_threshold
 from systola.sim.recording import Recording, read_recording
+from systola.sim.shown import fields_named
 from systola.sim.state import described, with_state
 from systola.sim.verilator import build_library
-from systola.sim.waves import save_file
+from systola.sim.waves import save_files
 
 HOST_BASE = 0x1_0000_0000
 """Bus address of the host window: above 32 bits, so that the upper words of the bases count."""
@@ -155,6 +156,8 @@ class Simulator:
             text = verilog if verilog is not None else verilog_of(config)
             if records:
                 text = with_events(text)
+            if waves:
+                text = fields_named(text)
             library = build_library(
                 text,
                 name=config.name,
@@ -210,11 +213,11 @@ class Simulator:
         return None if cycle < 0 else cycle
 
     def save_waves(self, cycle: int | None) -> Path:
-        """Writes a save file beside the waveform and returns it, with a marker `cycle` cycles after
-        START of the last program. The waveform is complete after `close`."""
+        """Writes save files beside the waveform, with a marker `cycle` cycles after START of the
+        last program, and returns GTKWave's. The waveform is complete after `close`."""
         assert self._waves is not None
         marker = None if cycle is None else self._library.tpu_time(self._handle, cycle)
-        return save_file(
+        return save_files(
             self._waves,
             verilog_of(self.config),
             "tpu",

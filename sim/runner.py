@@ -18,6 +18,7 @@ from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile
 
 from systola.sim.build import build_root, built_once, content_key
 from systola.sim.netlist import is_netlist
+from systola.sim.shown import fields_named
 from systola.sim.verilator import (
     LINT,
     BuildError,
@@ -27,7 +28,7 @@ from systola.sim.verilator import (
     verilator_root,
     waveform_suffix,
 )
-from systola.sim.waves import MARKER, how_to_look, save_file
+from systola.sim.waves import MARKER, how_to_look, save_files
 
 SIMULATORS = ("verilator", "icarus")
 _TIMESCALE = ("1ns", "1ps")
@@ -60,11 +61,13 @@ def run(
 
     `parameters` are those of the Verilog module. `test_filter` is a regular expression searched in
     the names of the tests, module included. `extra_env` is added to the environment of the tests.
-    Returns the save file of the waveform, which is there after a failure, too, where `waves` asks
-    for one. Raises TestFailure when a test fails and BuildError when the simulation cannot be
+    Returns GTKWave's save file of the waveform, which is there after a failure, too, where `waves`
+    asks for one. Raises TestFailure when a test fails and BuildError when the simulation cannot be
     built.
     """
     parameters = dict(parameters or {})
+    if waves:
+        toplevel_verilog = fields_named(toplevel_verilog)
     built = _build(toplevel_verilog, top, simulator, parameters, waves)
     directory = build_root() / "runs" / f"{module.rpartition('.')[2]}-{built.name}-{os.getpid()}"
     shutil.rmtree(directory, ignore_errors=True)
@@ -94,7 +97,7 @@ def run(
     look = ""
     if kept is not None:
         at = 1000 * int(marker.read_text()) if marker.exists() else None
-        kept = save_file(kept, toplevel_verilog, top, cycle=_CYCLE, marker=at)
+        kept = save_files(kept, toplevel_verilog, top, cycle=_CYCLE, marker=at)
         look = f"\n{how_to_look(kept)}"
     try:
         tests, failed = get_results(results)

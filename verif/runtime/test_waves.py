@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The waveform of a program, and its save file: signals by unit, instructions by name."""
+"""The waveform of a program, and its save files: signals by unit, values by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from systola.runtime import ImageBuilder
 from systola.runtime.rtl import RtlBackend
 from systola.sim import verilator
 from systola.sim.verilator import waveform_suffix
-from systola.sim.waves import save_file
+from systola.sim.waves import save_files
 from systola.verif.cli.test_errors import run
 
 
@@ -27,7 +27,30 @@ def test_machine(tmp_path: Path) -> None:
     saved = (tmp_path / "w.gtkw").read_text().splitlines()
     assert saved[0] == f'[dumpfile] "{tmp_path / "w.vcd"}"'
     assert {"-tpu.core.fetch", "-tpu.core.matrix_unit", "-tpu.core.unified_buffer"} <= set(saved)
-    assert re.search(r"^#\d+\n", (tmp_path / "w.vcd").read_text(), re.MULTILINE)
+    text = (tmp_path / "w.vcd").read_text()
+    assert re.search(r"^#\d+\n", text, re.MULTILINE)
+    # What the save files name is in the waveform, fields of structures included.
+    there = variables(text)
+    shown = [line.partition("[")[0] for line in saved if line.startswith("tpu.")]
+    assert "tpu.tpu.core.activation_unit.planner.pause" in shown
+    assert set(shown) <= there
+    added = re.findall(r"^variable_add (.*)$", (tmp_path / "w.sucl").read_text(), re.MULTILINE)
+    assert added == shown
+
+
+def variables(vcd: str) -> set[str]:
+    """The paths of all variables of a VCD file."""
+    scopes: list[str] = []
+    names: set[str] = set()
+    for line in vcd.partition("$enddefinitions")[0].splitlines():
+        words = line.split()
+        if words[:1] == ["$scope"]:
+            scopes.append(words[2])
+        elif words[:1] == ["$upscope"]:
+            scopes.pop()
+        elif words[:1] == ["$var"]:
+            names.add(".".join([*scopes, words[4]]))
+    return names
 
 
 def times(waveform: Path) -> list[int]:
@@ -80,7 +103,7 @@ def test_window_counts_from_start(tmp_path: Path) -> None:
 
 def test_instructions_have_names(tmp_path: Path) -> None:
     program = ImageBuilder("tiny").build("nop\nset_register register=1, value=7\nhalt\nnop").program
-    save = save_file(tmp_path / "w.fst", "", "tpu", cycle=2, scope="tpu.", program=program)
+    save = save_files(tmp_path / "w.fst", "", "tpu", cycle=2, scope="tpu.", program=program)
     lines = save.read_text().splitlines()
     # 200 pixels show 2 to the power of minus the zoom, in units of time: 16 pixels a cycle.
     assert 2 ** -float(lines[2].split()[0].removeprefix("*")) == pytest.approx(200 / 16 * 2, 1e-4)
@@ -91,7 +114,7 @@ def test_instructions_have_names(tmp_path: Path) -> None:
         for number, line in enumerate(lines)
         if line.endswith(str(file))
     }
-    prefix = "tpu.tpu.core.sequencer.decoded__payload."
+    prefix = "tpu.tpu.core.sequencer.decoded__payload__"
     assert list(shown) == [f"{prefix}kind[23:0]", f"{prefix}pc[27:0]"]
     opcodes, numbers = shown.values()
     assert {"000001 nop", "000002 halt"} < set(opcodes)
@@ -139,3 +162,6 @@ def test_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert waveform.suffix == waveform_suffix()
     assert waveform.stat().st_size > 1000
     assert waveform.with_suffix(".gtkw").exists()
+    assert (
+        f"in {waveform.parent}: surfer --command-file {waveform.stem}.sucl {waveform.name}" in err
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What viewers show of a waveform: the signals by unit, and names for values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from systola.arch.assembler import disassemble
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode
+
+_ISSUE = "tpu.core.sequencer"
+"""Where instructions are issued: signal `issue`, with `decoded__payload`."""
+_NUMBER_BITS = 28
+_MODULE = re.compile(r"^module \\?([^\s(]+) ?\(.*?^endmodule", re.M | re.S)
+_ENUMERATED = re.compile(
+    r"((?:^  \(\* .* \*\)\n)+)  (?:input|output|wire|reg) (?:\[(\d+):0\] )?\\?(\S+?) ?;", re.M
+)
+"""A declaration with what Amaranth writes above it, such as its enumeration's names."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of values, of an enumeration for example."""
+
+    name: str
+    width: int
+    texts: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A signal, by its path from the top module."""
+
+    path: str
+    width: int
+    names: Names | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Signals with a heading."""
+
+    name: str
+    signals: list[Shown]
+
+
+@dataclass(frozen=True)
+class _Module:
+    ports: dict[str, int] = field(default_factory=dict[str, int])
+    """Widths."""
+    enumerated: dict[str, Names] = field(default_factory=dict[str, Names])
+    """Ports and other signals whose values have names."""
+    instances: dict[str, str] = field(default_factory=dict[str, str])
+    """Their modules."""
+
+
+def fields_named(verilog: str) -> str:
+    """The same Verilog, for waveforms: field `b` of signal `a` is `a__b`, and no more `\\a.b `.
+
+    In what viewers are told to show, a dot stands between a module and what is in it.
+    """
+    modules = set(re.findall(r"^module \\(\S+) ", verilog, re.M))
+    return re.sub(
+        r"\\([^\s.]+(?:\.[^\s.]+)+) ",
+        lambda match: match[0] if match[1] in modules else _plain(match[0]),
+        verilog,
+    )
+
+
+def groups(verilog: str, top: str, program: bytes) -> Iterator[Group]:
+    """The signals of module `top`, then of each unit in it, and in the unit `core`: ports, and
+    whatever has values with names, there and in the units' own parts.
+
+    Of the machine, `tpu`, the first group is what it issues: the opcode by its name, and the number
+    of the instruction by its text in `program`.
+    """
+    if top == "tpu":
+        opcodes = {1 << bit: opcode.name.lower() for bit, opcode in enumerate(Opcode)}
+        kind = Names("opcodes", len(Opcode), opcodes)
+        number = Names("program", _NUMBER_BITS, dict(enumerate(_texts(program))))
+        payload = f"{_ISSUE}.decoded__payload"
+        yield Group(
+            "instructions",
+            [
+                Shown(f"{_ISSUE}.issue", 1),
+                Shown(f"{payload}__kind", kind.width, kind),
+                Shown(f"{payload}__pc", number.width, number),
+            ],
+        )
+    texts = {match[1]: match[0] for match in _MODULE.finditer(verilog)}
+    queue = [(top, top)]
+    while queue:
+        path, name = queue.pop(0)
+        module = _module(texts.get(name, ""))
+        signals = [
+            Shown(f"{path}.{port}", width, module.enumerated.get(port))
+            for port, width in module.ports.items()
+        ]
+        named = {f"{path}.{each}": names for each, names in module.enumerated.items()}
+        inside = [(f"{path}.{each}", module.instances[each]) for each in module.instances]
+        if path in (top, f"{top}.core"):
+            queue += inside
+        else:
+            named |= {
+                f"{part}.{each}": names
+                for part, kind in inside
+                for each, names in _module(texts.get(kind, "")).enumerated.items()
+            }
+        known = {each.path for each in signals}
+        signals += [Shown(at, n.width, n) for at, n in named.items() if at not in known]
+        yield Group(path, signals)
+
+
+def _texts(program: bytes) -> Iterator[str]:
+    """The text of each instruction up to the first Halt."""
+    for start in range(0, len(program), INSTRUCTION_BYTES):
+        text = disassemble(program[start : start + INSTRUCTION_BYTES]).strip()
+        yield text
+        if text == "halt":
+            return
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "__")
+
+
+def _module(text: str) -> _Module:
+    """A module, without names that Amaranth or Yosys made up."""
+    ports = {
+        match[2]: int(match[1] or 0) + 1
+        for match in re.finditer(r"^  (?:input|output) (?:\[(\d+):0\] )?(\w+);", text, re.M)
+        if not match[2].endswith(("_clk", "_rst"))
+    }
+    instances = {match[2]: match[1] for match in re.finditer(r"^  \\?(\S+) +(\w+) \($", text, re.M)}
+    return _Module(ports, dict(_enumerated(text)), instances)
+
+
+def _enumerated(module: str) -> Iterator[tuple[str, Names]]:
+    """Signals of a module that are enumerations, with the encoding that its Verilog tells."""
+    for attributes, high, name in _ENUMERATED.findall(module):
+        texts = dict(re.findall(r'enum_value_([01]+) = "(\w+)"', attributes))
+        kind = re.search(r'enum_base_type = "(\w+)"', attributes)
+        if kind and "$" not in name:
+            values = {int(bits, 2): text for bits, text in texts.items()}
+            yield _plain(name), Names(kind[1], int(high or 0) + 1, values)

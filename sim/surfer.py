@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command file for Surfer beside a waveform: `surfer --command-file w.sucl w.fst`.
+
+Commands and their effects are those of version 0.7, `libsurfer/src/command_parser.rs`. Names for
+values are files of mappings, which it looks for in `.surfer/mappings` where it is started.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from systola.sim.shown import Group, Names
+
+MAPPINGS = ".surfer/mappings"
+MARK = "look_here"
+"""Name of the marker."""
+_DIGITS = "abcdefghijklmnop"
+"""0 to 15, as Surfer counts the rows on its screen."""
+
+
+def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: int | None) -> Path:
+    """Writes it, and a mapping for each kind of names, and returns its path; see save_files."""
+    lines: list[str] = []
+    row = 0
+    for group in groups:
+        # What is added comes after the row in focus, in the same group, and then is in focus; a
+        # new group takes that row in. Its name is one word.
+        for number, signal in enumerate(group.signals):
+            lines.append(f"variable_add {scope}{signal.path}")
+            if number == 0:
+                name = re.sub(r"\W", "_", group.name)
+                lines += [_focus(row), f"group_marked {name}", _focus(row + 1)]
+                row += 1
+            if signal.names:
+                lines.append(f"item_set_format {_mapping(waveform, signal.names)}")
+            row += 1
+        lines.append("item_unfocus")
+    # Only the first one stays open.
+    lines += ["group_fold_all", _focus(0), "group_unfold_recursive", "item_unfocus"]
+    if marker is not None:
+        lines += [f"marker_set {MARK} {marker}", f"cursor_set {marker}"]
+    path = waveform.with_suffix(".sucl")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _focus(row: int) -> str:
+    """By its number; what follows the line is the name, which Surfer does not read."""
+    return f"item_focus {''.join(_DIGITS[int(digit, 16)] for digit in f'{row:x}')}_"
+
+
+def _mapping(waveform: Path, names: Names) -> str:
+    """Writes the file and returns what it is called in Surfer."""
+    name = re.sub(r"\W", "_", f"{waveform.stem}_{names.name}")
+    folder = waveform.parent / MAPPINGS
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"Name = {name}", f"Bits = {names.width}"]
+    lines += [f"0x{value:x} {text}" for value, text in names.texts.items()]
+    (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    return name
