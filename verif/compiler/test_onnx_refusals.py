@@ -105,6 +105,19 @@ def test_all_that_is_not_supported() -> None:
     assert "Add" not in found and "Relu" not in found
 
 
+def test_many_that_are_not_supported() -> None:
+    """Of as many as would fill the screen the first eight are named."""
+    writer = OnnxWriter()
+    y = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
+    for _ in range(11):
+        y = writer.node("Softsign", y)
+    found = outcome(
+        writer.content((writer.quantise(y, 0.1, 0, "int8"), "int8", ("a", "b", "c", "d")))
+    )
+    named = ", ".join(f"node {number} (Softsign)" for number in range(1, 9))
+    assert found.startswith(f"{named} and 3 more: this kind of operator is not supported")
+
+
 def softmax(channels: int, out_scale: float) -> bytes:
     """A model of a Softmax along channels of which each pixel has `channels`."""
     writer = OnnxWriter()
