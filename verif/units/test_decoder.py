@@ -643,9 +643,13 @@ async def every_fault(dut):
             for loops in range(LOOP_DEPTH + 1)
         ]
     for opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-        lookup = {"wide": 0, "accumulate": 0, "function": Function.TABLE}
+        lookup = {"wide": 0, "accumulate": 0, "function": Function.TABLE, "table": 0}
         for table in (text.config.tables, text.config.tables - 1, 15):
-            add(word(opcode, {**writer.legal(opcode), **lookup, "table": table}))
+            cause, operands = None, {}
+            while cause not in (Fault.NONE, Fault.UNAVAILABLE):
+                operands = {**writer.legal(opcode), **lookup}
+                cause, _ = text.fault(word(opcode, operands))
+            add(word(opcode, {**operands, "table": table}))
     for number in range(256):
         add(number)
         use_window()
