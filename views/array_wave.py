@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from systola.arch.config import PRESETS
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.run_result import RunResult
+from systola.sim.vcd import variables
 
 CONFIG = replace(PRESETS["tiny"], name="4x4, a column a cycle", columns_per_stage=1)
 """The textbook's array: what moves along a row takes a cycle from column to column. The presets
@@ -20,8 +20,7 @@ let several columns share a register, so that the wave would only run downwards.
 FIRST, CYCLES = 1, 240
 """What is watched: from that cycle of the program on, so many."""
 
-_VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)(?: \[\d+:\d+\])? \$end")
-_SCOPE = ["tpu", "tpu", "core", "matrix_unit", "mxu"]
+_ARRAY = "tpu.tpu.core.matrix_unit.mxu."
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,10 @@ def read_states(waveform: Path, rows: int, cols: int) -> Iterator[ArrayState]:
     names = _names(rows, cols)
     with waveform.open() as file:
         codes: dict[str, list[tuple[str, int]]] = {}
-        scopes: list[str] = []
-        for line in file:
-            words = line.split()
-            if words[:1] == ["$scope"]:
-                scopes.append(words[2])
-            elif words[:1] == ["$upscope"]:
-                scopes.pop()
-            elif words[:1] == ["$enddefinitions"]:
-                break
-            elif scopes[: len(_SCOPE)] == _SCOPE and (found := _VARIABLE.search(line)):
-                name = ".".join([*scopes[len(_SCOPE) :], found[3]])
-                if name in names:
-                    codes.setdefault(found[2], []).append((name, int(found[1])))
+        for path, width, code in variables(file):
+            scope, _, name = path.partition(_ARRAY)
+            if not scope and name in names:
+                codes.setdefault(code, []).append((name, width))
         values = dict.fromkeys(names, 0)
         half = None
         for line in file:

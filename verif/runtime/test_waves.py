@@ -12,6 +12,7 @@ from systola.arch.config import preset
 from systola.runtime import ImageBuilder
 from systola.runtime.rtl import RtlBackend
 from systola.sim import verilator
+from systola.sim.vcd import variables
 from systola.sim.verilator import waveform_suffix
 from systola.sim.waves import save_files
 from systola.verif.cli.test_errors import run
@@ -30,27 +31,12 @@ def test_machine(tmp_path: Path) -> None:
     text = (tmp_path / "w.vcd").read_text()
     assert re.search(r"^#\d+\n", text, re.MULTILINE)
     # What the save files name is in the waveform, fields of structures included.
-    there = variables(text)
+    there = {each.path for each in variables(text.splitlines())}
     shown = [line.partition("[")[0] for line in saved if line.startswith("tpu.")]
     assert "tpu.tpu.core.activation_unit.planner.pause" in shown
     assert set(shown) <= there
     added = re.findall(r"^variable_add (.*)$", (tmp_path / "w.sucl").read_text(), re.MULTILINE)
     assert added == shown
-
-
-def variables(vcd: str) -> set[str]:
-    """The paths of all variables of a VCD file."""
-    scopes: list[str] = []
-    names: set[str] = set()
-    for line in vcd.partition("$enddefinitions")[0].splitlines():
-        words = line.split()
-        if words[:1] == ["$scope"]:
-            scopes.append(words[2])
-        elif words[:1] == ["$upscope"]:
-            scopes.pop()
-        elif words[:1] == ["$var"]:
-            names.add(".".join([*scopes, words[4]]))
-    return names
 
 
 def times(waveform: Path) -> list[int]:

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables of a waveform in a VCD file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)(?: \[\d+:\d+\])? \$end")
+
+
+class Variable(NamedTuple):
+    """A variable; several may share a `code`, which stands for them in the changes."""
+
+    path: str
+    width: int
+    code: str
+
+
+def variables(lines: Iterable[str]) -> Iterator[Variable]:
+    """Takes the lines of the header, so that what is left of an iterator are the changes."""
+    scopes: list[str] = []
+    for line in lines:
+        words = line.split()
+        if words[:1] == ["$scope"]:
+            scopes.append(words[2])
+        elif words[:1] == ["$upscope"]:
+            scopes.pop()
+        elif words[:1] == ["$enddefinitions"]:
+            return
+        elif found := _VARIABLE.search(line):
+            yield Variable(".".join([*scopes, found[3]]), int(found[1]), found[2])
