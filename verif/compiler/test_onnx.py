@@ -72,7 +72,9 @@ def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int
         # Not everything becomes QLinear operators. With a Clip to bounds within the codes the sums
         # are of float32, which may round one that lies between two codes either way.
         plain = interpret(model.content, model.samples, optimised=False)
-        assert np.array_equal(run.y, plain) or b"Clip" in model.content
+        if not np.array_equal(run.y, plain):
+            assert b"Clip" in model.content
+            share = 0.001
     difference = np.abs(run.y.astype(np.int64) - expected.astype(np.int64))
     assert difference.max() <= most
     assert np.count_nonzero(difference) <= 1 + share * difference.size
