@@ -214,10 +214,8 @@ def test_end_behind_tags():
             assert result.cycles == result.tags[-1][0] + (2 if count == 1 else 3), count
 
 
-def random_places(words, limit):
-    """Random places of NOPs in a program, in ascending order, that are executed at most `limit`
-    times altogether."""
-    rng = np.random.default_rng(random_seed())
+def random_places(rng, words, limit):
+    """Random places of NOPs in a program, in ascending order, fewer than `limit`."""
     nops = rng.permutation([place for place, word in enumerate(words) if word == NOP])
     return sorted(int(place) for place in nops[: rng.integers(1, limit)])
 
@@ -252,7 +250,7 @@ def test_prediction(memory):
                 )
                 return halted(machine.run(changed, limit=100_000))
 
-            places = random_places(words, 5)
+            places = random_places(rng, words, 5)
             alone = {
                 (place, wait): [at for at, _ in run({place: wait}).tags]
                 for place in places
