@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config, preset
+from systola.arch.image import Image
 from systola.arch.isa import Opcode, Rounding, encode
 from systola.bench.workloads import PRESET, Convolution, Memory
 from systola.compiler.layer import Layer
 from systola.compiler.layout import entry_bytes, pack_parameters, pack_tiles, tiles
-from systola.runtime.backend import Image
 from systola.runtime.reference import layer_reference
 from systola.runtime.rtl import RtlBackend
 

@@ -7,7 +7,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from systola.boards.memory_access import ACCESS_LATENCY, MemoryAccessSignature
-from systola.hdl.axi import ReadSignature, Response
+from systola.hdl.transfers.axi import ReadSignature, Response
 
 BEATS_AHEAD = 8
 """Beats that are read before the master takes them; more than the latency, for a beat a cycle."""
@@ -16,9 +16,9 @@ BEATS_AHEAD = 8
 class BurstReadPort(wiring.Component):
     """Turns the bursts of `bus` into accesses, and their answers into beats, in order.
 
-    INCR bursts of full width only, as hdl/axi.py has them. Throughput: a beat a cycle within a
-    burst, where the memory and the master keep up; one cycle is lost between bursts. Beats beyond
-    the memory answer DECERR.
+    INCR bursts of full width only, as hdl/transfers/axi.py has them. Throughput: a beat a cycle
+    within a burst, where the memory and the master keep up; one cycle is lost between bursts. Beats
+    beyond the memory answer DECERR.
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):

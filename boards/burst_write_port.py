@@ -6,15 +6,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.boards.memory_access import ACCESS_LATENCY, MemoryAccessSignature
-from systola.hdl.axi import Response, WriteSignature
+from systola.hdl.transfers.axi import Response, WriteSignature
 
 
 class BurstWritePort(wiring.Component):
     """Turns the bursts of `bus` into accesses, one burst after the other.
 
-    INCR bursts of full width only, as hdl/axi.py has them. Throughput: a beat a cycle within a
-    burst; between bursts the answer of the last beat is awaited. A burst that leaves the memory
-    answers DECERR, and writes what lies within.
+    INCR bursts of full width only, as hdl/transfers/axi.py has them. Throughput: a beat a cycle
+    within a burst; between bursts the answer of the last beat is awaited. A burst that leaves the
+    memory answers DECERR, and writes what lies within.
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):

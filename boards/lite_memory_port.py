@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.boards.memory_access import MemoryAccessSignature
-from systola.hdl.axi import LiteSignature, Response
+from systola.hdl.transfers.axi import LiteSignature, Response
 
 
 class LiteMemoryPort(wiring.Component):

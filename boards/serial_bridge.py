@@ -15,8 +15,8 @@ from systola.boards.frame_receiver import FrameReceiver
 from systola.boards.frame_sender import FrameSender
 from systola.boards.uart_receiver import UartReceiver
 from systola.boards.uart_transmitter import UartTransmitter
-from systola.hdl.axi import LiteSignature, is_error
-from systola.hdl.sram import Sram
+from systola.hdl.memories.sram import Sram
+from systola.hdl.transfers.axi import LiteSignature, is_error
 
 HEADER_WORDS = REQUEST_HEADER_BYTES // WORD_BYTES
 

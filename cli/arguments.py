@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.notices import is_quiet
 
 MAX_LATENCY = 1_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from systola.cli.arguments import add_fabric, add_preset
 from systola.cli.errors import UserError
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 
 HELP = "write a folder with the machine as Verilog, an AXI wrapper, ports, registers, checksums"
 

@@ -7,7 +7,7 @@ import argparse
 
 from systola.cli.arguments import add_fabric, add_preset
 from systola.cli.output import OutputFile
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 
 HELP = "write the machine as Verilog"
 
@@ -25,7 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     with OutputFile(arguments.output) as output:
         # Amaranth takes a while to load: the output is checked first, other commands go without.
-        from systola.synth.verilog import generate
+        from systola.hdl.verilog import generate
 
         output.write(generate(arguments.preset, Fabric(arguments.fabric)).encode())
     return 0

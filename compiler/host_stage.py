@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
+from systola.compiler.quantised_softmax import quantised_softmax
+from systola.compiler.softmax import softmax
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
-from systola.runtime.quantised_softmax import quantised_softmax
-from systola.runtime.softmax import softmax
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.image import Image
 from systola.compiler.layout import HostMatrix
 from systola.compiler.operations import Value
-from systola.runtime.backend import Image
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import TABLE_BYTES, Opcode, Unit, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.errors import CompileError
@@ -37,7 +38,6 @@ from systola.compiler.layout import (
 from systola.compiler.plan import Area, LayerShape, Plan, make_plan, tile_cycles
 from systola.compiler.program import HostMap, LayerWork, Program
 from systola.compiler.ring import Ring
-from systola.runtime.backend import Image
 
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24

@@ -1,2 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine in Amaranth: one unit a file, `tpu.py` at the top."""
+"""The machine in Amaranth: a room for each part of it, one unit a file."""
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+
+def module_of(unit: str) -> ModuleType:
+    """The file called `unit`, whatever room it is in. Raises LookupError where there is none."""
+    root = Path(__file__).parent
+    for path in root.rglob(f"{unit}.py"):
+        place = path.relative_to(root).with_suffix("")
+        return import_module(".".join(("systola.hdl", *place.parts)))
+    raise LookupError(f"no file of hdl/ is called {unit}.py")

@@ -15,10 +15,10 @@ from systola.arch.isa import (
     Opcode,
     Operation,
 )
-from systola.hdl.burst_planner import Transfer
-from systola.hdl.in_flight import Region
-from systola.hdl.walker import ADDRESS_BITS, Level, Walk
+from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.walker import ADDRESS_BITS, Level, Walk
 
+TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 PC_BITS = 28
 """Instructions of the largest host window: 4 GiB of 16 bytes."""
 HOST_OFFSET_BITS = 33
@@ -92,6 +92,25 @@ def host_beat_bits(config: Config) -> int:
     lines = config.buffer_lines * max(config.input_pitch, config.output_pitch)
     parameters = config.parameter_entries * PARAMETER_PLANES * config.output_pitch
     return bits_for(max(lines, parameters, TABLE_BYTES) // config.host_bus_bytes)
+
+
+class Transfer(data.StructLayout):
+    """A matrix in memory as runs of contiguous beats.
+
+    `runs` runs of `beats` beats, `rows` to a block: run m of block b starts at
+    `address` + m * `stride` + b * pitch. One run is the whole transfer when it is contiguous.
+    """
+
+    def __init__(self, *, address_bits: int, beat_bits: int):
+        super().__init__(
+            {
+                "address": address_bits,
+                "beats": beat_bits,
+                "rows": 16,
+                "stride": 24,
+                "blocks": 12,
+            }
+        )
 
 
 class HostTransfer(Transfer):

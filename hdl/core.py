@@ -20,23 +20,22 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, CheckedMemory
-from systola.hdl.accumulators import Accumulators
-from systola.hdl.activation_unit import ActivationUnit
-from systola.hdl.axi import ReadSignature, WriteSignature
-from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
-from systola.hdl.control_registers import FaultReport
-from systola.hdl.decoder import Decoder
-from systola.hdl.fetch import Fetch
-from systola.hdl.host_read_port import HostReadPort
-from systola.hdl.host_reader import HostReader
-from systola.hdl.host_writer import HostWriter
-from systola.hdl.matrix_unit import MatrixUnit
-from systola.hdl.scalar_unit import ScalarUnit
-from systola.hdl.scoreboard import Scoreboard
-from systola.hdl.sequencer import Sequencer
-from systola.hdl.tag_queue import TAG_BITS
-from systola.hdl.unified_buffer import UnifiedBuffer
-from systola.hdl.weight_fetch import WeightFetch
+from systola.hdl.activation.activation_unit import ActivationUnit
+from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
+from systola.hdl.control.decoder import Decoder
+from systola.hdl.control.fetch import Fetch
+from systola.hdl.control.scalar_unit import ScalarUnit
+from systola.hdl.control.scoreboard import Scoreboard
+from systola.hdl.control.sequencer import Sequencer
+from systola.hdl.matrix.matrix_unit import MatrixUnit
+from systola.hdl.memories.accumulators import Accumulators
+from systola.hdl.memories.unified_buffer import UnifiedBuffer
+from systola.hdl.ports import FaultReport
+from systola.hdl.transfers.axi import ReadSignature, WriteSignature
+from systola.hdl.transfers.host_read_port import HostReadPort
+from systola.hdl.transfers.host_reader import HostReader
+from systola.hdl.transfers.host_writer import HostWriter
+from systola.hdl.transfers.weight_fetch import WeightFetch
 
 Unit = TypeVar("Unit", bound=wiring.Component)
 

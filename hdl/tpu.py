@@ -8,12 +8,12 @@ from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
-from systola.hdl.axi import LiteSignature, ReadSignature, WriteSignature
-from systola.hdl.bus_watchdog import BusWatchdog, handshakes
-from systola.hdl.control_registers import ControlRegisters
 from systola.hdl.core import UNITS, Core
-from systola.hdl.counters import Counters
-from systola.hdl.machine_control import MachineControl
+from systola.hdl.host.bus_watchdog import BusWatchdog, handshakes
+from systola.hdl.host.control_registers import ControlRegisters
+from systola.hdl.host.counters import Counters
+from systola.hdl.host.machine_control import MachineControl
+from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
 
 
 class TPU(wiring.Component):

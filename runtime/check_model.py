@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.arch.image import check_image
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import CompiledNetwork, DeviceStage
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
-from systola.runtime.backend import check_image
 from systola.runtime.plain_data import DTYPES, DataError
 
 MAX_ELEMENTS = 1 << 40

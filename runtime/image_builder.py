@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from systola.arch.assembler import assemble_program
 from systola.arch.config import DEFAULT_PRESET, HOST_PAGE_BYTES, Config
 from systola.arch.config import preset as named_preset
+from systola.arch.image import Image
 from systola.arch.isa import TABLE_BYTES
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.layout import HostMatrix, entry_bytes, pack_entries, pack_tiles
 from systola.compiler.quantise import quantise_multiplier
-from systola.runtime.backend import Image
 
 
 @dataclass(frozen=True)

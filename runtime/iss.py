@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from systola.arch.config import Config
+from systola.arch.image import Image, check_image
 from systola.golden.machine import Machine
-from systola.runtime.backend import Image, Result, check_image
+from systola.runtime.backend import Result
 
 
 class GoldenBackend:

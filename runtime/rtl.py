@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 
 from systola.arch.config import Config
+from systola.arch.image import Image, check_image
 from systola.arch.isa import Fault
 from systola.arch.registers import Interrupt
 from systola.golden.outcome import FaultReport
-from systola.runtime.backend import BackendError, Image, Result, UnavailableError, check_image
+from systola.runtime.backend import BackendError, Result, UnavailableError
 from systola.timing.memory_speed import MemorySpeed
 
 INTERVAL = 2_000

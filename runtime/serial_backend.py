@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image, check_image
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     IDENTITY,
@@ -26,7 +27,7 @@ from systola.arch.registers import (
 from systola.arch.serial_protocol import IDENTITY as BOARD_IDENTITY
 from systola.arch.serial_protocol import MAX_WORDS, WORD_BYTES, BoardWord, configuration_word
 from systola.golden.outcome import FaultReport
-from systola.runtime.backend import BackendError, Image, Result, UnavailableError, check_image
+from systola.runtime.backend import BackendError, Result, UnavailableError
 from systola.runtime.serial_link import Line, SerialLink
 
 _BLOCK = MAX_WORDS * WORD_BYTES

@@ -9,10 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from systola.arch.config import Config
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import built_once, content_key
 
-_PACKAGES = ("systola.arch", "systola.hdl", "systola.synth")
+_PACKAGES = ("systola.arch", "systola.hdl")
 
 
 def is_hierarchical(verilog: str) -> bool:
@@ -28,7 +28,7 @@ def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
 
     def make(work: Path) -> Path:
         # Amaranth takes a while to load; with a filled cache it is not needed.
-        from systola.synth.verilog import generate
+        from systola.hdl.verilog import generate
 
         result = work / "tpu.v"
         result.write_text(generate(config, fabric))

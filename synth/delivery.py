@@ -10,9 +10,9 @@ from importlib.resources import files
 from systola.arch.config import Config
 from systola.arch.pages import table
 from systola.arch.reference import registers_page
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.verilog import generate
 from systola.synth.axi_wrapper import TOP, axi_wrapper, port_list
-from systola.synth.verilog import generate
 
 _MACRO = "sram_1r1w"
 
@@ -20,7 +20,7 @@ _MACRO = "sram_1r1w"
 def delivery(config: Config, fabric: Fabric) -> dict[str, str]:
     """Text of each file by its name."""
     verilog = generate(config, fabric)
-    behavioural = files("systola.hdl").joinpath(f"{_MACRO}.v").read_text()
+    behavioural = files("systola.hdl.memories").joinpath(f"{_MACRO}.v").read_text()
     contents = {
         "tpu.v": verilog.replace(behavioural, ""),
         "tpu_axi.v": axi_wrapper(config, verilog),

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from systola.arch.config import Config
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import build_folder
 from systola.synth import report
 from systola.synth.crossings import find_crossings

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.synth.errors import SynthesisError
 from systola.synth.netlist import Netlist, plain
 from systola.synth.resources import Kind, resources

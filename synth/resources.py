@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 
 
 class Kind(Enum):

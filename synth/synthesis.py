@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import content_key
 from systola.synth.netlist import top_module
 from systola.synth.targets import Target

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.synth.errors import SynthesisUsageError
 from systola.synth.floorplan import DspBlocks
 from systola.synth.resources import Kind

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
 
 from systola.arch.config import Config
-from systola.hdl.fabric import Fabric
+from systola.hdl import module_of
+from systola.hdl.parts.fabric import Fabric
 from systola.synth.errors import SynthesisUsageError
 
 UNITS = {
@@ -42,11 +42,11 @@ def design_of(config: Config, unit: str | None, fabric: Fabric) -> str:
     """Verilog of the module `tpu`, or of one unit in a module of its own name."""
     # Amaranth takes a while to load.
     from systola.hdl.core import UNITS as CLEARED
-    from systola.synth.verilog import generate, generate_unit
+    from systola.hdl.verilog import generate, generate_unit
 
     if unit is None:
         return generate(config, fabric)
-    make = getattr(import_module(f"systola.hdl.{unit}"), UNITS[unit])
+    make = getattr(module_of(unit), UNITS[unit])
     taken = inspect.signature(make.__init__).parameters
     given = {"config": config, "units": CLEARED}
     component = make(**{name: value for name, value in given.items() if name in taken})

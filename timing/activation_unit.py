@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Operation
-from systola.hdl.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
-from systola.hdl.activation_unit import ActivationUnit as Hardware
-from systola.hdl.gate_sequencer import GateSequencer
-from systola.hdl.result_lanes import (
+from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
+from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
+from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.activation.result_lanes import (
     ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
@@ -22,7 +22,7 @@ from systola.hdl.result_lanes import (
     SUM_LATENCY,
     TAP_SPACING,
 )
-from systola.hdl.walker import WALK_GAP
+from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span

@@ -22,9 +22,9 @@ import numpy as np
 
 from systola.arch import isa
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
-from systola.hdl.sequencer import ISSUE_INTERVAL
-from systola.runtime.backend import Image
+from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.timing.activation_unit import ActivationUnit, result_lines
 from systola.timing.bank_conflicts import ComingReads, OtherReads
 from systola.timing.fetch import Fetch

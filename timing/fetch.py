@@ -9,11 +9,11 @@ import numpy as np
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode
-from systola.hdl.decoder import SETTLING, Decoder
-from systola.hdl.fetch import fetch_chunk_bytes, fetched_ahead
-from systola.hdl.host_read_port import FETCH_INTERVAL
-from systola.hdl.scalar_unit import ScalarUnit
-from systola.hdl.sequencer import ISSUE_INTERVAL
+from systola.hdl.control.decoder import SETTLING, Decoder
+from systola.hdl.control.fetch import fetch_chunk_bytes, fetched_ahead
+from systola.hdl.control.scalar_unit import ScalarUnit
+from systola.hdl.control.sequencer import ISSUE_INTERVAL
+from systola.hdl.transfers.host_read_port import FETCH_INTERVAL
 from systola.timing.host_read_port import HostReadPort
 
 FIRST_REQUEST = 1

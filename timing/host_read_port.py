@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from systola.hdl.host_read_port import READS_IN_FLIGHT
+from systola.hdl.transfers.host_read_port import READS_IN_FLIGHT
 from systola.timing.memory_speed import MemorySpeed
 
 CUT = 2

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from systola.arch.config import Config
-from systola.hdl.host_writer import LINES_AHEAD, WRITES_IN_FLIGHT
-from systola.hdl.unified_buffer import READ_LATENCY
+from systola.hdl.ports import BUFFER_LATENCY
+from systola.hdl.transfers.host_writer import LINES_AHEAD, WRITES_IN_FLIGHT
 from systola.timing.copies import copy_of
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.regions import Regions, last_overlap, paced
@@ -19,7 +19,7 @@ BEGUN = 4
 """Cycles from the command to the read of its first line, if nobody holds that."""
 FOLLOWS = 3
 """Cycles from the announcement of a line by who writes it to its read."""
-SENT = READ_LATENCY + 2
+SENT = BUFFER_LATENCY + 2
 """Cycles from the read of a line to its first beat."""
 ANSWERED = 1
 """Cycles from the last answer to the end of the instruction."""

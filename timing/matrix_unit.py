@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
-from systola.hdl.accumulators import SUMS_LATENCY, UPDATE_LATENCY
-from systola.hdl.matrix_unit import (
+from systola.hdl.matrix.matrix_unit import (
     COMMAND_GAP,
     FOLLOW_LATENCY,
     FRONT_LATENCY,
     SUMS_ANNOUNCED,
 )
-from systola.hdl.matrix_unit import MatrixUnit as Hardware
+from systola.hdl.matrix.matrix_unit import MatrixUnit as Hardware
+from systola.hdl.memories.accumulators import SUMS_LATENCY, UPDATE_LATENCY
 from systola.timing.bank_conflicts import ComingReads
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span

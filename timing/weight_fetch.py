@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 
 from systola.arch.config import Config
-from systola.hdl.weight_fetch import READS_IN_FLIGHT, ROW_LATENCY
+from systola.hdl.transfers.weight_fetch import READS_IN_FLIGHT, ROW_LATENCY
 from systola.timing.memory_speed import MemorySpeed
 
 ASK = 1

@@ -10,9 +10,9 @@ from enum import StrEnum
 from functools import partial
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
 from systola.golden.scalar import ScalarUnit
-from systola.runtime.backend import Image
 from systola.sim.events import (
     AWAITING_WEIGHTS,
     ISSUE_WAITS,

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from systola.arch.assembler import disassemble
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, decode
 from systola.compiler.program import Program
-from systola.runtime.backend import Image, Result
+from systola.runtime.backend import Result
 from systola.runtime.report_table import short_name
 from systola.sim.events import ARRAY, HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS
 from systola.sim.recording import Recording

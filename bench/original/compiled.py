@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.bench.original.networks import operations_of
 from systola.bench.original.shapes import Application
 from systola.compiler.errors import CompileError
@@ -15,7 +16,6 @@ from systola.compiler.network import DeviceStage, compile_network, make_network
 from systola.compiler.operations import Node, Operations, node_macs
 from systola.compiler.partition import Translation
 from systola.compiler.program import Program
-from systola.runtime.backend import Image
 
 
 @dataclass(frozen=True, eq=False)

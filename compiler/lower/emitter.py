@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import REGISTERS, TABLE_BYTES, EncodingError, Opcode, Unit, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.errors import CompileError
@@ -20,7 +21,6 @@ from systola.compiler.lower.feature_map import FeatureMap, Lines
 from systola.compiler.operations import Window
 from systola.compiler.ring import Ring
 from systola.compiler.schedule import MAX_HOST_BYTES, MAX_WEIGHT_TILES
-from systola.runtime.backend import Image
 
 AHEAD = 4
 """Read_Weights that are issued ahead of the one whose tiles are used."""

@@ -20,7 +20,7 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.onnx.scope import Scope, value_shape
 from systola.compiler.operations import Value
-from systola.runtime.quantised_softmax import fits_float32
+from systola.compiler.quantised_softmax import fits_float32
 
 ALONG_ONE_AXIS = 13
 """The version of the operators from which on Softmax is along one axis."""

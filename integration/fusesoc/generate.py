@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from systola.arch.config import preset
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.synth.delivery import delivery
 
 

@@ -3,7 +3,7 @@
 // The Verilated requantiser against the formula of Activate, one random case a cycle.
 // Usage: program SEED COUNT. Prints how many cases were equal, or the first that was not.
 //
-// BITS is the width of a result, LATENCY and the STAGEs are those of hdl/requantiser.py.
+// BITS is the width of a result, LATENCY and the STAGEs are those of hdl/activation/requantiser.py.
 
 #include <algorithm>
 #include <cinttypes>

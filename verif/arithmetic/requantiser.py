@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from systola.cli.arguments import OneLineParser, whole_number
-from systola.hdl.requantiser import Requantiser
+from systola.hdl.activation.requantiser import Requantiser
 from systola.sim.build import built_once, content_key
 from systola.sim.verilator import (
     OPTIMISE,

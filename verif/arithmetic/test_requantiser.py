@@ -3,7 +3,7 @@
 
 import pytest
 
-from systola.hdl.requantiser import Requantiser
+from systola.hdl.activation.requantiser import Requantiser
 from systola.verif.arithmetic.requantiser import WIDTHS, compare, main
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough

@@ -19,8 +19,8 @@ from systola.boards.board_memory import BoardMemory
 from systola.boards.burst_read_port import BurstReadPort
 from systola.boards.burst_write_port import BurstWritePort
 from systola.boards.lite_memory_port import LiteMemoryPort
-from systola.hdl.axi import LiteSignature, ReadSignature, WriteSignature
-from systola.synth.verilog import convert
+from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
+from systola.hdl.verilog import convert
 from systola.verif.kit.launch import run_module
 from systola.verif.units.unit import TOP, chosen_variant, rng, variants
 

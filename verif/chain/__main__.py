@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from systola.arch.config import Config, ConfigError, preset
 from systola.cli.arguments import OneLineParser, whole_number
-from systola.sim.netlist import NETLISTS
 from systola.sim.runner import SIMULATORS
+from systola.synth.simulation_netlist import NETLISTS
 from systola.verif.chain.facts import Facts, golden_facts
 from systola.verif.chain.links import amaranth_facts, cocotb_facts, library_facts
 from systola.verif.kit.launch import NETLIST_MACHINE

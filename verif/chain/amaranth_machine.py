@@ -11,6 +11,7 @@ from amaranth.hdl import Signal
 from amaranth.sim import Simulator
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     TRACE_DEPTH,
@@ -23,9 +24,8 @@ from systola.arch.registers import (
     program_registers,
     trace_offset,
 )
-from systola.hdl.axi import Response
 from systola.hdl.tpu import TPU
-from systola.runtime.backend import Image
+from systola.hdl.transfers.axi import Response
 from systola.sim.library import HOST_BASE, POLL_CYCLES, WEIGHT_BASE, RunResult
 from systola.sim.memory import Burst, Inputs, MemoryModel, WriteBeat
 

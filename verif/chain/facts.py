@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.arch.registers import Interrupt, Status
 from systola.golden.machine import Machine
-from systola.runtime.backend import Image
 from systola.sim.library import RunResult
 from systola.verif.kit import scoreboard
 from systola.verif.kit.program_faults import static_faults

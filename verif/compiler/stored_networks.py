@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import DeviceStage, Network, build_network, compile_network
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.reader import read_tflite
-from systola.runtime.backend import Image
 
 CONVOLUTIONAL = ("cnn_s2_valid5_same3_1x1", "cnn_residual_dw_pool")
 PRODUCTS = ("fc_pertensor_00", "fc_perchannel_06")

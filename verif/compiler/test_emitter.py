@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from systola.arch.config import preset
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, WEIGHT_READS_IN_FLIGHT, Opcode, decode
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.channels import Channels
@@ -16,7 +17,6 @@ from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import channel_entries, common_entry, division_entry
 from systola.compiler.lower.feature_map import new_map
 from systola.compiler.operations import Requantisation, Window, scalar_requantisation
-from systola.runtime.backend import Image
 from systola.verif.kit.images import parameter_entry
 from systola.verif.kit.seeds import random_seed
 

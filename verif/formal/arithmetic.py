@@ -14,8 +14,8 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Module, Mux, Signal, Value,
 from amaranth.lib.wiring import In
 
 from systola.arch.isa import Rounding
-from systola.hdl.multiplier import Multiplier
-from systola.hdl.requantiser import KEPT_FROM, Requantiser
+from systola.hdl.activation.requantiser import KEPT_FROM, Requantiser
+from systola.hdl.parts.multiplier import Multiplier
 from systola.verif.formal.harness import Harness, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
 

@@ -4,9 +4,10 @@
 from amaranth.hdl import Assert, Assume, Module, Mux, Signal
 from amaranth.lib import data
 
-from systola.hdl.axi import BOUNDARY_BYTES
-from systola.hdl.burst_cutter import COUNTED_BITS, BurstCutter, Run
-from systola.hdl.burst_planner import BurstPlanner, Transfer
+from systola.hdl.commands import Transfer
+from systola.hdl.transfers.axi import BOUNDARY_BYTES
+from systola.hdl.transfers.burst_cutter import COUNTED_BITS, BurstCutter, Run
+from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.verif.formal.harness import (
     Harness,
     Unit,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from amaranth.hdl import Assert, Assume, Cat, Const, Module, Mux, Signal, Value
 
-from systola.hdl.axi import BOUNDARY_BYTES
-from systola.hdl.host_writer import HostWriter
-from systola.hdl.weight_fetch import READS_IN_FLIGHT as READS_OF_WEIGHTS
-from systola.hdl.weight_fetch import WeightFetch
+from systola.hdl.transfers.axi import BOUNDARY_BYTES
+from systola.hdl.transfers.host_writer import HostWriter
+from systola.hdl.transfers.weight_fetch import READS_IN_FLIGHT as READS_OF_WEIGHTS
+from systola.hdl.transfers.weight_fetch import WeightFetch
 from systola.verif.formal.harness import (
     Harness,
     Tracked,

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
 from amaranth.back import rtlil
 
+from systola.hdl import module_of
 from systola.verif.formal.harness import Harness
 
 TOOLS = ("sby", "yosys", "yosys-smtbmc", "yosys-witness")
@@ -40,7 +40,7 @@ _FAILED = re.compile(r"Assert failed in \S+: (?:.*/)?(\w+\.py):(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A mistake that somebody could make in hdl/`unit`.py: `new` instead of `old`."""
+    """A mistake that somebody could make in `unit`.py: `new` instead of `old`."""
 
     unit: str
     old: str
@@ -147,11 +147,11 @@ def planted(fault: Fault | None) -> Iterator[None]:
     if fault is None:
         yield
         return
-    module = import_module(f"systola.hdl.{fault.unit}")
+    module = module_of(fault.unit)
     assert module.__file__ is not None
     source = Path(module.__file__).read_text()
     if source.count(fault.old) != 1:
-        raise LookupError(f"hdl/{fault.unit}.py has {source.count(fault.old)} x {fault.old!r}")
+        raise LookupError(f"{fault.unit}.py has {source.count(fault.old)} x {fault.old!r}")
     faulty: dict[str, object] = {"__name__": module.__name__}
     exec(compile(source.replace(fault.old, fault.new), module.__file__, "exec"), faulty)
     kept: list[tuple[FunctionType, CodeType]] = []

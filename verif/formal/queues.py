@@ -4,11 +4,11 @@
 from amaranth.hdl import Array, Assert, Assume, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from systola.hdl.command_queue import CommandQueue
-from systola.hdl.delay_line import DelayLine
-from systola.hdl.payload_ring import PayloadRing
-from systola.hdl.skid_buffer import SkidBuffer
-from systola.hdl.weight_fifo import LATENCY, WeightFifo
+from systola.hdl.control.command_queue import CommandQueue
+from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.skid_buffer import SkidBuffer
+from systola.hdl.transfers.weight_fifo import LATENCY, WeightFifo
 from systola.verif.formal.harness import Harness, Tracked, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
 

@@ -6,10 +6,10 @@ from amaranth.lib import data
 
 from systola.arch.isa import TAGS_WAITING
 from systola.arch.isa import Unit as Units
-from systola.hdl.in_flight import InFlight, Region
-from systola.hdl.interlock import Check, Interlock
-from systola.hdl.list_scan import ListScan
-from systola.hdl.tag_queue import TagQueue
+from systola.hdl.control.list_scan import ListScan
+from systola.hdl.control.tag_queue import TagQueue
+from systola.hdl.parts.in_flight import InFlight, Region
+from systola.hdl.parts.interlock import Check, Interlock
 from systola.verif.formal.harness import (
     Harness,
     Tracked,

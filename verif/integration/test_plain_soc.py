@@ -13,7 +13,7 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from systola.arch.config import preset
 from systola.arch.isa import Opcode, encode
 from systola.compiler.schedule import compile_chain
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.runtime.iss import GoldenBackend
 from systola.synth.delivery import delivery
 from systola.verif.compiler.products import random_layer

@@ -18,6 +18,7 @@ from cocotb.triggers import ClockCycles, Event, Lock, RisingEdge, SimTimeoutErro
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config, preset
+from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     TRACE_DEPTH,
@@ -31,7 +32,6 @@ from systola.arch.registers import (
     trace_offset,
 )
 from systola.golden.machine import Machine
-from systola.runtime.backend import Image
 from systola.sim.library import HOST_BASE, POLL_CYCLES, WEIGHT_BASE, RunResult
 from systola.sim.memory import MemoryModel
 from systola.sim.state import PORT, described

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from systola.arch.assembler import disassemble
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import Opcode
 from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
-from systola.runtime.backend import Image
 
 _LIMIT = 100_000
 """Instructions that are looked at."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, Unit, encode
 from systola.arch.registers import BusPort, Status
 from systola.golden.outcome import FaultReport
-from systola.runtime.backend import Image
 from systola.sim.library import RunResult
 from systola.verif.kit.copies import lines_in
 from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, random_tiles

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.golden.machine import Machine
-from systola.runtime.backend import Image
 from systola.sim.library import NoEnd, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.blame import blame

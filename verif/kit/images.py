@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.registers import PROGRAM_ALIGNMENT
-from systola.runtime.backend import Image
 
 DATA_OFFSET = HOST_PAGE_BYTES
 """Where data starts in the host window of a directed test: the program has page 0."""

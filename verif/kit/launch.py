@@ -12,12 +12,12 @@ import os
 import re
 
 from systola.arch.config import Config, preset
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.design import verilog_of
-from systola.sim.netlist import netlist_of
 from systola.sim.runner import SIMULATORS, TestFailure, run
 from systola.sim.state import with_state
 from systola.sim.waves import how_to_look
+from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.seeds import random_seed
 
 PREFIX = "systola.verif."

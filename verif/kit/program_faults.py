@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import (
     BY_OPCODE,
     DEPTHWISE_TAPS,
@@ -24,7 +25,6 @@ from systola.arch.isa import (
     Operation,
     Reduction,
 )
-from systola.runtime.backend import Image
 from systola.verif.kit.program_limits import LimitWriter, limit_program, program_alone
 from systola.verif.kit.program_state import TILES, ProgramState
 from systola.verif.kit.single_instructions import SingleInstructions

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import (
     DEPTHWISE_TAPS,
     PARAMETER_PLANES,
@@ -20,7 +21,6 @@ from systola.arch.isa import (
     Operation,
     Reduction,
 )
-from systola.runtime.backend import Image
 from systola.verif.kit.images import make_image
 from systola.verif.kit.program_state import ProgramState, Span, Spans
 from systola.verif.kit.single_instructions import SingleInstructions

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import (
     PARAMETER_PLANES,
     TABLE_BYTES,
@@ -19,7 +20,6 @@ from systola.arch.isa import (
     Reduction,
     encode,
 )
-from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import (
     make_image,

@@ -92,7 +92,7 @@ def source_file(module: Module) -> str:
     for cell in module["cells"].values():
         for source in _made_by(cell)[1].split("|"):
             folder, _, line = source.rpartition("/")
-            if folder == "hdl":
+            if folder.partition("/")[0] == "hdl":
                 files[line.partition(".")[0]] += 1
     return max(files, key=lambda name: files[name], default="")
 

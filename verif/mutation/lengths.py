@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import PARAMETER_PLANES, Fault, Opcode, encode
-from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import (
     make_image,

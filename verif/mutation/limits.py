@@ -11,6 +11,7 @@ import numpy as np
 from amaranth.utils import exact_log2
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import (
     BY_OPCODE,
     INSTRUCTION_BYTES,
@@ -22,7 +23,6 @@ from systola.arch.isa import (
     Operation,
     encode,
 )
-from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import longest_program

@@ -8,8 +8,8 @@ import random
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, LOOP_DEPTH, Opcode, encode
-from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import make_image, random_memory
 

@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from systola.arch.config import Config
+from systola.hdl.verilog import generate_rtlil
 from systola.sim.build import SIM_DIRECTORY, built_once, content_key
 from systola.sim.verilator import build_library
 from systola.synth.tools import find_tool, run_tool
-from systola.synth.verilog import generate_rtlil
 
 MACHINE = Config(
     name="mutated",
@@ -52,7 +52,7 @@ opt_clean
 it takes all of an unknown module for outputs, and would cut off an input on which it plants a
 fault."""
 WRITE = (
-    "delete */t:$meminit_v2",  # as in synth/verilog.py: memories begin without contents
+    "delete */t:$meminit_v2",  # as in hdl/verilog.py: memories begin without contents
     "opt_clean",
     "splitnets -driver",
     "opt_clean",
@@ -61,7 +61,7 @@ WRITE = (
 )
 """What a script ends with that writes Verilog, design.v."""
 _FIELD = re.compile(r"-(\w+) (\S+)")
-_SOURCE = re.compile(r"(?:.*/)?(hdl/\w+\.py:\d+)")
+_SOURCE = re.compile(r"(?:.*/)?(hdl/[\w/]+\.py:\d+)")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Mutant:
     signal: str
     """Name and bit in the source; empty where the cell has no name there."""
     sources: tuple[str, ...]
-    """Places in hdl/, such as "hdl/fetch.py:71"."""
+    """Places in hdl/, such as "hdl/control/fetch.py:71"."""
 
     @property
     def unit(self) -> str:
@@ -198,7 +198,7 @@ def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
 
 def _macro() -> str:
     """The model of memories that are macros."""
-    return files("systola.hdl").joinpath(_MACRO).read_text()
+    return files("systola.hdl.memories").joinpath(_MACRO).read_text()
 
 
 def mutated_library(config: Config, mutants: Sequence[Mutant], *, optimise: str = "-O1") -> Path:

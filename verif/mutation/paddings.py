@@ -13,9 +13,9 @@ import random
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import Opcode, Operation, encode
 from systola.golden.window import Window
-from systola.runtime.backend import Image
 from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import make_image, random_tiles
 from systola.verif.mutation.window_uses import memory_with_entry, set_window, window_uses

@@ -8,8 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import BY_OPCODE, INSTRUCTION_BYTES, Fault, Opcode, decode, encode
-from systola.runtime.backend import Image
 from systola.verif.kit.images import make_image
 
 TILE_BITS = BY_OPCODE[Opcode.READ_WEIGHTS].field("tile").width

@@ -7,8 +7,8 @@ import math
 import random
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import Fault, Opcode
-from systola.runtime.backend import Image
 from systola.verif.kit.program_limits import LimitWriter, program_alone
 from systola.verif.kit.program_state import ATTEMPTS, ProgramState
 from systola.verif.kit.single_instructions import PIXEL

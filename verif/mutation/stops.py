@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import Opcode, encode
-from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.kit.bus_errors import (
     BUS_ERRORS,

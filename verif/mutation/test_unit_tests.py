@@ -76,7 +76,7 @@ def test_cells_without_a_source_are_those_of_the_same_file():
     nameless = {"$p1": cell("$mux", source=""), "$p2": cell("$mux", source="")}
     whole = {"tpu.adder": {"cells": {"$1": cell("$add"), **nameless}}}
     found = FaultPlace.of(mutant("tpu.adder", "$p2"), whole)
-    other = {"$1": cell("$add", source="hdl/walker.py:1"), **nameless}
+    other = {"$1": cell("$add", source="hdl/parts/walker.py:1"), **nameless}
     assert found.among_modules(design(unit=other)) is None
     same = {"$1": cell("$sub", source="hdl/adder.py:9"), **nameless}
     assert found.among_modules(design(other=other, unit=same)).module == "unit"
@@ -97,7 +97,11 @@ def test_modules_in_modules_are_known_by_their_names():
 
 
 def test_the_file_that_most_of_a_module_comes_from():
-    cells = {"a": cell("$add"), "b": cell("$sub"), "c": cell("$mux", source="hdl/replica.py:1")}
+    cells = {
+        "a": cell("$add"),
+        "b": cell("$sub"),
+        "c": cell("$mux", source="hdl/replica.py:1"),
+    }
     assert source_file({"cells": cells}) == "adder"
     assert source_file({"cells": {"a": cell("$add", source="")}}) == ""
 

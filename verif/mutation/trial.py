@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.golden.machine import Machine
-from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.mutation.places import Place, moved_to, skipped_by

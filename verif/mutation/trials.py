@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import Opcode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
-from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image

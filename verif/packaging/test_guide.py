@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.skid_buffer import SkidBuffer
+from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.sim.runner import run
 from systola.verif.units.unit import convert
 

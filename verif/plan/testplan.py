@@ -79,7 +79,7 @@ def _expected() -> Iterator[str]:
     """Features that follow from what the machine has: instructions, faults, units."""
     yield from (f"isa.{entry.mnemonic}" for entry in INSTRUCTIONS)
     yield from (f"fault.{fault.name.lower()}" for fault in Fault if fault is not Fault.NONE)
-    for path in sorted((VERIF.parent / "hdl").glob("*.py")):
+    for path in sorted((VERIF.parent / "hdl").rglob("*.py")):
         if "(wiring.Component)" in path.read_text(encoding="utf-8"):
             yield f"unit.{path.stem}"
 

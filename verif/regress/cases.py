@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
@@ -17,7 +18,6 @@ from systola.arch.isa import (
     Opcode,
     encode,
 )
-from systola.runtime.backend import Image
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program

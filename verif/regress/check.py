@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Fault, Opcode, encode
 from systola.arch.registers import Register, Status
 from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
-from systola.runtime.backend import Image
 from systola.sim.library import NoEnd, SimulationError, Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.blame import blame

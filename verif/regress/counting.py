@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import Fault
-from systola.runtime.backend import Image
 from systola.sim.library import RunResult, Simulator
 from systola.verif.coverage.counted import counting_library
 from systola.verif.coverage.functional import Observer

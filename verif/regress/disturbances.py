@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode
 from systola.arch.registers import (
     REGISTER_SPACE_BITS,
@@ -25,7 +26,6 @@ from systola.arch.registers import (
     Status,
 )
 from systola.golden.outcome import Outcome
-from systola.runtime.backend import Image
 from systola.sim.library import RunResult, SimulationError
 from systola.verif.kit.scoreboard import HALT, check_end
 from systola.verif.regress.check import INSTRUCTION_LIMIT, Pair

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from systola.arch.assembler import disassemble
+from systola.arch.image import Image
 from systola.arch.isa import Fault
-from systola.runtime.backend import Image
 from systola.sim.library import Simulator
 from systola.verif.coverage.record import Coverage
 from systola.verif.kit.blame import last_writer

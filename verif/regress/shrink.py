@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from systola.arch.image import Image
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, encode
-from systola.runtime.backend import Image
 from systola.verif.kit.images import make_image
 
 _Item = TypeVar("_Item")

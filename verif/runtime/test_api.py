@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from systola.arch.config import Config, ConfigError, preset
+from systola.arch.image import Image
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import DeviceStage
 from systola.compiler.operations import Value
 from systola.runtime import compile, load
-from systola.runtime.backend import Image, Result
+from systola.runtime.backend import Result
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.make_backend import BACKENDS, make_backend

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from systola.arch.config import Config, preset
+from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.compiler.errors import ModelError
 from systola.compiler.network import Network
 from systola.golden.outcome import FaultReport
-from systola.runtime.backend import BackendError, Image, Result
+from systola.runtime.backend import BackendError, Result
 from systola.runtime.iss import GoldenBackend
 from systola.verif.compiler.test_networks import model_file, network_of
 from systola.verif.kit.run_network import run_network

@@ -12,14 +12,14 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import preset
 from systola.arch.isa import Fault
-from systola.hdl.axi import Response
-from systola.hdl.fabric import Fabric
-from systola.hdl.step_planner import Pause, Phase
+from systola.hdl.activation.step_planner import Pause, Phase
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.transfers.axi import Response
+from systola.hdl.verilog import convert
 from systola.runtime import ImageBuilder
 from systola.sim.design import verilog_of
 from systola.sim.shown import Group, Names, Shown, fields_named, groups
 from systola.sim.waves import save_files
-from systola.synth.verilog import convert
 
 COMMANDS = {
     "variable_add": r"[\w.]+",

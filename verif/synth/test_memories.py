@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.synth.errors import SynthesisError
 from systola.synth.memories import MemoryPlace, check_memories, inferred_memories
 from systola.verif.synth.netlists import memory_dump

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from systola.arch.config import preset
-from systola.hdl.fabric import Fabric
-from systola.synth.verilog import generate
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.verilog import generate
 
 
 @pytest.mark.thorough

@@ -14,7 +14,7 @@ from systola.arch.registers import Register
 from systola.cli.gemm import random_gemm
 from systola.compiler.schedule import compile_chain
 from systola.golden.machine import Machine
-from systola.hdl.sequencer import ISSUE_INTERVAL
+from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.runtime.rtl import RtlBackend
 from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB

@@ -4,7 +4,7 @@
 import pytest
 
 from systola.arch.config import preset
-from systola.hdl.fabric import Fabric
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.design import verilog_of
 from systola.sim.library import Simulator
 from systola.sim.primitives import models_of

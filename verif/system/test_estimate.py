@@ -8,8 +8,8 @@ import pytest
 
 from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, preset
+from systola.arch.image import Image
 from systola.runtime import compile
-from systola.runtime.backend import Image
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.report import MACHINE, Report
 from systola.runtime.rtl import RtlBackend

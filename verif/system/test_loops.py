@@ -8,7 +8,7 @@ from systola.arch.config import preset
 from systola.arch.isa import LOOP_DEPTH, Opcode, encode
 from systola.arch.registers import Register
 from systola.golden.machine import Machine
-from systola.hdl.sequencer import ISSUE_INTERVAL
+from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.sim.library import Simulator
 from systola.verif.kit import scoreboard
 from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles

@@ -12,11 +12,11 @@ import pytest
 
 from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, preset
+from systola.arch.image import Image
 from systola.arch.isa import Rounding
 from systola.compiler.gemm import compile_gemm
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import compile_network
-from systola.runtime.backend import Image
 from systola.timing import estimate as module
 from systola.timing.estimate import estimate, estimated_work
 from systola.timing.matrix_unit import MatrixUnit

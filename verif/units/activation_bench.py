@@ -22,10 +22,10 @@ from systola.arch.isa import (
     Reduction,
 )
 from systola.golden.machine import Machine
-from systola.hdl.accumulators import READ_LATENCY as ROW_LATENCY
-from systola.hdl.activation_unit import ActivationUnit
+from systola.hdl.activation.activation_unit import ActivationUnit
 from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Source
-from systola.hdl.unified_buffer import READ_LATENCY as LINE_LATENCY
+from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
+from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.verif.units.unit import Bench
 from systola.verif.units.walks import walk_of
 

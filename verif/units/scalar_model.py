@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 from systola.arch.isa import BY_OPCODE, LOOP_DEPTH, Opcode, encode
-from systola.hdl.indexed_operands import PLACE_BITS
+from systola.hdl.control.indexed_operands import PLACE_BITS
 
 MODULO = 1 << 32
 

@@ -7,7 +7,12 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.accumulators import READ_LATENCY, SUMS_LATENCY, UPDATE_LATENCY, Accumulators
+from systola.hdl.memories.accumulators import (
+    READ_LATENCY,
+    SUMS_LATENCY,
+    UPDATE_LATENCY,
+    Accumulators,
+)
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {

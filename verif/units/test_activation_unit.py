@@ -8,19 +8,19 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Function, Opcode, Operation, Reduction
-from systola.hdl.activation_lane import ActivationLane
-from systola.hdl.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
-from systola.hdl.activation_unit import ActivationUnit
-from systola.hdl.lane_group import LaneGroup, group_size
-from systola.hdl.result_lanes import (
+from systola.hdl.activation.activation_lane import ActivationLane
+from systola.hdl.activation.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
+from systola.hdl.activation.activation_unit import ActivationUnit
+from systola.hdl.activation.lane_group import LaneGroup, group_size
+from systola.hdl.activation.result_lanes import (
     ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
     TAP_SPACING,
     lanes_are_instances,
 )
-from systola.hdl.result_lanes import ANNOUNCED as HARDWARE_ANNOUNCED
-from systola.hdl.result_lanes import SUM_LATENCY as HARDWARE_SUM_LATENCY
+from systola.hdl.activation.result_lanes import ANNOUNCED as HARDWARE_ANNOUNCED
+from systola.hdl.activation.result_lanes import SUM_LATENCY as HARDWARE_SUM_LATENCY
 from systola.verif.units.activation_bench import (
     AFRESH,
     ANNOUNCED,

@@ -4,7 +4,8 @@
 import cocotb
 import pytest
 
-from systola.hdl.burst_planner import BurstPlanner, Transfer
+from systola.hdl.commands import Transfer
+from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.verif.kit.checker import StreamRules
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 

@@ -5,7 +5,7 @@ import cocotb
 import pytest
 
 from systola.arch.registers import BusPort
-from systola.hdl.bus_watchdog import BusWatchdog
+from systola.hdl.host.bus_watchdog import BusWatchdog
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 

@@ -5,7 +5,7 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.command_queue import CommandQueue
+from systola.hdl.control.command_queue import CommandQueue
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 VARIANTS = {"three": 3, "two": 2}

@@ -5,8 +5,8 @@ import cocotb
 import pytest
 
 from systola.arch.registers import Control, CycleClass, Interrupt, Register, Status
-from systola.hdl.axi import Response
-from systola.hdl.control_registers import ControlRegisters
+from systola.hdl.host.control_registers import ControlRegisters
+from systola.hdl.transfers.axi import Response
 from systola.verif.kit.checker import StreamRules
 from systola.verif.kit.register_bits import writable_bits
 from systola.verif.units.unit import (

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 
 from systola.arch.registers import CycleClass
-from systola.hdl.counters import Counters
+from systola.hdl.host.counters import Counters
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 

@@ -27,8 +27,8 @@ from systola.hdl.commands import (
     VECTOR_LEVELS,
     Source,
 )
-from systola.hdl.decoder import Decoded, Decoder
-from systola.hdl.scalar_unit import EffectiveInstruction
+from systola.hdl.control.decoder import Decoded, Decoder
+from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.decoder_model import (
     ALTERNATE,

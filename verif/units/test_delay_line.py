@@ -5,7 +5,7 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.delay_line import DelayLine
+from systola.hdl.parts.delay_line import DelayLine
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 CYCLES = {"5": 5, "1": 1}

@@ -10,7 +10,7 @@ from amaranth.vendor import (
     XilinxPlatform,
 )
 
-from systola.hdl.fabric import Fabric, fabric_of
+from systola.hdl.parts.fabric import Fabric, fabric_of
 
 PLATFORMS = [
     (LatticePlatform, "LFE5U-85F", Fabric.ECP5),

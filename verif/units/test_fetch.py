@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import FallingEdge
 
-from systola.hdl.fetch import Fetch
+from systola.hdl.control.fetch import Fetch
 from systola.verif.units.fetch_bench import WORD, FetchBench
 from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
 

@@ -5,7 +5,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.host_read_port import HostReadPort, ReadBeat, ReadRequest
+from systola.hdl.transfers.host_read_port import HostReadPort, ReadBeat, ReadRequest
 from systola.sim.memory import MemoryModel
 from systola.verif.kit.axi_memory import AxiMemory
 from systola.verif.kit.checker import AxiRules, StreamChecker

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 
 from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Kind
-from systola.hdl.host_reader import HostReader
+from systola.hdl.transfers.host_reader import HostReader
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {

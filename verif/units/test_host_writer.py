@@ -8,8 +8,8 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.host_writer import WATCHED, HostWriter
-from systola.hdl.unified_buffer import READ_LATENCY
+from systola.hdl.ports import BUFFER_LATENCY
+from systola.hdl.transfers.host_writer import WATCHED, HostWriter
 from systola.sim.memory import MemoryModel
 from systola.verif.kit import scoreboard
 from systola.verif.kit.axi_memory import AxiMemory
@@ -66,7 +66,7 @@ class Writer(Bench):
         rules = AxiRules("host", self.config.host_bus_bytes, (BASE, BASE + SIZE))
         self.memory = AxiMemory(WriteOnly(dut), "bus_", model, rules)
         self.expected = model.data.copy()
-        self.data = deque([0] * READ_LATENCY)
+        self.data = deque([0] * BUFFER_LATENCY)
         self.lists = {name: [] for name in WATCHED}
         self.beats = []
         self.strobed = 0

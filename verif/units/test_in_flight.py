@@ -7,7 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.hdl.in_flight import InFlight, Region, holds, overlaps
+from systola.hdl.parts.in_flight import InFlight, Region, holds, overlaps
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 

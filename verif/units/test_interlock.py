@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.interlock import Check, Interlock
+from systola.hdl.parts.interlock import Check, Interlock
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 

@@ -6,7 +6,7 @@ import pytest
 
 from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, CheckedMemory, Status
-from systola.hdl.machine_control import MachineControl
+from systola.hdl.host.machine_control import MachineControl
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, run_unit
 

@@ -10,10 +10,10 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl import matrix_unit
 from systola.hdl.commands import MatrixCommand
-from systola.hdl.matrix_unit import MatrixUnit
-from systola.hdl.unified_buffer import READ_LATENCY
+from systola.hdl.matrix import matrix_unit
+from systola.hdl.matrix.matrix_unit import MatrixUnit
+from systola.hdl.ports import BUFFER_LATENCY
 from systola.verif.units.feature_map import Convolution, Window, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 from systola.verif.units.walks import walk_of
@@ -86,7 +86,7 @@ class Machine(Bench):
         self.fifo = []
         self.oldest = np.zeros(config.cols, int)
         self.tiles = []
-        self.shown = deque([0] * READ_LATENCY)
+        self.shown = deque([0] * BUFFER_LATENCY)
         self.updated = deque([None] * SUMS_LATENCY)
         self.now = 0
         self.array_now = 0

@@ -5,8 +5,8 @@ import cocotb
 import pytest
 from amaranth.hdl import Shape
 
-from systola.hdl.fabric import Fabric
-from systola.hdl.multiplier import LATENCY, Multiplier
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.parts.multiplier import LATENCY, Multiplier
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 SHAPES = ("s18 s18", "u18 s18", "u18 u18", "s9 s8", "s16 u16", "u1 s12")

@@ -4,8 +4,8 @@
 import cocotb
 import pytest
 
-from systola.hdl.fabric import Fabric
-from systola.hdl.multiplier_row import MultiplierRow
+from systola.hdl.matrix.multiplier_row import MultiplierRow
+from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 IMPLEMENTATIONS = ("generic 1", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")

@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.mxu import MXU, is_grid, make_tile
+from systola.hdl.matrix.mxu import MXU, is_grid, make_tile
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,

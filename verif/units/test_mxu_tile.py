@@ -5,8 +5,8 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.fabric import Fabric
-from systola.hdl.mxu_tile import MXUTile
+from systola.hdl.matrix.mxu_tile import MXUTile
+from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 SIZES = {"5x6": (5, 6, 2, True), "4x4": (4, 4, 4, False), "3x5": (3, 5, 1, True)}

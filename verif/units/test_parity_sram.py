@@ -7,7 +7,7 @@ Only Icarus Verilog lets a test write a word of a memory.
 import cocotb
 import pytest
 
-from systola.hdl.parity_sram import FLAW_LATENCY, ParitySram
+from systola.hdl.memories.parity_sram import FLAW_LATENCY, ParitySram
 from systola.verif.kit.launch import chosen_netlist, simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 

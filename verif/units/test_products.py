@@ -4,8 +4,8 @@
 import cocotb
 import pytest
 
-from systola.hdl.multiplier import LATENCY
-from systola.hdl.products import ProductUnit, operand_bits
+from systola.hdl.control.products import ProductUnit, operand_bits
+from systola.hdl.parts.multiplier import LATENCY
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {

@@ -8,7 +8,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Rounding
-from systola.hdl.requantiser import Requantiser
+from systola.hdl.activation.requantiser import Requantiser
 from systola.verif.golden.scalar import (
     clamped,
     double,

@@ -10,8 +10,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from systola.arch.isa import LOOP_DEPTH, Opcode
-from systola.hdl.fetch import Fetch
-from systola.hdl.scalar_unit import EffectiveInstruction, ScalarUnit
+from systola.hdl.control.fetch import Fetch
+from systola.hdl.control.scalar_unit import EffectiveInstruction, ScalarUnit
 from systola.verif.units.fetch_bench import WORD
 from systola.verif.units.scalar_model import (
     END,

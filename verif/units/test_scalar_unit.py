@@ -8,7 +8,7 @@ import pytest
 
 from systola.arch.isa import LOOP_DEPTH, Opcode
 from systola.hdl.commands import PC_BITS
-from systola.hdl.scalar_unit import ScalarUnit
+from systola.hdl.control.scalar_unit import ScalarUnit
 from systola.verif.kit.launch import simulators
 from systola.verif.units.scalar_model import (
     END,

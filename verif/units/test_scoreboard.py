@@ -18,7 +18,7 @@ from systola.hdl.commands import (
     Kind,
     MatrixCommand,
 )
-from systola.hdl.scoreboard import Scoreboard
+from systola.hdl.control.scoreboard import Scoreboard
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 

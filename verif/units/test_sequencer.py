@@ -5,7 +5,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Fault, Opcode
-from systola.hdl.sequencer import Sequencer
+from systola.hdl.control.sequencer import Sequencer
 from systola.verif.kit.launch import simulators
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, rng, run_unit, small_config

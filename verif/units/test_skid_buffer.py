@@ -5,7 +5,7 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.skid_buffer import SkidBuffer
+from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.verif.kit.checker import StreamRules
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit

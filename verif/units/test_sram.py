@@ -6,8 +6,8 @@ from importlib.resources import files
 import cocotb
 import pytest
 
-from systola.hdl.fabric import Fabric
-from systola.hdl.sram import Sram
+from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 MACRO = (128, 8192)

@@ -6,7 +6,7 @@ import itertools
 import cocotb
 import pytest
 
-from systola.hdl.tag_queue import TagQueue
+from systola.hdl.control.tag_queue import TagQueue
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 

@@ -6,7 +6,8 @@ from collections import deque
 import cocotb
 import pytest
 
-from systola.hdl.unified_buffer import READ_LATENCY, UnifiedBuffer
+from systola.hdl.memories.unified_buffer import UnifiedBuffer
+from systola.hdl.ports import BUFFER_LATENCY
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 SHAPE = {"rows": 5, "cols": 3, "columns_per_stage": 3, "buffer_banks": 4}
@@ -28,7 +29,7 @@ class Model(Bench):
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.lines = {}
-        self.reading = deque([{}] * READ_LATENCY)
+        self.reading = deque([{}] * BUFFER_LATENCY)
 
     async def step(self, **wanted):
         """One cycle: lines to read, (line, data) to write. Returns the names of those served."""
@@ -45,7 +46,7 @@ class Model(Bench):
         await self.cycle(**inputs)
         assert not self.get("flawed")
         for name, value in self.reading.popleft().items():
-            assert self.get(f"{name}__data") == value, f"{name} READ_LATENCY after its read"
+            assert self.get(f"{name}__data") == value, f"{name} BUFFER_LATENCY after its read"
         served = set()
         for ports in (READERS, WRITERS):
             taken = set()
@@ -86,7 +87,7 @@ async def random_use(dut, rate):
         await bench.step(**wanted)
     for line in range(LINES):
         await bench.step(dma_out=line)
-    for _ in range(READ_LATENCY):
+    for _ in range(BUFFER_LATENCY):
         await bench.step()
 
 
@@ -125,5 +126,5 @@ async def streams(dut, operands, dma_out):
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_unified_buffer(simulator, variant):
-    assert READ_LATENCY == 2
+    assert BUFFER_LATENCY == 2
     run_unit("test_unified_buffer", simulator, unit(variant), variant=variant)

@@ -11,10 +11,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
-from systola.hdl.unified_buffer import READ_LATENCY
-from systola.hdl.vector_feeder import FEED_LATENCY, VectorFeeder
-from systola.hdl.vector_planner import VectorPlanner
-from systola.hdl.walker import Position
+from systola.hdl.matrix.vector_feeder import FEED_LATENCY, VectorFeeder
+from systola.hdl.matrix.vector_planner import VectorPlanner
+from systola.hdl.parts.walker import Position
+from systola.hdl.ports import BUFFER_LATENCY
 from systola.verif.units.feature_map import Vector, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
@@ -83,8 +83,8 @@ def unit(variant=None):
 
 
 class Feeder(Bench):
-    """The units with buffer lines that are there for one cycle, READ_LATENCY cycles after they were
-    asked for."""
+    """The units with buffer lines that are there for one cycle, BUFFER_LATENCY cycles after they
+    were asked for."""
 
     def __init__(self, dut, name):
         super().__init__(dut, unit())
@@ -96,10 +96,11 @@ class Feeder(Bench):
         ]
         self.planned = deque()
         self.primed = False
-        self.in_buffer = deque([None] * READ_LATENCY)
-        self.on_the_way = deque([None] * (FEED_LATENCY - READ_LATENCY))
-        self.holds = deque([False] * (1 + READ_LATENCY))  # told a cycle before an issue, as `go` is
-        self.arriving = deque([0] * READ_LATENCY)
+        self.in_buffer = deque([None] * BUFFER_LATENCY)
+        self.on_the_way = deque([None] * (FEED_LATENCY - BUFFER_LATENCY))
+        # Told a cycle before an issue, as `go` is.
+        self.holds = deque([False] * (1 + BUFFER_LATENCY))
+        self.arriving = deque([0] * BUFFER_LATENCY)
         self.made = 0
 
     def noise(self, bits):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import cocotb
 import pytest
 
-from systola.hdl.vector_lane import Coefficient, VectorLane
+from systola.hdl.activation.vector_lane import Coefficient, VectorLane
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,

@@ -9,7 +9,7 @@ import pytest
 
 from systola.arch.isa import BY_OPCODE, Opcode
 from systola.hdl.commands import MATRIX_LEVELS, VECTOR_LEVELS
-from systola.hdl.walker import Level, Walk, Walker
+from systola.hdl.parts.walker import Level, Walk, Walker
 from systola.verif.units.unit import Bench, chosen_variant, long_variants, rng, run_unit
 from systola.verif.units.walks import walk_of
 

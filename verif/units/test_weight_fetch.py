@@ -5,7 +5,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from systola.hdl.weight_fetch import WeightFetch
+from systola.hdl.transfers.weight_fetch import WeightFetch
 from systola.sim.memory import MemoryModel
 from systola.verif.kit.axi_memory import AxiMemory
 from systola.verif.kit.checker import AxiRules

@@ -4,7 +4,7 @@
 import cocotb
 import pytest
 
-from systola.hdl.weight_loader import WeightLoader
+from systola.hdl.matrix.weight_loader import WeightLoader
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {

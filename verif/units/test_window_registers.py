@@ -5,7 +5,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import BY_OPCODE, Opcode, encode
-from systola.hdl.window_registers import WindowRegisters
+from systola.hdl.control.window_registers import WindowRegisters
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 

@@ -19,10 +19,10 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
-from systola.hdl.fabric import Fabric
-from systola.sim.netlist import netlist_of
+from systola.hdl import verilog
+from systola.hdl.parts.fabric import Fabric
 from systola.sim.primitives import models_of
-from systola.synth import verilog
+from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
 from systola.verif.kit.seeds import random_seed
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One lane of the activation unit: all that is done for one column."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import enum, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import TABLE_BYTES
+from systola.hdl.activation.gate_lane import GateControl, GateLane
+from systola.hdl.activation.requantiser import Requantiser
+from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
+from systola.hdl.memories.sram import Sram
+from systola.hdl.ports import TableWriteSignature
+
+TABLE_LATENCY = 2
+
+
+class Pick(enum.Enum, shape=2):
+    """Which byte of a lane goes into the line that is written."""
+
+    PLAIN = 0
+    """The result, or its low byte."""
+    TABLE = 1
+    """What the table holds for the result."""
+    GATE = 2
+    """The low byte of the gate's result."""
+    HIGH = 3
+    """The high byte of the one picked before."""
+
+
+def lane_members(config: Config) -> dict[str, wiring.Member]:
+    """The members of an ActivationLane."""
+    bits = lane_bits(config)
+    members = {
+        **line_inputs(config),
+        "accumulator": In(signed(32)),
+        "use_sum": In(1),
+        "bias": In(signed(32)),
+        "multiplier": In(unsigned(31)),
+        "shift_right": In(5),
+        "shift_left": In(3),
+        "rounding": In(1),
+        "zero_point": In(signed(8)),
+        "low": In(signed(bits)),
+        "high": In(signed(bits)),
+        "byte_out": Out(8),
+    }
+    if config.tables:
+        members |= {
+            "table": In(max(1, ceil_log2(config.tables))),
+            "write": In(TableWriteSignature(tables=config.tables)),
+        }
+    if config.tables or config.wide:
+        members["pick"] = In(Pick)
+    if config.wide:
+        members |= {"accumulate": In(1), "gate": In(GateControl())}
+    return members
+
+
+class ActivationLane(wiring.Component):
+    """`requantiser` (see there), a look-up in `table`, and the choice of the byte to be written.
+
+    The value is `accumulator` or, with `use_sum`, the `sum` of the lane's VectorLane, whose members
+    are here, too. `byte_out` comes PICK_STAGE cycles after the value, with `pick`, out of logic: a
+    register comes behind it. One value a cycle, no back-pressure. `table` comes TABLE_STAGE cycles
+    after the value. Each lane has its own copy of the tables.
+
+    With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
+    VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
+    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which has nothing to
+    do as long as they need one.
+    """
+
+    TABLE_STAGE = Requantiser.LATENCY
+    GATE_STAGE = Requantiser.LATENCY
+    PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
+    _MADE_HERE = ("accumulator", "offset", "borrow", "first", "second")
+    """Inputs of the requantiser that are not those of the lane."""
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(lane_members(config))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.vector = vector = VectorLane(config=config)
+        m.submodules.requantiser = requantiser = Requantiser(
+            bits=lane_bits(config), lends=config.wide
+        )
+        for unit in (vector, requantiser):
+            for name, member in unit.signature.members.items():
+                if member.flow is In and name not in self._MADE_HERE:
+                    m.d.comb += getattr(unit, name).eq(getattr(self, name))
+        m.d.comb += [
+            requantiser.accumulator.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
+            requantiser.offset.eq(self.zero_point),
+        ]
+        waiting = Signal(lane_bits(config), reset_less=True)  # as long as the tables take
+        plain = Signal(lane_bits(config), reset_less=True)
+        m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]
+        m.d.comb += self.byte_out.eq(plain[:8])
+        if config.tables:
+            m.submodules.tables = tables = Sram(
+                width=8, depth=config.tables * TABLE_BYTES, output_register=True
+            )
+            m.d.comb += [
+                tables.write_enable.eq(self.write.enable),
+                tables.write_address.eq(self.write.address),
+                tables.write_data.eq(self.write.data),
+                tables.read_enable.eq(1),
+                tables.read_address.eq(Cat(requantiser.result[:8], self.table)),
+            ]
+            with m.If(self.pick == Pick.TABLE):
+                m.d.comb += self.byte_out.eq(tables.read_data)
+        if config.wide:
+            with m.If(self.accumulate):
+                m.d.comb += requantiser.offset.eq(vector.addend)
+            m.submodules.gate_lane = gate = GateLane()
+            high = Signal(8, reset_less=True)
+            m.d.comb += [
+                gate.control.eq(self.gate),
+                gate.argument.eq(requantiser.result),
+                requantiser.borrow.eq(self.gate.multiply),
+                requantiser.first.eq(gate.first),
+                requantiser.second.eq(gate.second),
+                gate.product.eq(requantiser.lent),
+            ]
+            m.d.sync += high.eq(plain[8:])
+            with m.If(self.pick == Pick.GATE):
+                m.d.comb += self.byte_out.eq(gate.result[:8])
+                m.d.sync += high.eq(gate.result[8:])
+            with m.If(self.pick == Pick.HIGH):
+                m.d.comb += self.byte_out.eq(high)
+        return m

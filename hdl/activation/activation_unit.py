@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Activate, Depthwise, Pool and Vector: everything that writes results into the unified buffer."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import Operation
+from systola.hdl.activation.result_lanes import (
+    ADDEND_SPACING,
+    DRAIN_SPACING,
+    GATE_SPACING,
+    TAP_SPACING,
+    ResultLanes,
+)
+from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
+from systola.hdl.activation.vector_lane import Coefficient
+from systola.hdl.commands import (
+    ACCUMULATOR_BITS,
+    ADDRESS_BITS,
+    PARAMETER_SPACE,
+    TABLE_SPACE,
+    ActivateCommand,
+    Source,
+    low_bits,
+)
+from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.interlock import Check, Interlock
+from systola.hdl.ports import (
+    BufferReadSignature,
+    BufferWriteSignature,
+    ParameterWriteSignature,
+    TableWriteSignature,
+)
+
+FOLLOW_LATENCY = 2
+"""Cycles from a list that lets a step go to its read: interlock, read."""
+FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
+"""Cycles from a command to its first read: walk, plan, interlock, read."""
+PAUSES = {
+    Pause.ONE: 1,
+    Pause.TAPS: TAP_SPACING,
+    Pause.ADDEND: ADDEND_SPACING,
+    Pause.DRAIN: DRAIN_SPACING,
+    Pause.GATE: GATE_SPACING,
+    Pause.GATE_DRAIN: GATE_SPACING + DRAIN_SPACING,
+}
+"""Cycles without a step."""
+
+CHECKS = (
+    Check(watched="host_reading", address="read", used="reads"),
+    Check(watched="activate_writing", address="read", used="reads"),
+    Check(watched="matrix_summing", address="row", used="sums"),
+    Check(watched="matrix_reading", address="line", used="narrow"),
+    Check(watched="host_writing", address="line", used="narrow"),
+    Check(watched="host_reading", address="line", used="narrow"),
+    # An int16 result takes two lines: it waits for whole instructions instead.
+    Check(watched="matrix_reading", used="wide"),
+    Check(watched="host_writing", used="wide"),
+    Check(watched="host_reading", used="wide"),
+    Check(watched="host_reading", address="parameter", space=PARAMETER_SPACE, used="final"),
+    Check(watched="host_reading", address="table", space=TABLE_SPACE, used="looks_up"),
+)
+WATCHED = {
+    "matrix_summing": ACCUMULATOR_BITS,
+    "matrix_reading": ADDRESS_BITS,
+    "activate_writing": ADDRESS_BITS,
+    "host_writing": ADDRESS_BITS,
+    "host_reading": ADDRESS_BITS,
+}
+"""The lists that instructions wait for, and their addresses."""
+
+
+class ActivationUnit(wiring.Component):
+    """Makes one vector after the other: StepPlanner has the steps of each instruction, `Interlock`
+    lets them pass when no older instruction uses their addresses any longer, ResultLanes does the
+    work. A step is a read of accumulators or of a buffer line, one a cycle; the last of a vector
+    issues it. Each column has its `ActivationLane`.
+
+    `masks` are those of `command`; `regions` and `retired` tell of the lists that they name.
+    `command_pop`: it was taken in the cycle before, and its steps begin. The first read comes
+    FRONT_LATENCY cycles after the command, and FOLLOW_LATENCY cycles after the list that lets it
+    go, or one more. It waits where the accumulators' or the buffer's bank is busy; after issue
+    nothing stops a vector: see ResultLanes, and `latency`. WALK_GAP cycles are lost between two
+    instructions, and more where the first of them has less than five steps.
+
+    The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
+    SIGMOID or TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more,
+    and DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING behind fewer than
+    three taps.
+
+    `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
+    before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
+    `advance_write_to`, `write_done`: the same for lines written, as many cycles before the write as
+    ResultLanes says. `takes_line` is for the counters.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        depth = config.queue_depth
+        members = {
+            "command": In(ActivateCommand()),
+            "command_valid": In(1),
+            "command_pop": Out(1),
+            "masks": In(data.StructLayout(dict.fromkeys(WATCHED, depth))),
+            "regions": In(
+                data.StructLayout(
+                    {name: data.ArrayLayout(Region(bits), depth) for name, bits in WATCHED.items()}
+                )
+            ),
+            "retired": In(data.StructLayout(dict.fromkeys(WATCHED, 1))),
+            "enable": Out(1),
+            "ready": In(1),
+            "address": Out(ceil_log2(config.accumulator_rows)),
+            "accumulators": In(32 * config.cols),
+            "operands": Out(BufferReadSignature(config=config)),
+            "parameters": In(ParameterWriteSignature(config=config)),
+            "buffer": Out(BufferWriteSignature(config=config)),
+            "advance_read": Out(1),
+            "advance_read_to": Out(ACCUMULATOR_BITS),
+            "rows_done": Out(1),
+            "lines_done": Out(1),
+            "advance_write": Out(1),
+            "advance_write_to": Out(ADDRESS_BITS),
+            "write_done": Out(1),
+            "takes_line": Out(1),
+        }
+        if config.tables:
+            members["tables"] = In(TableWriteSignature(tables=config.tables))
+        super().__init__(members)
+
+    @staticmethod
+    def latency() -> int:
+        """Cycles from the read of a vector's accumulators to the write of its line."""
+        return ResultLanes.latency()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        planner = m.submodules.planner = StepPlanner()
+        interlock = m.submodules.interlock = Interlock(
+            item=Step(),
+            checks=CHECKS,
+            depth=self._config.queue_depth,
+            low={name: low_bits(self._config, width) for name, width in WATCHED.items()},
+        )
+        connect(m, planner.steps, interlock.input)
+        m.d.comb += planner.frees.eq(interlock.frees)
+        # What the command and the step that is offered wait for.
+        masks = self.masks
+        for stage, loads in (("command", planner.begins), ("step", planner.loads)):
+            kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
+            source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
+            m.d.comb += source.eq(Mux(loads, masks, kept))
+            for name in WATCHED:
+                m.d.sync += kept[name].eq(source[name] >> self.retired[name])
+            masks = kept
+        for name in WATCHED:
+            m.d.comb += [
+                interlock.masks[name].eq(masks[name]),
+                interlock.regions[name].eq(self.regions[name]),
+                interlock.retired[name].eq(self.retired[name]),
+            ]
+
+        # The instruction whose steps are taken, while the planner may have the next one. There is
+        # a pause behind its last step.
+        command = Signal(ActivateCommand(), reset_less=True)
+        present = Signal()
+        follows = Signal()  # the one that the planner has is the next one
+        ends = Signal()  # its last step is taken
+        m.d.comb += [
+            planner.command.eq(self.command),
+            planner.command_valid.eq(self.command_valid),
+            planner.hold.eq(follows),
+        ]
+        m.d.sync += [
+            self.command_pop.eq(planner.begins),
+            present.eq(Mux(present, ~ends, follows)),
+            follows.eq(planner.begins | (follows & present)),
+        ]
+        with m.If(~present):
+            m.d.sync += command.eq(planner.planned)
+
+        step, taken = self._step(m, interlock)
+        from_accumulators = command.source == Source.ACCUMULATORS
+        issues = Signal()
+        m.d.comb += [issues.eq(taken & step.final), ends.eq(taken & step.ends)]
+        m.d.sync += [
+            self.advance_read.eq(issues & from_accumulators),
+            self.advance_read_to.eq(step.row + 1),
+            self.rows_done.eq(ends & from_accumulators),
+            self.lines_done.eq(ends & ~from_accumulators),
+            self.takes_line.eq(taken & ~from_accumulators),
+        ]
+
+        lanes = m.submodules.lanes = ResultLanes(config=self._config)
+        connect(m, lanes.buffer, flipped(self.buffer))
+        connect(m, flipped(self.parameters), lanes.parameters)
+        if self._config.tables:
+            connect(m, flipped(self.tables), lanes.tables)
+        self._control_line(m, lanes.line, command, step, taken)
+        self._control_vector(m, lanes.vector, command, step)
+        m.d.comb += [
+            lanes.issue.eq(issues),
+            lanes.accumulators.eq(self.accumulators),
+            lanes.operands.eq(self.operands.data),
+            self.advance_write.eq(lanes.advance_write),
+            self.advance_write_to.eq(lanes.advance_write_to),
+            self.write_done.eq(lanes.write_done),
+        ]
+        return m
+
+    def _step(self, m: Module, interlock: Interlock) -> tuple[data.View, Signal]:
+        """The step that reads in this cycle, and whether it is taken."""
+        step, valid = Signal(Step(), reset_less=True), Signal()
+        enable_row, enable_line = Signal(), Signal()
+        granted, taken = Signal(), Signal()
+        m.d.comb += [
+            self.enable.eq(enable_row),
+            self.address.eq(step.row),
+            self.operands.enable.eq(enable_line),
+            self.operands.address.eq(step.read),
+            granted.eq((~enable_row | self.ready) & (~enable_line | self.operands.ready)),
+            taken.eq(valid & granted),
+        ]
+
+        # A step that cannot follow waits aside, so that the interlock learns of it from a register.
+        # Behind one that pauses comes none at once, and what is loaded then does not count.
+        passed = interlock.output
+        aside, waits = Signal(Step(), reset_less=True), Signal()
+        room = Signal(init=1)  # nothing waits
+        following = Signal(Step())
+        comes = Signal()
+        pauses = Signal()  # behind this step
+        rest, rests = Signal(range(max(PAUSES.values()))), Signal()
+        leaves = Signal()
+        proceeds = Signal()
+        m.d.comb += [
+            passed.ready.eq(room),
+            following.eq(Mux(waits, aside, passed.payload)),
+            comes.eq(waits | passed.valid),
+            # While it rests there is no step, and where there is none nothing has to be granted.
+            leaves.eq(granted & ~rests),
+            proceeds.eq(comes & ~(valid & pauses)),
+        ]
+        with m.If(~waits):
+            m.d.sync += aside.eq(passed.payload)
+        m.d.sync += [waits.eq(comes & ~(leaves & proceeds)), room.eq(~comes | (leaves & proceeds))]
+        with m.If(leaves):
+            m.d.sync += [
+                step.eq(following),
+                pauses.eq(following.pause != Pause.NONE),
+                valid.eq(proceeds),
+                enable_row.eq(proceeds & following.sums),
+                enable_line.eq(proceeds & following.reads),
+            ]
+
+        # The cycles without a step, but for the first of them; how many comes with the step.
+        long_rest = Signal.like(rest)
+        with m.If(leaves):
+            m.d.sync += long_rest.eq(0)
+            with m.Switch(following.pause):
+                for pause, cycles in PAUSES.items():
+                    with m.Case(pause):
+                        m.d.sync += long_rest.eq(cycles - 1)
+        with m.If(rests):
+            m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
+        with m.Else():
+            m.d.sync += [rest.eq(long_rest), rests.eq(taken & (long_rest != 0))]
+        return step, taken
+
+    def _control_line(
+        self, m: Module, control: data.View, command: data.View, step: data.View, taken: Signal
+    ) -> None:
+        """The control of a buffer line."""
+        is_vector = command.source == Source.VECTOR
+        in_elements = step.phase == Phase.ELEMENTS
+        in_operand = step.phase == Phase.OPERAND
+        in_addend = step.phase == Phase.ADDEND
+        multiplies = is_vector & (command.operation == Operation.MULTIPLY)
+        scaled = is_vector & (
+            (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
+        )
+        scale = command.scale
+        m.d.comb += [
+            control.load_tap.eq(taken & (step.phase == Phase.TAPS)),
+            control.tap.eq(step.tap),
+            control.element.low.eq(taken & step.low),
+            control.element.wide.eq(command.wide_operands),
+            control.element.outside.eq(step.outside),
+            control.element.addend.eq(taken & in_addend & ~step.low),
+            control.element.zero.eq(
+                Mux(
+                    step.outside,
+                    -command.fill,
+                    Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0),
+                )
+            ),
+            control.element.coefficient.eq(
+                Mux(
+                    command.source == Source.DEPTHWISE,
+                    Coefficient.TAP,
+                    Mux(multiplies & in_operand, Coefficient.FIRST, Coefficient.MULTIPLIER),
+                )
+            ),
+            control.element.multiplier.eq(
+                Mux(scaled, Mux(in_operand, scale.multiplier_b, scale.multiplier_a), 1)
+            ),
+            control.element.keep.eq(taken & in_elements),
+            control.scaling.scaled.eq(scaled),
+            control.scaling.wide.eq(command.wide_operands),
+            control.scaling.shift.eq(Mux(scaled, Mux(in_operand, scale.shift_b, scale.shift_a), 0)),
+            control.summing.update.eq(
+                taken & ~step.low & (in_operand | (in_elements & ~multiplies))
+            ),
+            control.summing.first.eq(Mux(is_vector, in_elements | multiplies, step.begins)),
+            control.summing.skip.eq((command.source == Source.POOL) & step.outside),
+            control.summing.maximum.eq(command.maximum),
+            control.summing.subtract.eq(in_operand & (command.operation == Operation.SUBTRACT)),
+        ]
+
+    def _control_vector(
+        self, m: Module, control: data.View, command: data.View, step: data.View
+    ) -> None:
+        """The control of a vector."""
+        m.d.comb += [
+            control.line.eq(step.line),
+            control.last.eq(step.ends),
+            control.parameter.eq(step.parameter),
+            control.use_sum.eq(command.source != Source.ACCUMULATORS),
+            *(
+                control[name].eq(command[name])
+                for name in (
+                    "low",
+                    "accumulate",
+                    "wide",
+                    "rounding",
+                    "function",
+                    "zero_point",
+                    "high",
+                    "table",
+                )
+            ),
+        ]

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The microprogram of the functions SIGMOID and TANH, for all lanes at once.
+
+Source of the arithmetic: gemmlowp, fixedpoint/fixedpoint.h, `logistic` and `tanh` of a
+FixedPoint<int16_t, n>. A product of two int16 there is (a * b + 2^14) >> 15; the case that
+saturates, both of them -32768, does not occur here, and of its sums only those can leave int16
+that reach 32768.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import TANH_INTEGER_BITS
+from systola.hdl.activation.gate_lane import (
+    ALWAYS,
+    FACTORS,
+    NEGATIVE,
+    PRODUCT_LATENCY,
+    ZERO,
+    Base,
+    First,
+    GateControl,
+    ProductTerm,
+    Second,
+    ValueTerm,
+)
+
+SIGMOID_INTEGER_BITS = 3
+
+ONE_HALF = 1 << 14
+HIGHEST = (1 << 15) - 1
+EXP_OF_EIGHTH = 28918
+"""exp(-1/8) with 15 fractional bits, as the constants below."""
+ONE_THIRD = 10923
+EXPONENTIALS = (25520, 19875, 12055, 4435, 600, 11, 0)
+"""exp(-2^e) for e = -2 .. 4."""
+START_OFFSET = 23130
+"""48/17 with 13 fractional bits: 48/17 - 32/17 * d is a first guess of 1/d for 1/2 <= d <= 1."""
+START_SLOPE = -15420
+"""-32/17 with 13 fractional bits."""
+ITERATIONS = 3
+"""Of Newton and Raphson's for 1/d."""
+ONE = 1 << 13
+"""1 with 13 fractional bits."""
+
+Row = dict[str, Any]
+"""Fields of GateControl that are not zero."""
+
+
+class _Steps:
+    """The rows of a program, as they are put together."""
+
+    def __init__(self, shifts: int) -> None:
+        self.rows: list[Row] = [{} for _ in range(shifts)]  # the argument moves into place
+        self.now = shifts
+        """The row that first sees the present value."""
+
+    def also(self, row: int, **fields: Any) -> None:
+        """Adds fields to a row."""
+        self.rows += [{} for _ in range(row + 1 - len(self.rows))]
+        clash = self.rows[row].keys() & fields.keys()
+        if clash:
+            raise ValueError(f"row {row} has {clash} already")
+        self.rows[row] |= fields
+
+    def add(self, *, condition: int = ALWAYS, base: Base = Base.CONSTANT, **fields: Any) -> None:
+        """The next value, from the adder."""
+        self.also(self.now, update=1, condition=condition, base=base, **fields)
+        self.now += 1
+
+    def multiply(self, **operands: Any) -> None:
+        """A product for the `add` behind this one."""
+        self.also(self.now, multiply=1, **operands)
+        self.now += PRODUCT_LATENCY
+
+
+def microprogram(*, tanh: bool) -> list[Row]:
+    """What the lanes do from the cycle after that of the argument on."""
+    steps = _Steps(TANH_INTEGER_BITS + 1)
+    multiply, add = steps.multiply, steps.add
+    product: Row = {"product": ProductTerm.ROUNDED}
+
+    # exp(x - 1/8) = c + c * (x + ((x^4 / 4 + x^3) / 3 + x^2) / 2), -1/8 <= x < 1/8.
+    multiply(first=First.ARGUMENT, second=Second.ARGUMENT)
+    add(**product)
+    steps.also(steps.now, save=1)  # x^2
+    steps.now += 1
+    multiply(first=First.VALUE, second=Second.SAVED)
+    add(**product)  # x^4
+    add(value=ValueTerm.HALF)
+    # x^3, so early that it comes right behind the next value.
+    early = steps.now + 1 - PRODUCT_LATENCY
+    steps.also(early, multiply=1, first=First.ARGUMENT, second=Second.SAVED)
+    add(value=ValueTerm.HALF, upwards=1)
+    add(base=Base.VALUE, **product)
+    multiply(constant=ONE_THIRD)
+    add(base=Base.SAVED, **product)
+    add(base=Base.ARGUMENT, value=ValueTerm.HALF, upwards=1)
+    multiply(constant=EXP_OF_EIGHTH)
+    add(constant=EXP_OF_EIGHTH, **product)
+
+    # Times exp(-2^e) for each 2^e that the argument lies below that interval.
+    for index in range(FACTORS):
+        multiply(constant=EXPONENTIALS[index])
+        add(condition=index, **product)
+
+    # d = (1 + e) / 2, rounded down; then 1 / d.
+    add(constant=ONE_HALF, value=ValueTerm.HALF)
+    steps.also(steps.now, keep=1)
+    multiply(constant=START_SLOPE)
+    add(constant=START_OFFSET, **product)
+    for _ in range(ITERATIONS):
+        steps.also(steps.now, save=1)
+        multiply(second=Second.SPARE)
+        add(constant=ONE, product=ProductTerm.NEGATED)  # 1 - d * y
+        multiply(second=Second.SAVED)
+        add(base=Base.SAVED, product=ProductTerm.QUADRUPLE)  # y + y * (1 - d * y)
+
+    # 1/d / 2 = 1 / (1 + e), or 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
+    doublings = 1
+    if tanh:
+        add(constant=-ONE, value=ValueTerm.VALUE)
+        doublings = 2
+    for _ in range(doublings):
+        add(base=Base.VALUE, value=ValueTerm.VALUE)
+    # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x); the argument 0 has a result of its own.
+    opposite, middle = (0, 0) if tanh else (HIGHEST, ONE_HALF)
+    steps.also(steps.now, save=1)
+    steps.now += 1
+    add(base=Base.SAVED)  # never 2^15
+    add(constant=opposite, value=ValueTerm.NEGATED, condition=NEGATIVE)
+    add(constant=middle, condition=ZERO)
+    return steps.rows
+
+
+PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
+ROWS = max(map(len, PROGRAMS.values()))
+EMPTY_ROWS = 2
+"""Rows at the beginning of both programs in which nothing happens, at least."""
+LAST_PRODUCT = 1 + max(
+    number for rows in PROGRAMS.values() for number, row in enumerate(rows) if row.get("multiply")
+)
+"""Cycles from the argument to the last operands of a product."""
+
+
+class GateSequencer(wiring.Component):
+    """Tells all GateLanes what to do for one vector.
+
+    `start` takes a vector, whose argument comes in the next cycle; `tanh` and, for it,
+    `integer_bits` (0 to TANH_INTEGER_BITS) belong to it. The results are there LATENCY cycles after
+    the argument; the next start may come LATENCY cycles after this one. `following` is `control` a
+    cycle earlier, for registers near its users.
+    """
+
+    LATENCY = 1 + ROWS
+
+    start: In(1)
+    tanh: In(1)
+    integer_bits: In(3)
+    control: Out(GateControl())
+    following: Out(GateControl())
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        layout = GateControl()
+        is_tanh = Signal(reset_less=True)
+        # One bit walks by all rows but the first two, which are empty, and collects theirs in both
+        # programs; then comes the choice, and a register for the users.
+        place = Signal(ROWS - EMPTY_ROWS)
+        m.d.sync += place.eq(Cat(self.start, place))
+        rows = {}
+        for name, program in PROGRAMS.items():
+            rows[name] = Signal(layout, name=f"row_of_{name}")
+            words = [layout.const(fields).as_bits() for fields in program[EMPTY_ROWS:]]
+            for bit, target in enumerate(rows[name].as_value()):
+                set_in = [place[n] for n, word in enumerate(words) if word >> bit & 1]
+                m.d.sync += target.eq(Cat(set_in).any())
+        row = Signal(layout)
+        m.d.sync += [
+            row.eq(Mux(is_tanh, rows["tanh"], rows["sigmoid"])),
+            self.control.eq(self.following),
+        ]
+
+        # The exponential of tanh takes twice the argument: one place more.
+        shifts = Signal(range(TANH_INTEGER_BITS + 2))
+        with m.If(self.start):
+            m.d.sync += [
+                is_tanh.eq(self.tanh),
+                shifts.eq(Mux(self.tanh, self.integer_bits + 1, SIGMOID_INTEGER_BITS)),
+            ]
+        with m.Elif(shifts != 0):
+            m.d.sync += shifts.eq(shifts - 1)
+        m.d.comb += [
+            self.following.eq(row),
+            self.following.load.eq(self.start),
+            self.following.shift.eq(shifts != 0),
+        ]
+        return m

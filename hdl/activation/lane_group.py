@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes of the activation unit side by side, where there are many: a module converted once."""
+
+from math import gcd
+
+from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Shape, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.activation.activation_lane import lane_members
+
+OF_EACH = (
+    *("accumulator", "byte", "tap", "bias", "multiplier", "shift_right", "shift_left"),
+    "byte_out",
+)
+"""Ports that each lane has for itself; all others have one value for the lanes of a group."""
+
+
+def group_size(config: Config) -> int:
+    """Lanes of a group: those whose controls come from the same registers, in equal groups."""
+    return gcd(config.cols, max(1, config.cols // 8))
+
+
+def lane_ports(config: Config) -> dict[str, tuple[wiring.Flow, int]]:
+    """Direction and bits of each port of an ActivationLane, by its name in Verilog."""
+    lane = wiring.Signature(lane_members(config))
+    return {
+        "__".join(map(str, path)): (member.flow, Shape.cast(member.shape).width)
+        for path, member, _ in lane.flatten(lane.create())
+    }
+
+
+class LaneGroup(wiring.Component):
+    """`group_size` lanes, instances of the module `activation_lane`, and nothing else.
+
+    Members are the ports of an ActivationLane behind `lane_`, as some of their names are words of
+    Verilog; those in OF_EACH are as many times as wide, lane 0 first.
+    """
+
+    def __init__(self, *, config: Config):
+        self._ports = lane_ports(config)
+        self._size = group_size(config)
+        super().__init__(
+            {
+                f"lane_{name}": (In if flow is In else Out)(
+                    bits * (self._size if name in OF_EACH else 1)
+                )
+                for name, (flow, bits) in self._ports.items()
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for lane in range(self._size):
+            connected: dict[str, object] = {}
+            for name, (flow, bits) in self._ports.items():
+                value: Signal = getattr(self, f"lane_{name}")
+                direction = "i" if flow is In else "o"
+                part = value.word_select(lane, bits) if name in OF_EACH else value
+                connected[f"{direction}_{name}"] = part
+            m.submodules[f"lane_{lane}"] = Instance(
+                "activation_lane", i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
+            )
+        return m

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an instruction of the activation unit to its steps: what is read in which order."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import DEPTHWISE_TAPS, Function, Operation
+from systola.hdl.activation.result_lanes import TAP_SPACING
+from systola.hdl.commands import (
+    ACCUMULATOR_BITS,
+    ADDRESS_BITS,
+    VECTOR_LEVELS,
+    ActivateCommand,
+    Source,
+)
+from systola.hdl.parts.replica import Replica
+from systola.hdl.parts.walker import WALK_GAP, Walk, Walker
+
+
+class Phase(enum.Enum, shape=2):
+    """What is read for a vector: the taps' weights (Depthwise, once a block), the elements of
+    operand a or the accumulators, operand b, and what the result is added to."""
+
+    TAPS = 0
+    ELEMENTS = 1
+    OPERAND = 2
+    ADDEND = 3
+
+
+PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1})
+"""A bit for each Phase."""
+
+
+class Pause(enum.Enum, shape=3):
+    """What follows a step that the next one cannot follow at once."""
+
+    NONE = 0
+    ONE = 1
+    TAPS = 2
+    ADDEND = 3
+    DRAIN = 4
+    GATE = 5
+    GATE_DRAIN = 6
+
+
+class Step(data.StructLayout):
+    """What happens in one cycle, if nothing is in the way.
+
+    It reads buffer line `read` (`reads`), accumulator `row` (`sums`), or nothing, `outside` the
+    map. `tap`: which one it loads or uses. `low`: the line has low bytes, whose high ones follow;
+    `begins`: it has the first element of its vector.
+    A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
+    there on, with the parameter entry `parameter` and, where it `looks_up`, with `table`. `narrow`:
+    final and not wide. `ends`: it is the last step of its instruction. `pause` comes behind it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "phase": Phase,
+                "reads": 1,
+                "read": ADDRESS_BITS,
+                "sums": 1,
+                "row": ACCUMULATOR_BITS,
+                "outside": 1,
+                "tap": range(DEPTHWISE_TAPS),
+                "low": 1,
+                "begins": 1,
+                "final": 1,
+                "narrow": 1,
+                "wide": 1,
+                "looks_up": 1,
+                "line": ADDRESS_BITS,
+                "parameter": 12,
+                "table": 4,
+                "ends": 1,
+                "pause": Pause,
+            }
+        )
+
+
+PLAN_LATENCY = WALK_GAP + 1
+"""Cycles from a command to its first step."""
+
+
+class StepPlanner(wiring.Component):
+    """Offers the steps of `command`, one a cycle, the first one PLAN_LATENCY cycles after
+    `command_valid`, from registers by an addition.
+
+    `begins`: the command is taken, and kept as `planned` until the next one; that begins as soon as
+    the last step of this one is taken off it, unless somebody still needs `planned` (`hold`).
+    WALK_GAP cycles lie between their steps. In a planned command `low` <= `high`.
+
+    `loads`: the step that is offered in the next cycle, if any, is another one than in this cycle.
+    `frees`: what `steps.ready` will be in the next cycle.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "command": In(ActivateCommand()),
+                "command_valid": In(1),
+                "hold": In(1),
+                "begins": Out(1),
+                "planned": Out(ActivateCommand()),
+                "loads": Out(1),
+                "steps": Out(stream.Signature(Step())),
+                "frees": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        command, coming = self.planned, self.command
+        walker = m.submodules.walker = Walker(walk=Walk(VECTOR_LEVELS))
+        first, last, place = walker.first, walker.last, walker.position
+        planned = Signal(ActivateCommand(), reset_less=True)
+        free = Signal()
+        m.d.comb += [
+            self.planned.eq(planned),
+            walker.walk.payload.eq(coming.walk),
+            walker.walk.valid.eq(self.command_valid & ~self.hold),
+            free.eq(walker.walk.ready & ~self.hold),
+            self.begins.eq(self.command_valid & ~walker.present & ~self.hold),
+        ]
+
+        # What kind of instruction it is.
+        coming_sums = coming.source == Source.ACCUMULATORS
+        coming_vector = coming.source == Source.VECTOR
+        coming_depthwise = coming.source == Source.DEPTHWISE
+        coming_operand = coming_vector & (coming.operation != Operation.COPY)
+        coming_addend = coming_sums & coming.accumulate  # comes first
+        coming_end = ~coming_operand & (~coming.accumulate | coming_sums)
+        from_accumulators = Signal(reset_less=True)
+        from_map = Signal(reset_less=True)
+        has_operand = Signal(reset_less=True)
+        elements_end = Signal(reset_less=True)  # the last element completes a vector
+        addend_first = Signal(reset_less=True)  # with the phase ADDEND a vector begins
+        depthwise = Signal(reset_less=True)  # with the phase TAPS a block begins
+        one_line = Signal(reset_less=True)  # of operand b completes a vector
+        two_lines = Signal(reset_less=True)  # are written for one that is read
+        gate = Signal(reset_less=True)
+        few_taps = Signal(reset_less=True)
+        one_tap = Signal(reset_less=True)
+        last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
+        with m.If(free):
+            m.d.sync += [
+                planned.eq(coming),
+                # `high` wins where it is the lower one.
+                planned.low.eq(Mux(coming.low > coming.high, coming.high, coming.low)),
+                from_accumulators.eq(coming_sums),
+                from_map.eq(~coming_sums & ~coming_vector),
+                has_operand.eq(coming_operand),
+                elements_end.eq(coming_end),
+                addend_first.eq(coming_addend),
+                depthwise.eq(coming_depthwise),
+                one_line.eq(coming_operand & ~coming.wide_operands & ~coming.accumulate),
+                two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
+                gate.eq((coming.function == Function.SIGMOID) | (coming.function == Function.TANH)),
+                few_taps.eq(coming.taps <= TAP_SPACING),
+                one_tap.eq(coming.taps == 1),
+                last_but_one.eq(coming.taps - 2),
+            ]
+
+        # Where the instruction stands. How a phase may end is known when it begins.
+        now = Signal(PHASES)
+        tap = Signal(range(DEPTHWISE_TAPS))  # of TAPS: loaded; of ELEMENTS: in use
+        half = Signal()
+        last_load = Signal()  # in TAPS: of the block
+        ends_by_tap = Signal()  # the last tap completes a vector
+        ends_by_line = Signal()  # this line does
+        moves_on = Signal()  # the walk does behind this step
+        row = Signal(ACCUMULATOR_BITS)
+        line = Signal(ADDRESS_BITS)
+        operand = Signal(ADDRESS_BITS)
+        addend = Signal(ADDRESS_BITS)
+        parameter = Signal(12)
+
+        operand_ends = ~command.wide_operands | half
+        last_tap = last.kx & last.ky
+        block_ends = last.ox & last.oy
+        taps_end = now.taps & last_load
+        final = Signal()
+        ends = Signal()
+        m.d.comb += [
+            final.eq((ends_by_tap & last_tap) | ends_by_line),
+            ends.eq(final & walker.ends),
+        ]
+
+        # What follows. Each phase whose line may complete a vector says itself when it does not.
+        begins_block = block_ends & depthwise
+        next_half = (now.operand & ~operand_ends) | (now.addend & ~half)
+        follows = Signal(PHASES)
+        m.d.comb += [
+            follows.taps.eq(Mux(final, begins_block, now.taps & ~last_load)),
+            follows.elements.eq(
+                (final & ~addend_first & ~begins_block)
+                | taps_end
+                | (now.elements & ~last_tap)
+                | (now.addend & half & from_accumulators)
+            ),
+            follows.operand.eq(
+                (now.elements & last_tap & has_operand) | (now.operand & ~operand_ends)
+            ),
+            follows.addend.eq(
+                (final & addend_first)
+                | (now.elements & last_tap & ~has_operand & ~elements_end)
+                | (now.operand & operand_ends & command.accumulate)
+                | (now.addend & ~half)
+            ),
+        ]
+
+        # No walk is present. After a reset this may come a cycle late; no command comes as soon.
+        absent = m.submodules.absent = Replica()
+        m.d.comb += absent.input.eq(~walker.will_be_present)
+
+        # A step is taken off, and offered in the next cycle, whenever the one that is offered in
+        # this cycle could be taken. There are two copies of that: for where the instruction stands,
+        # and for the step.
+        goes_on, loads = Signal(), Signal()
+        for name, copy in (("goes_on", goes_on), ("loads", loads)):
+            replica = m.submodules[name] = Replica()
+            m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
+        with m.If(absent.output):
+            m.d.sync += [
+                now.taps.eq(coming_depthwise),
+                now.elements.eq(~coming_depthwise & ~coming_addend),
+                now.operand.eq(0),
+                now.addend.eq(coming_addend),
+                tap.eq(0),
+                half.eq(0),
+                last_load.eq(coming.taps == 1),
+                ends_by_tap.eq(~coming_depthwise & ~coming_addend & coming_end),
+                ends_by_line.eq(0),
+                moves_on.eq(~coming_depthwise & ~coming_addend & coming_end),
+                row.eq(coming.accumulator),
+                line.eq(coming.destination),
+                operand.eq(coming.operand),
+                addend.eq(coming.destination),
+                parameter.eq(coming.parameter),
+            ]
+        with m.Elif(goes_on):
+            by_tap = follows.elements & elements_end
+            by_line = (
+                (now.elements & last_tap & one_line)
+                | (now.operand & ~operand_ends & ~command.accumulate)
+                | (now.addend & ~half & ~from_accumulators)
+            )
+            m.d.sync += [
+                now.eq(follows),
+                tap.eq(Mux(final | taps_end, 0, tap + 1)),
+                half.eq(next_half),
+                last_load.eq(Mux(now.taps, tap == last_but_one, one_tap)),
+                ends_by_tap.eq(by_tap),
+                ends_by_line.eq(by_line),
+                moves_on.eq(by_tap | by_line),
+                operand.eq(operand + (now.taps | now.operand)),
+                addend.eq(addend + now.addend),
+            ]
+            with m.If(final):
+                m.d.sync += [
+                    row.eq(row + 1),
+                    line.eq(line + 1 + command.wide),
+                ]
+                with m.If(block_ends & command.by_block):
+                    m.d.sync += parameter.eq(parameter + 1)
+        m.d.comb += walker.advance.eq(goes_on & (moves_on | (now.elements & ~last_tap)))
+
+        pause = Signal(Pause)
+        drains = ends & ~from_accumulators
+        with m.If(final & gate):
+            m.d.comb += pause.eq(Mux(drains, Pause.GATE_DRAIN, Pause.GATE))
+        with m.Elif(final & command.accumulate):
+            m.d.comb += pause.eq(Pause.ADDEND)
+        with m.Elif(drains):
+            m.d.comb += pause.eq(Pause.DRAIN)
+        with m.Elif(final & (two_lines | ends)):
+            m.d.comb += pause.eq(Pause.ONE)
+        with m.Elif(taps_end & few_taps):
+            m.d.comb += pause.eq(Pause.TAPS)
+
+        # The step, but for what follows from its place: whether that lies outside the map, and what
+        # the places of its window say about its parameter entry.
+        step = Signal(Step(), reset_less=True)
+        in_window = Signal(reset_less=True)
+        in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
+        by_taps = Signal(reset_less=True)
+        valid = Signal()
+        m.d.comb += self.loads.eq(loads)
+        with m.If(loads):
+            m.d.sync += [
+                valid.eq(walker.present),
+                step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
+                step.reads.eq(~(now.elements & from_accumulators)),
+                step.read.eq(Mux(now.elements, place.line, Mux(now.addend, addend, operand))),
+                step.sums.eq(now.elements & from_accumulators),
+                step.row.eq(row),
+                step.tap.eq(tap),
+                step.low.eq(
+                    Mux(
+                        now.addend,
+                        ~half,
+                        command.wide_operands & Mux(now.elements, first.kx, ~half),
+                    )
+                ),
+                step.begins.eq(now.elements & first.kx & first.ky),
+                step.final.eq(final),
+                step.narrow.eq(final & ~command.wide),
+                step.wide.eq(final & command.wide),
+                step.looks_up.eq(final & (command.function == Function.TABLE)),
+                step.line.eq(line),
+                step.parameter.eq(parameter),
+                step.table.eq(command.table),
+                step.ends.eq(ends),
+                step.pause.eq(pause),
+                in_window.eq(now.elements & from_map),
+                in_rows.eq((place.y >= 0) & (place.y < command.height)),
+                in_columns.eq((place.x >= 0) & (place.x < command.width)),
+                by_taps.eq(command.by_taps & now.elements),
+            ]
+
+        # Of the taps inside the map, each one but the first takes the next entry.
+        outside = Signal()
+        counts = Signal()
+        entry = Signal(12)
+        kept_entry = Signal(12)
+        kept_counted = Signal()
+        counted = Signal()
+        m.d.comb += [
+            outside.eq(in_window & ~(in_rows & in_columns)),
+            counts.eq(by_taps & ~outside),
+            counted.eq(kept_counted & ~step.begins),
+            entry.eq(Mux(step.begins, step.parameter, kept_entry) + (counts & counted)),
+            self.steps.valid.eq(valid),
+            self.steps.payload.eq(step),
+            self.steps.payload.reads.eq(step.reads & ~outside),
+            self.steps.payload.outside.eq(outside),
+            self.steps.payload.parameter.eq(entry),
+        ]
+        with m.If(loads):
+            m.d.sync += [kept_entry.eq(entry), kept_counted.eq(counted | counts)]
+        return m

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From instruction words to units: fetch, scalar unit, decoder, sequencer, scoreboard, queues."""

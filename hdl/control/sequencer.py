@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Issues decoded instructions in program order, and finds the faults that stop them."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Fault, Opcode
+from systola.hdl.commands import PC_BITS, TILE_BITS
+from systola.hdl.control.decoder import Decoded
+from systola.hdl.control.scalar_unit import is_one_of
+from systola.hdl.ports import FaultReport
+
+ISSUE_INTERVAL = 3
+"""Cycles from an instruction to the next one."""
+TOTAL_BITS = TILE_BITS + 5
+"""Width of the running totals of tiles. Only differences count, so they may wrap: no more than
+WEIGHT_READS_IN_FLIGHT times the tiles of a Read_Weights are waiting."""
+
+
+class Sequencer(wiring.Component):
+    """Passes instructions to the scoreboard while `enable`, one every ISSUE_INTERVAL cycles: in the
+    first one they are checked, in the second one, or later, they are `passable`, and in the cycle
+    behind that with `room` they pass (`issue`). What was true then stays true: as long as nothing
+    is issued lists and queues only become shorter.
+
+    Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
+    one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
+    Interrupt_Host with `code` passes. `halted` is up in the fourth cycle of a Halt, `faulted` with
+    `fault` in the fifth cycle of an instruction that fails a check: neither it nor any later one
+    is issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program
+    has left the host window, and nothing is left to decode. What tells of an end is registers.
+
+    `waits`: an instruction is there, checked, and cannot be issued.
+    """
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
+                "enable": In(1),
+                "decoded": In(stream.Signature(Decoded(config=config))),
+                "exhausted": In(1),
+                "pc": In(PC_BITS),
+                "program": In(32),
+                "room": In(1),
+                "idle": In(1),
+                "passable": Out(1),
+                "issue": Out(1),
+                "halted": Out(1),
+                "faulted": Out(1),
+                "fault": Out(FaultReport()),
+                "interrupt": Out(1),
+                "resume": In(1),
+                "waiting": Out(1),
+                "code": Out(16),
+                "waits": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        decoded = self.decoded.payload
+        kind = decoded.kind
+        will_pass = Signal()
+        passes = Signal()
+        checked = Signal()  # the instruction is there for the second cycle, or longer, and stays
+        decided = Signal()  # for the third one, or longer,
+        sound = Signal()  # and it has not failed
+        m.d.sync += checked.eq(self.decoded.valid & ~(passes | will_pass))
+
+        # What an instruction is, and what it waits for in any case.
+        is_read = Signal()
+        consumes = Signal()
+        halts = Signal()
+        interrupts = Signal()
+        waits_for_host = Signal()
+        drains = Signal()
+        m.d.sync += [
+            is_read.eq(is_one_of(kind, Opcode.READ_WEIGHTS)),
+            consumes.eq(is_one_of(kind, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)),
+            halts.eq(is_one_of(kind, Opcode.HALT)),
+            interrupts.eq(is_one_of(kind, Opcode.INTERRUPT_HOST)),
+            waits_for_host.eq(is_one_of(kind, Opcode.SYNCHRONIZE_HOST)),
+            drains.eq(
+                is_one_of(kind, Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
+            ),
+        ]
+
+        # The weight queue in program order: totals of tiles consumed and queued, their difference,
+        # and the total after each of the last Read_Weights; the oldest of them lies in a register.
+        consumed = Signal(TOTAL_BITS)
+        waiting = Signal(TOTAL_BITS)
+        queued = Signal(TOTAL_BITS)
+        total = Signal(TOTAL_BITS)
+        oldest = Signal(TOTAL_BITS)
+        totals = m.submodules.totals = Memory(
+            shape=TOTAL_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
+        )
+        write = totals.write_port()
+        read = totals.read_port(domain="comb")
+        place = Signal(range(WEIGHT_READS_IN_FLIGHT))
+        following = Signal(range(WEIGHT_READS_IN_FLIGHT), init=1)
+        all_written = Signal()
+        queues = Signal()
+        m.d.comb += [
+            total.eq(queued + decoded.tiles),
+            queues.eq(passes & is_read),
+            write.en.eq(queues),
+            write.addr.eq(place),
+            write.data.eq(total),
+            read.addr.eq(following),
+        ]
+        with m.If(queues):
+            m.d.sync += [
+                waiting.eq(waiting + decoded.tiles),
+                queued.eq(total),
+                oldest.eq(read.data),
+                place.eq(following),
+                following.eq(following + 1),
+            ]
+            with m.If(following == 0):
+                m.d.sync += all_written.eq(1)
+        with m.If(passes & consumes):
+            m.d.sync += [
+                waiting.eq(waiting - decoded.tiles),
+                consumed.eq(consumed + decoded.tiles),
+            ]
+        lacks = Signal()
+        unconsumed = Signal()
+        ahead = Signal(TOTAL_BITS)
+        m.d.comb += ahead.eq(consumed - oldest)
+        m.d.sync += [
+            lacks.eq(waiting - decoded.tiles < 0),
+            unconsumed.eq(all_written & ahead[-1]),
+        ]
+
+        # Faults.
+        found = decoded.failed
+        had_found = Signal()
+        fails = Signal()
+        fault = Signal(FaultReport())
+        reported = Signal(FaultReport(), reset_less=True)
+        m.d.sync += [had_found.eq(found), reported.eq(fault)]
+        m.d.comb += [
+            fails.eq(found | (consumes & lacks) | (is_read & unconsumed)),
+            fault.cause.eq(decoded.cause),
+            fault.pc.eq(decoded.pc),
+            fault.address.eq(Mux(had_found | is_read, decoded.address, waiting)),
+            self.fault.eq(reported),
+        ]
+        with m.If(~had_found):
+            m.d.comb += fault.cause.eq(Mux(is_read, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW))
+        exhausted = Signal()
+        missing = Signal(32)
+        m.d.sync += [
+            exhausted.eq(self.enable & self.exhausted & ~self.decoded.valid),
+            missing.eq(self.program + (self.pc << 4)),
+        ]
+        with m.If(exhausted):
+            m.d.comb += [
+                fault.cause.eq(Fault.FETCH_WINDOW),
+                fault.pc.eq(self.pc),
+                fault.address.eq(missing),
+            ]
+
+        refused = Signal()
+        active = Signal()
+        resumed = Signal()
+        stays = Signal()
+        m.d.comb += [
+            active.eq(self.enable & self.decoded.valid & checked),
+            self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
+            stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
+            self.passable.eq(active & ~fails & ~halts & ~stays),
+            will_pass.eq(self.passable & self.room),
+            self.issue.eq(passes),
+            self.decoded.ready.eq(passes),
+            self.waits.eq(decided & ~passes),
+            self.interrupt.eq(passes & interrupts & self.enable),
+            self.code.eq(decoded.code),
+        ]
+        m.d.sync += [
+            decided.eq(active),
+            sound.eq(~fails),
+            refused.eq(self.decoded.valid & decided & ~sound),
+            passes.eq(will_pass),
+            self.halted.eq(self.enable & decided & sound & halts),
+            self.faulted.eq(self.enable & (refused | exhausted)),
+        ]
+        with m.If(self.resume & self.enable):
+            m.d.sync += resumed.eq(1)
+        with m.Elif(passes & waits_for_host):
+            m.d.sync += resumed.eq(0)
+        return m

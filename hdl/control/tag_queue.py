@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tags that wait for units, on their way into the trace."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import TAGS_WAITING, Unit
+from systola.hdl.commands import TAG_BITS
+from systola.hdl.parts.payload_ring import PayloadRing
+
+
+class TagQueue(wiring.Component):
+    """Up to TAGS_WAITING tags, which enter the trace in order, at most one a cycle.
+
+    `push` (only while not `full`) takes `tag` with `units`, the mask of the units that it waits
+    for. `under_way` are for each unit as many ones, from bit 0, as it has instructions to complete;
+    with `retire` it completes the oldest. `enters`: in this cycle the tag `entering` enters. That
+    is the first one behind its `push` and the last `retire` that it waits for in which no older tag
+    is left. `hold`: none enters. `one_at_most`: no more than one tag waits.
+
+    In each unit the last instruction that a tag waits for is marked. Of the tags that wait for the
+    same one only the first has the bit of the unit in its `awaits`, as the others stay behind it
+    anyway. So marks and bits pair up in order: a tag with the bit may enter when one more mark has
+    completed than tags with the bit have entered.
+    """
+
+    def __init__(self, *, depth: int):
+        self._depth = depth
+        super().__init__(
+            {
+                "push": In(1),
+                "tag": In(TAG_BITS),
+                "units": In(len(Unit)),
+                "full": Out(1),
+                "under_way": In(data.ArrayLayout(depth, len(Unit))),
+                "retire": In(len(Unit)),
+                "hold": In(1),
+                "enters": Out(1),
+                "entering": Out(TAG_BITS),
+                "one_at_most": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        entry = data.StructLayout({"tag": TAG_BITS, "awaits": len(Unit)})
+        pushed = Signal(entry)
+        blocks = Signal(len(Unit))
+
+        # The oldest tag lies in a register, the others behind it. Each goes through the ring: what
+        # goes straight to the register leaves it at once.
+        oldest = Signal(entry, reset_less=True)
+        some = Signal()
+        m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
+        waiting = Signal(TAGS_WAITING - 1)  # as many ones, from bit 0, as tags behind the oldest
+        loads = Signal()
+        m.d.comb += [
+            loads.eq(~some | self.enters),
+            pushed.tag.eq(self.tag),
+            behind.pushed.eq(pushed),
+            behind.push.eq(self.push),
+            behind.retire.eq(loads & (self.push | waiting[0])),
+            self.full.eq(waiting[-1]),
+            self.one_at_most.eq(~waiting[0]),
+            self.enters.eq(some & ~blocks.any() & ~self.hold),
+            self.entering.eq(oldest.tag),
+        ]
+        with m.If(loads):
+            m.d.sync += [
+                oldest.eq(Mux(waiting[0], behind.oldest, pushed)),
+                some.eq(self.push | waiting[0]),
+            ]
+        with m.If(self.push & ~loads):
+            m.d.sync += waiting.eq(Cat(1, waiting))
+        with m.Elif(~self.push & loads):
+            m.d.sync += waiting.eq(waiting[1:])
+        for unit in range(len(Unit)):
+            under_way = self.under_way[unit]
+            last = Signal(self._depth, name=f"last_{unit}")
+            marks = Signal(self._depth, name=f"marks_{unit}")
+            marked = Signal(self._depth, name=f"marked_{unit}")
+            # As many ones, from bit 0, as marks have completed that no tag has entered for.
+            completed = Signal(TAGS_WAITING, name=f"completed_{unit}")
+            more = Signal.like(completed, name=f"more_{unit}")
+            completes = self.retire[unit] & marked[0]
+            m.d.comb += [
+                last.eq(under_way & ~Cat(under_way[1:], 0)),
+                pushed.awaits[unit].eq(self.units[unit] & (last & ~marks).any()),
+                marked.eq(marks | Mux(self.push & self.units[unit], last, 0)),
+                more.eq(Mux(completes, Cat(1, completed), completed)),
+                blocks[unit].eq(oldest.awaits[unit] & ~completed[0]),
+            ]
+            m.d.sync += marks.eq(Mux(self.retire[unit], marked[1:], marked))
+            m.d.sync += completed.eq(more)
+            with m.If(self.enters & oldest.awaits[unit]):
+                m.d.sync += completed.eq(Mux(completes, completed, completed[1:]))
+        return m

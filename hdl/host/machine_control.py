@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a program: run, drain, stop, clear."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, ResetSignal, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import Fault
+from systola.arch.registers import BusPort, CheckedMemory, Status
+from systola.hdl.commands import PC_BITS
+from systola.hdl.parts.replica import Replica
+from systola.hdl.ports import FaultReport
+
+
+class MachineControl(wiring.Component):
+    """A program is `running` until Halt or a fault; then what was issued completes, until the
+    machine is `idle`. Each ends the same way, by a soft reset as well: `stop` until all bus
+    transfers are over (each port `quiet`), then one cycle of `clear`, which resets all units, as it
+    does behind a reset. In that cycle the program is over, and the next one may be started.
+
+    A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
+    (`error` with `error_cause` and `error_pc`) and a flaw of a memory (`corrupt`) stop at once.
+    `finished` and `faulted` are up in the cycle in which the bits show in `status` first.
+    `waiting`, a program that waits for the host, shows there at once and only while the program
+    runs. `expired`: a memory has not answered the ports `waits` in time; that is a fault at once,
+    and the machine then stays busy until it is quiet. `forget`: a soft reset is over, and `status`
+    is clear. `report` follows a cycle later. `running`, `busy`, `stop` and `clear` are registers,
+    as they go everywhere; `clear` has a copy for each of the `units`: one for all would reach
+    thousands of registers all over the chip.
+    """
+
+    def __init__(self, *, units: Sequence[str]):
+        super().__init__(
+            {
+                "start": In(1),
+                "soft_reset": In(1),
+                "halted": In(1),
+                "rejected": In(1),
+                "rejection": In(FaultReport()),
+                "error": In(1),
+                "error_cause": In(Fault),
+                "error_pc": In(PC_BITS),
+                "waiting": In(1),
+                "expired": In(1),
+                "waits": In(BusPort),
+                "corrupt": In(CheckedMemory),
+                "idle": In(1),
+                "quiet": In(len(BusPort)),
+                "begins": Out(1),
+                "running": Out(1),
+                "draining": Out(1),
+                "busy": Out(1),
+                "stop": Out(1, init=1),
+                "clear": Out(data.StructLayout(dict.fromkeys(units, 1))),
+                "finished": Out(1),
+                "faulted": Out(1),
+                "forget": Out(1),
+                "status": Out(len(Status)),
+                "report": Out(FaultReport()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        drains = Signal()
+        stops = Signal()
+        failed = Signal()
+        abandoned = Signal()
+        done = Signal()
+        fault = Signal()
+        lost = Signal()  # the end has been told already: a memory does not answer
+        rejects = Signal()
+        fails = Signal()
+        expires = Signal()
+        loses = Signal()
+        rests = Signal()
+        ends = Signal()
+        forgets = Signal()
+        clears = Signal()
+        clear = Signal(init=1)
+        m.d.comb += [
+            self.begins.eq(~self.busy & self.start & ~self.soft_reset),
+            rejects.eq(self.running & self.rejected),
+            fails.eq((self.error | self.corrupt.any()) & (self.running | drains)),
+            rests.eq(stops & self.quiet.all()),
+            expires.eq(self.expired & self.busy & ~lost),
+            loses.eq(expires & ~rests),
+            ends.eq(rests & ~self.soft_reset),
+            clears.eq(ends | ResetSignal()),
+            forgets.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
+        ]
+        m.d.sync += [
+            self.finished.eq(ends & ~failed & ~abandoned),
+            self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
+            self.forget.eq(forgets),
+            clear.eq(clears),
+        ]
+        for name in self.clear.shape().members:
+            copy = m.submodules[f"clear_{name}"] = Replica()
+            m.d.comb += [copy.input.eq(clears), self.clear[name].eq(copy.output)]
+        with m.If(self.begins):
+            m.d.sync += [
+                self.running.eq(1),
+                self.busy.eq(1),
+                done.eq(0),
+                fault.eq(0),
+                failed.eq(0),
+                abandoned.eq(0),
+                lost.eq(0),
+            ]
+        with m.If(self.running & (self.halted | self.rejected)):
+            m.d.sync += [self.running.eq(0), drains.eq(1), failed.eq(rejects)]
+        with m.If(drains & self.idle):
+            m.d.sync += [drains.eq(0), stops.eq(1), self.stop.eq(1)]
+        # Of a program that ends in this cycle these do not matter any more.
+        with m.If(expires):
+            m.d.sync += lost.eq(1)
+        with m.If(fails | expires):
+            m.d.sync += failed.eq(1)
+        with m.If(self.busy & self.soft_reset):
+            m.d.sync += abandoned.eq(1)
+        with m.If(fails | expires | (self.busy & self.soft_reset)):
+            m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
+        # None of the above happens in that cycle: it need not wait for them.
+        with m.If(clear):
+            m.d.sync += self.stop.eq(0)
+        with m.If(ends):
+            m.d.sync += [
+                stops.eq(0),
+                self.busy.eq(0),
+                done.eq(~failed & ~abandoned),
+                fault.eq(failed & ~abandoned),
+            ]
+        with m.If(loses):
+            m.d.sync += fault.eq(1)
+        with m.If(forgets):
+            m.d.sync += [done.eq(0), fault.eq(0)]
+
+        # What has failed is copied in every cycle and kept in the next one, if there was something.
+        # An instruction whose transfer fails is older than one that is rejected at issue.
+        found = Signal(FaultReport(), reset_less=True)
+        keeps = Signal()
+        drops = Signal(init=1)  # behind a reset, too
+        report = Signal(FaultReport(), reset_less=True)
+        m.d.sync += [
+            found.eq(self.rejection),
+            keeps.eq(rejects | fails | loses),
+            drops.eq(self.begins | forgets),
+        ]
+        with m.If(self.error):
+            m.d.sync += [
+                found.cause.eq(self.error_cause),
+                found.pc.eq(self.error_pc),
+                found.address.eq(0),
+            ]
+        with m.If(self.corrupt.any()):
+            m.d.sync += [
+                found.cause.eq(Fault.MEMORY_ERROR),
+                found.pc.eq(0),
+                found.address.eq(self.corrupt),
+            ]
+        with m.If(self.expired):
+            m.d.sync += [
+                found.cause.eq(Fault.BUS_TIMEOUT),
+                found.pc.eq(0),
+                found.address.eq(self.waits),
+            ]
+        with m.If(drops):
+            m.d.sync += report.eq(0)
+        with m.Elif(keeps):
+            m.d.sync += report.eq(found)
+
+        m.d.comb += [
+            self.report.eq(report),
+            self.draining.eq(self.busy & ~self.running),
+            self.status.eq(
+                self.busy * int(Status.BUSY)
+                | done * int(Status.DONE)
+                | fault * int(Status.FAULT)
+                | (self.running & self.waiting) * int(Status.WAITING)
+            ),
+        ]
+        return m

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MatrixMultiply and Convolve: vectors and weights into the array, sums into accumulators."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.hdl.commands import (
+    ACCUMULATOR_BITS,
+    ADDRESS_BITS,
+    MATRIX_LEVELS,
+    MatrixCommand,
+    low_bits,
+)
+from systola.hdl.matrix.mxu import MXU
+from systola.hdl.matrix.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
+from systola.hdl.matrix.vector_planner import VectorPlanner
+from systola.hdl.matrix.weight_loader import WeightLoader
+from systola.hdl.memories.accumulators import BANKS, SUMS_LATENCY, UPDATE_LATENCY
+from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.interlock import Check, Interlock
+from systola.hdl.parts.replica import Replica
+from systola.hdl.parts.walker import WALK_GAP, Walk, Walker
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+
+FRONT_LATENCY = 6
+"""Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
+FOLLOW_LATENCY = 2
+"""Cycles from a list that lets a line go to its read: interlock, read."""
+SUMS_ANNOUNCED = UPDATE_LATENCY - SUMS_LATENCY
+"""Cycles from the announcement of a row to its write. An `Interlock` lets nobody read it before the
+cycle behind the write."""
+COMMAND_GAP = WALK_GAP
+"""Cycles lost between two commands."""
+_WATCHED = {
+    "host_reading": ADDRESS_BITS,
+    "activate_writing": ADDRESS_BITS,
+    "activate_reading": ACCUMULATOR_BITS,
+}
+"""The lists that vectors wait for, and their addresses."""
+
+
+class SumEvent(data.StructLayout):
+    """What the accumulators do with the sums of one vector.
+
+    `shift`: the sums count 2^(8 * shift) fold. `final`: the row gets nothing more from its
+    instruction; `last`: neither does any other row.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"row": ACCUMULATOR_BITS, "accumulate": 1, "shift": 2, "final": 1, "last": 1}
+        )
+
+
+class VectorEvent(data.StructLayout):
+    """What accompanies a vector: it is the `first` one of its tile, which are the low bytes, and
+    what becomes of its sums."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"first": 1, "unsigned_vector": 1, "unsigned_weights": 1, "sum": SumEvent()}
+        )
+
+
+class Item(data.StructLayout):
+    """A vector, or only a line, on its way to its issue. `done_with`: its line is read for the last
+    time, as are all below."""
+
+    def __init__(self, *, rows: int):
+        super().__init__(
+            {
+                "line": ADDRESS_BITS,
+                "reads": 1,
+                "row": ACCUMULATOR_BITS,
+                "vector": 1,
+                "done_with": 1,
+                "feed": FeedEvent(rows=rows),
+                "event": VectorEvent(),
+            }
+        )
+
+
+class MatrixUnit(wiring.Component):
+    """MatrixMultiply and Convolve: issues one vector a cycle, in the order of the command's walk:
+    a line of the buffer, or none outside the feature map, to an accumulator row (VectorPlanner).
+
+    A vector waits while older instructions still use its line or its row: `masks` of the command
+    and `regions` of the lists that they name, which drop their oldest entry with `retired`. The
+    first vector of a tile waits for its weights. A tile is switched without a bubble when it has
+    been loaded into the shadow weights, which takes `rows` cycles beside the tile before;
+    COMMAND_GAP cycles lie between two commands. `command_pop`: the walk begins, and the unit keeps
+    the command. The next one starts when the last place of the walk is taken, while vectors are
+    still on their way to their issue. The first line is read FRONT_LATENCY cycles after its command
+    came, and FOLLOW_LATENCY after a list lets it go.
+
+    The line of a vector is read in the cycle in which it is `active`, and `sums` come `latency`
+    cycles later, not counting those in which a missing weight row holds the unit: first the issue,
+    then all the rest. They follow their `update` by SUMS_LATENCY cycles.
+    `update_reads`: the bank that it reads, as Accumulators wants it.
+
+    `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
+    are. `advance_sum` with `advance_sum_to`: accumulator rows below are final in SUMS_ANNOUNCED
+    cycles, as nothing can stop an update. `sum_done`: all are.
+    For the counters, all of the cycle before: `active` (a vector is issued), `awaiting_weights`,
+    `weights_moving`, `waits` for which lists.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        accumulator = ceil_log2(config.accumulator_rows)
+        depth = config.queue_depth
+        super().__init__(
+            {
+                "command": In(MatrixCommand()),
+                "command_valid": In(1),
+                "command_pop": Out(1),
+                "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, depth))),
+                "regions": In(
+                    data.StructLayout(
+                        {
+                            name: data.ArrayLayout(Region(address), depth)
+                            for name, address in _WATCHED.items()
+                        }
+                    )
+                ),
+                "retired": In(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
+                "waits": Out(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
+                "buffer": Out(BufferReadSignature(config=config)),
+                "weight_row": In(8 * config.cols),
+                "weight_arrived": In(1),
+                "weight_take": Out(1),
+                "update": Out(1),
+                "update_row": Out(accumulator),
+                "update_reads": Out(BANKS),
+                "accumulate": Out(1),
+                "shift": Out(2),
+                "sums": Out(32 * config.cols),
+                "advance_read": Out(1),
+                "advance_read_to": Out(ADDRESS_BITS),
+                "read_done": Out(1),
+                "advance_sum": Out(1),
+                "advance_sum_to": Out(ACCUMULATOR_BITS),
+                "sum_done": Out(1),
+                "active": Out(1),
+                "awaiting_weights": Out(1),
+                "weights_moving": Out(1),
+            }
+        )
+
+    @staticmethod
+    def latency(config: Config) -> int:
+        """Cycles from the issue of a vector to its sums, SUMS_LATENCY behind `update`."""
+        return FEED_LATENCY + MXU.latency(config)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        loader = m.submodules.loader = WeightLoader(config=config)
+        mxu = m.submodules.mxu = MXU(config=config)
+        feeder = m.submodules.feeder = VectorFeeder(config=config)
+        interlock = m.submodules.interlock = Interlock(
+            item=Item(rows=config.rows),
+            checks=[
+                Check(watched="host_reading", address="line", used="reads"),
+                Check(watched="activate_writing", address="line", used="reads"),
+                Check(watched="activate_reading", address="row", used="vector"),
+            ],
+            depth=config.queue_depth,
+            low={name: low_bits(config, width) for name, width in _WATCHED.items()},
+        )
+        self._plan(m, interlock)
+
+        # Issue: nothing but registers, and the weights. What has to wait for them waits aside, so
+        # that the interlock learns of it from a register.
+        passed = interlock.output
+        aside, waits = Signal(Item(rows=config.rows), reset_less=True), Signal()
+        room = Signal(init=1)  # nothing waits; `waits` for the multiplexer of the items alone
+        item = Signal(Item(rows=config.rows))
+        comes = Signal()
+        first = Signal()
+        go = Signal()
+        active = Signal()
+        m.d.comb += [
+            passed.ready.eq(room),
+            item.eq(Mux(waits, aside, passed.payload)),
+            comes.eq(~room | passed.valid),
+            first.eq(Mux(room, passed.payload.event.first, aside.event.first)),
+            go.eq(comes & Mux(first, loader.ready, ~loader.hold)),
+            active.eq(go & item.vector),
+            loader.swap.eq(go & first),
+            loader.arrived.eq(self.weight_arrived),
+            self.weight_take.eq(loader.take),
+        ]
+        with m.If(~waits):
+            m.d.sync += aside.eq(passed.payload)
+        m.d.sync += [waits.eq(comes & ~go), room.eq(~comes | go)]
+        awaits = Signal()
+        m.d.comb += awaits.eq(
+            Mux(
+                room,
+                interlock.oldest_valid & interlock.oldest.event.first,
+                aside.event.first,
+            )
+            & ~loader.ready
+        )
+        issued = Signal()
+        read = Signal(Item(rows=config.rows), reset_less=True)
+        m.d.sync += [
+            issued.eq(go),
+            read.eq(item),
+            self.buffer.enable.eq(go & item.reads),
+            self.active.eq(active),
+            self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
+            self.weights_moving.eq(awaits & self.weight_arrived),
+            self.waits.eq(Mux(room, interlock.waits.as_value(), 0)),
+            # A cycle behind the read.
+            self.advance_read.eq(self.active & read.done_with),
+            self.advance_read_to.eq(read.line + 1),
+            self.read_done.eq(self.active & read.event.sum.last),
+        ]
+        m.d.comb += [
+            self.buffer.address.eq(read.line),
+            feeder.issue.eq(issued),
+            feeder.event.eq(read.feed),
+        ]
+
+        # The array, from where a line arrives, lags BUFFER_LATENCY cycles behind the read, and that
+        # one behind the issue: vectors, weights and `hold` alike.
+        behind = m.submodules.behind = DelayLine(layout=VectorEvent(), cycles=BUFFER_LATENCY)
+        holds, load = [loader.hold], loader.load
+        for stage in range(1 + BUFFER_LATENCY):
+            held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
+            m.d.sync += [held.eq(holds[-1]), loaded.eq(load)]
+            holds.append(held)
+            load = loaded
+        weights = self.weight_row
+        for stage in range(BUFFER_LATENCY):
+            moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
+            m.d.sync += moving.eq(weights)
+            weights = moving
+        event = Signal(VectorEvent())
+        arriving = behind.output
+        m.d.comb += [
+            event.eq(read.event),
+            event.sum.row.eq(read.row),
+            behind.input.eq(event),
+            behind.input_valid.eq(self.active),
+        ]
+
+        # The swap goes one cycle ahead of its vector.
+        swap = Signal()
+        unsigned_weights = Signal()
+        unsigned_vector = Signal(2)
+        with m.If(~holds[-1]):
+            m.d.sync += [
+                swap.eq(behind.output_valid & arriving.first),
+                unsigned_weights.eq(arriving.unsigned_weights),
+                unsigned_vector.eq(Cat(arriving.unsigned_vector, unsigned_vector)),
+            ]
+        m.d.comb += [
+            feeder.buffer_data.eq(self.buffer.data),
+            feeder.hold.eq(holds[-1]),
+            mxu.vector.eq(feeder.vector),
+            mxu.swap.eq(swap),
+            mxu.weights.eq(weights),
+            mxu.load.eq(load),
+            mxu.hold_next.eq(holds[-2]),
+        ]
+        if config.wide:
+            m.d.comb += [
+                mxu.unsigned_vector.eq(unsigned_vector[1]),
+                mxu.unsigned_weights.eq(unsigned_weights),
+            ]
+
+        # Rows meet their sums. Their delay is as far ahead of the array as an update is of its
+        # sums, and so knows that it goes through; as is the read, from which they come.
+        hold = holds[-1 - SUMS_LATENCY]
+        delay = m.submodules.delay = DelayLine(
+            layout=SumEvent(), cycles=self.latency(config) - 1 - SUMS_LATENCY
+        )
+        update = Signal(SumEvent(), reset_less=True)
+        reading = Signal()
+        read_sum = Signal(SumEvent(), reset_less=True)  # whose old sums are read
+        m.d.sync += [
+            self.update.eq(delay.output_valid & ~hold),
+            *(
+                self.update_reads[bank].eq(
+                    delay.output_valid
+                    & ~hold
+                    & delay.output.accumulate
+                    & (delay.output.row[0] == bank)
+                )
+                for bank in range(BANKS)
+            ),
+            update.eq(delay.output),
+            reading.eq(self.update),
+            read_sum.eq(update),
+            # In the cycle of the sums.
+            self.advance_sum.eq(reading & read_sum.final),
+            self.advance_sum_to.eq(read_sum.row + 1),
+            self.sum_done.eq(reading & read_sum.last),
+        ]
+        m.d.comb += [
+            delay.input.eq(event.sum),
+            delay.input_valid.eq(self.active),
+            delay.hold.eq(hold),
+            self.update_row.eq(update.row),
+            self.accumulate.eq(update.accumulate),
+            self.shift.eq(update.shift),
+            self.sums.eq(mxu.sums),
+        ]
+        return m
+
+    def _plan(self, m: Module, interlock: Interlock) -> None:
+        """From the command to the lines and rows that the interlock waits for."""
+        command = Signal(MatrixCommand(), reset_less=True)  # whose walk is under way
+        walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
+        planner = m.submodules.planner = VectorPlanner(config=self._config)
+
+        first, last = walker.first, walker.last
+        taken = planner.place_ready  # if there is one
+        m.d.comb += [
+            walker.walk.payload.eq(self.command.walk),
+            walker.walk.valid.eq(self.command_valid),
+            walker.advance.eq(taken),
+            self.command_pop.eq(self.command_valid & ~walker.present),
+        ]
+
+        first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
+        row_ends = ~command.wide_vectors | last.ox
+        last_k = last.block & last.kx & last.ky
+
+        # Accumulator rows: the same ones for each tile along K, then the next ones.
+        row = Signal(ACCUMULATOR_BITS)
+        first_row = Signal(ACCUMULATOR_BITS)
+        # What goes with the plan of the place.
+        about = Signal(VectorEvent(), reset_less=True)
+        done_with = Signal(reset_less=True)
+        with m.If(walker.walk.ready):
+            m.d.sync += [
+                command.eq(self.command),
+                row.eq(self.command.accumulator),
+                first_row.eq(self.command.accumulator),
+            ]
+        with m.Elif(taken):
+            m.d.sync += [
+                row.eq(row + row_ends),
+                about.first.eq(first.ox & first.oy),
+                about.unsigned_vector.eq(command.wide_vectors & first.ox),
+                about.unsigned_weights.eq(command.wide_weights & first.block),
+                about.sum.row.eq(row),
+                about.sum.accumulate.eq(~first_product | command.accumulate),
+                about.sum.shift.eq(
+                    (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
+                ),
+                about.sum.final.eq(last_k & row_ends),
+                about.sum.last.eq(walker.ends),
+                done_with.eq(command.sequential & last.n & last.block),
+            ]
+            with m.If(last.ox & last.oy):
+                with m.If(last_k):
+                    m.d.sync += first_row.eq(row + 1)
+                with m.Else():
+                    m.d.sync += row.eq(first_row)
+
+        # The plan, until the interlock takes it.
+        plan = planner.plan.payload
+        item, valid = Signal(Item(rows=self._config.rows), reset_less=True), Signal()
+        moves = interlock.input.ready
+        taken_on = m.submodules.taken_on = Replica()  # the same for what lies before the plan
+        with m.If(moves):
+            m.d.sync += [
+                valid.eq(planner.plan.valid),
+                item.line.eq(plan.line),
+                item.reads.eq(plan.reads),
+                item.vector.eq(plan.vector),
+                item.feed.eq(plan.feed),
+                item.row.eq(about.sum.row),
+                item.event.eq(about),
+                item.event.first.eq(about.first & plan.vector),
+                item.done_with.eq(done_with),
+            ]
+
+        # What command, place and plan wait for.
+        masks = self.masks
+        for stage, loads in (("command", walker.walk.ready), ("place", taken), ("plan", moves)):
+            kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
+            source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
+            m.d.comb += source.eq(Mux(loads, masks, kept))
+            for name, _ in self.masks.shape():
+                m.d.sync += kept[name].eq(source[name] >> self.retired[name])
+            masks = kept
+
+        m.d.comb += [
+            planner.command.eq(command),
+            planner.position.eq(walker.position),
+            planner.row_starts.eq(first.ox),
+            planner.row_ends.eq(last.ox),
+            planner.place_valid.eq(walker.present),
+            taken_on.input.eq(interlock.frees),
+            planner.frees.eq(interlock.frees),
+            planner.plan.ready.eq(taken_on.output),
+            interlock.input.valid.eq(valid),
+            interlock.input.payload.eq(item),
+            interlock.masks.eq(masks),
+            interlock.regions.eq(self.regions),
+            interlock.retired.eq(self.retired),
+        ]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The multipliers of one row of the array, with the weights that they work with."""
+
+from amaranth.hdl import Module, Shape, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.matrix import multiplier_row_ecp5 as ecp5
+from systola.hdl.matrix import multiplier_row_ice40 as ice40
+from systola.hdl.matrix import multiplier_row_nexus as nexus
+from systola.hdl.matrix import multiplier_row_xilinx7 as xilinx7
+from systola.hdl.parts.fabric import Fabric, fabric_of
+
+PRODUCT_LATENCY = 3
+"""Cycles from an activation to its products: the registers of a DSP block, which are those of its
+operands, one inside the multiplier, and one of the product."""
+
+
+def operand_shape(*, wide: bool) -> Shape:
+    """int8, or with 16-bit modes a byte of int16: -128 to 255."""
+    return signed(9 if wide else 8)
+
+
+def product_shape(*, wide: bool) -> Shape:
+    """The product of two operands: at most 255 * 255 or 128 * 128, at least -128 * 255."""
+    return signed(17 if wide else 16)
+
+
+class MultiplierRow(wiring.Component):
+    """`products[c]` is `activations[g]` times `weights[c]`, where column c is one of the
+    `columns_per_stage` columns of group g: PRODUCT_LATENCY cycles later, one a cycle.
+
+    `products_per_dsp`: how many share a DSP block, where the fabric leaves the choice.
+
+    A cycle without `enable` does not count: nothing moves in it. There is one for each group, all
+    with the same value, so that none has many users.
+    """
+
+    def __init__(self, *, cols: int, columns_per_stage: int, wide: bool, products_per_dsp: int):
+        self._cols = cols
+        self._products_per_dsp = products_per_dsp
+        self._columns_per_stage = columns_per_stage
+        self._wide = wide
+        stages = -(-cols // columns_per_stage)
+        operand = operand_shape(wide=wide)
+        super().__init__(
+            {
+                "activations": In(data.ArrayLayout(operand, stages)),
+                "weights": In(data.ArrayLayout(operand, cols)),
+                "enable": In(stages),
+                "products": Out(data.ArrayLayout(product_shape(wide=wide), cols)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        match fabric_of(platform):
+            case Fabric.ECP5 if self._products_per_dsp == 2:
+                multiply = ecp5.multiply_pairs
+            case Fabric.ECP5:
+                multiply = ecp5.multiply
+            case Fabric.ICE40:
+                multiply = ice40.multiply
+            case Fabric.NEXUS:
+                multiply = nexus.multiply
+            case Fabric.XILINX7:
+                multiply = xilinx7.multiply
+            case _:
+                multiply = _multiply
+        for stage, first in enumerate(range(0, self._cols, self._columns_per_stage)):
+            columns = range(first, min(first + self._columns_per_stage, self._cols))
+            products = multiply(
+                m,
+                activation=self.activations[stage],
+                weights=[self.weights[c] for c in columns],
+                enable=self.enable[stage],
+                name=f"_{stage}",
+            )
+            m.d.comb += [self.products[c].eq(p) for c, p in zip(columns, products, strict=True)]
+        return m
+
+
+def _multiply(
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+) -> list[Value]:
+    """Plain Amaranth: products of one activation and several weights."""
+    operand = Signal.like(activation, name=f"activation{name}", reset_less=True)
+    with m.If(enable):
+        m.d.sync += operand.eq(activation)
+    results = []
+    for c, weight in enumerate(weights):
+        factor = Signal.like(weight, name=f"factor{name}_{c}", reset_less=True)
+        product = Signal.like(operand * factor, name=f"product{name}_{c}", reset_less=True)
+        result = Signal.like(product, name=f"result{name}_{c}", reset_less=True)
+        with m.If(enable):
+            m.d.sync += [factor.eq(weight), product.eq(operand * factor), result.eq(product)]
+        results.append(result)
+    return results

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix unit's datapath: systolic data set-up, array of tiles, and alignment of the sums."""
+
+from amaranth.hdl import (
+    Cat,
+    ClockSignal,
+    Elaboratable,
+    Instance,
+    Module,
+    ResetSignal,
+    Signal,
+    signed,
+)
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.matrix.multiplier_row import operand_shape
+from systola.hdl.matrix.mxu_tile import PE_LATENCY, MXUTile, sum_shape
+from systola.hdl.parts.tile_limit import TILE_LIMIT
+
+
+def tile_size(config: Config) -> tuple[int, int]:
+    """Rows and columns of one tile of the configuration's array."""
+    stage = config.columns_per_stage
+    if config.rows <= TILE_LIMIT and config.cols <= TILE_LIMIT:
+        return config.rows, config.cols
+    rows = max(n for n in range(1, TILE_LIMIT + 1) if config.rows % n == 0)
+    cols = max(n for n in range(stage, TILE_LIMIT + 1, stage) if config.cols % n == 0)
+    return rows, cols
+
+
+def make_tile(config: Config) -> MXUTile:
+    """The tile of the configuration, to be placed here or converted on its own."""
+    rows, cols = tile_size(config)
+    return MXUTile(
+        rows=rows,
+        cols=cols,
+        columns_per_stage=config.columns_per_stage,
+        wide=config.wide,
+        depth=config.rows,
+        products_per_dsp=config.products_per_dsp,
+    )
+
+
+def is_grid(config: Config) -> bool:
+    """Whether the array is a grid of instances of the module `mxu_tile`."""
+    return tile_size(config) != (config.rows, config.cols)
+
+
+class MXU(wiring.Component):
+    """Multiplies one int8 vector of `rows` by the active weight tile each cycle.
+
+    Latency: a vector in `vector` at cycle t gives its `cols` sums in `sums` at t + `latency`
+    with latency = rows + stages. Throughput one vector a cycle, no back-pressure.
+
+    `swap` in the cycle before a vector makes the shadow weights active for it and those after it.
+    `load[k]` writes shadow row k, no later than k - 1 cycles after the swap, and no sooner than
+    `stages` - 1 + k cycles after the swap that took its last content.
+
+    `unsigned_vector` and `unsigned_weights`, where there are 16-bit modes, come with a vector and
+    with a swap, and say that its bytes are low ones, from 0 to 255.
+
+    `hold_next`: in the next cycle everything stops, but for `load`. Cycles above are those without.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        self._flags = ["swap", "unsigned_weights"] if config.wide else ["swap"]
+        """What accompanies the vectors: one bit for each row."""
+        super().__init__(
+            {
+                "vector": In(data.ArrayLayout(signed(8), config.rows)),
+                **({"unsigned_vector": In(1)} if config.wide else {}),
+                **{name: In(1) for name in self._flags},
+                "weights": In(8 * config.cols),
+                "load": In(config.rows),
+                "hold_next": In(1),
+                "sums": Out(data.ArrayLayout(signed(32), config.cols)),
+            }
+        )
+
+    @staticmethod
+    def latency(config: Config) -> int:
+        """Cycles from `vector` to `sums`."""
+        return config.rows - 1 + PE_LATENCY + config.stages - 1
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        rows, cols, wide = self._config.rows, self._config.cols, self._config.wide
+        operand = operand_shape(wide=wide)
+        hold_skew = Signal()
+        hold_align = Signal()
+        m.d.sync += [hold_skew.eq(self.hold_next), hold_align.eq(self.hold_next)]
+
+        # Operands as the array takes them: with their sign, which low bytes do not have.
+        operands = Signal(data.ArrayLayout(operand, rows))
+        for k, byte in enumerate(self.vector):
+            signed_byte = Cat(byte, byte[7] & ~self.unsigned_vector) if wide else byte
+            m.d.comb += operands[k].eq(signed_byte)
+
+        # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
+        skewed: list[object] = []
+        flags: dict[str, list[object]] = {name: [] for name in self._flags}
+        vector = operands.as_value()
+        now = {name: getattr(self, name) for name in self._flags}
+        for k in range(rows):
+            skewed.append(vector[: operand.width])
+            for name in self._flags:
+                flags[name].append(now[name])
+            if k + 1 < rows:
+                waiting = vector[operand.width :]
+                next_vector = Signal(len(waiting), name=f"skew_{k + 1}", reset_less=True)
+                later = {name: Signal(name=f"skew_{name}_{k + 1}") for name in self._flags}
+                with m.If(~hold_skew):
+                    m.d.sync += next_vector.eq(waiting)
+                    m.d.sync += [later[name].eq(now[name]) for name in self._flags]
+                vector, now = next_vector, later
+        moving = {"activations": Cat(*skewed)} | {n: Cat(*bits) for n, bits in flags.items()}
+
+        total = sum_shape(rows=rows, wide=wide)
+        sums = Signal(total.width * cols)
+        if is_grid(self._config):
+            self._place_grid(m, moving, sums)
+        else:
+            m.submodules.tile = tile = make_tile(self._config)
+            m.d.comb += [getattr(tile, name).eq(value) for name, value in moving.items()]
+            m.d.comb += [
+                tile.weights.eq(self.weights),
+                tile.load.eq(self.load),
+                tile.hold_next.eq(self.hold_next),
+                sums.eq(tile.partial_out),
+            ]
+
+        # Group g is g cycles late; those before it wait for the last one.
+        width = total.width * self._config.columns_per_stage
+        waiting = sums[:0]
+        for stage in range(self._config.stages - 1):
+            joined = Cat(waiting, sums[stage * width : (stage + 1) * width])
+            waiting = Signal(len(joined), name=f"align_{stage}", reset_less=True)
+            with m.If(~hold_align):
+                m.d.sync += waiting.eq(joined)
+        aligned = Signal(data.ArrayLayout(total, cols))
+        m.d.comb += aligned.eq(Cat(waiting, sums[len(waiting) :]))
+        m.d.comb += [self.sums[c].eq(aligned[c]) for c in range(cols)]
+        return m
+
+    def _place_grid(self, m: Module, moving: dict[str, Cat], sums: Signal) -> None:
+        rows, cols = tile_size(self._config)
+        across, down = self._config.cols // cols, self._config.rows // rows
+        partial = [0] * across
+        for i in range(down):
+            # An equal part of each value for every tile below one another.
+            here = {
+                name: value.word_select(i, len(value) // down) for name, value in moving.items()
+            }
+            for j in range(across):
+                right = {
+                    name: Signal(len(value), name=f"{name}_{i}_{j}") for name, value in here.items()
+                }
+                below = Signal(len(sums) // across, name=f"partial_{i}_{j}")
+                m.submodules[f"tile_{i}_{j}"] = Instance(
+                    "mxu_tile",
+                    i_clk=ClockSignal(),
+                    i_rst=ResetSignal(),
+                    **{f"i_{name}": value for name, value in here.items()},
+                    i_weights=self.weights[j * cols * 8 : (j + 1) * cols * 8],
+                    i_load=self.load[i * rows : (i + 1) * rows],
+                    i_hold_next=self.hold_next,
+                    i_partial_in=partial[j],
+                    o_partial_out=below,
+                    **{f"o_{name}_out": value for name, value in right.items()},
+                )
+                here, partial[j] = right, below
+        m.d.comb += sums.eq(Cat(*partial))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rectangle of processing elements: the whole array up to 32x32, else one of equal tiles."""
+
+from amaranth.hdl import Cat, Module, Shape, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.matrix.multiplier_row import PRODUCT_LATENCY, MultiplierRow, operand_shape
+from systola.hdl.parts.replica import Replica
+
+PE_LATENCY = PRODUCT_LATENCY + 1
+"""Cycles from an activation at a PE to its product in the partial sum: product, then sum."""
+
+
+def sum_shape(*, rows: int, wide: bool) -> Shape:
+    """What holds the sum of `rows` products."""
+    if wide:
+        return Shape.cast(range(-128 * 255 * rows, 255 * 255 * rows + 1))
+    return Shape.cast(range(-128 * 127 * rows, 128 * 128 * rows + 1))
+
+
+class MXUTile(wiring.Component):
+    """`rows` x `cols` weight-stationary PEs, int8 x int8, of an array of `depth` rows.
+
+    Row k takes activation x[k] at cycle t + k (the skew is the caller's work). Groups of
+    `columns_per_stage` columns share one activation register, so group g works g cycles after
+    group 0, and the sum of a column leaves at t + rows - 1 + PE_LATENCY + g. One vector a cycle, no
+    back-pressure: bubbles are vectors whose result nobody takes.
+
+    Weights are double-buffered. `load[k]` writes `weights` into the shadow row k. A one in
+    `swap[k]` moves along row k with the activations, and copies shadow to active weights between
+    the activation in front of it and the one behind: it comes in the cycle before the first vector
+    that shall meet the new weights.
+
+    With `wide`, operands are the bytes of int16 and have 9 bits, -128 to 255, and
+    `unsigned_weights[k]` comes with the swap of a tile of low bytes.
+
+    `hold_next`: in the next cycle everything stops, but for `load`. Cycles above are those without.
+
+    Members: `partial_in` and `partial_out` are the sums from the tile above and to the tile below;
+    the members in `_out` go to the tile on the right, one stage later.
+    """
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        cols: int,
+        columns_per_stage: int,
+        wide: bool,
+        depth: int,
+        products_per_dsp: int,
+    ):
+        self._rows = rows
+        self._products_per_dsp = products_per_dsp
+        self._cols = cols
+        self._columns_per_stage = columns_per_stage
+        self._wide = wide
+        self._operand = operand_shape(wide=wide)
+        self._sum = sum_shape(rows=depth, wide=wide)
+        self._moving = {"activations": data.ArrayLayout(self._operand, rows), "swap": rows}
+        """What moves along the rows."""
+        if wide:
+            self._moving |= {"unsigned_weights": rows}
+        super().__init__(
+            {
+                **{name: In(shape) for name, shape in self._moving.items()},
+                **{f"{name}_out": Out(shape) for name, shape in self._moving.items()},
+                "weights": In(data.ArrayLayout(signed(8), cols)),
+                "load": In(rows),
+                "hold_next": In(1),
+                "partial_in": In(data.ArrayLayout(self._sum, cols)),
+                "partial_out": Out(data.ArrayLayout(self._sum, cols)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        partial = [self.partial_in[c] for c in range(self._cols)]
+        for k in range(self._rows):
+            products = m.submodules[f"row_{k}"] = MultiplierRow(
+                cols=self._cols,
+                columns_per_stage=self._columns_per_stage,
+                wide=self._wide,
+                products_per_dsp=self._products_per_dsp,
+            )
+            row = {name: getattr(self, name)[k] for name in self._moving}
+            for c in range(self._cols):
+                stage, place = divmod(c, self._columns_per_stage)
+                if place == 0:
+                    # A register for each stage: one for all would have too far to go.
+                    replica = m.submodules[f"moves_{k}_{stage}"] = Replica()
+                    moves = replica.output
+                    if stage:
+                        row = self._later(m, f"{k}_{stage}", row, moves)
+                    swaps = Signal(name=f"swaps_{k}_{stage}")
+                    m.d.comb += [
+                        replica.input.eq(~self.hold_next),
+                        swaps.eq(row["swap"] & moves),
+                        products.enable[stage].eq(moves),
+                        products.activations[stage].eq(row["activations"]),
+                    ]
+                shadow = Signal(signed(8), name=f"shadow_{k}_{c}", reset_less=True)
+                active = Signal(self._operand, name=f"active_{k}_{c}", reset_less=True)
+                total = Signal(self._sum, name=f"partial_{k}_{c}", reset_less=True)
+                fresh = shadow
+                if self._wide:
+                    fresh = Cat(shadow, shadow[7] & ~row["unsigned_weights"])
+                with m.If(self.load[k]):
+                    m.d.sync += shadow.eq(self.weights[c])
+                with m.If(swaps):
+                    m.d.sync += active.eq(fresh)
+                m.d.comb += products.weights[c].eq(active)
+                with m.If(moves):
+                    m.d.sync += total.eq(partial[c] + products.products[c])
+                partial[c] = total
+            row = self._later(m, f"{k}_out", row, moves)
+            m.d.comb += [getattr(self, f"{name}_out")[k].eq(row[name]) for name in row]
+        m.d.comb += [self.partial_out[c].eq(partial[c]) for c in range(self._cols)]
+        return m
+
+    def _later(
+        self, m: Module, where: str, row: dict[str, Value], moves: Signal
+    ) -> dict[str, Value]:
+        """One pipeline register of a row: the same a cycle later."""
+        later = {
+            name: Signal.like(value, name=f"{name}_{where}", reset_less=name != "swap")
+            for name, value in row.items()
+        }
+        with m.If(moves):
+            m.d.sync += [later[name].eq(value) for name, value in row.items()]
+        return later

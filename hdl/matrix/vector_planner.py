@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a place in the feature map to the buffer line that its vector needs."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
+from systola.hdl.matrix.vector_feeder import FeedEvent
+from systola.hdl.parts.replica import Replica
+from systola.hdl.parts.walker import COORDINATE_BITS, Position
+
+
+class Plan(data.StructLayout):
+    """What is read (`line`, if it `reads`), and what the feeder makes of it: a `vector`, or only
+    the line before that of the next one."""
+
+    def __init__(self, *, rows: int):
+        super().__init__(
+            {"line": ADDRESS_BITS, "reads": 1, "vector": 1, "feed": FeedEvent(rows=rows)}
+        )
+
+
+class VectorPlanner(wiring.Component):
+    """Takes a place with `place_valid` & `place_ready` and offers its plan from the next cycle on:
+    the line of the place, or none outside the map.
+
+    Packed channels: a vector begins at any byte of a row and ends in the next line. That line is
+    read when it is a new one, which leaves its bank to others most of the time; the line before is
+    still there from the last vectors of the row. At the start of a row (`row_starts`) that begins
+    inside the map it is not, and gets a plan of its own. `row_ends`: the place is the last of its
+    row. Throughput: one plan a cycle. `place_ready` is a register: `frees` is what `plan.ready`
+    will be in the next cycle.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "command": In(MatrixCommand()),
+                "position": In(Position()),
+                "row_starts": In(1),
+                "row_ends": In(1),
+                "place_valid": In(1),
+                "place_ready": Out(1),
+                "plan": Out(stream.Signature(Plan(rows=config.rows))),
+                "frees": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        rows, command, position = self._config.rows, self.command, self.position
+        packed = command.packed
+        plan = self.plan.payload
+
+        # Packed: `byte` is where in its first line the vector begins. The row has moved on by
+        # `crossed` lines since its start, and by one more with the place before if that `crosses`.
+        byte = Signal(range(rows))
+        kept_byte = Signal.like(byte)
+        following = Signal(range(2 * rows))
+        crosses = Signal()
+        crossed = Signal(ADDRESS_BITS)
+        kept_crosses = Signal()
+        m.d.comb += [
+            byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
+            following.eq(byte + command.byte_step),
+            crosses.eq(following >= rows),
+        ]
+
+        # The place, when it is taken. `ready` is `place_ready` for what is in here.
+        taken = Signal()
+        ready = Signal()
+        starts = Signal(reset_less=True)
+        inside = Signal(reset_less=True)
+        primes = Signal(reset_less=True)  # begins a row that needs the line before
+        room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
+        line = Signal(ADDRESS_BITS, reset_less=True)
+        left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
+        here = Signal(FeedEvent(rows=rows), reset_less=True)
+        moves_on = Signal(reset_less=True)
+        # Taken as unsigned, a negative coordinate is beyond any map.
+        inside_y = position.y.as_unsigned() < command.height
+        inside_x = position.x.as_unsigned() < command.width
+        with m.If(taken):
+            m.d.sync += kept_byte.eq(Mux(crosses, following - rows, following))
+            with m.If(self.row_ends | ~packed):
+                m.d.sync += [crossed.eq(0), kept_crosses.eq(0)]
+            with m.Else():
+                m.d.sync += [crossed.eq(crossed + kept_crosses), kept_crosses.eq(crosses)]
+        with m.If(ready):
+            m.d.sync += [
+                starts.eq(self.row_starts),
+                inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
+                # The adder takes in the last line crossed as its carry.
+                line.eq((Cat(1, position.line) + Cat(kept_crosses, crossed))[1:]),
+                room.eq(rows - byte),
+                left.eq(command.width - position.x),
+                moves_on.eq(crosses),
+                here.rotates.eq(packed),
+                here.shift.eq(byte),
+                here.fill.eq(command.fill),
+                here.head.eq(Mux(position.x >= 0, 0, Mux(position.x > -rows, -position.x, rows))),
+            ]
+
+        # Its plan, or first the one of the line before.
+        valid, stays_valid = Signal(), Signal()
+        primes_next = Signal()
+        reads = Signal()
+        moved_on = Signal()  # the line read last has become the line before
+        m.d.comb += [
+            stays_valid.eq(taken | (valid & ~(self.plan.ready & ~primes))),
+            taken.eq(self.place_valid & ready),
+            self.plan.valid.eq(valid),
+            plan.line.eq(line - primes),
+            # Behind the end of the row there is nothing to read.
+            reads.eq(inside & (~here.rotates | primes | ((starts | moved_on) & (left > room)))),
+            plan.reads.eq(reads),
+            plan.vector.eq(~primes),
+            plan.feed.rotates.eq(here.rotates),
+            plan.feed.shift.eq(here.shift),
+            plan.feed.fill.eq(here.fill),
+            plan.feed.head.eq(here.head),
+            plan.feed.fetched.eq(reads),
+            plan.feed.moved_on.eq(moved_on),
+            plan.feed.outside.eq(~inside),
+            plan.feed.body.eq(Mux(left >= rows, rows, Mux(left > 0, left, 0))),
+        ]
+        m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
+        with m.If(valid & self.plan.ready):
+            m.d.sync += moved_on.eq(primes | moves_on)
+        with m.If(ready):
+            row_needs_it = self.row_starts & inside_x & (~command.bounded | inside_y)
+            m.d.comb += primes_next.eq(packed & row_needs_it)
+        with m.Else():
+            m.d.comb += primes_next.eq(primes & ~self.plan.ready)
+        for name, copy in (("ready", ready), ("place_ready", self.place_ready)):
+            replica = m.submodules[name] = Replica()
+            m.d.comb += [
+                replica.input.eq(~stays_valid | (self.frees & ~primes_next)),
+                copy.eq(replica.output),
+            ]
+        return m

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Synchronous memory with one read and one write port."""
+
+from amaranth.hdl import Cat, ClockSignal, Const, Elaboratable, Instance, Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.hdl.parts.fabric import Fabric, fabric_of
+
+MACRO_BITS = 1 << 18
+"""From this size on a memory is an instance of `sram_1r1w` (sram_1r1w.v), except on FPGAs:
+chips replace that module by a macro, and the list of initial values of an inferred memory would be
+most of the Verilog text."""
+
+_ECP5_ADDRESS_BITS = 14
+"""A block RAM of the ECP5 has 2^14 words of 1 bit, or fewer of more."""
+_ECP5_WIDTHS = {5: 36, 4: 18, 3: 9, 2: 4, 1: 2, 0: 1}
+"""Bits of a word by the number of address bits that it does without."""
+
+
+def sram_ports(*, width: int, depth: int) -> dict[str, wiring.Member]:
+    """The ports of a memory of `depth` words of `width` bits, see Sram."""
+    return {
+        "read_enable": In(1),
+        "read_address": In(ceil_log2(depth)),
+        "read_data": Out(width),
+        "write_enable": In(1),
+        "write_address": In(ceil_log2(depth)),
+        "write_data": In(width),
+    }
+
+
+class Sram(wiring.Component):
+    """`depth` words of `width` bits.
+
+    Latency: `read_data` holds the word of `read_address` one cycle after `read_enable`, and keeps
+    it until the next enabled read; with `output_register` all that a cycle later. Throughput: one
+    read and one write a cycle. Reading the word that is being written in the same cycle gives the
+    new value with `transparent`, else an undefined one. Contents are undefined until written.
+
+    `transparent` costs multiplexers and time behind the memory, `output_register` gives time:
+    without it the data of most FPGAs' block RAM come late in the cycle.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        depth: int,
+        transparent: bool = False,
+        output_register: bool = False,
+    ):
+        self._width = width
+        self._depth = depth
+        self._transparent = transparent
+        self._output_register = output_register
+        super().__init__(sram_ports(width=width, depth=depth))
+
+    @property
+    def is_macro(self) -> bool:
+        """Whether the memory becomes an instance of `sram_1r1w` in plain Verilog."""
+        return self._width * self._depth >= MACRO_BITS
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        fabric = fabric_of(platform)
+        deep = len(self.read_address) > _ECP5_ADDRESS_BITS
+        if fabric is Fabric.ECP5 and self._output_register and not (self._transparent or deep):
+            self._ecp5(m)
+            return m
+
+        read_data = Signal(self._width)
+        shown = read_data
+        if self._output_register:
+            shown = Signal(self._width, name="output", reset_less=True)
+            m.d.sync += shown.eq(read_data)
+        m.d.comb += self.read_data.eq(shown)
+        if fabric is Fabric.CHIP or (fabric is Fabric.GENERIC and self.is_macro):
+            self._macro(m, read_data)
+        else:
+            self._inferred(m, read_data)
+        return m
+
+    def _macro(self, m: Module, read_data: Signal) -> None:
+        m.submodules.macro = Instance(
+            "sram_1r1w",
+            p_WIDTH=self._width,
+            p_DEPTH=self._depth,
+            p_ADDRESS_BITS=len(self.read_address),
+            p_TRANSPARENT=int(self._transparent),
+            i_clk=ClockSignal(),
+            i_read_enable=self.read_enable,
+            i_read_address=self.read_address,
+            o_read_data=read_data,
+            i_write_enable=self.write_enable,
+            i_write_address=self.write_address,
+            i_write_data=self.write_data,
+        )
+
+    def _inferred(self, m: Module, read_data: Signal) -> None:
+        # Never in LUTs. Unless told that collisions do not matter, Yosys adds logic for them.
+        attributes = {"ram_style": "block"} | ({} if self._transparent else {"no_rw_check": 1})
+        m.submodules.memory = memory = Memory(
+            shape=self._width, depth=self._depth, init=[], attrs=attributes
+        )
+        write = memory.write_port()
+        read = memory.read_port(transparent_for=[write] if self._transparent else [])
+        m.d.comb += [
+            read.en.eq(self.read_enable),
+            read.addr.eq(self.read_address),
+            read_data.eq(read.data),
+            write.en.eq(self.write_enable),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+        ]
+
+    def _ecp5(self, m: Module) -> None:
+        """Block RAMs side by side, each with the part of the words that it has room for.
+
+        Lattice FPGA-TN-02204, "ECP5 and ECP5-5G Memory Usage Guide". Port A writes, port B reads.
+        With words of 36 bits, it writes their upper half through the data pins of B, and reads
+        their lower half through those of A.
+        """
+        low = min(_ECP5_ADDRESS_BITS - len(self.read_address), max(_ECP5_WIDTHS))
+        part = _ECP5_WIDTHS[low]
+        whole = part == max(_ECP5_WIDTHS.values())
+        write_bytes = Const(0, low)
+        if part >= 18:
+            write_bytes = Cat(Const(-1, part // 9), Const(0, 5))[:low]
+        for first in range(0, self._width, part):
+            bits = min(part, self._width - first)
+            written = Cat(self.write_data[first : first + bits], Const(0, 36 - bits))
+            read = [Signal(18, name=f"read_{port}_{first}") for port in "ab"]
+            ports = {
+                **_pins("i_ADA", _padded(Cat(write_bytes, self.write_address), 14)),
+                **_pins("i_ADB", _padded(Cat(Const(0, low), self.read_address), 14)),
+                **_pins("i_DIA", written[:18]),
+                **_pins("i_DIB", written[18:] if whole else Const(0, 18)),
+                **_pins("o_DOA", read[0]),
+                **_pins("o_DOB", read[1]),
+            }
+            for port in "AB":
+                ports |= {f"i_CLK{port}": ClockSignal(), f"i_OCE{port}": Const(1)}
+                ports |= {f"i_RST{port}": Const(0)} | _pins(f"i_CS{port}", Const(0, 3))
+            m.submodules[f"block_{first}"] = Instance(
+                "DP16KD",
+                p_DATA_WIDTH_A=part,
+                p_DATA_WIDTH_B=part,
+                p_REGMODE_A="OUTREG",
+                p_REGMODE_B="OUTREG",
+                p_GSR="DISABLED",
+                i_CEA=self.write_enable,
+                i_WEA=Const(1),
+                i_CEB=self.read_enable,
+                i_WEB=Const(0),
+                **ports,
+            )
+            data = Cat(*read) if whole else read[1]
+            m.d.comb += self.read_data[first : first + bits].eq(data[:bits])
+
+
+def _padded(value: Value, width: int) -> Value:
+    return Cat(value, Const(0, width - len(value)))
+
+
+def _pins(prefix: str, value: Value) -> dict[str, Value]:
+    """The bits of a value for a block with a pin for each."""
+    return {f"{prefix}{k}": value[k] for k in range(len(value))}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unified buffer: activations in banks, read and written by five units at a time."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
+from systola.hdl.memories.parity_sram import ParitySram
+from systola.hdl.memories.sram import Sram
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, BufferWriteSignature
+
+
+class UnifiedBuffer(wiring.Component):
+    """`buffer_lines` lines in `buffer_banks` banks of one read and one write port each.
+
+    Line a lives in bank a mod banks, so two sequential streams that meet in a bank collide once
+    and then run side by side. The MXU's read and Activate's write always win (`ready` is 1 for
+    them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both.
+    Throughput: one line a cycle on each of the five ports. The banks have output registers, so that
+    only a multiplexer lies between them and the reader's own. Nobody reads a line in the cycle in
+    which it is written: the interlocks see to it. `flawed`, where there is parity: a line that was
+    read was not what had been written.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "mxu": In(BufferReadSignature(config=config)),
+                "operands": In(BufferReadSignature(config=config)),
+                "dma_out": In(BufferReadSignature(config=config)),
+                "activate": In(BufferWriteSignature(config=config)),
+                "dma_in": In(BufferWriteSignature(config=config)),
+                "flawed": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        banks = self._config.buffer_banks
+        bits = exact_log2(banks)
+
+        def bank_of(port: wiring.PureInterface) -> Value:
+            return port.address[:bits]
+
+        # In the order of their rank.
+        readers = (self.mxu, self.operands, self.dma_out)
+        writers = (self.activate, self.dma_in)
+        for ports in (readers, writers):
+            for rank, port in enumerate(ports):
+                m.d.comb += port.ready.eq(
+                    ~Cat(
+                        winner.enable & (bank_of(winner) == bank_of(port))
+                        for winner in ports[:rank]
+                    ).any()
+                )
+
+        outputs = []
+        flaws = []
+        size = {
+            "width": 8 * self._config.line_bytes,
+            "depth": self._config.buffer_lines // banks,
+        }
+        for index in range(banks):
+            if self._config.parity:
+                bank = ParitySram(**size)
+                enabled = Signal(BUFFER_LATENCY, name=f"enabled_{index}")
+                m.d.sync += enabled.eq(Cat(bank.read_enable, enabled))
+                m.d.comb += bank.counts.eq(enabled[-1])
+                flaws.append(bank.flawed)
+            else:
+                bank = Sram(**size, output_register=True)
+            m.submodules[f"bank_{index}"] = bank
+            # The highest rank has the last word; the lowest one needs no condition.
+            for rank, port in reversed(list(enumerate(readers))):
+                here = port.enable & (bank_of(port) == index)
+                with m.If(here):
+                    m.d.comb += bank.read_enable.eq(1)
+                with m.If(here | (rank == len(readers) - 1)):
+                    m.d.comb += bank.read_address.eq(port.address >> bits)
+            for rank, port in reversed(list(enumerate(writers))):
+                here = port.enable & (bank_of(port) == index)
+                with m.If(here):
+                    m.d.comb += bank.write_enable.eq(1)
+                with m.If(here | (rank == len(writers) - 1)):
+                    m.d.comb += [
+                        bank.write_address.eq(port.address >> bits),
+                        bank.write_data.eq(port.data),
+                    ]
+            outputs.append(bank.read_data)
+
+        m.d.comb += self.flawed.eq(Cat(flaws).any())
+        for reader in readers:
+            source = [Signal(bits, name=f"source_{stage}") for stage in range(BUFFER_LATENCY)]
+            m.d.sync += [source[0].eq(bank_of(reader)), source[1].eq(source[0])]
+            m.d.comb += reader.data.eq(Cat(outputs).word_select(source[-1], len(reader.data)))
+        return m

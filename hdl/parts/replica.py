@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One of several equal registers."""
+
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.fabric import Fabric, fabric_of
+
+
+class Replica(wiring.Component):
+    """`output` is `input`, of `width` bits, a cycle later; all ones after power-up, and no reset.
+
+    Where a value has many users far apart, several of these share them. Synthesis merges equal
+    registers, but leaves the flip-flops of a fabric alone.
+    """
+
+    def __init__(self, *, width: int = 1):
+        self._width = width
+        super().__init__({"input": In(width), "output": Out(width)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        match fabric_of(platform):
+            case Fabric.ECP5:
+                for n in range(self._width):
+                    m.submodules[f"register_{n}"] = Instance(
+                        "TRELLIS_FF",
+                        p_GSR="DISABLED",
+                        p_CEMUX="1",
+                        p_CLKMUX="CLK",
+                        p_LSRMUX="LSR",
+                        p_REGSET="SET",
+                        i_CLK=ClockSignal(),
+                        i_LSR=Const(0),
+                        i_DI=self.input[n],
+                        o_Q=self.output[n],
+                    )
+            case _:
+                output = Signal(self._width, init=-1, reset_less=True)
+                m.d.sync += output.eq(self.input)
+                m.d.comb += self.output.eq(output)
+        return m

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DMA in: reads from host memory, Load_Parameters and Load_Table."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
+from systola.hdl.commands import ADDRESS_BITS, HostReadEntry, HostTransfer, Kind
+from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
+from systola.hdl.transfers.burst_planner import BurstPlanner
+from systola.hdl.transfers.copy_walk import CopyWalk
+from systola.hdl.transfers.host_read_port import ReadBeat, ReadRequest
+
+
+class _Write(data.StructLayout):
+    """A write: of a line (`buffer`) or of one of the `planes` of an entry, perhaps the one that
+    `fills` it; `last`: the last one of an instruction, also of a table, which is written apart."""
+
+    def __init__(self, *, config: Config):
+        bytes_written = max(config.input_pitch, config.output_pitch, config.host_bus_bytes)
+        super().__init__(
+            {
+                "buffer": 1,
+                "planes": PARAMETER_PLANES,
+                "fills": 1,
+                "last": 1,
+                "address": ADDRESS_BITS,
+                "following": ADDRESS_BITS,
+                "data": 8 * bytes_written,
+            }
+        )
+
+
+class HostReader(wiring.Component):
+    """Asks for the beats of one instruction after the other and puts them where they belong.
+
+    Requests run ahead of the data by any number of instructions: `transfer` is the oldest
+    instruction of which nothing has been asked for (`transfer_valid` once no older instruction uses
+    its destination any longer; `transfer_pop`, a register, drops it), `entry` the oldest whose data
+    is not complete; `entry_pop` drops it, and the next one shows in the cycle after, or before its
+    first beat comes. Latency: two cycles from transfer to request, two from the last beat of a line
+    to its write. Throughput: a beat a cycle into buffer and parameters, a byte a cycle into tables;
+    a cycle is lost between instructions. Nothing but the buffer's `ready` holds up the beats, and
+    it only after three lines.
+
+    `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written;
+    `done`, two cycles after the last write, that all of the oldest instruction is. All writes
+    come from registers. `error` is up in the cycle after a beat of `entry` that memory answered
+    with an error.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "transfer": In(HostTransfer(config=config)),
+                "transfer_valid": In(1),
+                "transfer_pop": Out(1),
+                "entry": In(HostReadEntry()),
+                "entry_pop": Out(1),
+                "request": Out(stream.Signature(ReadRequest())),
+                "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
+                "buffer": Out(BufferWriteSignature(config=config)),
+                "parameters": Out(ParameterWriteSignature(config=config)),
+                "tables": Out(TableWriteSignature(tables=config.tables)),
+                "advance": Out(1),
+                "advance_to": Out(ADDRESS_BITS),
+                "done": Out(1),
+                "error": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        bus = config.host_bus_bytes
+
+        planner = m.submodules.planner = BurstPlanner(
+            transfer=HostTransfer(config=config),
+            bus_bytes=bus,
+            max_burst_beats=config.max_burst_beats,
+            pitch=config.input_pitch,
+        )
+        burst = planner.burst
+        m.d.comb += [
+            planner.transfer.valid.eq(self.transfer_valid),
+            planner.transfer.payload.eq(self.transfer),
+            self.transfer_pop.eq(planner.transfer.ready),
+            self.request.valid.eq(burst.valid),
+            self.request.payload.offset.eq(burst.payload.address),
+            self.request.payload.length.eq(burst.payload.length),
+            burst.ready.eq(self.request.ready),
+        ]
+
+        # Beats are collected to a line (buffer), a plane (parameters), or stand alone (table). A
+        # `complete` one `moves` on to the ports.
+        line = Signal(_Write(config=config)["data"].width, reset_less=True)
+        complete = Signal()
+        begun = Signal()  # a beat of `entry` was taken
+        ends = Signal()  # the line is the last of `entry`
+        more_bytes = Signal()  # of a table, to be written before the line moves
+        spare_free = Signal(init=1)
+        moves = Signal()
+        m.d.comb += [
+            moves.eq(complete & spare_free & ~more_bytes),
+            self.beat.ready.eq(~complete | (moves & ~ends)),
+            self.entry_pop.eq(moves & ends),
+        ]
+        self._collect(m, line, complete, begun, moves)
+        byte = self._write_table(m, line, begun, complete & spare_free, more_bytes)
+        moved = self._walk(m, line, begun, moves, ends, byte)
+        self._write(m, moved, moves, spare_free)
+        return m
+
+    def _collect(
+        self, m: Module, line: Signal, complete: Signal, begun: Signal, moves: Signal
+    ) -> None:
+        """Beats into the line."""
+        config = self._config
+        bus = config.host_bus_bytes
+        count = Signal(range(max(len(line) // (8 * bus), 2)))
+        last_beat = Signal.like(count)
+        taken = Signal()
+        completes = Signal()
+        m.d.comb += [
+            taken.eq(self.beat.valid & self.beat.ready),
+            completes.eq(taken & (count == last_beat)),
+        ]
+        with m.Switch(self.entry.kind):
+            with m.Case(Kind.BUFFER):
+                m.d.comb += last_beat.eq(config.input_pitch // bus - 1)
+            with m.Case(Kind.PARAMETERS):
+                m.d.comb += last_beat.eq(config.output_pitch // bus - 1)
+        m.d.sync += [
+            self.error.eq(taken & self.beat.payload.error),
+            complete.eq(completes | (complete & ~moves)),
+            begun.eq((begun | taken) & ~self.entry_pop),
+        ]
+        with m.If(~complete | moves):
+            # With or without a beat: what is no beat is overwritten by the one that comes.
+            m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
+        with m.If(completes):
+            m.d.sync += count.eq(0)
+        with m.Elif(taken):
+            m.d.sync += count.eq(count + 1)
+
+    def _write_table(
+        self, m: Module, line: Signal, begun: Signal, may_go: Value, more_bytes: Signal
+    ) -> Signal:
+        """The bytes of a line that belongs to a table; returns the number of the next one."""
+        entry, bus = self.entry, self._config.host_bus_bytes
+        byte = Signal(range(TABLE_BYTES))
+        place = byte[: exact_log2(bus)]
+        goes = Signal()
+        m.d.comb += goes.eq(may_go & (entry.kind == Kind.TABLE))
+        m.d.sync += [
+            self.tables.enable.eq(goes),
+            self.tables.address.eq(Cat(byte, entry.destination)),
+            self.tables.data.eq(line.word_select(place, 8)),
+        ]
+        with m.If(~begun):
+            m.d.sync += more_bytes.eq(entry.kind == Kind.TABLE)
+        with m.Elif(goes):
+            m.d.sync += [byte.eq(byte + 1), more_bytes.eq(place != bus - 2)]
+        return byte
+
+    def _walk(
+        self, m: Module, line: Signal, begun: Signal, moves: Signal, ends: Signal, byte: Signal
+    ) -> Signal:
+        """The line as it is to be written: what is known of it comes from registers, which follow
+        `entry` until a beat of it is taken, and take a step with each line that moves."""
+        config, entry = self._config, self.entry
+        kind = entry.kind
+        walk = m.submodules.walk = CopyWalk()
+        # Addresses to be filled behind the next one; less than none at the last one, which a carry
+        # tells.
+        behind = Signal(signed(ADDRESS_BITS + 1))
+        at_first, fewer = Signal.like(behind), Signal.like(behind)
+        plane = Signal(PARAMETER_PLANES, init=1)
+        beats = TABLE_BYTES // config.host_bus_bytes
+        m.d.comb += [
+            at_first.eq(entry.lines - 2),
+            fewer.eq(behind - 1),
+            walk.first.eq(entry.destination),
+            walk.tail.eq(entry.tail),
+            walk.restart.eq(~begun),
+            walk.step.eq(moves & ((kind != Kind.PARAMETERS) | plane[-1])),
+        ]
+        with m.If(~begun):
+            m.d.sync += [
+                behind.eq(at_first),
+                ends.eq((kind == Kind.BUFFER) & (at_first < 0)),
+            ]
+        with m.Elif(walk.step):
+            m.d.sync += behind.eq(fewer)
+        with m.If(begun & moves):
+            with m.Switch(kind):
+                with m.Case(Kind.BUFFER):
+                    m.d.sync += ends.eq(fewer < 0)
+                with m.Case(Kind.PARAMETERS):
+                    m.d.sync += [ends.eq(plane[-2] & (behind < 0)), plane.eq(plane.rotate_left(1))]
+                with m.Case(Kind.TABLE):
+                    m.d.sync += ends.eq(byte[exact_log2(config.host_bus_bytes) :] == beats - 2)
+
+        # The bytes of a line in the tail; `entry` shows before its first line is complete.
+        within = Signal(config.rows)
+        m.d.sync += within.eq(
+            Cat((kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
+        )
+        kept = Cat((~walk.in_tail | bit).replicate(8) for bit in within)
+        moved = Signal(_Write(config=config))
+        m.d.comb += [
+            moved.buffer.eq(moves & (kind == Kind.BUFFER)),
+            moved.planes.eq(Mux(moves & (kind == Kind.PARAMETERS), plane, 0)),
+            moved.fills.eq(moves & (kind == Kind.PARAMETERS) & plane[-1]),
+            moved.last.eq(self.entry_pop),
+            moved.address.eq(walk.address),
+            moved.following.eq(walk.following),
+            moved.data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
+        ]
+        return moved
+
+    def _write(self, m: Module, moved: data.View, moves: Signal, spare_free: Signal) -> None:
+        """The registers of the ports, and a spare place behind them, so that nothing before them
+        depends on the `ready` of the buffer."""
+        shown = Signal(moved.shape())
+        spare = Signal(moved.shape(), reset_less=True)
+        spare_waits = Signal()  # not `spare_free`, for the choice of payloads
+        free = Signal()
+        m.d.comb += [
+            free.eq(~shown.buffer | self.buffer.ready),
+            self.buffer.enable.eq(shown.buffer),
+            self.buffer.address.eq(shown.address),
+            self.buffer.data.eq(shown.data[: 8 * self._config.rows]),
+            self.parameters.planes.eq(shown.planes),
+            self.parameters.address.eq(shown.address),
+            self.parameters.data.eq(shown.data),
+            self.advance.eq((shown.buffer & self.buffer.ready) | shown.fills),
+            self.advance_to.eq(shown.following),
+        ]
+        with m.If(free):
+            m.d.sync += shown.eq(Mux(spare_waits, spare, moved))
+        with m.If(~spare_waits):
+            m.d.sync += spare.eq(moved)
+        refills = Signal()
+        m.d.comb += refills.eq(~free & (~spare_free | moves))
+        m.d.sync += [spare_waits.eq(refills), spare_free.eq(~refills)]
+        # The last write, and whether it had to wait.
+        last = Signal()
+        waited = Signal()
+        m.d.sync += [
+            last.eq(shown.last),
+            waited.eq(~free),
+            self.done.eq(last & ~waited),
+        ]

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DMA out: Write_Host_Memory."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
+from systola.hdl.commands import ADDRESS_BITS, HostTransfer, HostWriteCommand, low_bits
+from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.interlock import Check, Interlock
+from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.skid_buffer import SkidBuffer
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+from systola.hdl.transfers.axi import WriteSignature, is_error
+from systola.hdl.transfers.burst_planner import BurstPlanner
+from systola.hdl.transfers.copy_walk import CopyWalk
+
+WATCHED = ("host_reading", "activate_writing")
+"""The lists whose instructions may still have to write a line."""
+LINES_AHEAD = 8
+"""Lines read from the buffer ahead of the bus; with one that is not counted yet."""
+BURSTS_AHEAD = 16
+"""Bursts announced on AW ahead of their data."""
+WRITES_IN_FLIGHT = 64
+"""Bursts without an answer at one time."""
+
+
+class _Line(data.StructLayout):
+    """A line to be read; `tail`: with the bytes of a tail only."""
+
+    def __init__(self) -> None:
+        super().__init__({"line": ADDRESS_BITS, "tail": 1, "used": 1})
+
+
+class _Length(data.StructLayout):
+    """A burst of `length` + 1 beats; `single`: of one."""
+
+    def __init__(self) -> None:
+        super().__init__({"length": 8, "single": 1})
+
+
+class HostWriter(wiring.Component):
+    """Writes the lines of one instruction at a time to host memory.
+
+    AW runs ahead of W by up to BURSTS_AHEAD bursts. Throughput: one beat a cycle. Lines are read
+    from the buffer when no entry of WATCHED that the masks name holds them any longer: two cycles
+    after the lists show it, or three, as an `Interlock` has it. A line goes out on W
+    BUFFER_LATENCY + 2 cycles after its read. `blocked` holds back all bursts. `advance` tells, a
+    cycle later, that line `advance_to` - 1 has been read; `done`, in the cycle after the last
+    acknowledgement, that all is written.
+
+    `error` is up in the cycle after an answer that is an error. `stop`: announces no more bursts,
+    and finishes the announced ones with no byte enabled, but for two beats that were on their way;
+    `quiet` once nothing is under way. The outputs of AW and W are registers.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        depth = config.queue_depth
+        regions = data.ArrayLayout(Region(ADDRESS_BITS), depth)
+        super().__init__(
+            {
+                "command": In(HostWriteCommand(config=config)),
+                "command_valid": In(1),
+                "blocked": In(1),
+                "masks": In(data.StructLayout(dict.fromkeys(WATCHED, depth))),
+                "regions": In(data.StructLayout(dict.fromkeys(WATCHED, regions))),
+                "retired": In(data.StructLayout(dict.fromkeys(WATCHED, 1))),
+                "buffer": Out(BufferReadSignature(config=config)),
+                "bus": Out(
+                    WriteSignature(
+                        address_bits=config.address_bits, data_bytes=config.host_bus_bytes
+                    )
+                ),
+                "base": In(config.address_bits),
+                "advance": Out(1),
+                "advance_to": Out(ADDRESS_BITS),
+                "done": Out(1),
+                "error": Out(1),
+                "stop": In(1),
+                "quiet": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bursts = m.submodules.bursts = PayloadRing(payload=_Length(), depth=BURSTS_AHEAD)
+        line = data.StructLayout({"data": 8 * self._config.cols, "tail": 1})
+        lines = m.submodules.lines = PayloadRing(payload=line, depth=LINES_AHEAD + 1)
+        ahead, some_bursts, more_bursts = _counted(m, "bursts", bursts, BURSTS_AHEAD)
+        _, some_lines, _ = _counted(m, "lines", lines, LINES_AHEAD + 1)
+        offered = self._announce(m, bursts, ahead) | more_bursts
+        self._read(m, lines)
+        self._send(m, bursts, some_bursts & offered, lines, some_lines)
+        return m
+
+    def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
+        """Bursts on AW, and their answers; returns whether the youngest of `bursts` is on AW."""
+        config, bus = self._config, self.bus
+        planner = m.submodules.planner = BurstPlanner(
+            transfer=HostTransfer(config=config),
+            bus_bytes=config.host_bus_bytes,
+            max_burst_beats=config.max_burst_beats,
+            pitch=config.output_pitch,
+        )
+        burst = planner.burst
+        address = data.StructLayout({"address": len(bus.awaddr), "length": 8})
+        sender = m.submodules.address_sender = SkidBuffer(payload=address)
+        planned = Signal()
+        announced = Signal()
+        announces = Signal()
+        asked = Signal()
+        full = Signal()  # of bursts announced, or without an answer
+        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))  # but for one that is `asked`
+        m.d.comb += [
+            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
+            planner.transfer.payload.eq(self.command.transfer),
+            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
+            announces.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(announces),
+            sender.input.payload.address.eq(self.base + burst.payload.address),
+            sender.input.payload.length.eq(burst.payload.length),
+            bus.awvalid.eq(sender.output.valid),
+            bus.awaddr.eq(sender.output.payload.address),
+            bus.awlen.eq(sender.output.payload.length),
+            sender.output.ready.eq(bus.awready),
+            bursts.push.eq(announces),
+            bursts.pushed.length.eq(burst.payload.length),
+            bursts.pushed.single.eq(burst.payload.length == 0),
+        ]
+        with m.If(planner.transfer.ready):
+            m.d.sync += planned.eq(1)
+        with m.If(announces):
+            m.d.sync += announced.eq(burst.payload.last)
+        m.d.sync += [
+            asked.eq(announces),
+            unanswered.eq(unanswered + asked - bus.bvalid),
+            self.quiet.eq((unanswered == 0) & ~asked & ~announces),
+            # Before it shows, one more is announced, or two that `unanswered` does not count.
+            full.eq((ahead >= BURSTS_AHEAD - 1) | (unanswered >= WRITES_IN_FLIGHT - 2)),
+            self.error.eq(bus.bvalid & is_error(bus.bresp)),
+            self.done.eq(announced & ~asked & (unanswered == 1) & bus.bvalid),
+        ]
+        m.d.comb += bus.bready.eq(1)
+        with m.If(self.done):
+            m.d.sync += [planned.eq(0), announced.eq(0)]
+        # It may wait behind AW: its data are not to overtake it.
+        return sender.input.ready
+
+    def _read(self, m: Module, lines: PayloadRing) -> None:
+        """Lines out of the buffer, as they are written and there is room for them."""
+        interlock = m.submodules.interlock = Interlock(
+            item=_Line(),
+            checks=[Check(watched=name, address="line", used="used") for name in WATCHED],
+            depth=self._config.queue_depth,
+            low=dict.fromkeys(WATCHED, low_bits(self._config, ADDRESS_BITS)),
+        )
+        walk = m.submodules.walk = CopyWalk()
+        begun = Signal()
+        more = Signal()  # there is a line to be offered
+        offered = interlock.input
+        m.d.comb += [
+            walk.first.eq(self.command.buffer.base),
+            walk.tail.eq(self.command.tail),
+            walk.restart.eq(~begun),
+            walk.step.eq(more & offered.ready),
+            offered.valid.eq(more),
+            offered.payload.line.eq(walk.address),
+            offered.payload.used.eq(1),
+            offered.payload.tail.eq(walk.in_tail),
+            interlock.masks.eq(self.masks),
+            interlock.regions.eq(self.regions),
+            interlock.retired.eq(self.retired),
+        ]
+        with m.If(~begun):
+            m.d.sync += [begun.eq(self.command_valid), more.eq(self.command_valid)]
+        with m.Elif(walk.step):
+            m.d.sync += more.eq(walk.following < self.command.buffer.end)
+        with m.If(self.done):
+            m.d.sync += begun.eq(0)
+
+        # What is read; the interlock does not wait for the buffer's `ready`.
+        passed = interlock.output
+        reader = m.submodules.line_reader = SkidBuffer(payload=_Line())
+        shown = reader.output.payload
+        held = Signal(range(LINES_AHEAD + 2))  # lines in here, as they were a cycle ago
+        taken = Signal()
+        read = Signal()
+        m.d.comb += [
+            passed.ready.eq(reader.input.ready & ~held[exact_log2(LINES_AHEAD)]),
+            taken.eq(passed.valid & passed.ready),
+            reader.input.valid.eq(taken),
+            reader.input.payload.eq(passed.payload),
+            self.buffer.enable.eq(reader.output.valid),
+            self.buffer.address.eq(shown.line),
+            reader.output.ready.eq(self.buffer.ready),
+            read.eq(reader.output.valid & self.buffer.ready),
+        ]
+        took = Signal()
+        gone = Signal()
+        m.d.sync += [
+            took.eq(taken),
+            gone.eq(lines.retire),
+            held.eq(held + took - gone),
+            self.advance.eq(read),
+            self.advance_to.eq(shown.line + 1),
+        ]
+        on_the_way = Signal(BUFFER_LATENCY)  # the oldest last
+        tails = Signal(BUFFER_LATENCY)
+        m.d.sync += [
+            on_the_way.eq(Cat(read, on_the_way)),
+            tails.eq(Cat(shown.tail, tails)),
+        ]
+        m.d.comb += [
+            lines.push.eq(on_the_way[-1]),
+            lines.pushed.data.eq(self.buffer.data),
+            lines.pushed.tail.eq(tails[-1]),
+        ]
+
+    def _send(
+        self,
+        m: Module,
+        bursts: PayloadRing,
+        some_bursts: Value,
+        lines: PayloadRing,
+        some_lines: Signal,
+    ) -> None:
+        """The beats of a line on W; on `stop` beats that write nothing, with or without a line."""
+        config, bus = self._config, self.bus
+        bus_bytes = config.host_bus_bytes
+        beat = data.StructLayout({"data": 8 * bus_bytes, "strobes": bus_bytes, "last": 1})
+        sender = m.submodules.data_sender = SkidBuffer(payload=beat)
+        burst, line = bursts.oldest, lines.oldest
+        line_beats = config.output_pitch // bus_bytes
+        part = Signal(range(max(line_beats, 2)))
+        last_part = Signal()
+        padded = Signal(8 * config.output_pitch)
+        within = Signal(config.cols)  # the bytes of a line in the tail
+        enabled = Signal(config.output_pitch)
+        begun = Signal()  # the burst
+        left = Signal(8)  # beats of one that is begun
+        left_is_one = Signal()
+        last = Signal()
+        goes = Signal()
+        m.d.sync += within.eq(Cat(i < self.command.tail.bytes for i in range(config.cols)))
+        m.d.comb += [
+            goes.eq(sender.input.ready & some_bursts & (some_lines | self.stop)),
+            last_part.eq(part == line_beats - 1),
+            padded.eq(line.data),
+            enabled.eq(Cat(~line.tail | bit for bit in within)),
+            last.eq(Mux(begun, left_is_one, burst.single)),
+            bursts.retire.eq(goes & last),
+            lines.retire.eq(goes & last_part & some_lines),
+            sender.input.valid.eq(goes),
+            sender.input.payload.data.eq(padded.word_select(part, 8 * bus_bytes)),
+            sender.input.payload.strobes.eq(
+                Mux(self.stop, 0, enabled.word_select(part, bus_bytes))
+            ),
+            sender.input.payload.last.eq(last),
+            bus.wvalid.eq(sender.output.valid),
+            bus.wdata.eq(sender.output.payload.data),
+            bus.wstrb.eq(sender.output.payload.strobes),
+            bus.wlast.eq(sender.output.payload.last),
+            sender.output.ready.eq(bus.wready),
+        ]
+        with m.If(goes):
+            m.d.sync += [
+                part.eq(Mux(last_part, 0, part + 1)),
+                begun.eq(~last),
+                left.eq(Mux(begun, left - 1, burst.length)),
+                left_is_one.eq(Mux(begun, left == 2, burst.length == 1)),
+            ]
+
+
+def _counted(m: Module, name: str, ring: PayloadRing, most: int) -> tuple[Signal, Signal, Signal]:
+    """How many payloads are in a ring, and whether there are any, or more than one, from
+    registers."""
+    level = Signal(range(most + 1), name=f"{name}_level")
+    some = Signal(name=f"some_{name}")
+    more = Signal(name=f"more_{name}")
+    with m.If(ring.push & ~ring.retire):
+        m.d.sync += [level.eq(level + 1), some.eq(1), more.eq(some)]
+    with m.Elif(~ring.push & ring.retire):
+        m.d.sync += [level.eq(level - 1), some.eq(more), more.eq(level > 2)]
+    return level, some, more

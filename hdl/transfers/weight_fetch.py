@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weight fetch: Read_Weights, from weight memory into the weight FIFO."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.commands import PC_BITS, WeightCommand
+from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.skid_buffer import SkidBuffer
+from systola.hdl.transfers.axi import ReadSignature, is_error
+from systola.hdl.transfers.burst_cutter import BurstCutter
+from systola.hdl.transfers.weight_fifo import LATENCY, WeightFifo
+
+READS_IN_FLIGHT = 8
+"""Bursts under way at one time."""
+ROW_LATENCY = LATENCY
+"""Cycles from a row's last beat to `row_valid`."""
+
+
+class WeightFetch(wiring.Component):
+    """Streams the tiles of one Read_Weights after the other into a FIFO of rows.
+
+    Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
+    `weight_fifo_tiles` tiles is the back-pressure. `row_valid` tells that there is an oldest row,
+    taken by `row_take`; `row` shows it in the cycle behind. Latency: two cycles from the command to
+    the bus, ROW_LATENCY cycles from a row's last beat to `row_valid`.
+
+    `command_pop`, a register, when all bursts of the command before have been asked for; commands
+    follow one another without waiting for data. `stop`: asks for nothing more and swallows the
+    beats; `quiet` once nothing is under way. `error` is up in the cycle after a beat that memory
+    answered with an error, and `error_pc` tells for which instruction.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "command": In(WeightCommand(config=config)),
+                "command_valid": In(1),
+                "command_pop": Out(1),
+                "bus": Out(
+                    ReadSignature(
+                        address_bits=config.address_bits, data_bytes=config.weight_bus_bytes
+                    )
+                ),
+                "base": In(config.address_bits),
+                "row": Out(8 * config.cols),
+                "row_valid": Out(1),
+                "row_take": In(1),
+                "stop": In(1),
+                "quiet": Out(1),
+                "error": Out(1),
+                "error_pc": Out(PC_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, bus = self._config, self.bus
+        width = 8 * config.weight_bus_bytes
+
+        # Ask for bursts.
+        cutter = m.submodules.cutter = BurstCutter(
+            address_bits=config.address_bits,
+            beat_bits=len(self.command.transfer.beats),
+            bus_bytes=config.weight_bus_bytes,
+            max_burst_beats=config.max_burst_beats,
+        )
+        begins = Signal()
+        m.d.comb += [
+            cutter.run.valid.eq(self.command_valid & ~self.command_pop),
+            cutter.run.payload.address.eq(self.command.transfer.address),
+            cutter.run.payload.beats.eq(self.command.transfer.beats),
+            cutter.run.payload.last.eq(1),
+            begins.eq(cutter.run.valid & cutter.run.ready),
+        ]
+        m.d.sync += self.command_pop.eq(begins)
+
+        # For each burst under way whether it is the last one of its command; a cycle late.
+        under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
+        address = data.StructLayout({"address": config.address_bits, "length": 8})
+        sender = m.submodules.sender = SkidBuffer(payload=address)
+        burst = cutter.burst
+        asks = Signal()
+        asked = Signal()
+        full = Signal()  # of bursts under way
+        m.d.comb += [
+            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
+            asks.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(asks),
+            sender.input.payload.address.eq(self.base + burst.payload.address),
+            sender.input.payload.length.eq(burst.payload.length),
+            bus.arvalid.eq(sender.output.valid),
+            bus.araddr.eq(sender.output.payload.address),
+            bus.arlen.eq(sender.output.payload.length),
+            sender.output.ready.eq(bus.arready),
+            under_way.w_en.eq(asked),
+        ]
+        level = under_way.level
+        last_one, last_two = level == READS_IN_FLIGHT - 1, level == READS_IN_FLIGHT - 2
+        m.d.sync += [
+            asked.eq(asks),
+            under_way.w_data.eq(burst.payload.last),
+            full.eq(
+                (level == READS_IN_FLIGHT) | (last_one & (asked | asks)) | (last_two & asked & asks)
+            ),
+            self.quiet.eq((level == 0) & ~asked & ~asks),
+        ]
+
+        # Commands from where they are taken to their last beat: in the cutter, and under way.
+        pcs = m.submodules.pcs = PayloadRing(
+            payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
+        )
+        beat = Signal()
+        m.d.comb += [
+            beat.eq(bus.rvalid & bus.rready),
+            under_way.r_en.eq(beat & bus.rlast),
+            pcs.push.eq(begins),
+            pcs.pushed.pc.eq(self.command.pc),
+            pcs.retire.eq(under_way.r_en & under_way.r_data),
+        ]
+        m.d.sync += [
+            self.error.eq(beat & is_error(bus.rresp)),
+            self.error_pc.eq(pcs.oldest.pc),
+        ]
+
+        # The throttle lets a beat pass in `numerator` of `denominator` cycles.
+        allowed = Signal()
+        numerator, denominator = config.weight_throttle
+        if numerator == denominator:
+            m.d.comb += allowed.eq(1)
+        else:
+            phase = Signal(range(denominator))
+            advanced = phase + numerator
+            m.d.comb += allowed.eq(advanced >= denominator)
+            m.d.sync += phase.eq(Mux(allowed, advanced - denominator, advanced))
+
+        # Collect the beats of a row.
+        fifo = m.submodules.fifo = WeightFifo(
+            width=8 * config.cols, depth=config.weight_fifo_tiles * config.rows
+        )
+        arrives = Signal()
+        m.d.comb += [
+            arrives.eq(bus.rvalid & ~fifo.full & allowed),
+            bus.rready.eq((~fifo.full & allowed) | self.stop),
+            self.row.eq(fifo.row),
+            self.row_valid.eq(fifo.row_valid),
+            fifo.row_take.eq(self.row_take),
+        ]
+        beats = config.weight_row_pitch // config.weight_bus_bytes
+        if beats == 1:
+            m.d.comb += [fifo.pushed.eq(bus.rdata), fifo.push.eq(arrives)]
+        else:
+            row = Signal((beats - 1) * width)
+            count = Signal(range(beats))
+            complete = count == beats - 1
+            m.d.comb += [
+                fifo.pushed.eq(Cat(row, bus.rdata)),
+                fifo.push.eq(arrives & complete),
+            ]
+            with m.If(arrives):
+                m.d.sync += [
+                    row.word_select(count, width).eq(bus.rdata),
+                    count.eq(Mux(complete, 0, count + 1)),
+                ]
+        return m

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weight FIFO: rows of weight tiles in a memory."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.memories.sram import Sram
+
+LATENCY = 2
+"""Cycles from `push` to `row_valid`: into the memory, out of it."""
+
+
+class WeightFifo(wiring.Component):
+    """FIFO of `depth` rows of `width` bits.
+
+    `push` (only while not `full`) appends `pushed`. While `row_valid` there is an oldest one, which
+    `row` shows in the cycle behind, and `row_take` drops it. Throughput: a row a cycle in and out.
+    Latency: LATENCY cycles from `push` to `row_valid`, two from `row_take` to the room for another
+    row. All outputs are registers, that of `row` the memory's.
+    """
+
+    def __init__(self, *, width: int, depth: int):
+        self._width = width
+        self._depth = depth
+        super().__init__(
+            {
+                "push": In(1),
+                "pushed": In(width),
+                "full": Out(1),
+                "row": Out(width),
+                "row_valid": Out(1),
+                "row_take": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = self._depth
+        memory = m.submodules.memory = Sram(width=self._width, depth=depth, output_register=True)
+
+        stored = Signal(range(depth + 1))  # rows that were not read
+        some_stored = Signal()
+        read = Signal()
+        m.d.comb += [
+            read.eq(some_stored & (~self.row_valid | self.row_take)),
+            self.row.eq(memory.read_data),
+            memory.write_enable.eq(self.push),
+            memory.write_data.eq(self.pushed),
+            memory.read_enable.eq(read),
+        ]
+        m.d.sync += self.row_valid.eq(read | (self.row_valid & ~self.row_take))
+
+        for moves, address in (
+            (self.push, memory.write_address),
+            (read, memory.read_address),
+        ):
+            place = Signal.like(address)
+            m.d.comb += address.eq(place)
+            with m.If(moves):
+                m.d.sync += place.eq(Mux(place == depth - 1, 0, place + 1))
+
+        held = Signal(range(depth + 1))
+        with m.If(self.push & ~read):
+            m.d.sync += [stored.eq(stored + 1), some_stored.eq(1)]
+        with m.Elif(~self.push & read):
+            m.d.sync += [stored.eq(stored - 1), some_stored.eq(stored != 1)]
+        taken = Signal()
+        m.d.sync += taken.eq(self.row_take)
+        with m.If(self.push & ~taken):
+            m.d.sync += [held.eq(held + 1), self.full.eq(held == depth - 1)]
+        with m.Elif(~self.push & taken):
+            m.d.sync += [held.eq(held - 1), self.full.eq(0)]
+        return m

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a configuration to Verilog."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.resources import files
+
+from amaranth._toolchain.yosys import find_yosys  # the one that amaranth.back.verilog runs
+from amaranth.back import rtlil, verilog
+from amaranth.hdl import Value
+from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
+from amaranth.lib import wiring
+
+from systola.arch.config import Config
+from systola.hdl.activation.activation_lane import ActivationLane
+from systola.hdl.activation.lane_group import LaneGroup
+from systola.hdl.activation.result_lanes import lanes_are_instances
+from systola.hdl.matrix.mxu import is_grid, make_tile
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.tpu import TPU
+
+PORT_PREFIX = {
+    "control": "s_axil_",
+    "host_read": "m_axi_host_",
+    "host_write": "m_axi_host_",
+    "weight_read": "m_axi_weight_",
+    "irq": "irq",
+}
+"""Flat port names that AXI tools recognise, for each member of TPU."""
+
+_ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
+"""What gives a memory its contents, where they are zero."""
+
+
+def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
+    """The machine as one Verilog text; the top module is `tpu`.
+
+    `fabric` decides which blocks of an FPGA it places, not what it does in any cycle. Modules of
+    which there are many copies (tiles and lanes of large arrays) are converted once.
+    """
+    top = TPU(config=config)
+    return _with_modules(convert(top, "tpu", fabric, _ports(top)), config, fabric)
+
+
+def generate_rtlil(config: Config) -> str:
+    """The same in Yosys' own language, with the place in the source of each cell and wire.
+
+    Not for large arrays; large memories are instances of `sram_1r1w`, which is not in it.
+    """
+    top = TPU(config=config)
+    return rtlil.convert(top, name="tpu", platform=Fabric.GENERIC, ports=_ports(top))
+
+
+def _ports(top: TPU) -> dict[str, tuple[Value, PortDirection]]:
+    return {
+        PORT_PREFIX[str(path[0])] + "".join(map(str, path[1:])): (
+            Value.cast(value),
+            PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
+        )
+        for path, member, value in top.signature.flatten(top)
+    }
+
+
+def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:
+    """One unit of the machine as the module `name`; members of its ports are joined by `__`."""
+    return _with_modules(convert(unit, name, fabric), config, fabric)
+
+
+def _with_modules(text: str, config: Config, fabric: Fabric) -> str:
+    """The text with the modules behind it that it places by name."""
+    parts = [text]
+    if is_grid(config) and "mxu_tile" in text:
+        convert_tile = _convert_merged if fabric is Fabric.GENERIC else convert
+        parts.append(convert_tile(make_tile(config), "mxu_tile", fabric))
+    if lanes_are_instances(config) and "lane_group" in text:
+        parts.append(convert(LaneGroup(config=config), "lane_group", fabric))
+        parts.append(convert(ActivationLane(config=config), "activation_lane", fabric))
+    if "sram_1r1w" in text:
+        parts.append(files("systola.hdl.memories").joinpath("sram_1r1w.v").read_text())
+    return "\n".join(parts)
+
+
+def _convert_merged(component: wiring.Component, name: str, fabric: Fabric) -> str:
+    """The module without others in it, and with one register where several always have the same
+    value: what synthesis makes of it anyway, and what takes a simulator a third of the time to
+    compile.
+    """
+    _use_own_yosys()
+    text = rtlil.convert(component, name=name, platform=fabric, emit_src=False)
+    script = (
+        f"read_rtlil <<rtlil\n{text}\nrtlil",
+        *("proc", "flatten", "opt_expr", "opt_merge", "opt_dff", "opt_clean"),
+        "write_verilog -noattr",
+    )
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    # It warns of processes that Verilog may not be able to express; "proc" has left none.
+    return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+
+
+def _use_own_yosys() -> None:
+    """The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert."""
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+
+
+def convert(
+    component: wiring.Component,
+    name: str,
+    fabric: Fabric = Fabric.GENERIC,
+    ports: object = None,
+) -> str:
+    """A component as the module `name`; its ports are called as in Amaranth, members joined by
+    `__`, unless `ports` names them. Its memories have no contents until they are written.
+    """
+    _use_own_yosys()
+    return without_contents(
+        verilog.convert(
+            component,
+            name=name,
+            platform=fabric,
+            ports=ports,
+            emit_src=False,
+            strip_internal_attrs=True,
+        )
+    )
+
+
+def without_contents(text: str) -> str:
+    """Verilog of Yosys whose memories have no contents until they are written.
+
+    Amaranth fills a memory with zeros where nothing is said of its contents. No unit may count on
+    them: a simulator then shows one that does, and a memory of a chip or a large one of an FPGA has
+    none to begin with.
+    """
+    return _ZEROS.sub("", text)
