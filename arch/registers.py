@@ -150,6 +150,10 @@ class BusPort(IntFlag):
     WEIGHT_READ = 4
 
 
+DATA_ID, FETCH_ID = 0, 1
+"""ARID of reads on the host port: of data, and of instructions."""
+
+
 class CheckedMemory(IntFlag):
     """Bits of FAULT_ADDRESS after a MEMORY_ERROR: where the flaw was."""
 

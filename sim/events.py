@@ -15,7 +15,7 @@ from systola.sim.state import with_output
 
 PORT = "machine_events"
 EVENTS, VALUE_BITS, LEVELS = 32, 64, 32
-"""Bits of the output, from bit 0 on; the same stands in harness.cpp."""
+"""Bits of the output, from bit 0 on."""
 _BOARD = "core.scoreboard"
 
 

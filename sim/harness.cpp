@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "Vtpu.h"
+#include "constants.h"  // made by constants.py
 #include "verilated.h"
 #if VM_COVERAGE
 #include "verilated_cov.h"
@@ -33,16 +34,10 @@ namespace {
 
 constexpr unsigned QUEUE = 64;          // bursts that a memory accepts before it stops being ready
 constexpr unsigned MAX_BEATS = 256;     // AXI4 limit of one burst
-constexpr unsigned PAGE = 4096;         // no burst crosses a multiple of this
 constexpr uint8_t SLVERR = 2, DECERR = 3;
 constexpr uint8_t INCR = 1;
-constexpr unsigned FETCH_ID = 1;        // ARID of instruction fetches
 constexpr unsigned REGISTER_TIMEOUT = 10000;
 
-constexpr unsigned CONTROL = 0x008, CONTROL_START = 1, CONTROL_SOFT_RESET = 2;
-constexpr unsigned STATUS = 0x00C, STATUS_WAITING = 8;
-constexpr unsigned BUS_TIMEOUT = 0x04C;
-constexpr unsigned TAGS = 0x060, TRACE = 0x200, TRACE_DEPTH = 64;
 constexpr int RESET_CYCLES = 4;
 
 constexpr unsigned log2_exact(unsigned value) { return value <= 1 ? 0 : 1 + log2_exact(value / 2); }
@@ -459,7 +454,6 @@ struct Tag {
 // What a machine that is built to record does in a program; sim/events.py says what it shows.
 class Recording {
   public:
-    static constexpr unsigned LEVELS = 32;
     static constexpr unsigned MAX_SAMPLES = 1 << 14;  // then every other one is dropped
 
     // Something happened in a cycle; in how many cycles so far each level was up, this one included.

