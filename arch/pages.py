@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages in docs/ that are made from the code, and the command that writes or checks them."""
+"""What is made from the code in docs/ and README.md, and the command that writes or checks it.
+
+A page is made whole, or its prose stands in docs/ and what is made stands between marks:
+
+    <!-- NAME: written by COMMAND -->
+    ...
+    <!-- NAME: end -->
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+DOCS = Path(__file__).parents[1] / "docs"
 Pages = Mapping[str, Callable[[], str]]
 """File name and generator of each page."""
 
@@ -19,6 +28,29 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
     return line(header) + "|" + " --- |" * len(header) + "\n" + "".join(map(line, rows))
+
+
+def filled(page: Path, **parts: str) -> str:
+    """The text of a page with each of `parts` between the marks of its name."""
+    text = page.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        before, _, after = _split(text, name)
+        text = f"{before}\n{part.strip()}\n{after}"
+    return text
+
+
+def quoted(page: Path, name: str) -> str:
+    """What stands between the marks of `name` in a page."""
+    return _split(page.read_text(encoding="utf-8"), name)[1].strip()
+
+
+def _split(page: str, name: str) -> tuple[str, str, str]:
+    """The text up to the begin mark, what is between, and the text from the end mark on."""
+    end = f"<!-- {name}: end -->"
+    found = re.search(rf"(<!-- {name}: written by [^>]+ -->)(.*?){end}", page, re.DOTALL)
+    if found is None:
+        raise LookupError(f"the page has no marks of '{name}'")
+    return page[: found.end(1)], found[2], page[found.end(2) :]
 
 
 def write_or_check(pages: Pages, module: str, arguments: Sequence[str] | None = None) -> int:

@@ -8,9 +8,10 @@ import sys
 
 from tqdm import tqdm
 
+from systola.arch.pages import filled
 from systola.bench import convolution, gemm, networks
 from systola.bench.picture import picture
-from systola.bench.table import PICTURE, README, RESULTS, RESULTS_PAGE, Results, find, quote, tables
+from systola.bench.table import PICTURE, README, RESULTS, RESULTS_PAGE, Results, find, tables
 from systola.bench.workloads import (
     CONVOLUTIONS,
     IDEAL,
@@ -44,8 +45,8 @@ def main() -> int:
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     PICTURE.write_bytes(picture(results))
     networks.RESULTS.write_text(json.dumps(measured, indent=1) + "\n")
-    quote(RESULTS_PAGE, "products", tables(results))
-    quote(README, "networks", networks.table(measured))
+    RESULTS_PAGE.write_text(filled(RESULTS_PAGE, products=tables(results)))
+    README.write_text(filled(README, networks=networks.table(measured)))
 
     print(f"{networks.table(measured)}\n\n{tables(results)}")
     print(f"simulation: {speed:,.0f} cycles a second")

@@ -74,22 +74,3 @@ def find(results: Results, work: Product | Convolution, memory: Memory) -> dict[
         return next(r for r in here if r.get("convolution") == work.name)
     shape = (work.m, work.k, work.n)
     return next(r for r in here if (r.get("m"), r.get("k"), r.get("n")) == shape)
-
-
-def quoted(page: Path, name: str) -> str:
-    """The tables called `name` as they stand in a page."""
-    return _split(page.read_text(), name)[1].strip()
-
-
-def quote(page: Path, name: str, text: str) -> None:
-    """Writes other tables called `name` into a page."""
-    before, _, behind = _split(page.read_text(), name)
-    page.write_text(f"{before}\n{text}\n{behind}")
-
-
-def _split(page: str, name: str) -> tuple[str, str, str]:
-    """The text up to the begin mark, what is quoted, and the text from the end mark on."""
-    begin, end = f"<!-- {name}: written by make bench -->", f"<!-- {name}: end -->"
-    before, rest = page.split(begin, 1)
-    text, behind = rest.split(end, 1)
-    return before + begin, text, end + behind

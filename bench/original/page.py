@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/original.md, its picture, and the table of the README: what results.json says.
+"""The tables of docs/original.md, its picture, and the table of the README: what results.json says.
 
 `python -m systola.bench.original.page --write docs` writes them, `--check docs` exits with status 1
 where one is out of date.
@@ -9,25 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from systola.arch.pages import Pages, table, write_or_check
+from systola.arch.pages import DOCS, Pages, filled, quoted, table, write_or_check
 from systola.bench.original.prediction import stored as predictions
 from systola.bench.original.result import stored
 from systola.bench.original.roofline import roofline
 from systola.bench.original.shapes import applications
 from systola.bench.original.table import energy, short_table, table_3, what_if
-from systola.bench.table import README, quote, quoted
+from systola.bench.table import README
 from systola.views.plots import to_svg
-
-DOCS = README.parent / "docs"
-TEXT = Path(__file__).with_name("text.md")
-"""What is said around the tables; `{...}` stands for them."""
-_NOTICE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Made by `python -m systola.bench.original.page --write docs` from bench/original/. Edit
-     text.md, shapes.toml or paper.py there instead. -->
-
-"""
 
 
 def page() -> str:
@@ -53,7 +43,8 @@ def page() -> str:
         + "\n"
         for application in applications().values()
     )
-    return _NOTICE + TEXT.read_text(encoding="utf-8").format(
+    return filled(
+        DOCS / "original.md",
         table_3=table_3(results, predictions()),
         runs=runs,
         assumptions=assumptions,
@@ -72,7 +63,7 @@ def write_pages() -> None:
     """Writes the page, its picture, and the table of the README."""
     for name, content in PAGES.items():
         (DOCS / name).write_text(content(), encoding="utf-8")
-    quote(README, "original", short_table(stored(), predictions()).strip())
+    README.write_text(filled(README, original=short_table(stored(), predictions())))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,9 +4,10 @@
 import pytest
 
 from systola.arch.config import preset
+from systola.arch.pages import quoted
 from systola.bench import networks
 from systola.bench.convolution import measure
-from systola.bench.table import README, RESULTS_PAGE, find, quoted, stored_results, tables
+from systola.bench.table import README, RESULTS_PAGE, find, stored_results, tables
 from systola.bench.workloads import CONVOLUTIONS, IDEAL, LOADED, PRESET, PRODUCTS
 from systola.cli.gemm import random_gemm
 from systola.compiler.schedule import compile_chain
