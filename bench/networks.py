@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from systola.arch.config import preset
+from systola.bench.moment import stored_line
 from systola.bench.workloads import PRESET
 from systola.runtime.api import compile
 from systola.runtime.rtl import RtlBackend
@@ -92,4 +93,4 @@ def table(results: list[dict[str, Any]]) -> str:
             for result in here
         ]
         lines.append(f"| {network.title} | {here[0]['macs']:,} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", stored_line()])

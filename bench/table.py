@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from systola.bench.moment import stored_line
 from systola.bench.workloads import (
     CONVOLUTIONS,
     IDEAL,
@@ -52,7 +53,7 @@ def tables(results: Results) -> str:
     for shape in CONVOLUTIONS:
         ideal, loaded = (_cell(find(results, shape, memory)) for memory in (IDEAL, LOADED))
         lines.append(f"| {shape.name} | {ideal} | {_bar(shape.ideal)} | {loaded} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", stored_line()])
 
 
 def _cell(result: dict[str, Any]) -> str:

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from systola.bench.speed import store
+
 TPU = str(Path(sys.executable).with_name("tpu"))
 GEMM = ("gemm", "256", "256", "256", "--preset", "v1", "--json", "-")
 
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     speed = result["simulated_cycles_per_second"]
     print(f"256x256x256    {result['cycles']:6d} cycles, bit exact: {result['bit_exact']}")
     print(f"simulation     {speed:6.0f} cycles a second (bar 1000)")
+    store("v1", "256 256 256", result["cycles"], speed, "make bench-v1")
     return 0 if result["bit_exact"] and speed >= 1000 else 1
 
 

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import datetime
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
 from systola.arch.config import preset
+from systola.bench.moment import commit, today
 from systola.bench.original.compiled import Work, compiled
 from systola.bench.original.result import PRESET, Result
 from systola.bench.original.shapes import applications
@@ -71,14 +69,6 @@ def measure(work: Work, progress: Callable[[int], None]) -> Result:
         outputs=sum(output.size for output in work.program.results(run.host)),
         golden_seconds=round(golden_seconds, 1),
         seconds=round(seconds),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        commit=_commit(),
+        date=today(),
+        commit=commit(),
     )
-
-
-def _commit() -> str:
-    """The commit that is checked out."""
-    command = ["git", "rev-parse", "--short=7", "HEAD"]
-    here = Path(__file__).parent
-    run = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    return run.stdout.strip() or "unknown"

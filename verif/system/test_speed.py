@@ -5,7 +5,7 @@ import pytest
 
 from systola.arch.config import preset
 from systola.arch.pages import quoted
-from systola.bench import networks
+from systola.bench import networks, speed
 from systola.bench.convolution import measure
 from systola.bench.table import README, RESULTS_PAGE, find, stored_results, tables
 from systola.bench.workloads import CONVOLUTIONS, IDEAL, LOADED, PRESET, PRODUCTS
@@ -31,16 +31,12 @@ def test_products(product, memory):
 
 
 def bars():
-    """Each product and memory with a bar, and the one that misses it at present."""
+    """Each product and memory with a bar."""
     for product in PRODUCTS:
         for memory, bar in ((IDEAL, product.ideal), (LOADED, product.loaded)):
-            missed = (product.m, product.k, memory) == (255, 16, IDEAL)
-            marks = [
-                pytest.mark.xfail(reason="18 cycles too many since pipelines suit an FPGA's clock")
-            ]
             if bar is not None:
                 name = f"{product.m}x{product.k}x{product.n} {memory.name}"
-                yield pytest.param(product, memory, bar, id=name, marks=marks if missed else ())
+                yield pytest.param(product, memory, bar, id=name)
 
 
 @pytest.mark.parametrize(("product", "memory", "bar"), list(bars()))
@@ -75,4 +71,5 @@ def test_networks(network):
 
 def test_pages_quote_the_results():
     assert quoted(RESULTS_PAGE, "products") == tables(stored_results())
+    assert quoted(RESULTS_PAGE, "speed") == speed.table(speed.stored())
     assert quoted(README, "networks") == networks.table(networks.stored_networks())
