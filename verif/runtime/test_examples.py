@@ -131,7 +131,7 @@ def test_first_program() -> None:
     assert f"```python\n{script}\n```" in page
     line = "m.d.sync += total.eq(partial[c] + products.products[c])"
     assert line in page
-    assert (root / "hdl" / "mxu_tile.py").read_text().count(line) == 1
+    assert (root / "hdl" / "matrix" / "mxu_tile.py").read_text().count(line) == 1
 
 
 def test_index() -> None:

@@ -80,5 +80,5 @@ def test_sram(simulator, variant):
     assert component.is_macro == (VARIANTS[variant][:2] == MACRO)
     fabric = Fabric.ECP5 if variant.startswith("ecp5") else Fabric.GENERIC
     is_macro = component.is_macro and fabric is Fabric.GENERIC
-    text = files("systola.hdl").joinpath("sram_1r1w.v").read_text() if is_macro else ""
+    text = files("systola.hdl.memories").joinpath("sram_1r1w.v").read_text() if is_macro else ""
     run_unit("test_sram", simulator, component, variant=variant, modules=text, fabric=fabric)
