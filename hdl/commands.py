@@ -16,59 +16,23 @@ from systola.arch.isa import (
     Operation,
 )
 from systola.hdl.parts.in_flight import Region
-from systola.hdl.parts.walker import ADDRESS_BITS, Level, Walk
+from systola.hdl.parts.walker import Level, Walk
 
 TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 PC_BITS = 28
 """Instructions of the largest host window: 4 GiB of 16 bytes."""
 HOST_OFFSET_BITS = 33
 """Offsets in the host window, and one past its end."""
-PARAMETER_SPACE = 1 << 20
-"""The interlocks see buffer lines from 0, parameter entries from here, tables from TABLE_SPACE."""
-_ENTRY_BITS = 12
-TABLE_SPACE = PARAMETER_SPACE + (1 << _ENTRY_BITS)
-ACCUMULATOR_BITS = 17
-"""Accumulator rows, and one past their end."""
 TILE_BITS = 25
 TILE_COUNT_BITS = 40
 """Tiles that an instruction consumes, before it is known whether there are as many."""
-BOUND_BITS = 20
-"""Extents of a feature map: rows, and pixels or bytes of a row."""
-
-# Innermost first. MatrixMultiply has its vectors as rows (`oy`), its tiles along K as columns of
-# the kernel (`kx`), the halves of int16 vectors as `ox` and those of int16 weights as `block`.
-MATRIX_LEVELS = (
-    Level(name="ox", count_bits=12, moves=("line", "x")),
-    Level(name="oy", count_bits=16, moves=("line", "y")),
-    Level(name="block", count_bits=12, moves=("line",)),
-    Level(name="kx", count_bits=12, moves=("line", "x")),
-    Level(name="ky", count_bits=8, moves=("line", "y")),
-    Level(name="n", count_bits=12),
-)
-# Vector has its vectors as columns (`ox`), and the halves of an int16 operand as `kx`.
-VECTOR_LEVELS = (
-    Level(name="kx", count_bits=8, moves=("line", "x")),
-    Level(name="ky", count_bits=8, moves=("line", "y")),
-    Level(name="ox", count_bits=16, moves=("line", "x")),
-    Level(name="oy", count_bits=12, moves=("line", "y")),
-    Level(name="block", count_bits=12, moves=("line",)),
-)
-
-
-def low_bits(config: Config, width: int) -> int:
-    """How many low bits of an address of `width` bits, ADDRESS_BITS or ACCUMULATOR_BITS, a machine
-    needs, also one past its last; above them only the bit of PARAMETER_SPACE is ever set."""
-    if width == ACCUMULATOR_BITS:
-        return 1 + ceil_log2(config.accumulator_rows)
-    return 1 + max(ceil_log2(config.buffer_lines), _ENTRY_BITS)
-
-
-class Kind(enum.Enum, shape=2):
-    """Where the host reader's data goes."""
-
-    BUFFER = 0
-    PARAMETERS = 1
-    TABLE = 2
+ADDRESS_BITS = 21
+"""Buffer lines as instructions name them, and their end, before it is known whether there are as
+many. What has passed the checks takes no more than `address_bits`."""
+ACCUMULATOR_BITS = 17
+"""Accumulator rows, likewise; behind the checks `row_bits`."""
+_TABLE_ROOM = 16
+"""Numbers of tables, and their end."""
 
 
 class InstructionLayout(data.FlexibleLayout):
@@ -87,6 +51,111 @@ class InstructionLayout(data.FlexibleLayout):
         )
 
 
+_WINDOW = InstructionLayout(Opcode.SET_CONFIG_WINDOW)
+
+
+def line_bits(config: Config) -> int:
+    """Bits of a buffer line."""
+    return ceil_log2(config.buffer_lines)
+
+
+def row_bits(config: Config) -> int:
+    """Bits of an accumulator row, and of one past the last."""
+    return bits_for(config.accumulator_rows)
+
+
+def parameter_space(config: Config) -> int:
+    """The interlocks see buffer lines from address 0, parameter entries from here, and tables from
+    `table_space`. Numbers and ends fit into the bits that are zero in both."""
+    room = 1 << bits_for(config.parameter_entries)
+    return -(-config.buffer_lines // room) * room
+
+
+def table_space(config: Config) -> int:
+    """See `parameter_space`."""
+    behind = parameter_space(config) + (1 << bits_for(config.parameter_entries))
+    return -(-behind // _TABLE_ROOM) * _TABLE_ROOM
+
+
+def address_bits(config: Config) -> int:
+    """Bits of an address on the chip as the interlocks see it, and of one past an end."""
+    return bits_for(table_space(config) + _TABLE_ROOM - 1)
+
+
+def _extent(config: Config) -> int:
+    """The most rows or pixels of a row that a feature map in the buffer has."""
+    return min((1 << _WINDOW["height"].width) - 1, config.buffer_lines)
+
+
+def height_bits(config: Config) -> int:
+    """Bits of the rows of a feature map."""
+    return bits_for(_extent(config))
+
+
+def width_bits(config: Config) -> int:
+    """Bits of the pixels, or bytes, of a row of a feature map."""
+    return bits_for(config.rows * _extent(config))
+
+
+def matrix_walk(config: Config) -> Walk:
+    """The walk of MatrixMultiply and Convolve, whose results fit into the accumulators.
+
+    MatrixMultiply has its vectors as rows (`oy`), its tiles along K as columns of the kernel
+    (`kx`), the halves of int16 vectors as `ox` and those of int16 weights as `block`.
+    """
+    line, rows = line_bits(config), row_bits(config)
+    blocks = InstructionLayout(Opcode.CONVOLVE)["k_tiles"].width
+    stride = _WINDOW["stride_x"].width
+    step_x = max(stride, bits_for(config.rows))  # of packed channels in bytes
+    dilation, kernel = _WINDOW["dilation_x"].width, _WINDOW["kernel_width"].width
+    windows = min(_WINDOW["out_width"].width, rows)
+    return Walk(
+        (
+            Level(name="ox", count_bits=windows, moves={"line": stride, "x": step_x}),
+            Level(name="oy", count_bits=rows, moves={"line": line, "y": stride}),
+            Level(name="block", count_bits=blocks, moves={"line": line}),
+            Level(
+                name="kx",
+                count_bits=max(kernel, min(blocks, bits_for(config.buffer_lines))),
+                moves={"line": line, "x": dilation},
+            ),
+            Level(name="ky", count_bits=kernel, moves={"line": line, "y": dilation}),
+            Level(name="n", count_bits=windows),
+        ),
+        line_bits=line,
+    )
+
+
+def vector_walk(config: Config) -> Walk:
+    """The walk of the activation unit's instructions, whose results fit into the buffer.
+
+    Vector has its vectors as columns (`ox`), and the halves of an int16 operand as `kx`.
+    """
+    line = line_bits(config)
+    stride, dilation = _WINDOW["stride_x"].width, _WINDOW["dilation_x"].width
+    kernel = _WINDOW["kernel_width"].width
+    vectors = bits_for(min((1 << 16) - 1, config.buffer_lines))
+    windows = min(_WINDOW["out_width"].width, vectors)
+    return Walk(
+        (
+            Level(name="kx", count_bits=kernel, moves={"line": dilation, "x": dilation}),
+            Level(name="ky", count_bits=kernel, moves={"line": line, "y": dilation}),
+            Level(name="ox", count_bits=vectors, moves={"line": stride, "x": stride}),
+            Level(name="oy", count_bits=windows, moves={"line": line, "y": stride}),
+            Level(name="block", count_bits=windows, moves={"line": line}),
+        ),
+        line_bits=line,
+    )
+
+
+class Kind(enum.Enum, shape=2):
+    """Where the host reader's data goes."""
+
+    BUFFER = 0
+    PARAMETERS = 1
+    TABLE = 2
+
+
 def host_beat_bits(config: Config) -> int:
     """Bits of the number of beats of a run in host memory, which all end on the chip."""
     lines = config.buffer_lines * max(config.input_pitch, config.output_pitch)
@@ -101,14 +170,16 @@ class Transfer(data.StructLayout):
     `address` + m * `stride` + b * pitch. One run is the whole transfer when it is contiguous.
     """
 
-    def __init__(self, *, address_bits: int, beat_bits: int):
+    def __init__(
+        self, *, address_bits: int, beat_bits: int, row_bits: int = 16, block_bits: int = 12
+    ):
         super().__init__(
             {
                 "address": address_bits,
                 "beats": beat_bits,
-                "rows": 16,
+                "rows": row_bits,
                 "stride": 24,
-                "blocks": 12,
+                "blocks": block_bits,
             }
         )
 
@@ -117,7 +188,13 @@ class HostTransfer(Transfer):
     """A transfer at an offset in the host window."""
 
     def __init__(self, *, config: Config):
-        super().__init__(address_bits=HOST_OFFSET_BITS, beat_bits=host_beat_bits(config))
+        lines = bits_for(config.buffer_lines)
+        super().__init__(
+            address_bits=HOST_OFFSET_BITS,
+            beat_bits=host_beat_bits(config),
+            row_bits=min(16, lines),
+            block_bits=min(12, lines),
+        )
 
 
 class WeightTransfer(Transfer):
@@ -126,29 +203,34 @@ class WeightTransfer(Transfer):
     def __init__(self, *, config: Config):
         tiles = (1 << InstructionLayout(Opcode.READ_WEIGHTS)["count"].width) - 1
         beats = tiles * config.tile_bytes // config.weight_bus_bytes
-        super().__init__(address_bits=config.address_bits, beat_bits=bits_for(beats))
+        super().__init__(
+            address_bits=config.address_bits, beat_bits=bits_for(beats), row_bits=1, block_bits=1
+        )
 
 
 class Tail(data.StructLayout):
     """Which lines of a copy have only `bytes` bytes: all from `line` on, or, with `every`, the last
     of each `every` lines."""
 
-    def __init__(self) -> None:
-        super().__init__({"line": ADDRESS_BITS, "every": 12, "bytes": 9})
+    def __init__(self, *, config: Config):
+        lines = bits_for(config.buffer_lines)
+        super().__init__(
+            {"line": lines, "every": min(12, lines), "bytes": bits_for(config.line_bytes)}
+        )
 
 
 class HostReadEntry(data.StructLayout):
     """A read from host memory under way: its data fills `lines` on-chip addresses from
     `destination` on; `kind` and `tail` tell how beats become lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
                 "pc": PC_BITS,
                 "kind": Kind,
-                "destination": ADDRESS_BITS,
-                "lines": ADDRESS_BITS,
-                "tail": Tail(),
+                "destination": address_bits(config),
+                "lines": address_bits(config),
+                "tail": Tail(config=config),
             }
         )
 
@@ -161,8 +243,8 @@ class HostWriteCommand(data.StructLayout):
             {
                 "pc": PC_BITS,
                 "transfer": HostTransfer(config=config),
-                "buffer": Region(ADDRESS_BITS),
-                "tail": Tail(),
+                "buffer": Region(address_bits(config)),
+                "tail": Tail(config=config),
             }
         )
 
@@ -183,22 +265,22 @@ class MatrixCommand(data.StructLayout):
     for the last time with the last `n`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
-                "walk": Walk(MATRIX_LEVELS),
-                "accumulator": ACCUMULATOR_BITS,
+                "walk": matrix_walk(config),
+                "accumulator": row_bits(config),
                 "accumulate": 1,
                 "wide_vectors": 1,
                 "wide_weights": 1,
                 "sequential": 1,
                 "bounded": 1,
-                "height": BOUND_BITS,
-                "width": BOUND_BITS,
+                "height": height_bits(config),
+                "width": width_bits(config),
                 "fill": signed(8),
                 "packed": 1,
-                "byte": 9,
-                "byte_step": 9,
+                "byte": range(config.rows),
+                "byte_step": range(config.rows + 1),
             }
         )
 
@@ -238,25 +320,25 @@ class ActivateCommand(data.StructLayout):
     and `high`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
                 "source": Source,
-                "accumulator": ACCUMULATOR_BITS,
-                "walk": Walk(VECTOR_LEVELS),
-                "height": BOUND_BITS,
-                "width": BOUND_BITS,
-                "operand": ADDRESS_BITS,
+                "accumulator": row_bits(config),
+                "walk": vector_walk(config),
+                "height": height_bits(config),
+                "width": width_bits(config),
+                "operand": line_bits(config),
                 "taps": range(DEPTHWISE_TAPS + 1),
                 "fill": signed(8),
                 "operation": Operation,
                 "maximum": 1,
                 "wide_operands": 1,
                 "scale": ScaleLayout(),
-                "destination": ADDRESS_BITS,
+                "destination": address_bits(config),
                 "wide": 1,
                 "accumulate": 1,
-                "parameter": 12,
+                "parameter": bits_for(config.parameter_entries),
                 "by_block": 1,
                 "by_taps": 1,
                 "function": 3,

@@ -18,13 +18,12 @@ from systola.hdl.activation.result_lanes import (
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
 from systola.hdl.activation.vector_lane import Coefficient
 from systola.hdl.commands import (
-    ACCUMULATOR_BITS,
-    ADDRESS_BITS,
-    PARAMETER_SPACE,
-    TABLE_SPACE,
     ActivateCommand,
     Source,
-    low_bits,
+    address_bits,
+    parameter_space,
+    row_bits,
+    table_space,
 )
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.interlock import Check, Interlock
@@ -49,28 +48,33 @@ PAUSES = {
 }
 """Cycles without a step."""
 
-CHECKS = (
-    Check(watched="host_reading", address="read", used="reads"),
-    Check(watched="activate_writing", address="read", used="reads"),
-    Check(watched="matrix_summing", address="row", used="sums"),
-    Check(watched="matrix_reading", address="line", used="narrow"),
-    Check(watched="host_writing", address="line", used="narrow"),
-    Check(watched="host_reading", address="line", used="narrow"),
-    # An int16 result takes two lines: it waits for whole instructions instead.
-    Check(watched="matrix_reading", used="wide"),
-    Check(watched="host_writing", used="wide"),
-    Check(watched="host_reading", used="wide"),
-    Check(watched="host_reading", address="parameter", space=PARAMETER_SPACE, used="final"),
-    Check(watched="host_reading", address="table", space=TABLE_SPACE, used="looks_up"),
-)
 WATCHED = {
-    "matrix_summing": ACCUMULATOR_BITS,
-    "matrix_reading": ADDRESS_BITS,
-    "activate_writing": ADDRESS_BITS,
-    "host_writing": ADDRESS_BITS,
-    "host_reading": ADDRESS_BITS,
+    "matrix_summing": row_bits,
+    "matrix_reading": address_bits,
+    "activate_writing": address_bits,
+    "host_writing": address_bits,
+    "host_reading": address_bits,
 }
-"""The lists that instructions wait for, and their addresses."""
+"""The lists that instructions wait for, and the bits of their addresses."""
+
+
+def checks(config: Config) -> list[Check]:
+    """What a step waits for."""
+    entries, tables = parameter_space(config), table_space(config)
+    return [
+        Check(watched="host_reading", address="read", used="reads"),
+        Check(watched="activate_writing", address="read", used="reads"),
+        Check(watched="matrix_summing", address="row", used="sums"),
+        Check(watched="matrix_reading", address="line", used="narrow"),
+        Check(watched="host_writing", address="line", used="narrow"),
+        Check(watched="host_reading", address="line", used="narrow"),
+        # An int16 result takes two lines: it waits for whole instructions instead.
+        Check(watched="matrix_reading", used="wide"),
+        Check(watched="host_writing", used="wide"),
+        Check(watched="host_reading", used="wide"),
+        Check(watched="host_reading", address="parameter", space=entries, used="final"),
+        Check(watched="host_reading", address="table", space=tables, used="looks_up"),
+    ]
 
 
 class ActivationUnit(wiring.Component):
@@ -101,13 +105,16 @@ class ActivationUnit(wiring.Component):
         self._config = config
         depth = config.queue_depth
         members = {
-            "command": In(ActivateCommand()),
+            "command": In(ActivateCommand(config=config)),
             "command_valid": In(1),
             "command_pop": Out(1),
             "masks": In(data.StructLayout(dict.fromkeys(WATCHED, depth))),
             "regions": In(
                 data.StructLayout(
-                    {name: data.ArrayLayout(Region(bits), depth) for name, bits in WATCHED.items()}
+                    {
+                        name: data.ArrayLayout(Region(bits(config)), depth)
+                        for name, bits in WATCHED.items()
+                    }
                 )
             ),
             "retired": In(data.StructLayout(dict.fromkeys(WATCHED, 1))),
@@ -119,11 +126,11 @@ class ActivationUnit(wiring.Component):
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
             "advance_read": Out(1),
-            "advance_read_to": Out(ACCUMULATOR_BITS),
+            "advance_read_to": Out(row_bits(config)),
             "rows_done": Out(1),
             "lines_done": Out(1),
             "advance_write": Out(1),
-            "advance_write_to": Out(ADDRESS_BITS),
+            "advance_write_to": Out(address_bits(config)),
             "write_done": Out(1),
             "takes_line": Out(1),
         }
@@ -138,12 +145,12 @@ class ActivationUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        planner = m.submodules.planner = StepPlanner()
+        planner = m.submodules.planner = StepPlanner(config=self._config)
         interlock = m.submodules.interlock = Interlock(
-            item=Step(),
-            checks=CHECKS,
+            item=Step(config=self._config),
+            checks=checks(self._config),
             depth=self._config.queue_depth,
-            low={name: low_bits(self._config, width) for name, width in WATCHED.items()},
+            widths={name: bits(self._config) for name, bits in WATCHED.items()},
         )
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
@@ -165,7 +172,7 @@ class ActivationUnit(wiring.Component):
 
         # The instruction whose steps are taken, while the planner may have the next one. There is
         # a pause behind its last step.
-        command = Signal(ActivateCommand(), reset_less=True)
+        command = Signal(ActivateCommand(config=self._config), reset_less=True)
         present = Signal()
         follows = Signal()  # the one that the planner has is the next one
         ends = Signal()  # its last step is taken
@@ -213,7 +220,8 @@ class ActivationUnit(wiring.Component):
 
     def _step(self, m: Module, interlock: Interlock) -> tuple[data.View, Signal]:
         """The step that reads in this cycle, and whether it is taken."""
-        step, valid = Signal(Step(), reset_less=True), Signal()
+        layout = Step(config=self._config)
+        step, valid = Signal(layout, reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
         granted, taken = Signal(), Signal()
         m.d.comb += [
@@ -228,9 +236,9 @@ class ActivationUnit(wiring.Component):
         # A step that cannot follow waits aside, so that the interlock learns of it from a register.
         # Behind one that pauses comes none at once, and what is loaded then does not count.
         passed = interlock.output
-        aside, waits = Signal(Step(), reset_less=True), Signal()
+        aside, waits = Signal(layout, reset_less=True), Signal()
         room = Signal(init=1)  # nothing waits
-        following = Signal(Step())
+        following = Signal(layout)
         comes = Signal()
         pauses = Signal()  # behind this step
         rest, rests = Signal(range(max(PAUSES.values()))), Signal()

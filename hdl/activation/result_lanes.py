@@ -18,6 +18,7 @@ from amaranth.hdl import (
 )
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function
@@ -32,7 +33,7 @@ from systola.hdl.activation.vector_lane import (
     VectorLane,
     lane_bits,
 )
-from systola.hdl.commands import ADDRESS_BITS
+from systola.hdl.commands import address_bits
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
@@ -90,12 +91,12 @@ class LineControl(data.StructLayout):
 class VectorControl(data.StructLayout):
     """What accompanies a vector through the rest of the lanes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
-                "line": ADDRESS_BITS,
+                "line": address_bits(config),
                 "last": 1,
-                "parameter": 12,
+                "parameter": bits_for(config.parameter_entries),
                 "use_sum": 1,
                 "accumulate": 1,
                 "wide": 1,
@@ -132,13 +133,13 @@ class ResultLanes(wiring.Component):
         members = {
             "line": In(LineControl()),
             "issue": In(1),
-            "vector": In(VectorControl()),
+            "vector": In(VectorControl(config=config)),
             "accumulators": In(32 * config.cols),
             "operands": In(8 * config.line_bytes),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
             "advance_write": Out(1),
-            "advance_write_to": Out(ADDRESS_BITS),
+            "advance_write_to": Out(address_bits(config)),
             "write_done": Out(1),
         }
         if config.tables:
@@ -161,7 +162,7 @@ class ResultLanes(wiring.Component):
         summed = self._delayed(
             m, "to_sum", self.vector, self.issue & self.vector.use_sum, SUM_LATENCY
         )
-        control = Signal(VectorControl())
+        control = Signal(VectorControl(config=config))
         issued = Signal()
         m.d.comb += [
             control.eq(Mux(summed.output_valid, summed.output, self.vector)),
@@ -204,7 +205,7 @@ class ResultLanes(wiring.Component):
                 "write__data": self.tables.data,
             }
         # How far the lines are written with this vector.
-        written = Signal(ADDRESS_BITS, reset_less=True)
+        written = Signal(address_bits(config), reset_less=True)
         coming = at[ANNOUNCED_STAGE - 1].output
         m.d.sync += written.eq(coming.line + 1 + coming.wide)
         if config.wide:
@@ -253,7 +254,7 @@ class ResultLanes(wiring.Component):
     def _delayed(
         self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
     ) -> DelayLine:
-        line = DelayLine(layout=VectorControl(), cycles=cycles)
+        line = DelayLine(layout=VectorControl(config=self._config), cycles=cycles)
         m.submodules[name] = line
         m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
         return line
@@ -356,7 +357,7 @@ class ResultLanes(wiring.Component):
         written_by_two = Signal.like(written, reset_less=True)
         m.d.sync += written_by_two.eq(written)
 
-        kept = Signal(VectorControl(), reset_less=True)
+        kept = Signal(VectorControl(config=self._config), reset_less=True)
         written_by_gate = Signal.like(written, reset_less=True)
         m.d.sync += written_by_gate.eq(kept.line + 1 + kept.wide)
         started = Signal()
@@ -377,7 +378,7 @@ class ResultLanes(wiring.Component):
 
         done = Signal()  # the result of a vector is there
         gate_done = Signal()  # it is that of the gates
-        finished = Signal(VectorControl())
+        finished = Signal(VectorControl(config=self._config))
         high_due = Signal()  # the low bytes are written in this cycle, the high ones are to follow
         m.d.sync += gate_done.eq(waiting == 2)
         m.d.comb += [

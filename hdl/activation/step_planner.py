@@ -4,18 +4,21 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
+from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, Function, Operation
 from systola.hdl.activation.result_lanes import TAP_SPACING
 from systola.hdl.commands import (
-    ACCUMULATOR_BITS,
-    ADDRESS_BITS,
-    VECTOR_LEVELS,
     ActivateCommand,
     Source,
+    address_bits,
+    line_bits,
+    row_bits,
+    vector_walk,
 )
 from systola.hdl.parts.replica import Replica
-from systola.hdl.parts.walker import WALK_GAP, Walk, Walker
+from systola.hdl.parts.walker import WALK_GAP, Walker
 
 
 class Phase(enum.Enum, shape=2):
@@ -55,14 +58,14 @@ class Step(data.StructLayout):
     final and not wide. `ends`: it is the last step of its instruction. `pause` comes behind it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
                 "phase": Phase,
                 "reads": 1,
-                "read": ADDRESS_BITS,
+                "read": line_bits(config),
                 "sums": 1,
-                "row": ACCUMULATOR_BITS,
+                "row": row_bits(config),
                 "outside": 1,
                 "tap": range(DEPTHWISE_TAPS),
                 "low": 1,
@@ -71,8 +74,8 @@ class Step(data.StructLayout):
                 "narrow": 1,
                 "wide": 1,
                 "looks_up": 1,
-                "line": ADDRESS_BITS,
-                "parameter": 12,
+                "line": address_bits(config),
+                "parameter": bits_for(config.parameter_entries),
                 "table": 4,
                 "ends": 1,
                 "pause": Pause,
@@ -96,26 +99,28 @@ class StepPlanner(wiring.Component):
     `frees`: what `steps.ready` will be in the next cycle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
+        self._config = config
         super().__init__(
             {
-                "command": In(ActivateCommand()),
+                "command": In(ActivateCommand(config=config)),
                 "command_valid": In(1),
                 "hold": In(1),
                 "begins": Out(1),
-                "planned": Out(ActivateCommand()),
+                "planned": Out(ActivateCommand(config=config)),
                 "loads": Out(1),
-                "steps": Out(stream.Signature(Step())),
+                "steps": Out(stream.Signature(Step(config=config))),
                 "frees": In(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        config = self._config
         command, coming = self.planned, self.command
-        walker = m.submodules.walker = Walker(walk=Walk(VECTOR_LEVELS))
+        walker = m.submodules.walker = Walker(walk=vector_walk(config))
         first, last, place = walker.first, walker.last, walker.position
-        planned = Signal(ActivateCommand(), reset_less=True)
+        planned = Signal(ActivateCommand(config=config), reset_less=True)
         free = Signal()
         m.d.comb += [
             self.planned.eq(planned),
@@ -171,11 +176,11 @@ class StepPlanner(wiring.Component):
         ends_by_tap = Signal()  # the last tap completes a vector
         ends_by_line = Signal()  # this line does
         moves_on = Signal()  # the walk does behind this step
-        row = Signal(ACCUMULATOR_BITS)
-        line = Signal(ADDRESS_BITS)
-        operand = Signal(ADDRESS_BITS)
-        addend = Signal(ADDRESS_BITS)
-        parameter = Signal(12)
+        row = Signal.like(command.accumulator)
+        line = Signal.like(command.destination)
+        operand = Signal.like(command.operand)
+        addend = Signal.like(command.destination)
+        parameter = Signal.like(command.parameter)
 
         operand_ends = ~command.wide_operands | half
         last_tap = last.kx & last.ky
@@ -282,7 +287,7 @@ class StepPlanner(wiring.Component):
 
         # The step, but for what follows from its place: whether that lies outside the map, and what
         # the places of its window say about its parameter entry.
-        step = Signal(Step(), reset_less=True)
+        step = Signal(Step(config=config), reset_less=True)
         in_window = Signal(reset_less=True)
         in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
         by_taps = Signal(reset_less=True)
@@ -323,8 +328,8 @@ class StepPlanner(wiring.Component):
         # Of the taps inside the map, each one but the first takes the next entry.
         outside = Signal()
         counts = Signal()
-        entry = Signal(12)
-        kept_entry = Signal(12)
+        entry = Signal.like(command.parameter)
+        kept_entry = Signal.like(command.parameter)
         kept_counted = Signal()
         counted = Signal()
         m.d.comb += [

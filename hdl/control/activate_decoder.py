@@ -8,13 +8,14 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Reduction
 from systola.hdl.commands import (
-    ADDRESS_BITS,
     ActivateCommand,
     InstructionLayout,
     ScaleLayout,
     Source,
+    line_bits,
 )
 from systola.hdl.control.window_registers import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.walker import counts
@@ -38,20 +39,26 @@ class ActivateDecoder(wiring.Component):
     the walk over it begins; `scale` is the present Set_Config_Scale.
     """
 
-    word: In(128)
-    sources: In(len(Source))
-    over_map: In(1)
-    shape: In(InstructionLayout(Opcode.SET_CONFIG_WINDOW))
-    products: In(WindowProducts())
-    first_line: In(ADDRESS_BITS)
-    scale: In(InstructionLayout(Opcode.SET_CONFIG_SCALE))
-    command: Out(ActivateCommand())
+    def __init__(self, *, config: Config):
+        self._layout = ActivateCommand(config=config)
+        super().__init__(
+            {
+                "word": In(128),
+                "sources": In(len(Source)),
+                "over_map": In(1),
+                "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
+                "products": In(WindowProducts()),
+                "first_line": In(line_bits(config)),
+                "scale": In(InstructionLayout(Opcode.SET_CONFIG_SCALE)),
+                "command": Out(self._layout),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape, products, scale = self.shape, self.products, self.scale
         # What the command is for each source, and what its bounds follow from.
-        commands = {source: Signal(ActivateCommand(), name=source.name) for source in Source}
+        commands = {source: Signal(self._layout, name=source.name) for source in Source}
         bounds = {source: Signal(_Bounds(), name=f"{source.name}_bounds") for source in Source}
         activate = data.View(InstructionLayout(Opcode.ACTIVATE), self.word)
         depthwise = data.View(InstructionLayout(Opcode.DEPTHWISE), self.word)
@@ -68,7 +75,7 @@ class ActivateDecoder(wiring.Component):
             ]
 
         # The walk over windows, and what else does not come from the word.
-        shared = Signal(ActivateCommand())
+        shared = Signal(self._layout)
         walk = shared.walk
         m.d.comb += [
             walk.start.line.eq(self.first_line),

@@ -32,9 +32,7 @@ from systola.hdl.commands import (
     ACCUMULATOR_BITS,
     ADDRESS_BITS,
     HOST_OFFSET_BITS,
-    PARAMETER_SPACE,
     PC_BITS,
-    TABLE_SPACE,
     TILE_BITS,
     TILE_COUNT_BITS,
     ActivateCommand,
@@ -43,7 +41,11 @@ from systola.hdl.commands import (
     MatrixCommand,
     Tail,
     WeightTransfer,
+    address_bits,
     host_beat_bits,
+    parameter_space,
+    row_bits,
+    table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
 from systola.hdl.control.illegal_field import (
@@ -96,19 +98,19 @@ class Decoded(data.StructLayout):
                 "failed": 1,
                 "cause": ceil_log2(len(Fault)),
                 "address": 32,
-                "buffer": Region(ADDRESS_BITS),
-                "accumulator": Region(ACCUMULATOR_BITS),
-                "parameters": Region(ADDRESS_BITS),
-                "table": Region(ADDRESS_BITS),
-                "source": Region(ADDRESS_BITS),
-                "operand": Region(ADDRESS_BITS),
+                "buffer": Region(address_bits(config)),
+                "accumulator": Region(row_bits(config)),
+                "parameters": Region(address_bits(config)),
+                "table": Region(address_bits(config)),
+                "source": Region(address_bits(config)),
+                "operand": Region(address_bits(config)),
                 "host": Region(HOST_OFFSET_BITS),
                 "transfer": HostTransfer(config=config),
-                "tail": Tail(),
+                "tail": Tail(config=config),
                 "weight_transfer": WeightTransfer(config=config),
                 "tiles": TILE_COUNT_BITS,
-                "matrix": MatrixCommand(),
-                "activate": ActivateCommand(),
+                "matrix": MatrixCommand(config=config),
+                "activate": ActivateCommand(config=config),
                 "code": 16,
                 "units": len(Unit),
             }
@@ -768,14 +770,14 @@ class Decoder(wiring.Component):
             (
                 (Opcode.LOAD_PARAMETERS,),
                 {
-                    "buffer": parameters.parameter | PARAMETER_SPACE,
+                    "buffer": parameters.parameter | parameter_space(self._config),
                     "parameter": parameters.parameter,
                     "entries": parameters.count,
                 },
             ),
             (
                 (Opcode.LOAD_TABLE,),
-                {"buffer": table | TABLE_SPACE, "table": table, "table_used": 1},
+                {"buffer": table | table_space(self._config), "table": table, "table_used": 1},
             ),
             (
                 (Opcode.MATRIX_MULTIPLY,),
@@ -1007,8 +1009,8 @@ class Decoder(wiring.Component):
         with m.If(leaves & is_one_of(self._kind, Opcode.SET_CONFIG_SCALE)):
             m.d.sync += scale.eq(word)
 
-        m.submodules.matrix = matrix_decoder = MatrixDecoder()
-        m.submodules.activate = activate_decoder = ActivateDecoder()
+        m.submodules.matrix = matrix_decoder = MatrixDecoder(config=config)
+        m.submodules.activate = activate_decoder = ActivateDecoder(config=config)
         for unit in (matrix_decoder, activate_decoder):
             m.d.comb += [
                 unit.word.eq(word),
@@ -1029,11 +1031,9 @@ class Decoder(wiring.Component):
             return [target.base.eq(base), target.end.eq(end)]
 
         # Parameters and tables begin at addresses that leave the lower bits free.
-        in_parameters = (
-            first["parameter"] | PARAMETER_SPACE,
-            self._parameter_end[:13] | PARAMETER_SPACE,
-        )
-        in_tables = first["table"] | TABLE_SPACE, self._table_end | TABLE_SPACE
+        entries, tables = parameter_space(config), table_space(config)
+        in_parameters = first["parameter"] | entries, self._parameter_end | entries
+        in_tables = first["table"] | tables, self._table_end | tables
         tile_beats = config.tile_bytes // config.weight_bus_bytes
         m.d.comb += [
             out.kind.eq(self._kind),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
-from systola.hdl.commands import ADDRESS_BITS, InstructionLayout, MatrixCommand
+from systola.hdl.commands import InstructionLayout, MatrixCommand, line_bits
 from systola.hdl.control.window_registers import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.walker import counts
 
@@ -42,7 +42,7 @@ class MatrixDecoder(wiring.Component):
     the line before it the first vector does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
             {
                 "word": In(128),
@@ -50,9 +50,9 @@ class MatrixDecoder(wiring.Component):
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
                 "packing": In(Packing()),
-                "first_line": In(ADDRESS_BITS),
-                "first_byte": In(9),
-                "command": Out(MatrixCommand()),
+                "first_line": In(line_bits(config)),
+                "first_byte": In(range(config.rows)),
+                "command": Out(MatrixCommand(config=config)),
             }
         )
 

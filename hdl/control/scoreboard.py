@@ -10,8 +10,6 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
 from systola.hdl.commands import (
-    ACCUMULATOR_BITS,
-    ADDRESS_BITS,
     HOST_OFFSET_BITS,
     TAG_BITS,
     ActivateCommand,
@@ -21,6 +19,8 @@ from systola.hdl.commands import (
     Kind,
     MatrixCommand,
     WeightCommand,
+    address_bits,
+    row_bits,
 )
 from systola.hdl.control.command_queue import CommandQueue
 from systola.hdl.control.decoder import Decoded
@@ -190,11 +190,11 @@ class Scoreboard(wiring.Component):
                 },
             ),
             "matrix": (
-                MatrixCommand(),
+                MatrixCommand(config=config),
                 {"host_reading": depth, "activate_writing": depth, "activate_reading": depth},
             ),
             "activate": (
-                ActivateCommand(),
+                ActivateCommand(config=config),
                 {
                     "matrix_summing": depth,
                     "matrix_reading": depth,
@@ -208,30 +208,34 @@ class Scoreboard(wiring.Component):
                 {"host_reading": depth, "activate_writing": depth, "host_memory": depth},
             ),
         }
-        lines = data.StructLayout({"buffer": Region(ADDRESS_BITS)})
-        rows = data.StructLayout({"accumulator": Region(ACCUMULATOR_BITS)})
+        lines = data.StructLayout({"buffer": Region(address_bits(config))})
+        rows = data.StructLayout({"accumulator": Region(row_bits(config))})
         host = data.StructLayout({"host": Region(HOST_OFFSET_BITS)})
         # Of each list what the units see of its entries, and what only counts at issue.
         self._lists: dict[str, tuple[data.StructLayout, data.StructLayout | None]] = {
             "host_reading": (
-                data.StructLayout({"destination": Region(ADDRESS_BITS)}),
+                data.StructLayout({"destination": Region(address_bits(config))}),
                 host,
             ),
             "matrix_reading": (lines, None),
             "matrix_summing": (rows, None),
             "activate_reading": (rows, None),
             "activate_operands": (
-                data.StructLayout({"source": Region(ADDRESS_BITS)}),
-                data.StructLayout({"operand": Region(ADDRESS_BITS)}),
+                data.StructLayout({"source": Region(address_bits(config))}),
+                data.StructLayout({"operand": Region(address_bits(config))}),
             ),
             "activate_writing": (
                 lines,
                 data.StructLayout(
-                    {"parameters": Region(ADDRESS_BITS), "table": Region(ADDRESS_BITS)}
+                    {
+                        "parameters": Region(address_bits(config)),
+                        "table": Region(address_bits(config)),
+                    }
                 ),
             ),
             "host_writing": (lines, host),
         }
+        self._host_read = HostReadEntry(config=config)
         self._weight_command = WeightCommand(config=config)
         super().__init__(
             {
@@ -251,7 +255,7 @@ class Scoreboard(wiring.Component):
                     for name, (command, lists) in self._queues.items()
                 },
                 "weights": Out(OpenQueueSignature(command=self._weight_command)),
-                "host_read": Out(OpenQueueSignature(command=HostReadEntry())),
+                "host_read": Out(OpenQueueSignature(command=self._host_read)),
                 **{
                     name: Out(ListSignature(advance_bits=_region_of(entry)["base"].width))
                     for name, (entry, _) in self._lists.items()
@@ -398,7 +402,7 @@ class Scoreboard(wiring.Component):
         decoded = self.decoded
         # A read leaves this queue no later than its list, so there is always room.
         reads = m.submodules.host_read_queue = CommandQueue(
-            command=HostReadEntry(), depth=self._depth, lists={}
+            command=self._host_read, depth=self._depth, lists={}
         )
         read = reads.pushed
         # An instruction is there for a cycle at least before its issue.

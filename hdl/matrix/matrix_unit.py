@@ -7,13 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import (
-    ACCUMULATOR_BITS,
-    ADDRESS_BITS,
-    MATRIX_LEVELS,
-    MatrixCommand,
-    low_bits,
-)
+from systola.hdl.commands import MatrixCommand, address_bits, line_bits, matrix_walk, row_bits
 from systola.hdl.matrix.mxu import MXU
 from systola.hdl.matrix.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.matrix.vector_planner import VectorPlanner
@@ -23,7 +17,7 @@ from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.replica import Replica
-from systola.hdl.parts.walker import WALK_GAP, Walk, Walker
+from systola.hdl.parts.walker import WALK_GAP, Walker
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 
 FRONT_LATENCY = 6
@@ -36,11 +30,11 @@ cycle behind the write."""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
 _WATCHED = {
-    "host_reading": ADDRESS_BITS,
-    "activate_writing": ADDRESS_BITS,
-    "activate_reading": ACCUMULATOR_BITS,
+    "host_reading": address_bits,
+    "activate_writing": address_bits,
+    "activate_reading": row_bits,
 }
-"""The lists that vectors wait for, and their addresses."""
+"""The lists that vectors wait for, and the bits of their addresses."""
 
 
 class SumEvent(data.StructLayout):
@@ -50,9 +44,9 @@ class SumEvent(data.StructLayout):
     instruction; `last`: neither does any other row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
-            {"row": ACCUMULATOR_BITS, "accumulate": 1, "shift": 2, "final": 1, "last": 1}
+            {"row": row_bits(config), "accumulate": 1, "shift": 2, "final": 1, "last": 1}
         )
 
 
@@ -60,9 +54,14 @@ class VectorEvent(data.StructLayout):
     """What accompanies a vector: it is the `first` one of its tile, which are the low bytes, and
     what becomes of its sums."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config):
         super().__init__(
-            {"first": 1, "unsigned_vector": 1, "unsigned_weights": 1, "sum": SumEvent()}
+            {
+                "first": 1,
+                "unsigned_vector": 1,
+                "unsigned_weights": 1,
+                "sum": SumEvent(config=config),
+            }
         )
 
 
@@ -70,16 +69,16 @@ class Item(data.StructLayout):
     """A vector, or only a line, on its way to its issue. `done_with`: its line is read for the last
     time, as are all below."""
 
-    def __init__(self, *, rows: int):
+    def __init__(self, *, config: Config):
         super().__init__(
             {
-                "line": ADDRESS_BITS,
+                "line": line_bits(config),
                 "reads": 1,
-                "row": ACCUMULATOR_BITS,
+                "row": row_bits(config),
                 "vector": 1,
                 "done_with": 1,
-                "feed": FeedEvent(rows=rows),
-                "event": VectorEvent(),
+                "feed": FeedEvent(rows=config.rows),
+                "event": VectorEvent(config=config),
             }
         )
 
@@ -115,15 +114,15 @@ class MatrixUnit(wiring.Component):
         depth = config.queue_depth
         super().__init__(
             {
-                "command": In(MatrixCommand()),
+                "command": In(MatrixCommand(config=config)),
                 "command_valid": In(1),
                 "command_pop": Out(1),
                 "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, depth))),
                 "regions": In(
                     data.StructLayout(
                         {
-                            name: data.ArrayLayout(Region(address), depth)
-                            for name, address in _WATCHED.items()
+                            name: data.ArrayLayout(Region(bits(config)), depth)
+                            for name, bits in _WATCHED.items()
                         }
                     )
                 ),
@@ -140,10 +139,10 @@ class MatrixUnit(wiring.Component):
                 "shift": Out(2),
                 "sums": Out(32 * config.cols),
                 "advance_read": Out(1),
-                "advance_read_to": Out(ADDRESS_BITS),
+                "advance_read_to": Out(address_bits(config)),
                 "read_done": Out(1),
                 "advance_sum": Out(1),
-                "advance_sum_to": Out(ACCUMULATOR_BITS),
+                "advance_sum_to": Out(row_bits(config)),
                 "sum_done": Out(1),
                 "active": Out(1),
                 "awaiting_weights": Out(1),
@@ -163,23 +162,23 @@ class MatrixUnit(wiring.Component):
         mxu = m.submodules.mxu = MXU(config=config)
         feeder = m.submodules.feeder = VectorFeeder(config=config)
         interlock = m.submodules.interlock = Interlock(
-            item=Item(rows=config.rows),
+            item=Item(config=config),
             checks=[
                 Check(watched="host_reading", address="line", used="reads"),
                 Check(watched="activate_writing", address="line", used="reads"),
                 Check(watched="activate_reading", address="row", used="vector"),
             ],
             depth=config.queue_depth,
-            low={name: low_bits(config, width) for name, width in _WATCHED.items()},
+            widths={name: bits(config) for name, bits in _WATCHED.items()},
         )
         self._plan(m, interlock)
 
         # Issue: nothing but registers, and the weights. What has to wait for them waits aside, so
         # that the interlock learns of it from a register.
         passed = interlock.output
-        aside, waits = Signal(Item(rows=config.rows), reset_less=True), Signal()
+        aside, waits = Signal(Item(config=config), reset_less=True), Signal()
         room = Signal(init=1)  # nothing waits; `waits` for the multiplexer of the items alone
-        item = Signal(Item(rows=config.rows))
+        item = Signal(Item(config=config))
         comes = Signal()
         first = Signal()
         go = Signal()
@@ -208,7 +207,7 @@ class MatrixUnit(wiring.Component):
             & ~loader.ready
         )
         issued = Signal()
-        read = Signal(Item(rows=config.rows), reset_less=True)
+        read = Signal(Item(config=config), reset_less=True)
         m.d.sync += [
             issued.eq(go),
             read.eq(item),
@@ -230,7 +229,9 @@ class MatrixUnit(wiring.Component):
 
         # The array, from where a line arrives, lags BUFFER_LATENCY cycles behind the read, and that
         # one behind the issue: vectors, weights and `hold` alike.
-        behind = m.submodules.behind = DelayLine(layout=VectorEvent(), cycles=BUFFER_LATENCY)
+        behind = m.submodules.behind = DelayLine(
+            layout=VectorEvent(config=config), cycles=BUFFER_LATENCY
+        )
         holds, load = [loader.hold], loader.load
         for stage in range(1 + BUFFER_LATENCY):
             held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
@@ -242,7 +243,7 @@ class MatrixUnit(wiring.Component):
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
             m.d.sync += moving.eq(weights)
             weights = moving
-        event = Signal(VectorEvent())
+        event = Signal(VectorEvent(config=config))
         arriving = behind.output
         m.d.comb += [
             event.eq(read.event),
@@ -280,11 +281,11 @@ class MatrixUnit(wiring.Component):
         # sums, and so knows that it goes through; as is the read, from which they come.
         hold = holds[-1 - SUMS_LATENCY]
         delay = m.submodules.delay = DelayLine(
-            layout=SumEvent(), cycles=self.latency(config) - 1 - SUMS_LATENCY
+            layout=SumEvent(config=config), cycles=self.latency(config) - 1 - SUMS_LATENCY
         )
-        update = Signal(SumEvent(), reset_less=True)
+        update = Signal(SumEvent(config=config), reset_less=True)
         reading = Signal()
-        read_sum = Signal(SumEvent(), reset_less=True)  # whose old sums are read
+        read_sum = Signal(SumEvent(config=config), reset_less=True)  # whose old sums are read
         m.d.sync += [
             self.update.eq(delay.output_valid & ~hold),
             *(
@@ -317,9 +318,10 @@ class MatrixUnit(wiring.Component):
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
         """From the command to the lines and rows that the interlock waits for."""
-        command = Signal(MatrixCommand(), reset_less=True)  # whose walk is under way
-        walker = m.submodules.walker = Walker(walk=Walk(MATRIX_LEVELS))
-        planner = m.submodules.planner = VectorPlanner(config=self._config)
+        config = self._config
+        command = Signal(MatrixCommand(config=config), reset_less=True)  # whose walk is under way
+        walker = m.submodules.walker = Walker(walk=matrix_walk(config))
+        planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
         taken = planner.place_ready  # if there is one
@@ -335,10 +337,10 @@ class MatrixUnit(wiring.Component):
         last_k = last.block & last.kx & last.ky
 
         # Accumulator rows: the same ones for each tile along K, then the next ones.
-        row = Signal(ACCUMULATOR_BITS)
-        first_row = Signal(ACCUMULATOR_BITS)
+        row = Signal(row_bits(config))
+        first_row = Signal(row_bits(config))
         # What goes with the plan of the place.
-        about = Signal(VectorEvent(), reset_less=True)
+        about = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
         with m.If(walker.walk.ready):
             m.d.sync += [
@@ -369,7 +371,7 @@ class MatrixUnit(wiring.Component):
 
         # The plan, until the interlock takes it.
         plan = planner.plan.payload
-        item, valid = Signal(Item(rows=self._config.rows), reset_less=True), Signal()
+        item, valid = Signal(Item(config=config), reset_less=True), Signal()
         moves = interlock.input.ready
         taken_on = m.submodules.taken_on = Replica()  # the same for what lies before the plan
         with m.If(moves):

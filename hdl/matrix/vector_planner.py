@@ -6,19 +6,24 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
+from systola.hdl.commands import MatrixCommand, line_bits, matrix_walk
 from systola.hdl.matrix.vector_feeder import FeedEvent
 from systola.hdl.parts.replica import Replica
-from systola.hdl.parts.walker import COORDINATE_BITS, Position
+from systola.hdl.parts.walker import COORDINATE_BITS
 
 
 class Plan(data.StructLayout):
     """What is read (`line`, if it `reads`), and what the feeder makes of it: a `vector`, or only
     the line before that of the next one."""
 
-    def __init__(self, *, rows: int):
+    def __init__(self, *, config: Config):
         super().__init__(
-            {"line": ADDRESS_BITS, "reads": 1, "vector": 1, "feed": FeedEvent(rows=rows)}
+            {
+                "line": line_bits(config),
+                "reads": 1,
+                "vector": 1,
+                "feed": FeedEvent(rows=config.rows),
+            }
         )
 
 
@@ -38,13 +43,13 @@ class VectorPlanner(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "command": In(MatrixCommand()),
-                "position": In(Position()),
+                "command": In(MatrixCommand(config=config)),
+                "position": In(matrix_walk(config).position),
                 "row_starts": In(1),
                 "row_ends": In(1),
                 "place_valid": In(1),
                 "place_ready": Out(1),
-                "plan": Out(stream.Signature(Plan(rows=config.rows))),
+                "plan": Out(stream.Signature(Plan(config=config))),
                 "frees": In(1),
             }
         )
@@ -61,7 +66,7 @@ class VectorPlanner(wiring.Component):
         kept_byte = Signal.like(byte)
         following = Signal(range(2 * rows))
         crosses = Signal()
-        crossed = Signal(ADDRESS_BITS)
+        crossed = Signal(line_bits(self._config))
         kept_crosses = Signal()
         m.d.comb += [
             byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
@@ -76,7 +81,7 @@ class VectorPlanner(wiring.Component):
         inside = Signal(reset_less=True)
         primes = Signal(reset_less=True)  # begins a row that needs the line before
         room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
-        line = Signal(ADDRESS_BITS, reset_less=True)
+        line = Signal(line_bits(self._config), reset_less=True)
         left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
         here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)

@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,8 +44,7 @@ class Interlock(wiring.Component):
     the next cycle, for copies of it. `waits` tells for each list whether the `oldest` item was seen
     to wait for it.
 
-    `low` has for each list how many bits of its addresses a machine needs, from the lowest on, with
-    one past its last address; above them only the highest may be set, as it is in a space.
+    `widths` has for each list the bits of its addresses.
     """
 
     def __init__(
@@ -54,19 +53,13 @@ class Interlock(wiring.Component):
         item: data.StructLayout,
         checks: Sequence[Check],
         depth: int,
-        low: Mapping[str, int],
+        widths: Mapping[str, int],
     ):
         self._item = item
-        self._low = low
         self._checks = tuple(checks)
         self._depth = depth
         self._lists = lists = list(dict.fromkeys(check.watched for check in checks))
         self._masks = data.StructLayout(dict.fromkeys(lists, depth))
-        widths = dict.fromkeys(lists, 1)
-        for check in checks:
-            if check.address is not None:
-                width = max(item[check.address].width, check.space.bit_length())
-                widths[check.watched] = max(widths[check.watched], width)
         super().__init__(
             {
                 "input": In(stream.Signature(item)),
@@ -162,9 +155,7 @@ class Interlock(wiring.Component):
                 regions = self.regions[check.watched]
                 address = Signal(regions[0].base.shape(), name=f"address_{number}")
                 m.d.comb += address.eq(compared.item[check.address] | check.space)
-                low = self._low[check.watched]
-                where = _narrowed(address, low)
-                named &= Cat(holds(_of_low_bits(region, low), where) for region in regions)
+                named &= Cat(holds(region, address) for region in regions)
             found = Signal(name=f"found_{number}")
             m.d.comb += [found.eq(named.any()), copies.input.eq(found.replicate(COPIES))]
         m.d.sync += changed.eq(exchange[1] & ~changed & judged_valid)
@@ -196,13 +187,3 @@ class Interlock(wiring.Component):
                 ]
                 m.d.comb += self.waits[name].eq(seen & Cat(found).any())
         return m
-
-
-def _narrowed(address: Value, low: int) -> Value:
-    """The bits of an address that may be set."""
-    return Cat(address[:low], address[-1]) if low < len(address) else address
-
-
-def _of_low_bits(region: data.View, low: int) -> data.View:
-    base, end = _narrowed(region.base, low), _narrowed(region.end, low)
-    return data.View(Region(len(base)), Cat(base, end))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nested loops over the lines of a feature map, by additions alone."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
@@ -10,8 +10,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-ADDRESS_BITS = 21
-"""On-chip addresses, and one past their end."""
 COORDINATE_BITS = 21
 """Rows and columns of windows that may lie outside the map on both sides."""
 
@@ -25,10 +23,10 @@ class Position(data.StructLayout):
     Outside the map the line means nothing; it wraps, and comes back right.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, line_bits: int):
         super().__init__(
             {
-                "line": ADDRESS_BITS,
+                "line": line_bits,
                 "y": signed(COORDINATE_BITS),
                 "x": signed(COORDINATE_BITS),
             }
@@ -37,32 +35,31 @@ class Position(data.StructLayout):
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """One loop: its name, the width of its count, and the coordinates that it moves."""
+    """One loop: its name, the width of its count, and the coordinates that it moves, each with the
+    width of its steps."""
 
     name: str
     count_bits: int
-    moves: tuple[str, ...] = ()
+    moves: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class Walk(data.StructLayout):
     """What a `Walker` walks: where it starts, and for each level its count, whether that is one
     (`single`) or two (`double`), and its steps. `counts` sets the three."""
 
-    def __init__(self, levels: Sequence[Level]):
+    def __init__(self, levels: Sequence[Level], *, line_bits: int):
         self.levels = tuple(levels)
-        position = Position()
+        self.position = Position(line_bits=line_bits)
         flags = data.StructLayout({level.name: 1 for level in levels})
         super().__init__(
             {
-                "start": position,
+                "start": self.position,
                 "single": flags,
                 "double": flags,
                 "count": data.StructLayout({level.name: level.count_bits for level in levels}),
                 "step": data.StructLayout(
                     {
-                        level.name: data.StructLayout(
-                            {name: position[name].shape for name in level.moves}
-                        )
+                        level.name: data.StructLayout(dict(level.moves))
                         for level in levels
                         if level.moves
                     }
@@ -97,6 +94,7 @@ class Walker(wiring.Component):
 
     def __init__(self, *, walk: Walk):
         self._levels = walk.levels
+        self._position = walk.position
         flags = data.StructLayout({level.name: 1 for level in walk.levels})
         super().__init__(
             {
@@ -104,7 +102,7 @@ class Walker(wiring.Component):
                 "present": Out(1),
                 "will_be_present": Out(1),
                 "advance": In(1),
-                "position": Out(Position()),
+                "position": Out(walk.position),
                 "first": Out(flags),
                 "last": Out(flags),
                 "ends": Out(1),
@@ -113,7 +111,7 @@ class Walker(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels = self._levels
+        levels, position = self._levels, self._position
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
         # What is kept of the walk.
@@ -124,7 +122,7 @@ class Walker(wiring.Component):
         # Of each level where its present iteration began (of the innermost: the place), how many
         # iterations are left where it is not the first, this one too, and whether the one behind it
         # is the last.
-        begun = {level.name: Signal(Position(), name=f"begun_{level.name}") for level in levels}
+        begun = {level.name: Signal(position, name=f"begun_{level.name}") for level in levels}
         left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
         nears = Signal(flags, reset_less=True)
         # The innermost level that is not at its end goes on, and those inside start again there.
@@ -134,10 +132,10 @@ class Walker(wiring.Component):
         stays = Signal(flags, init=dict.fromkeys(flags.members, 1))
         m.d.comb += [self.walk.ready.eq(idle), self.position.eq(begun[levels[0].name])]
 
-        target = Signal(Position())
+        target = Signal(position)
         reached = [Mux(idle, walk.start.as_value(), 0)]
         for level in levels:
-            place = Signal(Position(), name=f"after_{level.name}")
+            place = Signal(position, name=f"after_{level.name}")
             m.d.comb += place.eq(begun[level.name])
             for name in level.moves:
                 m.d.comb += place[name].eq(begun[level.name][name] + step[level.name][name])

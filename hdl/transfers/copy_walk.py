@@ -5,7 +5,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.hdl.commands import ADDRESS_BITS, Tail
+from systola.arch.config import Config
+from systola.hdl.commands import Tail, address_bits
 
 
 class CopyWalk(wiring.Component):
@@ -16,13 +17,19 @@ class CopyWalk(wiring.Component):
     addresses are registers, `in_tail` comes from registers by a gate.
     """
 
-    first: In(ADDRESS_BITS)
-    tail: In(Tail())
-    restart: In(1)
-    step: In(1)
-    address: Out(ADDRESS_BITS)
-    following: Out(ADDRESS_BITS)
-    in_tail: Out(1)
+    def __init__(self, *, config: Config):
+        address = address_bits(config)
+        super().__init__(
+            {
+                "first": In(address),
+                "tail": In(Tail(config=config)),
+                "restart": In(1),
+                "step": In(1),
+                "address": Out(address),
+                "following": Out(address),
+                "in_tail": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -31,7 +38,7 @@ class CopyWalk(wiring.Component):
         # Where rows have their blocks side by side: those to the end of the row, this one included.
         has_rows = Signal()
         one_column = Signal()
-        columns_left = Signal(12)
+        columns_left = Signal.like(tail.every)
         ends_row = Signal()  # of several columns
         m.d.comb += self.in_tail.eq(Mux(has_rows, one_column | ends_row, in_end))
         m.d.sync += [has_rows.eq(tail.every != 0), one_column.eq(tail.every == 1)]

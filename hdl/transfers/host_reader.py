@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
-from systola.hdl.commands import ADDRESS_BITS, HostReadEntry, HostTransfer, Kind
+from systola.hdl.commands import HostReadEntry, HostTransfer, Kind, address_bits
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.hdl.transfers.copy_walk import CopyWalk
@@ -27,8 +27,8 @@ class _Write(data.StructLayout):
                 "planes": PARAMETER_PLANES,
                 "fills": 1,
                 "last": 1,
-                "address": ADDRESS_BITS,
-                "following": ADDRESS_BITS,
+                "address": address_bits(config),
+                "following": address_bits(config),
                 "data": 8 * bytes_written,
             }
         )
@@ -59,7 +59,7 @@ class HostReader(wiring.Component):
                 "transfer": In(HostTransfer(config=config)),
                 "transfer_valid": In(1),
                 "transfer_pop": Out(1),
-                "entry": In(HostReadEntry()),
+                "entry": In(HostReadEntry(config=config)),
                 "entry_pop": Out(1),
                 "request": Out(stream.Signature(ReadRequest())),
                 "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
@@ -67,7 +67,7 @@ class HostReader(wiring.Component):
                 "parameters": Out(ParameterWriteSignature(config=config)),
                 "tables": Out(TableWriteSignature(tables=config.tables)),
                 "advance": Out(1),
-                "advance_to": Out(ADDRESS_BITS),
+                "advance_to": Out(address_bits(config)),
                 "done": Out(1),
                 "error": Out(1),
             }
@@ -174,10 +174,10 @@ class HostReader(wiring.Component):
         `entry` until a beat of it is taken, and take a step with each line that moves."""
         config, entry = self._config, self.entry
         kind = entry.kind
-        walk = m.submodules.walk = CopyWalk()
+        walk = m.submodules.walk = CopyWalk(config=config)
         # Addresses to be filled behind the next one; less than none at the last one, which a carry
         # tells.
-        behind = Signal(signed(ADDRESS_BITS + 1))
+        behind = Signal(signed(len(entry.lines) + 1))
         at_first, fewer = Signal.like(behind), Signal.like(behind)
         plane = Signal(PARAMETER_PLANES, init=1)
         beats = TABLE_BYTES // config.host_bus_bytes

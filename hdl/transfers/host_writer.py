@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import ADDRESS_BITS, HostTransfer, HostWriteCommand, low_bits
+from systola.hdl.commands import HostTransfer, HostWriteCommand, address_bits
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.payload_ring import PayloadRing
@@ -30,8 +30,8 @@ WRITES_IN_FLIGHT = 64
 class _Line(data.StructLayout):
     """A line to be read; `tail`: with the bytes of a tail only."""
 
-    def __init__(self) -> None:
-        super().__init__({"line": ADDRESS_BITS, "tail": 1, "used": 1})
+    def __init__(self, *, config: Config):
+        super().__init__({"line": address_bits(config), "tail": 1, "used": 1})
 
 
 class _Length(data.StructLayout):
@@ -59,7 +59,7 @@ class HostWriter(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         depth = config.queue_depth
-        regions = data.ArrayLayout(Region(ADDRESS_BITS), depth)
+        regions = data.ArrayLayout(Region(address_bits(config)), depth)
         super().__init__(
             {
                 "command": In(HostWriteCommand(config=config)),
@@ -76,7 +76,7 @@ class HostWriter(wiring.Component):
                 ),
                 "base": In(config.address_bits),
                 "advance": Out(1),
-                "advance_to": Out(ADDRESS_BITS),
+                "advance_to": Out(address_bits(config)),
                 "done": Out(1),
                 "error": Out(1),
                 "stop": In(1),
@@ -151,13 +151,14 @@ class HostWriter(wiring.Component):
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
         """Lines out of the buffer, as they are written and there is room for them."""
+        line = _Line(config=self._config)
         interlock = m.submodules.interlock = Interlock(
-            item=_Line(),
+            item=line,
             checks=[Check(watched=name, address="line", used="used") for name in WATCHED],
             depth=self._config.queue_depth,
-            low=dict.fromkeys(WATCHED, low_bits(self._config, ADDRESS_BITS)),
+            widths=dict.fromkeys(WATCHED, line["line"].width),
         )
-        walk = m.submodules.walk = CopyWalk()
+        walk = m.submodules.walk = CopyWalk(config=self._config)
         begun = Signal()
         more = Signal()  # there is a line to be offered
         offered = interlock.input
@@ -183,7 +184,7 @@ class HostWriter(wiring.Component):
 
         # What is read; the interlock does not wait for the buffer's `ready`.
         passed = interlock.output
-        reader = m.submodules.line_reader = SkidBuffer(payload=_Line())
+        reader = m.submodules.line_reader = SkidBuffer(payload=line)
         shown = reader.output.payload
         held = Signal(range(LINES_AHEAD + 2))  # lines in here, as they were a cycle ago
         taken = Signal()

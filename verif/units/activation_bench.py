@@ -23,7 +23,7 @@ from systola.arch.isa import (
 )
 from systola.golden.machine import Machine
 from systola.hdl.activation.activation_unit import ActivationUnit
-from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Source
+from systola.hdl.commands import Source, line_bits, parameter_space, table_space
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.verif.units.unit import Bench
@@ -156,7 +156,7 @@ class Job(NamedTuple):
                 found[block * self.vectors] += self.taps
         return found
 
-    def command(self) -> dict[str, Any]:
+    def command(self, config: Config) -> dict[str, Any]:
         """The value of the port `command`."""
         f, w = self.fields, self.window
         function = Function(f.get("function", Function.NONE))
@@ -213,7 +213,7 @@ class Job(NamedTuple):
         found |= {
             "walk": walk_of(
                 start={
-                    "line": (f["buffer"] + w["top"] * pitch + w["left"]) % (1 << 21),
+                    "line": (f["buffer"] + w["top"] * pitch + w["left"]) % (1 << line_bits(config)),
                     "y": w["top"],
                     "x": w["left"],
                 },
@@ -562,14 +562,14 @@ class Surroundings(Bench):
             "host_reading": [
                 lines,
                 sorted(reads),
-                [PARAMETER_SPACE + entry for entry in sorted(set(run.entries))],
+                [parameter_space(self.config) + entry for entry in sorted(set(run.entries))],
             ],
         }
         if job.opcode == Opcode.ACTIVATE:
             first = job.fields["accumulator"]
             targets["matrix_summing"].append(list(range(first, first + len(run.entries))))
         if job.looks_up:
-            targets["host_reading"].append([TABLE_SPACE + job.fields["table"]])
+            targets["host_reading"].append([table_space(self.config) + job.fields["table"]])
         for name, choices in targets.items():
             choices = [choice for choice in choices if choice]
             known = self.lists[name]
@@ -597,7 +597,7 @@ class Surroundings(Bench):
         random, depth = self.random, self.config.queue_depth
         masks = {name: random.getrandbits(depth) for name in self.lists}
         if offered is not None:
-            self.set(command=offered.job.command())
+            self.set(command=offered.job.command(self.config))
             masks = {
                 name: sum((e.number in offered.awaits) << i for i, e in enumerate(entries))
                 for name, entries in self.lists.items()
@@ -680,9 +680,9 @@ class Surroundings(Bench):
                     assert not any(entry.number in run.awaits for entry in lists[name])
                 else:
                     assert not held(name, target)
-            assert not held("host_reading", PARAMETER_SPACE + run.entries[vector])
+            assert not held("host_reading", parameter_space(self.config) + run.entries[vector])
             if job.looks_up:
-                assert not held("host_reading", TABLE_SPACE + job.fields["table"])
+                assert not held("host_reading", table_space(self.config) + job.fields["table"])
         if last:
             run.steps.pop()
             self.runs.popleft()

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from systola.verif.units.walks import walk_of
 
-LINE_SPACE = 1 << 21
+LINE_SPACE = 64
+"""Lines of the buffers in tests of units."""
 """Lines before the map wrap."""
 
 

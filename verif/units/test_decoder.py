@@ -20,12 +20,12 @@ from systola.arch.isa import (
     Reduction,
 )
 from systola.hdl.commands import (
-    MATRIX_LEVELS,
-    PARAMETER_SPACE,
     PC_BITS,
-    TABLE_SPACE,
-    VECTOR_LEVELS,
     Source,
+    matrix_walk,
+    parameter_space,
+    table_space,
+    vector_walk,
 )
 from systola.hdl.control.decoder import Decoded, Decoder
 from systola.hdl.control.scalar_unit import EffectiveInstruction
@@ -86,7 +86,6 @@ SETTLING = 3
 PACKING = -1
 SAMPLE = 300
 """Lines of a copy that are looked at one by one, at either end."""
-LINES = 1 << 21
 """Places of a walk count modulo this."""
 
 
@@ -164,8 +163,9 @@ def joined(starts, size):
 class Walked:
     """A walk, read as the contract of the Walker has it."""
 
-    def __init__(self, walk, levels):
-        self.levels = levels
+    def __init__(self, walk, layout):
+        levels = layout.levels
+        self.lines = 1 << layout.position["line"].width
         self.start = {name: walk.start[name] for name in ("line", "y", "x")}
         self.counts = {level.name: walk.count[level.name] for level in levels}
         for name, count in self.counts.items():
@@ -181,7 +181,7 @@ class Walked:
         for level, index in iterations.items():
             for name, step in self.steps[level].items():
                 found[name] += index * step
-        return found["line"] % LINES, found["y"], found["x"]
+        return found["line"] % self.lines, found["y"], found["x"]
 
     def corners(self):
         """The first and the last iteration of each level in any combination."""
@@ -225,13 +225,13 @@ def check_transfer(d, opcode, f, text):
         assert d.transfer.rows == d.transfer.blocks == 1, "contiguous, but not one run"
 
 
-def check_multiply(d, f):
+def check_multiply(d, f, config):
     """The command of a MatrixMultiply."""
     c = d.matrix
     wide_vectors, wide_weights = f["wide_vectors"], f["wide_weights"]
     assert (c.wide_vectors, c.wide_weights) == (wide_vectors, wide_weights)
     assert (c.bounded, c.packed, c.sequential) == (0, 0, 1)
-    walk = Walked(c.walk, MATRIX_LEVELS)
+    walk = Walked(c.walk, matrix_walk(config))
     assert walk.counts == {
         "ox": 1 + wide_vectors,
         "oy": f["rows"],
@@ -246,14 +246,14 @@ def check_multiply(d, f):
         assert walk.place(**index)[0] == line, index
 
 
-def check_convolve(d, f, window, rows):
+def check_convolve(d, f, window, config):
     """The command of a Convolve."""
     c = d.matrix
-    channels = f["channels"]
+    channels, rows = f["channels"], config.rows
     assert (c.wide_vectors, c.wide_weights) == (0, 0)
     assert (c.bounded, c.packed, c.fill) == (1, channels > 0, f["fill"])
     assert c.height == window["height"]
-    walk = Walked(c.walk, MATRIX_LEVELS)
+    walk = Walked(c.walk, matrix_walk(config))
     assert walk.counts == {
         "ox": window["out_width"],
         "oy": window["out_height"],
@@ -278,13 +278,13 @@ def check_convolve(d, f, window, rows):
         assert at_x == first + index["ox"] * window["stride_x"] * channels
         if index["ox"] == 0 and 0 <= y < window["height"]:
             before = f["buffer"] + y * window["pitch"] + first // rows
-            assert line == (before + 1) % LINES, index
+            assert line == (before + 1) % walk.lines, index
 
 
 def check_activation_command(d, opcode, f, text):
     """The command of an instruction of the activation unit."""
     c = d.activate
-    walk = Walked(c.walk, VECTOR_LEVELS)
+    walk = Walked(c.walk, vector_walk(text.config))
     wide = f.get("wide", 0)
     function = f.get("function", Function.NONE)
     if opcode == Opcode.POOL:
@@ -364,8 +364,8 @@ def check_operands(d, opcode, f, text):
         assert d.transfer.address == f["host"]
     if opcode in COPIES:
         check_transfer(d, opcode, f, text)
-    entries = tuple(PARAMETER_SPACE + entry for entry in regions.get("parameter", ()))
-    tables = tuple(TABLE_SPACE + table for table in regions.get("table", ()))
+    entries = tuple(parameter_space(config) + entry for entry in regions.get("parameter", ()))
+    tables = tuple(table_space(config) + table for table in regions.get("table", ()))
     if opcode in (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE):
         assert region(d.buffer) == (entries or tables)
         base, end = regions["host"]
@@ -381,9 +381,9 @@ def check_operands(d, opcode, f, text):
         c = d.matrix
         assert (c.accumulator, c.accumulate) == (f["accumulator"], f["accumulate"])
         if opcode == Opcode.CONVOLVE:
-            check_convolve(d, f, text.window, config.rows)
+            check_convolve(d, f, text.window, config)
         else:
-            check_multiply(d, f)
+            check_multiply(d, f, config)
     if opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR):
         assert region(d.parameters) == entries
         for name in ("source", "operand"):

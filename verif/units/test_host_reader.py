@@ -6,7 +6,7 @@ import itertools
 import cocotb
 import pytest
 
-from systola.hdl.commands import PARAMETER_SPACE, TABLE_SPACE, Kind
+from systola.hdl.commands import Kind, parameter_space, table_space
 from systola.hdl.transfers.host_reader import HostReader
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
@@ -94,7 +94,7 @@ class Reader(Bench):
             plane = self.memory[start : start + self.config.cols]
             writes.append((f"plane {number % PLANES}", parameter + number // PLANES, plane))
         beats = count * PLANES * self.output_pitch // self.bus
-        first = PARAMETER_SPACE + parameter
+        first = parameter_space(self.config) + parameter
         transfer = {"address": host, "beats": beats, "rows": 1, "stride": 0, "blocks": 1}
         return transfer, {"kind": Kind.PARAMETERS}, (first, first + count), writes
 
@@ -104,7 +104,7 @@ class Reader(Bench):
         writes = [("table", table * 256 + i, bytes([value])) for i, value in enumerate(data)]
         beats = 256 // self.bus
         transfer = {"address": host, "beats": beats, "rows": 1, "stride": 0, "blocks": 1}
-        first = TABLE_SPACE + table
+        first = table_space(self.config) + table
         return transfer, {"kind": Kind.TABLE}, (first, first + 1), writes
 
     def some(self):

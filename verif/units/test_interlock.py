@@ -14,8 +14,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 DEPTH = 4
 LISTS = ("filling", "draining", "summing")
 SPACE = 256
-"""Where entries begin among the addresses of `filling`, behind the lines: there are fewer of either
-than bits before it."""
+"""Where entries begin among the addresses of `filling`, behind the lines."""
 FLAGS = ("reads", "sums", "enters", "alone")
 ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "entry": 4, **dict.fromkeys(FLAGS, 1)})
 
@@ -31,7 +30,7 @@ def unit():
             Check(watched="draining", used="alone"),
         ],
         depth=DEPTH,
-        low={"filling": 6, "draining": 6, "summing": 5},
+        widths={"filling": 9, "draining": 6, "summing": 5},
     )
 
 

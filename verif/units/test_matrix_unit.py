@@ -213,7 +213,7 @@ class Machine(Bench):
             masks=mask,
             regions={
                 name: [self.older.get(name, {"base": 0, "end": 0})]
-                + [{"base": 0, "end": 1 << 16}] * (self.config.queue_depth - 1)
+                + [{"base": 0, "end": self.config.accumulator_rows}] * (self.config.queue_depth - 1)
                 for name in self.older_names
             },
             buffer__ready=1,
@@ -367,7 +367,9 @@ class Machine(Bench):
                 break
         else:
             raise AssertionError("the command does not end")
-        self.set(command_valid=0, command=self.random.getrandbits(MatrixCommand().size))
+        self.set(
+            command_valid=0, command=self.random.getrandbits(MatrixCommand(config=self.config).size)
+        )
 
     async def drain(self, arrive=lambda: 1, advance=1.0):
         """Waits until all vectors are issued."""

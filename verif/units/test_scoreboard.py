@@ -12,11 +12,11 @@ import pytest
 
 from systola.arch.isa import Opcode
 from systola.hdl.commands import (
-    PARAMETER_SPACE,
-    TABLE_SPACE,
     ActivateCommand,
     Kind,
     MatrixCommand,
+    parameter_space,
+    table_space,
 )
 from systola.hdl.control.scoreboard import Scoreboard
 from systola.verif.units.scalar_model import kind
@@ -131,6 +131,8 @@ REGIONS = (
     "source",
     "operand",
 )
+CONFIG = small_config()
+ENTRIES, TABLES = parameter_space(CONFIG), table_space(CONFIG)
 
 
 def unit(variant=None):
@@ -155,14 +157,14 @@ def some(random, number):
         return base, base + random.randint(1, 3)
 
     opcode = random.choice((*QUEUE, ACTIVATE, TAG, TAG))
-    table = TABLE_SPACE + random.randint(0, 1)
+    table = TABLES + random.randint(0, 1)
     regions = {
         "buffer": region(12),
         "accumulator": region(12),
         "host": region(20),
         "source": region(12),
         "operand": region(12),
-        "parameters": region(4, PARAMETER_SPACE),
+        "parameters": region(4, ENTRIES),
         "table": (table, table + random.randint(0, 1)),
     }
     used = {name: regions[name] for name in USES[opcode]}
@@ -340,16 +342,16 @@ class Model(Bench):
 def pairs():
     """Each kind of region that two instructions can share, as (older, younger, what)."""
     lines, rows, host = (3, 6), (4, 7), (100, 132)
-    entry, table = (PARAMETER_SPACE + 1, PARAMETER_SPACE + 2), (TABLE_SPACE + 1, TABLE_SPACE + 2)
+    entry, table = (ENTRIES + 1, ENTRIES + 2), (TABLES + 1, TABLES + 2)
     nothing = (0, 0)
     away = {"buffer": (40, 41), "accumulator": (20, 21), "host": (900, 904)}
-    away |= {"parameters": (PARAMETER_SPACE + 5, PARAMETER_SPACE + 6), "table": nothing}
+    away |= {"parameters": (ENTRIES + 5, ENTRIES + 6), "table": nothing}
     away |= {"source": (50, 52), "operand": (54, 55)}
 
     def make(opcode, **shared):
         regions = {name: away[name] for name in USES[opcode]} | shared
         if opcode in (PARAMETERS, TABLE):
-            space = PARAMETER_SPACE + 9 if opcode == PARAMETERS else TABLE_SPACE + 3
+            space = ENTRIES + 9 if opcode == PARAMETERS else TABLES + 3
             regions.setdefault("buffer", (space, space + 1))
         return opcode, regions
 
@@ -447,8 +449,8 @@ async def commands(dut):
         assert {name: command.transfer[name] for name in transfer} == transfer
         bench.set(host_writes__pop=0, host_writing__retire=0)
     for queue, layout, opcodes in (
-        ("matrix", MatrixCommand(), PRODUCTS),
-        ("activate", ActivateCommand(), RESULTS),
+        ("matrix", MatrixCommand(config=CONFIG), PRODUCTS),
+        ("activate", ActivateCommand(config=CONFIG), RESULTS),
     ):
         for opcode in opcodes:
             bits = random.getrandbits(layout.size)

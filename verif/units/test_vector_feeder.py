@@ -10,10 +10,9 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.hdl.commands import ADDRESS_BITS, MatrixCommand
+from systola.hdl.commands import MatrixCommand, line_bits, matrix_walk
 from systola.hdl.matrix.vector_feeder import FEED_LATENCY, VectorFeeder
 from systola.hdl.matrix.vector_planner import VectorPlanner
-from systola.hdl.parts.walker import Position
 from systola.hdl.ports import BUFFER_LATENCY
 from systola.verif.units.feature_map import Vector, some_convolution
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
@@ -34,8 +33,8 @@ class Feed(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "command": In(MatrixCommand()),
-                "position": In(Position()),
+                "command": In(MatrixCommand(config=config)),
+                "position": In(matrix_walk(config).position),
                 "row_starts": In(1),
                 "row_ends": In(1),
                 "place_valid": In(1),
@@ -43,7 +42,7 @@ class Feed(wiring.Component):
                 "go": In(1),
                 "issued": Out(1),
                 "reads": Out(1),
-                "line": Out(ADDRESS_BITS),
+                "line": Out(line_bits(config)),
                 "makes": Out(1),
                 "hold": In(1),
                 "buffer_data": In(8 * config.line_bytes),
@@ -110,7 +109,7 @@ class Feeder(Bench):
         """One cycle that offers the place of `vector`, or none; whether it was taken."""
         if vector is None:
             self.set(
-                position=self.noise(Position().size),
+                position=self.noise(matrix_walk(self.config).position.size),
                 row_starts=self.noise(1),
                 row_ends=self.noise(1),
             )
@@ -173,7 +172,7 @@ class Feeder(Bench):
             while not taken:
                 held = self.random.random() < hold
                 taken = await self.step(vector, go=self.random.random() < go, hold=held)
-        self.set(command=self.noise(MatrixCommand().size))
+        self.set(command=self.noise(MatrixCommand(config=self.config).size))
 
     async def drain(self):
         for _ in range(FEED_LATENCY + 3):

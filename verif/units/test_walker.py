@@ -7,34 +7,42 @@ from math import prod
 import cocotb
 import pytest
 
+from systola.arch.config import PRESETS
 from systola.arch.isa import BY_OPCODE, Opcode
-from systola.hdl.commands import MATRIX_LEVELS, VECTOR_LEVELS
+from systola.hdl.commands import matrix_walk, vector_walk
 from systola.hdl.parts.walker import Level, Walk, Walker
 from systola.verif.units.unit import Bench, chosen_variant, long_variants, rng, run_unit
 from systola.verif.units.walks import walk_of
 
-LEVELS = {
-    "matrix": MATRIX_LEVELS,
-    "vector": VECTOR_LEVELS,
-    "one": (Level(name="only", count_bits=4, moves=("line", "y", "x")),),
+WALKS = {
+    "matrix": matrix_walk(PRESETS["base"]),
+    "vector": vector_walk(PRESETS["base"]),
+    "one": Walk(
+        (Level(name="only", count_bits=4, moves={"line": 6, "y": 7, "x": 8}),), line_bits=6
+    ),
 }
-LINE_SPACE = 1 << 21
 LOWEST, HIGHEST = -(1 << 20), (1 << 20) - 1
 LONGEST = 300
 
 
 def unit(variant=None):
-    return Walker(walk=Walk(LEVELS[variant or chosen_variant()]))
+    return Walker(walk=WALKS[variant or chosen_variant()])
 
 
-def wrapped(position):
+def line_space(layout):
+    """Lines are counted modulo this."""
+    return 1 << layout.position["line"].width
+
+
+def wrapped(layout, position):
     """Line modulo its range, row and column as signed numbers of theirs."""
     line, y, x = position
-    return line % LINE_SPACE, *((value - LOWEST) % (1 << 21) + LOWEST for value in (y, x))
+    return line % line_space(layout), *((value - LOWEST) % (1 << 21) + LOWEST for value in (y, x))
 
 
-def places(levels, walk):
+def places(layout, walk):
     """For each step of a walk: (line, y, x), and (first, last) of each level, innermost first."""
+    levels = layout.levels
     counts = [walk["count"][level.name] for level in reversed(levels)]
     for outermost_first in product(*map(range, counts)):
         at = dict(zip((level.name for level in reversed(levels)), outermost_first, strict=True))
@@ -44,27 +52,27 @@ def places(levels, walk):
             for axis in ("line", "y", "x")
         )
         flags = [(at[n] == 0, at[n] == walk["count"][n] - 1) for n in (le.name for le in levels)]
-        yield wrapped(position), flags
+        yield wrapped(layout, position), flags
 
 
-def some(random, levels):
+def some(random, layout):
     """A random walk of at most LONGEST steps, often with numbers at the ends of their ranges."""
 
     def number(low, high):
         near = random.randint(max(low, -5), min(high, 5))
         return random.choice((near, near, random.randint(low, high), low, high))
 
-    counts = {}
+    levels, counts = layout.levels, {}
     for level in random.sample(levels, len(levels)):
         room = LONGEST // prod(counts.values())
         longest = min(room, (1 << level.count_bits) - 1)
         counts[level.name] = random.randint(1, random.choice((1, min(longest, 4), longest)))
-    ranges = {"line": (0, LINE_SPACE - 1), "y": (LOWEST, HIGHEST), "x": (LOWEST, HIGHEST)}
+    ranges = {"line": (0, line_space(layout) - 1), "y": (LOWEST, HIGHEST), "x": (LOWEST, HIGHEST)}
     return walk_of(
         start={axis: number(*ends) for axis, ends in ranges.items()},
         count=counts,
         step={
-            level.name: {axis: number(*ranges[axis]) for axis in level.moves}
+            level.name: {axis: number(0, (1 << bits) - 1) for axis, bits in level.moves.items()}
             for level in levels
             if level.moves
         },
@@ -85,16 +93,17 @@ def check(bench, levels, place, ends):
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_walks(dut, rate):
     """Walks one behind the other, with one cycle between; `walk` is noise but where it is taken."""
-    levels = LEVELS[chosen_variant()]
+    layout = WALKS[chosen_variant()]
+    levels = layout.levels
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("walker", chosen_variant(), rate)
     for _ in range(50):
         while random.random() >= rate:
-            await bench.cycle(walk__payload=some(random, levels), walk__valid=0, advance=0)
+            await bench.cycle(walk__payload=some(random, layout), walk__valid=0, advance=0)
             assert not bench.get("present")
-        walk = some(random, levels)
-        steps = list(places(levels, walk))
+        walk = some(random, layout)
+        steps = list(places(layout, walk))
         await bench.cycle(walk__payload=walk, walk__valid=1, advance=0)
         assert bench.get("walk__ready") and not bench.get("present")
         for index, place in enumerate(steps):
@@ -103,7 +112,7 @@ async def random_walks(dut, rate):
             while not advance:
                 advance = random.random() < rate
                 await bench.cycle(
-                    walk__payload=some(random, levels), walk__valid=1, advance=advance
+                    walk__payload=some(random, layout), walk__valid=1, advance=advance
                 )
                 assert bench.get("present") and not bench.get("walk__ready")
                 check(bench, levels, place, ends)
@@ -112,7 +121,8 @@ async def random_walks(dut, rate):
 @cocotb.test
 async def long_loops(dut):
     """Each level by itself goes through thousands of iterations where its count can hold them."""
-    levels = LEVELS[chosen_variant()]
+    layout = WALKS[chosen_variant()]
+    levels = layout.levels
     bench = Bench(dut, unit())
     await bench.start()
     for level in levels:
@@ -131,7 +141,7 @@ async def long_loops(dut):
             expected = [
                 begin + 11 * index * (axis in moves) for axis, begin in walk["start"].items()
             ]
-            assert [seen.line, seen.y, seen.x] == expected
+            assert (seen.line, seen.y, seen.x) == wrapped(layout, expected)
             assert bench.get("ends") == (index == count - 1)
 
 
@@ -162,12 +172,25 @@ COUNTED = {
 
 @pytest.mark.parametrize("variant", COUNTED)
 def test_counts_hold_every_operand(variant):
-    bits = {level.name: level.count_bits for level in LEVELS[variant]}
+    for config in PRESETS.values():
+        check_counts(variant, config)
+
+
+def check_counts(variant, config):
+    """All numbers that instructions may have, if what they name is there."""
+    memory = config.accumulator_rows if variant == "matrix" else config.buffer_lines
+    layout = matrix_walk(config) if variant == "matrix" else vector_walk(config)
+    bits = {level.name: level.count_bits for level in layout.levels}
     for opcode, operands in COUNTED[variant].items():
         for level, operand in operands.items():
-            assert bits[level] >= BY_OPCODE[opcode].field(operand).width, (opcode, operand)
+            _, most = BY_OPCODE[opcode].field(operand).range
+            if operand == "k_tiles" and opcode == Opcode.MATRIX_MULTIPLY:
+                most = min(most, config.buffer_lines)
+            elif operand not in ("k_tiles", "kernel_width", "kernel_height"):
+                most = min(most, memory)  # where the results go
+            assert most < 1 << bits[level], (opcode, operand)
 
 
-@pytest.mark.parametrize(("simulator", "variant"), long_variants(*LEVELS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*WALKS))
 def test_walker(simulator, variant):
     run_unit("test_walker", simulator, unit(variant), variant=variant)
