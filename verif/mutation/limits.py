@@ -24,15 +24,15 @@ from systola.arch.isa import (
     encode,
 )
 from systola.sim.library import Simulator
+from systola.verif.kit.count_programs import count_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import longest_program
 from systola.verif.kit.program_faults import lone_faults, reserved_program
 from systola.verif.kit.program_limits import limit_program
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.single_bit_programs import PRODUCTS, packing_program, product_program
 from systola.verif.kit.single_instructions import PIXEL
-from systola.verif.mutation.counts import count_program
 from systola.verif.mutation.places import TILE_BITS, Place, anywhere
-from systola.verif.mutation.single_bits import PRODUCTS, packing_program, product_program
 from systola.verif.mutation.trial import MEMORIES, Facts, Trial, program_trial
 
 LIMITS = 40

@@ -24,25 +24,25 @@ from systola.arch.image import Image
 from systola.arch.isa import Opcode, encode
 from systola.arch.registers import IDENTITY, VERSION, Feature, Interrupt, Register, Status
 from systola.sim.library import Simulator
+from systola.verif.kit.arithmetic_programs import arithmetic_program
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program
+from systola.verif.kit.loop_programs import loop_program
+from systola.verif.kit.order_programs import PLACES, order_program, orders
+from systola.verif.kit.padding_programs import padding_program
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.register_bits import writable_bits
+from systola.verif.kit.rounding_programs import scales_program, sums_program
 from systola.verif.kit.scoreboard import ends_in
-from systola.verif.mutation.arithmetic import arithmetic_program
+from systola.verif.kit.sparse_programs import sparse_program
+from systola.verif.kit.window_programs import window_program
 from systola.verif.mutation.lengths import length_trials
 from systola.verif.mutation.limits import single_trials, size_trials
-from systola.verif.mutation.loops import loop_program
-from systola.verif.mutation.orders import PLACES, order_program, orders
-from systola.verif.mutation.paddings import padding_program
 from systola.verif.mutation.places import anywhere, elsewhere
-from systola.verif.mutation.rounding import scales_program, sums_program
-from systola.verif.mutation.sparse import sparse_program
 from systola.verif.mutation.stops import stop_trials
 from systola.verif.mutation.trial import MEMORIES, PATIENCE, Facts, Trial, program_trial
-from systola.verif.mutation.windows import window_program
 
 SUMS = 12
 """Programs of numbers to be rounded by the requantisers."""

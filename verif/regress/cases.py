@@ -18,18 +18,31 @@ from systola.arch.isa import (
     Opcode,
     encode,
 )
+from systola.verif.kit.arithmetic_programs import arithmetic_program
 from systola.verif.kit.crowded_programs import crowded_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program
+from systola.verif.kit.loop_programs import loop_program
 from systola.verif.kit.machines import machine
+from systola.verif.kit.padding_programs import padding_program
 from systola.verif.kit.program_faults import lone_faults, static_faults
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.rounding_programs import scales_program, sums_program
 from systola.verif.kit.scoreboard import ANY_END, HALT, ends_in
+from systola.verif.kit.sparse_programs import sparse_program
+from systola.verif.kit.window_programs import window_program
 
 KINDS = (
     "programs",
     "crowded",
     "large",
+    "loops",
+    "windows",
+    "sparse",
+    "paddings",
+    "arithmetic",
+    "sums",
+    "scales",
     "faults",
     "garbage",
     "errors",
@@ -37,6 +50,18 @@ KINDS = (
     "resets",
     "writes",
 )
+_WHOLE: dict[str, Callable[[Config, str], Image]] = {
+    "crowded": crowded_program,
+    "large": large_program,
+    "loops": loop_program,
+    "windows": window_program,
+    "sparse": sparse_program,
+    "paddings": padding_program,
+    "arithmetic": arithmetic_program,
+    "sums": sums_program,
+    "scales": scales_program,
+}
+"""Kinds of programs that all come to their Halt."""
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
 _INSTRUCTIONS_WITH = {
@@ -68,10 +93,8 @@ class Case:
         name = f"{self.kind} {self.seed} {self.index}"
         if self.kind == "garbage":
             return _garbage(self.config, name)
-        if self.kind == "crowded":
-            return crowded_program(self.config, name)
-        if self.kind == "large":
-            return large_program(self.config, name)
+        if self.kind in _WHOLE:
+            return _WHOLE[self.kind](self.config, name)
         if self.kind == "faults":
             fault, program = self._lone()
             return program(self.config, name, fault)
@@ -84,7 +107,7 @@ class Case:
             return ANY_END
         if self.kind == "faults":
             return ends_in(self._lone()[0])
-        return HALT if self.kind in ("crowded", "large") else ends_in(self._fault())
+        return HALT if self.kind in _WHOLE else ends_in(self._fault())
 
     def _lone(self) -> tuple[Fault, Callable[[Config, str, Fault], Image]]:
         """The fault of this number, and what writes a program with it alone."""

@@ -86,7 +86,8 @@ class Pair:
             return self._abandon(image, ends)
         except AssertionError as error:
             return str(error)
-        if not np.array_equal(host[image.program_offset :], image.host[image.program_offset :]):
+        program = host[image.program_offset :][: len(image.program)]
+        if program.tobytes() != image.program:
             # Undefined: a program that overwrites its own instructions. It must end all the same.
             return self._abandon(image, ends)
         try:

@@ -17,7 +17,7 @@ from systola.arch.isa import BY_OPCODE, Opcode, encode
 from systola.golden.window import Window
 from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import make_image, random_tiles
-from systola.verif.mutation.window_uses import memory_with_entry, set_window, window_uses
+from systola.verif.kit.window_uses import memory_with_entry, set_window, window_uses
 
 _WINDOWS = 8
 _WIDTH = 8
