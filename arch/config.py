@@ -49,6 +49,8 @@ class Config:
     """Depthwise: a multiply-accumulate for each column beside the array."""
     wide: bool = True
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
+    training: bool = False
+    """What training takes: weights from the buffer, Measure, Transpose, Random, EXP."""
     parity: bool = False
     """A parity bit for each byte of the unified buffer and the accumulators."""
     instruction_buffer: int = 64
@@ -106,6 +108,10 @@ class Config:
         for bus in ("host_bus_bytes", "weight_bus_bytes"):
             width = getattr(self, bus)
             need(width in (4, 8, 16, 32, 64, 128), f"{bus} must be 4, 8, ... 128, not {width}")
+        need(
+            not self.training or (self.wide and self.tables > 0 and self.rows == self.cols),
+            "training needs 16-bit modes, tables, and as many rows as columns",
+        )
         numerator, denominator = self.weight_throttle
         need(
             1 <= numerator <= denominator <= LARGEST_THROTTLE,
@@ -236,17 +242,22 @@ PRESETS: dict[str, Config] = {
 }
 
 DEFAULT_PRESET = "base"
-PARITY_SUFFIX = "-parity"
+SUFFIXES: dict[str, dict[str, bool]] = {
+    "-training": {"training": True},
+    "-parity": {"parity": True},
+}
+"""What may stand after the name of a preset, and what it sets."""
 
 
 def preset(name: str) -> Config:
     """The configuration called `name`: a preset, or `RxC` for an array of R rows and C columns;
-    either with `-parity` behind it.
+    either with suffixes of SUFFIXES after it.
 
     Raises ConfigError for an unknown name.
     """
-    if name.endswith(PARITY_SUFFIX):
-        return replace(preset(name.removesuffix(PARITY_SUFFIX)), name=name, parity=True)
+    for suffix, choices in SUFFIXES.items():
+        if name.endswith(suffix):
+            return replace(preset(name.removesuffix(suffix)), name=name, **choices)
     if name in PRESETS:
         return PRESETS[name]
     match = re.fullmatch(r"(\d{1,4})x(\d{1,4})", name)
@@ -255,5 +266,5 @@ def preset(name: str) -> Config:
     known = ", ".join(PRESETS)
     raise ConfigError(
         f"unknown preset '{name}' (known: {known}, or ROWSxCOLS such as 14x14; "
-        f"and each with {PARITY_SUFFIX})"
+        f"and each with {' or '.join(SUFFIXES)})"
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode
 
+_TRAINING = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
 _WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 
 
@@ -25,4 +26,12 @@ def unavailable(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> 
         return f"configuration '{config.name}' has no depthwise lanes"
     if not config.wide and any(operands.get(flag) for flag in _WIDE_FLAGS):
         return f"configuration '{config.name}' has no 16-bit modes"
+    trains = (
+        opcode in _TRAINING
+        or operands.get("from_buffer")
+        or operands.get("function") == Function.EXP
+        or operands.get("exponent")
+    )
+    if trains and not config.training:
+        return f"configuration '{config.name}' has no training"
     return None

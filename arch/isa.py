@@ -27,6 +27,14 @@ DEPTHWISE_TAPS = 64
 """Taps of the largest kernel of Depthwise."""
 TANH_INTEGER_BITS = 4
 """Most integer bits of the argument of function TANH."""
+EXPONENT_REGISTERS = 8
+"""Exponent registers of the activation unit; register 0 is always zero."""
+RANDOM_LANES = 8
+"""Columns that one generator of Random serves."""
+RANDOM_WARM_UP = 16
+"""Steps of a generator before the first line."""
+RANDOM_GROUP = 0x1E3779B97F4A7C15
+"""What the number of a generator is multiplied with to tell its start from the others'."""
 TAGS_WAITING = 8
 """Debug_Tag instructions that may wait at one time without holding up later instructions."""
 
@@ -58,6 +66,9 @@ class Opcode(IntEnum):
     DEPTHWISE = 0x41
     POOL = 0x42
     VECTOR = 0x43
+    MEASURE = 0x44
+    TRANSPOSE = 0x45
+    RANDOM = 0x46
 
 
 class Function(IntEnum):
@@ -69,6 +80,7 @@ class Function(IntEnum):
     TABLE = 3
     SIGMOID = 4
     TANH = 5
+    EXP = 6
 
 
 class Rounding(IntEnum):
@@ -93,6 +105,14 @@ class Operation(IntEnum):
     ADD = 1
     SUBTRACT = 2
     MULTIPLY = 3
+
+
+class Source(IntEnum):
+    """The `source` field of Measure."""
+
+    NONE = 0
+    ACCUMULATORS = 1
+    LINES = 2
 
 
 class Unit(IntFlag):
@@ -390,7 +410,8 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "host_reader: Read_Host_Memory and its alternate, Load_Parameters and Load_Table, once "
             "the last line, entry or byte is on the chip; 1, matrix_unit: MatrixMultiply and "
             "Convolve, once the last sum is in the accumulators; 2, activation_unit: Activate, "
-            "Depthwise, Pool and Vector, once the last line is in the buffer; 3, host_writer: "
+            "Depthwise, Pool, Vector, Measure, Transpose and Random, once the last line is in the "
+            "buffer; 3, host_writer: "
             "Write_Host_Memory and its alternate, once the last write is acknowledged. There is "
             "none for Read_Weights: later instructions consume the tiles, and a MatrixMultiply "
             "that has completed had its own. With `wait` = 0, and no tag waiting, the tag enters "
@@ -601,11 +622,15 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             _flag("wide_vectors", "vectors of int16"),
             _flag("wide_weights", "weights of int16"),
             *_registers("buffer", "accumulator"),
+            _flag("from_buffer", "1: weights from lines of the unified buffer; 0: from the queue"),
+            Field(name="weights", width=20, doc="first line of the weights", default=0),
+            *_registers("weights"),
         ),
         checks=(
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,
             Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_OVERFLOW,
             Fault.WEIGHT_UNDERFLOW,
         ),
         summary="Multiplies a matrix by weight tiles into the accumulators.",
@@ -620,7 +645,16 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "2 * (k * `rows` + m), its high bytes in the next; twice the lines are read. "
             "`wide_weights`: W is int16, in two tiles of the queue: first one of its low bytes, "
             "then one of its high bytes; twice the tiles are consumed. The rate is half for each. "
-            "UNAVAILABLE where there are no 16-bit modes and one of the two is set."
+            "`from_buffer`: the queue is neither needed nor changed. Tile t = n * `k_tiles` + k "
+            "is the R lines from `weights` + t * R on, their first C bytes row after row; with "
+            "`wide_weights` row i has its low bytes in line `weights` + 2 * (t * R + i), its high "
+            "bytes in the next. Lines read: R * `k_tiles` * `n_tiles`, twice as many with "
+            "`wide_weights`; BUFFER_RANGE looks at them after those of the vectors. "
+            "WEIGHT_OVERFLOW: `from_buffer` while tiles are queued (only then; FAULT_ADDRESS is "
+            "`weights`). WEIGHT_UNDERFLOW is for tiles from the queue alone. Without "
+            "`from_buffer`, `weights` is ignored. "
+            "UNAVAILABLE where there are no 16-bit modes and one of the two is set, and for "
+            "`from_buffer` where there is no training."
         ),
     ),
     Instruction(
@@ -685,12 +719,18 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             Field(
                 name="table",
                 width=4,
-                doc="TABLE: number of the table; TANH: integer bits of the argument",
+                doc="TABLE: number of the table; TANH, EXP: integer bits of the argument",
                 default=0,
             ),
             _flag("wide", "results of int16"),
             _flag("accumulate", "add to what the lines hold"),
             *_registers("accumulator", "buffer", "parameter"),
+            Field(
+                name="exponent",
+                width=3,
+                doc="exponent register with the shift; 0: that of the entry",
+                default=0,
+            ),
         ),
         checks=(
             Fault.UNAVAILABLE,
@@ -716,12 +756,17 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "the int16 that those lines hold. SIGMOID takes v as a fixed-point number of 3 "
             "integer and 12 fractional bits, TANH as one of `table` integer and 15 - `table` "
             "fractional bits; their result has 15 fractional bits. Both are the functions "
-            "`logistic` and `tanh` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit. The "
+            "`logistic` and `tanh` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit. EXP "
+            "takes v like TANH and gives exp(-|v|) with 15 fractional bits: gemmlowp's "
+            "`exp_on_negative_values` of -|v|, 32767 for v = 0. The "
             "low bytes of the int16 results go to line `buffer` + 2 * (n * `rows` + m), the "
             "high bytes to the next; twice the lines are written. "
-            "ILLEGAL_FIELD: `accumulate`, SIGMOID or TANH without `wide`, RELU, RELU6 or TABLE "
-            f"with it, TANH with `table` > {TANH_INTEGER_BITS}. UNAVAILABLE: `wide` where there "
-            "are no 16-bit modes, TABLE where there are no tables."
+            "`exponent` = k > 0: in place of the entry's shifts r = E[k] clamped to [0, 31], "
+            "l = -E[k] clamped to [0, 7], for all channels; E: see Measure. "
+            "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU, RELU6 or "
+            f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS}. UNAVAILABLE: `wide` "
+            "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
+            "where there is no training."
         ),
     ),
     Instruction(
@@ -805,13 +850,19 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             Field(
                 name="table",
                 width=4,
-                doc="TABLE: number of the table; TANH: integer bits of the argument",
+                doc="TABLE: number of the table; TANH, EXP: integer bits of the argument",
                 default=0,
             ),
             _flag("wide_operands", "operands of int16"),
             _flag("wide", "results of int16"),
             _flag("accumulate", "add to what the destination holds"),
             *_registers("buffer", "operand", "destination"),
+            Field(
+                name="exponent",
+                width=2,
+                doc="exponent register 1 to 3 with the shift; 0: that of the entry",
+                default=0,
+            ),
         ),
         checks=(
             Fault.UNAVAILABLE,
@@ -830,14 +881,96 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "2^32, where h = (x * q + 2^(k-1)) >> k with k = 11 (int16: 16), and f = r = 0 ? h : "
             "(h + 2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. Then as Activate with s and "
             "entry `parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, "
-            "`wide`, `accumulate` mean the same, `ceiling` is that of Set_Config_Scale. With "
+            "`wide`, `accumulate`, `exponent` mean the same, `ceiling` is that of Set_Config_Scale. With "
             "`wide`, function NONE and `limit` > 0 the result is clamped to [-`limit`, `limit`] "
             "at last. The result goes to line `destination` + m, or lines + 2m and + 2m + 1 with "
             "`wide`; bytes beyond C become 0. BUFFER_RANGE looks at `buffer`, then (not for COPY) "
             "`operand`, then `destination`. OVERLAP does not count an operand that lies in exactly "
             "the lines of the destination: results may replace operands. ILLEGAL_FIELD as for "
             "Activate. UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit modes, "
-            "TABLE where there are no tables."
+            "TABLE where there are no tables, EXP or `exponent` where there is no training."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.MEASURE,
+        fields=(
+            Field(name="source", width=2, doc="what is measured", values=Source),
+            Field(
+                name="exponent", width=3, doc="exponent register that is set, 1 to 7", minimum=1
+            ),
+            Field(
+                name="accumulator",
+                width=16,
+                doc="ACCUMULATORS: first accumulator row",
+                default=0,
+            ),
+            Field(
+                name="buffer", width=20, doc="LINES: first unified-buffer line", default=0
+            ),
+            Field(name="rows", width=16, doc="vectors", default=1, minimum=1),
+            Field(name="bits", width=5, doc="bits of a magnitude afterwards", default=7),
+            Field(name="first", width=3, doc="exponent register that is added", default=0),
+            Field(name="second", width=3, doc="exponent register that is added, too", default=0),
+            Field(name="third", width=3, doc="exponent register that is subtracted", default=0),
+            Field(name="value", width=8, signed=True, doc="constant", default=0),
+            *_registers("accumulator", "buffer"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE, Fault.BUFFER_RANGE),
+        summary="Sets an exponent register from the largest magnitude, or from other registers.",
+        semantics=(
+            f"The activation unit has {EXPONENT_REGISTERS} exponent registers E[0] to "
+            f"E[{EXPONENT_REGISTERS - 1}] of 8 bits, two's complement; E[0] is always zero, and "
+            "all are zero at the start of a program. e = E[`first`] + E[`second`] - E[`third`] + "
+            "`value`, modulo 2^8. NONE: E[`exponent`] = e. ACCUMULATORS and LINES: E[`exponent`] = "
+            "the larger of e and b - `bits`; b is the smallest number from 0 on for which all s "
+            "lie in [-2^b, 2^b - 1]. s are the C sums of each of the `rows` accumulator rows from "
+            "`accumulator` on, or the C int16 values of each of the `rows` pairs of lines from "
+            "`buffer` on: low bytes in line `buffer` + 2m, high bytes in the next. "
+            "ACCUMULATOR_RANGE and BUFFER_RANGE look at what `source` names only; for NONE there "
+            "is neither, and `rows` is ignored, but for its minimum. UNAVAILABLE where there is "
+            "no training."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.TRANSPOSE,
+        fields=(
+            _BUFFER,
+            _DESTINATION,
+            Field(name="count", width=12, doc="tiles", minimum=1),
+            Field(name="stride", width=16, doc="lines from one tile to the next at the source"),
+            *_registers("buffer", "destination"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
+        summary="Transposes tiles of lines.",
+        semantics=(
+            "For t = 0 .. `count` - 1, i and j = 0 .. C - 1 (R = C wherever there is this "
+            "instruction): byte j of line `destination` + t * C + i becomes byte i of line "
+            "`buffer` + t * `stride` + j. Lines read, and looked at by BUFFER_RANGE and then "
+            "OVERLAP: `buffer` to `buffer` + (`count` - 1) * `stride` + C - 1, those between tiles "
+            "included; lines written: `count` * C, looked at by BUFFER_RANGE second. UNAVAILABLE "
+            "where there is no training."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.RANDOM,
+        fields=(
+            _DESTINATION,
+            Field(name="rows", width=16, doc="lines", minimum=1),
+            Field(name="seed", width=31, doc="chooses a sequence", default=0),
+            Field(name="counter", width=32, doc="chooses a sequence, too", default=0),
+            *_registers("destination", "counter"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
+        summary="Fills lines with random bytes.",
+        semantics=(
+            f"Generator g serves the columns from {RANDOM_LANES} * g on, {RANDOM_LANES} of them or "
+            "as many as are left. Its state x has 64 bits; at the start x = (2^63 + 2^32 * `seed` "
+            f"+ `counter`) XOR (g * 0x{RANDOM_GROUP:X} modulo 2^63). A step: x ^= x << 13, x ^= x "
+            ">> 7, x ^= x << 17, modulo 2^64 (Marsaglia's xorshift64). After "
+            f"{RANDOM_WARM_UP} steps, for m = 0 .. `rows` - 1: a step; then byte "
+            f"{RANDOM_LANES} * g + j of line `destination` + m becomes x[j] XOR (x[j + 1] AND "
+            "x[j + 2]), x[i] being bits 8i + 7 to 8i of x and i modulo 8. Bytes beyond C become "
+            "0. UNAVAILABLE where there is no training."
         ),
     ),
 )
