@@ -83,6 +83,10 @@ class Function(IntEnum):
     EXP = 6
 
 
+GATES = (Function.SIGMOID, Function.TANH, Function.EXP)
+"""The functions of the gate lanes: int16 in, int16 out."""
+
+
 class Rounding(IntEnum):
     """The `rounding` field of Activate, Depthwise, Pool and Vector."""
 
@@ -881,9 +885,9 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "2^32, where h = (x * q + 2^(k-1)) >> k with k = 11 (int16: 16), and f = r = 0 ? h : "
             "(h + 2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. Then as Activate with s and "
             "entry `parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, "
-            "`wide`, `accumulate`, `exponent` mean the same, `ceiling` is that of Set_Config_Scale. With "
-            "`wide`, function NONE and `limit` > 0 the result is clamped to [-`limit`, `limit`] "
-            "at last. The result goes to line `destination` + m, or lines + 2m and + 2m + 1 with "
+            "`wide`, `accumulate`, `exponent` mean the same, `ceiling` is that of "
+            "Set_Config_Scale. With `wide`, function NONE and `limit` > 0 the result is clamped to "
+            "[-`limit`, `limit`] at last. The result goes to line `destination` + m, or lines + 2m and + 2m + 1 with "
             "`wide`; bytes beyond C become 0. BUFFER_RANGE looks at `buffer`, then (not for COPY) "
             "`operand`, then `destination`. OVERLAP does not count an operand that lies in exactly "
             "the lines of the destination: results may replace operands. ILLEGAL_FIELD as for "
@@ -895,18 +899,14 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         opcode=Opcode.MEASURE,
         fields=(
             Field(name="source", width=2, doc="what is measured", values=Source),
-            Field(
-                name="exponent", width=3, doc="exponent register that is set, 1 to 7", minimum=1
-            ),
+            Field(name="exponent", width=3, doc="exponent register that is set, 1 to 7", minimum=1),
             Field(
                 name="accumulator",
                 width=16,
                 doc="ACCUMULATORS: first accumulator row",
                 default=0,
             ),
-            Field(
-                name="buffer", width=20, doc="LINES: first unified-buffer line", default=0
-            ),
+            Field(name="buffer", width=20, doc="LINES: first unified-buffer line", default=0),
             Field(name="rows", width=16, doc="vectors", default=1, minimum=1),
             Field(name="bits", width=5, doc="bits of a magnitude afterwards", default=7),
             Field(name="first", width=3, doc="exponent register that is added", default=0),
@@ -937,7 +937,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             _BUFFER,
             _DESTINATION,
             Field(name="count", width=12, doc="tiles", minimum=1),
-            Field(name="stride", width=16, doc="lines from one tile to the next at the source"),
+            Field(name="step", width=16, doc="lines from one tile to the next at the source"),
             *_registers("buffer", "destination"),
         ),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
@@ -945,8 +945,8 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         semantics=(
             "For t = 0 .. `count` - 1, i and j = 0 .. C - 1 (R = C wherever there is this "
             "instruction): byte j of line `destination` + t * C + i becomes byte i of line "
-            "`buffer` + t * `stride` + j. Lines read, and looked at by BUFFER_RANGE and then "
-            "OVERLAP: `buffer` to `buffer` + (`count` - 1) * `stride` + C - 1, those between tiles "
+            "`buffer` + t * `step` + j. Lines read, and looked at by BUFFER_RANGE and then "
+            "OVERLAP: `buffer` to `buffer` + (`count` - 1) * `step` + C - 1, those between tiles "
             "included; lines written: `count` * C, looked at by BUFFER_RANGE second. UNAVAILABLE "
             "where there is no training."
         ),

@@ -51,7 +51,11 @@ def check_program(words: Sequence[bytes]) -> None:
             loops.pop()
         elif Fault.WINDOW in BY_OPCODE[opcode].checks and Opcode.SET_CONFIG_WINDOW not in seen:
             raise ProgramError(position, f"{name} without set_config_window before it")
-        elif opcode in _TAKE_WEIGHTS and Opcode.READ_WEIGHTS not in seen:
+        elif (
+            opcode in _TAKE_WEIGHTS
+            and Opcode.READ_WEIGHTS not in seen
+            and not decoded[1].get("from_buffer")
+        ):
             raise ProgramError(position, f"{name} without read_weights before it")
         elif opcode == Opcode.HALT:
             break

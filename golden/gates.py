@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID and TANH: `logistic` and `tanh` of gemmlowp's 16-bit fixed-point arithmetic.
+"""SIGMOID, TANH and EXP: functions of gemmlowp's 16-bit fixed-point arithmetic.
 
-After fixedpoint/fixedpoint.h of google/gemmlowp, with scalars of int16. Qi.f is a number of i
+They are `logistic`, `tanh` and `exp_on_negative_values`, after fixedpoint/fixedpoint.h of
+google/gemmlowp, with scalars of int16. Qi.f is a number of i
 integer and f = 15 - i fractional bits. Values are kept in int64; where gemmlowp relies on int16
 to saturate it is done here, too, and nothing else leaves the range of int16.
 """
@@ -34,6 +35,11 @@ def tanh(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
     # exp(-2|x|): the same bits read with one integer bit more.
     t = _one_minus_over_one_plus(_exp_on_negative(-np.abs(a), integer_bits + 1))
     return np.where(a == 0, 0, np.where(a < 0, -t, t)).astype(np.int16)
+
+
+def exponential(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
+    """exp(-|x|) in Q0.15 for int16 values of `integer_bits` integer bits (0 to 4), any shape."""
+    return _exp_on_negative(-np.abs(x.astype(np.int64)), integer_bits).astype(np.int16)
 
 
 def _constant(raw: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    GATES,
     TANH_INTEGER_BITS,
     Function,
     Instruction,
@@ -49,7 +50,7 @@ def _function_legal(operands: Mapping[str, int]) -> bool:
     """Whether `function` of Activate or Vector goes with `wide`, `accumulate` and `table`."""
     function = operands["function"]
     if not operands["wide"]:
-        return not operands["accumulate"] and function not in (Function.SIGMOID, Function.TANH)
-    if function == Function.TANH:
+        return not operands["accumulate"] and function not in GATES
+    if function in (Function.TANH, Function.EXP):
         return operands["table"] <= TANH_INTEGER_BITS
     return function in (Function.NONE, Function.SIGMOID)

@@ -27,6 +27,7 @@ from systola.arch.isa import (
     Operation,
     Reduction,
     Rounding,
+    Source,
     decode,
 )
 from systola.arch.registers import PROGRAM_ALIGNMENT
@@ -42,6 +43,7 @@ from systola.golden.requantise import (
     requantise,
 )
 from systola.golden.scalar import ScalarUnit
+from systola.golden.training import Exponents, magnitude_bits, random_lines
 from systola.golden.vector import Scale, depthwise_sums, pooled, vector_sums
 from systola.golden.wide import joined, parted
 from systola.golden.window import UNSET, Window
@@ -100,6 +102,9 @@ class Machine:
             Opcode.DEPTHWISE: self.depthwise,
             Opcode.POOL: self.pool,
             Opcode.VECTOR: self.vector,
+            Opcode.MEASURE: self.measure,
+            Opcode.TRANSPOSE: self.transpose,
+            Opcode.RANDOM: self.random,
         }
 
     def run(
@@ -275,8 +280,10 @@ class Machine:
         accumulate: int,
         wide_vectors: int,
         wide_weights: int,
+        from_buffer: int,
+        weights: int,
     ) -> None:
-        """Multiplies buffer lines by the next tiles into accumulator rows."""
+        """Multiplies buffer lines by the next tiles, or other lines, into accumulator rows."""
         size = self.config.rows
         depth = k_tiles * size
         # Element m, k * R + i is byte i of line buffer + k * rows + m, or of a pair of lines. A
@@ -289,12 +296,16 @@ class Machine:
             .astype(np.float64)
         )
         for n in range(n_tiles):
-            if wide_weights:
+            if from_buffer:
+                first = weights + (n * depth << wide_weights)
+                lines = self._values(first, 1, depth, bool(wide_weights))
+                tiles: Integers = lines[0, :, : self.config.cols]
+            elif wide_weights:
                 pairs = self._next_tiles(2 * k_tiles).reshape(k_tiles, 2, -1)
-                weights = joined(pairs).reshape(depth, -1).astype(np.float64)
+                tiles = joined(pairs).reshape(depth, -1)
             else:
-                weights = self._next_tiles(k_tiles).reshape(depth, -1).astype(np.float64)
-            product = (vectors @ weights).astype(np.int64).astype(np.int32)
+                tiles = self._next_tiles(k_tiles).reshape(depth, -1)
+            product = (vectors @ tiles.astype(np.float64)).astype(np.int64).astype(np.int32)
             start = accumulator + n * rows
             if accumulate:
                 self.accumulators[start : start + rows] += product
@@ -357,6 +368,7 @@ class Machine:
         table: int,
         wide: int,
         accumulate: int,
+        exponent: int,
     ) -> None:
         """Requantises accumulator rows, applies the function and writes buffer lines."""
         sums = self.accumulators[accumulator : accumulator + n_tiles * rows]
@@ -364,6 +376,7 @@ class Machine:
             sums.reshape(n_tiles, rows, self.config.cols),
             range(parameter, parameter + n_tiles),
             rounding,
+            exponent,
         )
         if wide:
             addend: Integers | int = zero_point
@@ -442,6 +455,7 @@ class Machine:
         wide_operands: int,
         wide: int,
         accumulate: int,
+        exponent: int,
     ) -> None:
         """Computes with the elements of one or two operands and requantises the results."""
         cols = self.config.cols
@@ -451,7 +465,7 @@ class Machine:
             b = self._values(operand, 1, rows, bool(wide_operands))[0, :, :cols]
         scale = self._scale
         sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
-        y = self._requantised(sums, parameter, rounding)
+        y = self._requantised(sums, parameter, rounding, exponent)
         if not wide:
             result = self._activated(y, function, zero_point, scale.ceiling, table)
             self._store(destination, result)
@@ -464,6 +478,42 @@ class Machine:
             result = np.clip(result, -scale.limit, scale.limit)
         self._store_wide(destination, result)
 
+    def measure(
+        self,
+        *,
+        source: int,
+        exponent: int,
+        accumulator: int,
+        buffer: int,
+        rows: int,
+        bits: int,
+        first: int,
+        second: int,
+        third: int,
+        value: int,
+    ) -> None:
+        """Sets an exponent register."""
+        result = self._exponents.total(first, second, third, value)
+        if source == Source.ACCUMULATORS:
+            sums = self.accumulators[accumulator : accumulator + rows]
+            result = max(result, magnitude_bits(sums) - bits)
+        elif source == Source.LINES:
+            values = self._values(buffer, 1, rows, True)[0, :, : self.config.cols]
+            result = max(result, magnitude_bits(values) - bits)
+        self._exponents.set(exponent, result)
+
+    def transpose(self, *, buffer: int, destination: int, count: int, step: int) -> None:
+        """Transposes tiles of lines."""
+        size = self.config.cols
+        tiles = np.empty((count, size, size), np.int8)
+        for t in range(count):
+            tiles[t] = self.buffer[buffer + t * step :][:size].T
+        self._store(destination, tiles)
+
+    def random(self, *, destination: int, rows: int, seed: int, counter: int) -> None:
+        """Fills lines with random bytes."""
+        self._store(destination, random_lines(rows, self.config.cols, seed, counter))
+
     def _reset(self) -> None:
         """The state in which every program starts; memories are no part of it."""
         self._next = 0
@@ -475,6 +525,7 @@ class Machine:
         self._scalar = ScalarUnit()
         self._window = UNSET
         self._scale = Scale()
+        self._exponents = Exponents()
 
     def _failed(self, cause: Fault, opcode: Opcode, at: Mapping[str, int]) -> int | None:
         """What FAULT_ADDRESS holds where the check for `cause` fails; None if it does not."""
@@ -485,16 +536,18 @@ class Machine:
             case Fault.WINDOW:
                 return None if self._window_fits(opcode, at) else 0
             case Fault.BUFFER_RANGE:
-                regions = ranges.buffer_lines(opcode, at, self._window)
+                regions = ranges.buffer_lines(opcode, at, self._window, config.rows)
                 return next((r.start for r in regions if r.stop > config.buffer_lines), None)
             case Fault.OVERLAP:
-                *sources, result = ranges.buffer_lines(opcode, at, self._window)
+                *sources, result = ranges.buffer_lines(opcode, at, self._window, config.rows)
                 if opcode == Opcode.VECTOR:
                     sources = [source for source in sources if source != result]
                 meets = any(s.start < result.stop and result.start < s.stop for s in sources)
                 return result.start if meets else None
             case Fault.ACCUMULATOR_RANGE:
                 rows = ranges.accumulator_rows(opcode, at, self._window)
+                if opcode == Opcode.MEASURE and at["source"] != Source.ACCUMULATORS:
+                    return None
                 return rows.start if rows.stop > config.accumulator_rows else None
             case Fault.PARAMETER_RANGE:
                 entries = ranges.parameter_entries(opcode, at, self._window)
@@ -507,6 +560,8 @@ class Machine:
                 return span.start if span.stop > self._host.size else None
             case Fault.WEIGHT_WINDOW:
                 return at["tile"] if at["tile"] + at["count"] > len(self._tiles) else None
+            case Fault.WEIGHT_OVERFLOW if opcode == Opcode.MATRIX_MULTIPLY:
+                return at["weights"] if at["from_buffer"] and self._queue else None
             case Fault.WEIGHT_OVERFLOW:
                 # Tiles leave in order: when the oldest of the last WEIGHT_READS_IN_FLIGHT has
                 # tiles left, so have all after it, and each has its range in the queue.
@@ -580,14 +635,18 @@ class Machine:
         return np.where(inside, self.buffer[buffer + lines, byte], np.int8(fill))
 
     def _requantised(
-        self, sums: NDArray[np.int32], entries: int | range, rounding: int
+        self, sums: NDArray[np.int32], entries: int | range, rounding: int, exponent: int = 0
     ) -> NDArray[np.int64]:
         """The y of Activate for sums (..., C) and one entry, or (n, rows, C) and n entries."""
         if isinstance(entries, range):
             planes = self.parameters[entries.start : entries.stop, np.newaxis]
         else:
             planes = self.parameters[entries]
-        return requantise(sums, *parameter_entry(planes), rounding=Rounding(rounding))
+        entry = parameter_entry(planes)
+        if exponent:
+            left, right = map(np.int64, self._exponents.shifts(exponent))
+            entry = entry._replace(left=left, right=right)
+        return requantise(sums, *entry, rounding=Rounding(rounding))
 
     def _activated(
         self, y: NDArray[np.int64], function: int, zero_point: int, ceiling: int, table: int

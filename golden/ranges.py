@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from systola.arch.config import Config
-from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, Operation, Reduction
+from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, Operation, Reduction, Source
 from systola.golden.window import Window
 
 Operands = Mapping[str, int]
 
 
-def buffer_lines(opcode: Opcode, at: Operands, window: Window) -> tuple[range, ...]:
-    """Regions of the unified buffer in the order of their checks; results come last."""
+def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tuple[range, ...]:
+    """Regions of the unified buffer in the order of their checks; results come last.
+
+    `size` is R, the rows of the array.
+    """
 
     def lines(operand: str, count: int) -> range:
         return range(at[operand], at[operand] + count)
@@ -31,7 +34,11 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window) -> tuple[range, .
         ):
             return (lines("buffer", at["rows"] * at["blocks"]),)
         case Opcode.MATRIX_MULTIPLY:
-            return (lines("buffer", (at["wide_vectors"] + 1) * at["rows"] * at["k_tiles"]),)
+            vectors = lines("buffer", (at["wide_vectors"] + 1) * at["rows"] * at["k_tiles"])
+            if not at["from_buffer"]:
+                return (vectors,)
+            tiles = at["n_tiles"] * at["k_tiles"]
+            return (vectors, lines("weights", (at["wide_weights"] + 1) * size * tiles))
         case Opcode.CONVOLVE:
             return (lines("buffer", (at["k_tiles"] - 1) * at["plane"] + window.map_lines),)
         case Opcode.ACTIVATE:
@@ -48,10 +55,17 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window) -> tuple[range, .
                 lines("destination", at["blocks"] * window.windows),
             )
         case Opcode.VECTOR:
-            size = (at["wide_operands"] + 1) * at["rows"]
-            second = () if at["operation"] == Operation.COPY else (lines("operand", size),)
+            read = (at["wide_operands"] + 1) * at["rows"]
+            second = () if at["operation"] == Operation.COPY else (lines("operand", read),)
             result = lines("destination", (at["wide"] + 1) * at["rows"])
-            return (lines("buffer", size), *second, result)
+            return (lines("buffer", read), *second, result)
+        case Opcode.MEASURE:
+            return (lines("buffer", 2 * at["rows"]),) if at["source"] == Source.LINES else ()
+        case Opcode.TRANSPOSE:
+            source = lines("buffer", (at["count"] - 1) * at["step"] + size)
+            return (source, lines("destination", at["count"] * size))
+        case Opcode.RANDOM:
+            return (lines("destination", at["rows"]),)
         case _:
             raise ValueError(f"{opcode.name} has no buffer lines")
 
@@ -59,7 +73,7 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window) -> tuple[range, .
 def accumulator_rows(opcode: Opcode, at: Operands, window: Window) -> range:
     """Accumulator rows."""
     rows = window.windows if opcode == Opcode.CONVOLVE else at["rows"]
-    return range(at["accumulator"], at["accumulator"] + rows * at["n_tiles"])
+    return range(at["accumulator"], at["accumulator"] + rows * at.get("n_tiles", 1))
 
 
 def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
@@ -96,5 +110,7 @@ def tiles_consumed(opcode: Opcode, at: Operands, window: Window) -> int:
     """Weight tiles that MatrixMultiply or Convolve takes from the queue."""
     tiles = at["n_tiles"] * at["k_tiles"]
     if opcode == Opcode.MATRIX_MULTIPLY:
+        if at["from_buffer"]:
+            return 0
         return (at["wide_weights"] + 1) * tiles
     return (window.kernel_height if at["channels"] else window.taps) * tiles

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Rounding
-from systola.golden.gates import sigmoid, tanh
+from systola.golden.gates import exponential, sigmoid, tanh
 
 INT8_MIN, INT8_MAX = -128, 127
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
@@ -98,14 +98,16 @@ def activate_wide(
 ) -> NDArray[np.int16]:
     """The result of Activate with `wide` for requantised values `y` (any shape, kept).
 
-    `function` is NONE, SIGMOID or TANH. `addend` is the zero point, or, to accumulate, the int16
-    values so far; it broadcasts against `y`. `integer_bits` counts for TANH only.
+    `function` is NONE or one of GATES. `addend` is the zero point, or, to accumulate, the int16
+    values so far; it broadcasts against `y`. `integer_bits` counts for TANH and EXP only.
     """
     v = np.clip(y.astype(np.int64) + addend, INT16_MIN, INT16_MAX)
     if function == Function.SIGMOID:
         return sigmoid(v)
     if function == Function.TANH:
         return tanh(v, integer_bits)
+    if function == Function.EXP:
+        return exponential(v, integer_bits)
     return v.astype(np.int16)
 
 

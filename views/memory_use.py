@@ -18,10 +18,11 @@ from systola.views.timeline import Timeline, Work, executed
 REST = "after the last layer"
 _READ_HOST = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITE_HOST = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-_ONLY_READS = (*_WRITE_HOST, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+_ONLY_READS = (*_WRITE_HOST, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.MEASURE)
 _USERS = (
     *(*_READ_HOST, *_ONLY_READS),
     *(Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
+    *(Opcode.TRANSPOSE, Opcode.RANDOM),
 )
 
 
@@ -85,16 +86,15 @@ def buffer_stays(
         window = _window(step, window)
         if opcode not in _USERS or work is None or work.begin < 0 or work.end < 0:
             continue
-        *read, last = buffer_lines(opcode, step.operands, window)
-        if opcode in _ONLY_READS:
-            read.append(last)
+        read = list(buffer_lines(opcode, step.operands, window, config.rows))
+        last = None if opcode in _ONLY_READS else read.pop()
         for lines in read:
             found: list[int] = np.unique(owner[lines.start : lines.stop]).tolist()
             for index in found:
                 if index >= 0:
                     stays[index].end = max(stays[index].end, work.end)
                     stays[index].reads += 1
-        if opcode in _ONLY_READS:
+        if last is None:
             continue
         before = stays[-1] if stays else None
         if (

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
+    GATES,
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
     LOOP_DEPTH,
@@ -47,7 +48,9 @@ _OUTSIDE = (
 )
 """Faults whose cause is not in the program: the golden model does not know of them."""
 _NARROW = (Function.NONE, Function.RELU, Function.RELU6, Function.TABLE)
-_WIDE = (Function.NONE, Function.SIGMOID, Function.TANH)
+_WIDE = (Function.NONE, *GATES)
+_SCALED = (Function.TANH, Function.EXP)
+"""Functions whose argument has as many integer bits as `table` says."""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
@@ -121,7 +124,8 @@ def _mode_bins() -> Iterator[str]:
             for function, added in product(_WIDE, ("", " added")):
                 yield _mode(opcode, function, rounding, f"int16{added}")
         for bits in range(TANH_INTEGER_BITS + 1):
-            yield f"{opcode.name.lower()} tanh of {bits} integer bits"
+            for function in _SCALED:
+                yield f"{opcode.name.lower()} {function.name.lower()} of {bits} integer bits"
     for operation, operands, results in product(Operation, _SIZES, _SIZES):
         yield f"vector {operation.name.lower()} {operands} to {results}"
     for function, rounding in product(_RECTIFIERS, Rounding):
@@ -292,8 +296,9 @@ class Observer(Machine):
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
             size = f"int16{added}" if at["wide"] else "int8"
             yield _mode(opcode, at["function"], at["rounding"], size)
-            if at["function"] == Function.TANH:
-                yield f"{name} tanh of {at['table']} integer bits"
+            if at["function"] in _SCALED:
+                which = Function(at["function"]).name.lower()
+                yield f"{name} {which} of {at['table']} integer bits"
         match opcode:
             case Opcode.VECTOR:
                 operation = Operation(at["operation"])

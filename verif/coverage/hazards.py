@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode, Operation
+from systola.arch.isa import Function, Opcode, Operation, Source
 from systola.golden import ranges
 from systola.golden.window import Window
 
@@ -21,21 +21,23 @@ _COPIES_IN = ("read_host_memory", "read_host_memory_alternate")
 _COPIES_OUT = ("write_host_memory", "write_host_memory_alternate")
 _USERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "lines": (
-        (*_COPIES_IN, "activate", "depthwise", "pool", "vector"),
+        (*_COPIES_IN, "activate", "depthwise", "pool", "vector", "transpose", "random"),
         (
             *_COPIES_OUT,
             *("matrix_multiply", "convolve", "activate addend"),
             *("depthwise map", "depthwise taps", "pool map"),
             *("vector a", "vector b", "vector addend"),
+            *("matrix_multiply weights", "measure", "transpose source"),
         ),
     ),
-    "rows": (("matrix_multiply", "convolve"), ("activate",)),
+    "rows": (("matrix_multiply", "convolve"), ("activate", "measure")),
     "parameters": (("load_parameters",), ("activate", "depthwise", "pool", "vector")),
     "tables": (("load_table",), ("activate", "vector")),
     "host bytes": (_COPIES_OUT, (*_COPIES_IN, "load_parameters", "load_table")),
     "weight queue": (("read_weights",), ("matrix_multiply", "convolve")),
     "window": (("set_config_window",), ("convolve", "depthwise", "pool")),
     "scale": (("set_config_scale",), ("vector",)),
+    "exponents": (("measure",), ("activate", "vector", "measure operand")),
 }
 """For each resource those who write it and those who read it."""
 
@@ -92,11 +94,11 @@ class Hazards:
         whole = range(1)
         match opcode:
             case Opcode.READ_HOST_MEMORY | Opcode.READ_HOST_MEMORY_ALTERNATE:
-                (lines,) = ranges.buffer_lines(opcode, at, window)
+                (lines,) = ranges.buffer_lines(opcode, at, window, self._config.rows)
                 yield Access("host bytes", who, False, self._host(opcode, at))
                 yield Access("lines", who, True, lines)
             case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
-                (lines,) = ranges.buffer_lines(opcode, at, window)
+                (lines,) = ranges.buffer_lines(opcode, at, window, self._config.rows)
                 yield Access("lines", who, False, lines)
                 yield Access("host bytes", who, True, self._host(opcode, at))
             case Opcode.LOAD_PARAMETERS:
@@ -113,14 +115,19 @@ class Hazards:
             case Opcode.SET_CONFIG_SCALE:
                 yield Access("scale", who, True, whole)
             case Opcode.MATRIX_MULTIPLY | Opcode.CONVOLVE:
-                (lines,) = ranges.buffer_lines(opcode, at, window)
+                lines, *weights = ranges.buffer_lines(opcode, at, window, self._config.rows)
                 yield Access("lines", who, False, lines)
-                yield Access("weight queue", who, False, whole)
+                for tiles in weights:
+                    yield Access("lines", "matrix_multiply weights", False, tiles)
+                if not weights:
+                    yield Access("weight queue", who, False, whole)
                 yield Access("rows", who, True, ranges.accumulator_rows(opcode, at, window))
                 if opcode == Opcode.CONVOLVE:
                     yield Access("window", who, False, whole)
             case Opcode.ACTIVATE | Opcode.DEPTHWISE | Opcode.POOL | Opcode.VECTOR:
                 yield from self._activation_unit(opcode, at, window)
+            case Opcode.MEASURE | Opcode.TRANSPOSE | Opcode.RANDOM:
+                yield from self._training(opcode, at, window)
             case _:
                 pass
 
@@ -128,7 +135,7 @@ class Hazards:
         self, opcode: Opcode, at: Mapping[str, int], window: Window
     ) -> Iterator[Access]:
         who = opcode.name.lower()
-        *sources, result = ranges.buffer_lines(opcode, at, window)
+        *sources, result = ranges.buffer_lines(opcode, at, window, self._config.rows)
         entries = ranges.parameter_entries(opcode, at, window)
         yield Access("parameters", who, False, entries)
         match opcode:
@@ -151,8 +158,32 @@ class Hazards:
         yield Access("lines", who, True, result)
         if opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             yield Access("window", who, False, range(1))
+        if at.get("exponent"):
+            used = range(at["exponent"], at["exponent"] + 1)
+            yield Access("exponents", who, False, used)
         if opcode == Opcode.VECTOR:
             yield Access("scale", who, False, range(1))
+
+    def _training(self, opcode: Opcode, at: Mapping[str, int], window: Window) -> Iterator[Access]:
+        regions = ranges.buffer_lines(opcode, at, window, self._config.rows)
+        match opcode:
+            case Opcode.MEASURE:
+                for lines in regions:
+                    yield Access("lines", "measure", False, lines)
+                if at["source"] == Source.ACCUMULATORS:
+                    rows = ranges.accumulator_rows(opcode, at, window)
+                    yield Access("rows", "measure", False, rows)
+                for operand in ("first", "second", "third"):
+                    if at[operand]:
+                        used = range(at[operand], at[operand] + 1)
+                        yield Access("exponents", "measure operand", False, used)
+                written = range(at["exponent"], at["exponent"] + 1)
+                yield Access("exponents", "measure", True, written)
+            case Opcode.TRANSPOSE:
+                yield Access("lines", "transpose source", False, regions[0])
+                yield Access("lines", "transpose", True, regions[1])
+            case _:
+                yield Access("lines", "random", True, regions[0])
 
     def _host(self, opcode: Opcode, at: Mapping[str, int]) -> range:
         return ranges.host_bytes(opcode, at, self._config)

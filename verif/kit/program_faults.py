@@ -10,6 +10,7 @@ from systola.arch.image import Image
 from systola.arch.isa import (
     BY_OPCODE,
     DEPTHWISE_TAPS,
+    GATES,
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
     LOOP_DEPTH,
@@ -28,6 +29,7 @@ from systola.arch.isa import (
 from systola.verif.kit.program_limits import LimitWriter, limit_program, program_alone
 from systola.verif.kit.program_state import TILES, ProgramState
 from systola.verif.kit.single_instructions import SingleInstructions
+from systola.verif.kit.training_faults import TrainingFaults
 
 STATIC_FAULTS = tuple(
     fault
@@ -54,7 +56,7 @@ _OFTEN = 0.4
 def static_faults(config: Config) -> tuple[Fault, ...]:
     """STATIC_FAULTS that a machine of this configuration can have."""
     impossible: list[Fault] = []
-    if config.depthwise and config.wide and config.tables:
+    if config.depthwise and config.wide and config.tables and config.training:
         impossible.append(Fault.UNAVAILABLE)
     if not config.tables:
         impossible.append(Fault.TABLE_RANGE)
@@ -71,13 +73,21 @@ class FaultWriter(SingleInstructions):
         super().__init__(writer)
         self._depth = depth
         self._limits = LimitWriter(writer)
+        self._training = TrainingFaults(writer)
 
     def write(self, fault: Fault) -> None:
         """Writes what causes `fault`."""
         if fault in LimitWriter.FAULTS and self._rng.random() < _OFTEN:
             self._limits.write(fault)
+        elif self._config.training and fault in self._here() and self._rng.random() < _OFTEN:
+            self._training.write(fault)
         else:
             getattr(self, f"_{fault.name.lower()}")()
+
+    def _here(self) -> tuple[Fault, ...]:
+        """What TrainingFaults can write; a program without weights has no queue."""
+        weights = self._writer.spans.lines.size
+        return TrainingFaults.FAULTS if weights else TrainingFaults.FAULTS[:3]
 
     def write_alone(self, fault: Fault) -> None:
         """The same where no window has been set, for one of ALONE."""
@@ -132,13 +142,14 @@ class FaultWriter(SingleInstructions):
             case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
                 wrong.append({"tail": rng.randint(self._config.cols + 1, 511)})
             case Opcode.ACTIVATE | Opcode.VECTOR:
-                for function in (Function.SIGMOID, Function.TANH):
+                for function in GATES:
                     wrong.append({"function": function, "wide": 0, "accumulate": 0, "table": 0})
                 for function in (Function.RELU, Function.RELU6, Function.TABLE):
                     wrong.append({"function": function, "wide": 1})
                 wrong.append({"wide": 0, "accumulate": 1})
                 table = rng.randint(TANH_INTEGER_BITS + 1, 15)
-                wrong.append({"function": Function.TANH, "wide": 1, "table": table})
+                for function in (Function.TANH, Function.EXP):
+                    wrong.append({"function": function, "wide": 1, "table": table})
             case Opcode.DEPTHWISE:
                 wrong.append({"function": Function.TABLE})
             case _:
@@ -164,6 +175,8 @@ class FaultWriter(SingleInstructions):
             at["tail"] = 1
         if "function" in at:
             at["function"] = Function.NONE
+        if "exponent" in at:
+            at["exponent"] = max(1, at["exponent"]) if entry.opcode == Opcode.MEASURE else 0
         if "accumulate" in at and "wide" in at:
             at["accumulate"] &= at["wide"]
         return at
@@ -356,6 +369,17 @@ class FaultWriter(SingleInstructions):
                 (Opcode.ACTIVATE, {"wide": 1, "function": Function.TANH, "table": 4}),
                 (Opcode.VECTOR, {"wide": 1}),
                 (Opcode.VECTOR, {"wide_operands": 1}),
+            ]
+        if not config.training:
+            lacking += [
+                (Opcode.MEASURE, {}),
+                (Opcode.TRANSPOSE, {}),
+                (Opcode.RANDOM, {}),
+                (Opcode.MATRIX_MULTIPLY, {"from_buffer": 1}),
+                (Opcode.ACTIVATE, {"exponent": rng.randint(1, 7)}),
+                (Opcode.ACTIVATE, {"wide": 1, "function": Function.EXP, "table": 4}),
+                (Opcode.VECTOR, {"exponent": rng.randint(1, 3)}),
+                (Opcode.VECTOR, {"wide": 1, "function": Function.EXP, "table": 0}),
             ]
         if not config.depthwise:
             lacking.append((Opcode.DEPTHWISE, {}))

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from systola.arch.isa import (
+    EXPONENT_REGISTERS,
+    GATES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     TANH_INTEGER_BITS,
@@ -260,17 +262,25 @@ class ProgramWriter(ProgramState):
             ceiling=self.number(-128, 127),
             rounding=rng.randrange(2),
             zero_point=self.number(-128, 127),
+            exponent=self._exponent(EXPONENT_REGISTERS),
             **how,
         )
+
+    def _exponent(self, registers: int) -> int:
+        """An exponent register where there are any, often none."""
+        if not self.config.training or self.rng.random() < 0.5:
+            return 0
+        return self.rng.randrange(registers)
 
     def _function(self) -> dict[str, int]:
         """`function`, `table`, `wide` and `accumulate` of Activate or Vector."""
         rng = self.rng
         if self.config.wide and rng.random() < 0.4:
-            function = rng.choice(
-                (Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH, Function.TANH)
-            )
-            table = rng.randint(0, TANH_INTEGER_BITS if function == Function.TANH else 15)
+            functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
+            functions.append(Function.EXP if self.config.training else Function.TANH)
+            function = rng.choice(functions)
+            scaled = function in (Function.TANH, Function.EXP)
+            table = rng.randint(0, TANH_INTEGER_BITS if scaled else 15)
             add = rng.randrange(2)
             return {"function": function, "table": table, "wide": 1, "accumulate": add}
         functions = [*_RECTIFIERS, Function.TABLE] if self.config.tables else _RECTIFIERS
@@ -393,10 +403,11 @@ class ProgramWriter(ProgramState):
             rounding=rng.randrange(2),
             zero_point=self.number(-128, 127),
             wide_operands=wide_operands,
+            exponent=self._exponent(4),
             **({"operand": rng.getrandbits(20)} if operation == Operation.COPY else {}),
             **how,
         )
 
 
 def _is_gate(how: dict[str, int]) -> bool:
-    return how["function"] in (Function.SIGMOID, Function.TANH)
+    return how["function"] in GATES

@@ -22,6 +22,7 @@ from systola.verif.kit.program_control import random_control
 from systola.verif.kit.program_faults import FaultWriter
 from systola.verif.kit.program_state import TILES, Span, Spans
 from systola.verif.kit.program_writer import ProgramWriter
+from systola.verif.kit.training_writer import TRAINING, TrainingWriter
 
 _LINES = 72
 _ACCUMULATORS = 32
@@ -51,6 +52,7 @@ _WEIGHTS: dict[Opcode, int] = {
     Opcode.INTERRUPT_HOST: 1,
     Opcode.DEBUG_TAG: 1,
 }
+_WEIGHTS_OF_TRAINING = _WEIGHTS | dict.fromkeys(TRAINING, 5)
 
 
 def random_program(
@@ -64,14 +66,15 @@ def random_program(
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
-    steps = random_control(rng, _WEIGHTS, instructions, config.host_bus_bytes)
+    weights = _WEIGHTS_OF_TRAINING if config.training else _WEIGHTS
+    steps = random_control(rng, weights, instructions, config.host_bus_bytes)
     code_pages = 2 + 6 * (instructions + 20) * INSTRUCTION_BYTES // HOST_PAGE_BYTES
     spans = _random_spans(config, rng, code_pages)
     host = random_memory(data, spans.window // HOST_PAGE_BYTES)
     entries = [varied_parameter_entry(data, config) for _ in range(spans.entries.size)]
     host[spans.parameters.start :][: spans.parameters.size] = np.concatenate(entries)
 
-    writer = ProgramWriter(config, rng, spans)
+    writer = TrainingWriter(config, rng, spans)
     _fill_everything(writer)
     place = rng.randrange(len(steps))
     for number, step in enumerate(steps):
