@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way back of a program: gradients of the units, stage by stage, and the update.
+
+A gradient is negative here, as the multiplier of the update has no sign.
+"""
+
+from __future__ import annotations
+
+from systola.arch.isa import Opcode, Operation, Source
+from systola.training.forward import Pass, chunks, hidden_scale
+from systola.training.layout import Layout
+from systola.training.loss import gradient_factor
+from systola.training.numbers import MASTER_SHIFT, VELOCITY_BITS, multiplier
+from systola.training.task import GRADIENT, SHIFT, SPARE, Task
+from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer, shifted
+
+
+class Backward:
+    """Writes the way back."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
+        self._writer = writer
+        self._task = task
+        self._left = left
+
+    @property
+    def _layout(self) -> Layout:
+        return self._writer.layout
+
+    def write(self, gradient: range) -> None:
+        """Writes it, from the gradient of the last stage, int8, [block of units][sample]."""
+        writer, left = self._writer, self._left
+        for number in reversed(range(len(self._task.stages))):
+            # The gradient below takes the weights before their update, and moves its exponent.
+            entry = self._update_shift(number)
+            below = self._below(number, gradient) if number else range(0)
+            self._update(number, gradient, entry)
+            writer.free(gradient, left.transposed[number])
+            gradient = below
+
+    def _update_shift(self, number: int) -> Entry:
+        """Puts the shift of the update into a register; the entry has its multiplier."""
+        task, inputs = self._task, self._left.inputs[number]
+        q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
+        bits = task.master_bits[number] + (VELOCITY_BITS if task.momentum else 0)
+        self._writer.measure(
+            SPARE, first=inputs.register, second=GRADIENT, value=inputs.value - bits + right
+        )
+        return Entry(q)
+
+    def _below(self, number: int, gradient: range) -> range:
+        """The gradient of the units that a stage has for inputs."""
+        writer, layout, task = self._writer, self._layout, self._task
+        config, samples = writer.config, layout.samples
+        units = layout.shapes[number - 1].units
+        most = max(1, config.accumulator_rows // samples)
+        parts = [range(first, min(first + most, units)) for first in range(0, units, most)]
+        last = number == len(task.stages) - 1
+        columns = [] if last else self._columns(number)
+        q, lost = hidden_scale(task.stages[number - 1].rate, True)
+        floor = {"value": -8}
+        for part in parts:
+            self._multiply(number, gradient, part, columns)
+            rows = len(part) * samples
+            writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, **floor)
+            floor = {"first": SHIFT}
+        bits = task.master_bits[number] - MASTER_SHIFT - lost
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
+        below = writer.allocate(units * samples)
+        mask = self._left.masks[number - 1]
+        for part in parts:
+            if len(parts) > 1:
+                self._multiply(number, gradient, part, columns)
+            at, rows = part.start * samples, len(part) * samples
+            line = below.start + at
+            writer.activate(0, line, rows, Entry(q), exponent=SHIFT)
+            if mask:
+                writer.vector(Operation.MULTIPLY, line, mask.start + at, line, rows, ONE, NARROW)
+        writer.free(*columns, self._left.weights if last else range(0), mask or range(0))
+        return below
+
+    def _columns(self, number: int) -> list[range]:
+        """Places for the weights of one block of inputs: two as they are, two transposed."""
+        lines = self._layout.shapes[number].units * self._layout.size
+        return [self._writer.allocate(lines) for _ in range(4)]
+
+    def _multiply(self, number: int, gradient: range, part: range, columns: list[range]) -> None:
+        """The sums for some blocks of inputs, from accumulator row 0 on."""
+        writer, layout = self._writer, self._layout
+        samples, size, shape = layout.samples, layout.size, layout.shapes[number]
+        lines = shape.units * size
+        if not columns:
+            weights = self._left.weights.start + part.start * lines
+            writer.multiply(gradient.start, weights, 0, samples, shape.units, len(part))
+            return
+        for place, block in enumerate(part):
+            plain, turned = columns[block % 2], columns[2 + block % 2]
+            # The lines of this block of inputs for one block of units after the other.
+            writer.emit(
+                Opcode.READ_HOST_MEMORY_ALTERNATE,
+                host=layout.weights[number] + block * size * layout.pitch,
+                **{"buffer": plain.start, "rows": shape.units, "blocks": size, "tail": size},
+                stride=shape.lines * layout.pitch,
+            )
+            writer.transpose(plain.start, turned.start, shape.units, size)
+            row = place * samples
+            writer.multiply(gradient.start, turned.start, row, samples, shape.units, 1)
+
+    def _update(self, number: int, gradient: range, entry: Entry) -> None:
+        """Adds the products of inputs and gradient to the masters, part by part."""
+        writer, layout, task = self._writer, self._layout, self._task
+        samples, size, shape = layout.samples, layout.size, layout.shapes[number]
+        parts = chunks(writer.config, shape.inputs)
+        most = parts[0][1] * size
+        half = writer.config.accumulator_rows // 2
+        sets = 1 + bool(task.momentum)
+        places = [writer.allocate(most * (2 * sets + 1)) for _ in range(2)]
+        turn = 0
+        for block in range(shape.units):
+            vectors = self._left.transposed[number].start
+            for first, count in parts:
+                rows, row = count * size, half * turn
+                place = places[turn].start
+                master = range(place, place + 2 * rows)
+                velocity = range(master.stop, master.stop + 2 * rows * (sets - 1))
+                narrow = range(velocity.stop, velocity.stop + rows)
+                line = block * shape.lines + first * size
+                host = layout.masters[number] + 2 * line * layout.pitch
+                writer.read(host, master)
+                if velocity:
+                    writer.read(layout.velocities[number] + 2 * line * layout.pitch, velocity)
+                weights = gradient.start + block * samples
+                writer.multiply(vectors, weights, row, rows, layout.groups, 1)
+                vectors += rows * layout.groups
+                self._add(row, master, velocity, rows, entry)
+                writer.copy(master.start, narrow.start, rows, shifted(MASTER_SHIFT - 1), NARROWING)
+                writer.write(host, master)
+                if velocity:
+                    writer.write(layout.velocities[number] + 2 * line * layout.pitch, velocity)
+                writer.write(layout.weights[number] + line * layout.pitch, narrow)
+                turn ^= 1
+        writer.free(*places)
+
+    def _add(self, row: int, master: range, velocity: range, rows: int, entry: Entry) -> None:
+        """Adds the sums from a row on to the masters, by way of the velocity where there is one."""
+        writer = self._writer
+        how = {"wide": 1, "accumulate": 1, "exponent": SPARE}
+        if not velocity:
+            writer.activate(row, master.start, rows, entry, **how)
+            return
+        q, right = multiplier(self._task.momentum)
+        decay = shifted(right, multiplier=q)
+        writer.copy(velocity.start, velocity.start, rows, decay, WIDE)
+        writer.activate(row, velocity.start, rows, entry, **how)
+        part = shifted(VELOCITY_BITS - 1)
+        writer.copy(velocity.start, master.start, rows, part, WIDE, accumulate=1)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a training under way; names and calls are those of Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from systola.training.model import Sequential
+
+Logs = Mapping[str, float]
+
+
+class Callback:
+    """Override what is wanted; `model` is there from on_train_begin on.
+
+    Setting `model.stop_training` ends the training after the epoch.
+    """
+
+    model: Sequential
+
+    def set_model(self, model: Sequential) -> None:
+        """Called before everything else."""
+        self.model = model
+
+    def on_train_begin(self) -> None:
+        """Before the first epoch."""
+
+    def on_train_end(self) -> None:
+        """After the last one."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Epochs count from 0."""
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        """`logs`: loss, metrics, and the same with val_ before them."""
+
+    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
+        """`logs`: loss and metrics of the epoch so far."""
+
+
+class History(Callback):
+    """Keeps the logs: `history` by name, `epoch` their numbers."""
+
+    def __init__(self) -> None:
+        self.epoch: list[int] = []
+        self.history: dict[str, list[float]] = {}
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        """Adds the logs of an epoch."""
+        self.epoch.append(epoch)
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(value)
+
+
+class ModelCheckpoint(Callback):
+    """Saves the model after each epoch: `path` may have {epoch} in it."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self._path = str(path)
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        """Saves."""
+        self.model.save(self._path.format(epoch=epoch + 1, **logs))

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the programs of a network: the host feeds samples and reads losses and logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.image import Image
+from systola.runtime.backend import Backend, BackendError, fault_text
+from systola.training.errors import TrainingError
+from systola.training.layout import Layout
+from systola.training.lines import (
+    blocked,
+    load_classes,
+    load_wide,
+    store,
+    store_classes,
+    store_wide,
+)
+from systola.training.loss import LOSS_BITS
+from systola.training.numbers import LOGIT_BITS
+from systola.training.programs import (
+    StepProgram,
+    evaluate_program,
+    predict_program,
+    rescale_program,
+    survey_program,
+    train_program,
+)
+from systola.training.stages import Stage
+from systola.training.state import State
+from systola.training.task import Task
+
+SURVEY_STEPS = 16
+"""Steps from one look at the magnitudes of the weights to the next."""
+_FULL = 15
+"""Bits of masters that have used up their room to grow."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch has given."""
+
+    loss: float
+    """The sum over its samples."""
+    outputs: NDArray[np.float64]
+    """Logits, or what the network puts out: (samples, units)."""
+
+
+class Engine:
+    """Programs, host memory and a machine for batches of one size."""
+
+    def __init__(self, backend: Backend, task: Task, batch: int) -> None:
+        config = backend.config
+        if not config.training:
+            raise TrainingError(
+                f"configuration '{config.name}' has no training: take '{config.name}-training'"
+            )
+        self._backend = backend
+        self.task = task
+        self.batch = batch
+        self.layout = Layout(config, task.stages, batch, momentum=bool(task.momentum))
+        if self.layout.samples > config.accumulator_rows:
+            raise TrainingError(f"a batch of {batch} does not fit '{config.name}'")
+        self.host = np.zeros(self.layout.window, np.uint8)
+        self._programs: dict[tuple[str, Task], StepProgram] = {}
+        self.cycles: int | None = None
+        """Of the last program, on a machine with a clock."""
+        self._program("train", self.layout.samples)  # it must fit, before anything runs
+
+    def load(self, state: State) -> None:
+        """Puts masters and velocities in place, and makes the weights from them."""
+        layout = self.layout
+        self.host[: layout.state_bytes] = 0
+        self._put(layout.masters, state.masters)
+        if layout.velocities and state.velocities:
+            self._put(layout.velocities, state.velocities)
+        self.task = replace(self.task, master_bits=state.bits)
+        every = list(range(len(self.task.stages)))
+        self._run(rescale_program(self._backend.config, layout, every, fill=True))
+
+    def state(self) -> State:
+        """What `load` takes."""
+        layout = self.layout
+        return State(self._get(layout.masters), self._get(layout.velocities), self.task.master_bits)
+
+    def _put(self, places: Sequence[int], tensors: Sequence[NDArray[np.int16]]) -> None:
+        layout = self.layout
+        for stage, place, values in zip(self.task.stages, places, tensors, strict=True):
+            store_wide(self.host, place, layout, blocked(self._spread(stage, values), layout.size))
+
+    def _get(self, places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
+        layout = self.layout
+        result: list[NDArray[np.int16]] = []
+        for stage, shape, place in zip(self.task.stages, layout.shapes, places, strict=False):
+            flat = load_wide(self.host, place, layout, shape.units * shape.lines)
+            whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
+            whole = whole.reshape(shape.lines, -1)[:, : stage.units]
+            bias = (shape.inputs - 1) * layout.size
+            result.append(np.concatenate((whole[: stage.inputs], whole[bias : bias + 1])))
+        return tuple(result)
+
+    def train(self, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
+        """One step with a batch of samples."""
+        batch = self._feed("train", x, y, step)
+        if (step + 1) % SURVEY_STEPS == 0:
+            self._survey()
+        return batch
+
+    def evaluate(self, x: NDArray[np.int8], y: NDArray[np.int16]) -> Batch:
+        """Loss and logits of a batch, nothing changes."""
+        return self._feed("evaluate", x, y, 0)
+
+    def predict(self, x: NDArray[np.int8]) -> NDArray[np.float64]:
+        """What the network puts out for a batch."""
+        y = np.zeros((len(x), self.task.stages[-1].units), np.int16)
+        return self._feed("predict", x, y, 0).outputs
+
+    def _feed(self, kind: str, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
+        layout, host, units = self.layout, self.host, self.task.stages[-1].units
+        count = len(x)
+        blocks = layout.shapes[0].inputs
+        rows = np.zeros((layout.samples, blocks * layout.size), np.int8)
+        rows[:count, : x.shape[1]] = x
+        rows[:, (blocks - 1) * layout.size] = 1 << self.task.input_bits
+        store(host, layout.x, layout, rows)
+        store_classes(host, layout.labels, layout, y)
+        store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
+        self._run(self._program(kind, count), step)
+        bits = LOGIT_BITS
+        if kind == "predict" and self.task.stages[-1].softmax:
+            bits = 15
+        outputs = load_classes(self.host, layout.logits, layout)[:count, :units] / 2.0**bits
+        losses = load_wide(self.host, layout.losses, layout, layout.groups)
+        sign = 1 if self.task.loss == "mse" else -1
+        total = sign * int(losses.reshape(-1)[:count].astype(np.int64).sum())
+        return Batch(total / 2**LOSS_BITS, outputs)
+
+    def _program(self, kind: str, count: int) -> StepProgram:
+        make: dict[str, Callable[..., StepProgram]] = {
+            "train": train_program,
+            "evaluate": evaluate_program,
+            "predict": predict_program,
+        }
+        task = replace(self.task, count=count)
+        if (kind, task) not in self._programs:
+            self._programs[kind, task] = make[kind](self._backend.config, self.layout, task)
+        return self._programs[kind, task]
+
+    def _survey(self) -> None:
+        """Gives masters room where they have used up theirs."""
+        config, layout = self._backend.config, self.layout
+        self._run(survey_program(config, layout))
+        found = load_wide(self.host, layout.survey, layout, len(layout.shapes))[:, 0]
+        full = [
+            number
+            for number, code in enumerate(found.tolist())
+            if 8 + 14 - int(code).bit_length() >= _FULL
+        ]
+        if full:
+            self._run(rescale_program(config, layout, full))
+            bits = list(self.task.master_bits)
+            for number in full:
+                bits[number] -= 1
+            self.task = replace(self.task, master_bits=tuple(bits))
+            self._programs.clear()
+
+    def _run(self, program: StepProgram, step: int = 0) -> None:
+        weights = np.zeros(0, np.uint8)
+        code = program.place(self.layout, self.host, step)
+        result = self._backend.run(Image(code, self.host, self.layout.program, weights))
+        if result.fault:
+            raise BackendError(fault_text(result.fault))
+        self.host = result.host
+        self.cycles = result.cycles
+
+    def _spread(self, stage: Stage, values: NDArray[np.int16]) -> NDArray[np.int16]:
+        """The rows of a stage where they belong: the bias first in its block."""
+        size = self.layout.size
+        bias = -(-stage.inputs // size) * size
+        rows = np.zeros((bias + size, values.shape[1]), np.int16)
+        rows[: stage.inputs] = values[:-1]
+        rows[bias] = values[-1]
+        return rows

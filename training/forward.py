@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way forward of a program: from samples to logits, and what the way back needs of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.training.layout import Layout
+from systola.training.masks import keep_table, positive_table
+from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT, MOST_INPUT_BITS
+from systola.training.task import INPUTS, SHIFT, SPARE, Exponent, Task
+from systola.training.writer import HALF, NARROW, NARROWING, ONE, Entry, Writer
+
+COUNTER_REGISTER = 1
+"""Index register with the counter of the masks of a step."""
+
+
+@dataclass
+class Pass:
+    """What the way forward leaves in the buffer."""
+
+    inputs: list[Exponent] = field(default_factory=list[Exponent])
+    """Of each stage."""
+    transposed: list[range] = field(default_factory=list[range])
+    """The inputs of each stage, [chunk][group][input]."""
+    masks: list[range | None] = field(default_factory=list[range | None])
+    """What of the units of each stage passes."""
+    weights: range = field(default_factory=lambda: range(0))
+    """The weights of the last stage, transposed: [block of inputs][class]."""
+
+
+def chunks(config: Config, blocks: int) -> list[tuple[int, int]]:
+    """First block and number of blocks of each part of the inputs of an update.
+
+    The sums of a part take at most half of the accumulators, so that two can be under way.
+    """
+    most = max(1, config.accumulator_rows // 2 // config.cols)
+    count = -(-blocks // most)
+    size = -(-blocks // count)
+    return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
+
+
+def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
+    """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
+    if not (train and rate):
+        return HALF, 1
+    q = round((1 << 29) / (1 - rate))
+    bits = 2
+    while q >= 1 << 31:
+        q, bits = q >> 1, bits + 1
+    return q, bits
+
+
+class Forward:
+    """Writes the way forward."""
+
+    def __init__(self, writer: Writer, task: Task, *, train: bool) -> None:
+        self._writer = writer
+        self._task = task
+        self._train = train
+        self.left = Pass()
+
+    @property
+    def _layout(self) -> Layout:
+        return self._writer.layout
+
+    def write(self) -> range:
+        """Writes it; the logits, int16, [group][class]."""
+        writer, task, layout = self._writer, self._task, self._layout
+        samples, size = layout.samples, layout.size
+        x = writer.allocate(samples * layout.shapes[0].inputs)
+        pitch, blocks = layout.pitch, layout.shapes[0].inputs
+        writer.emit(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": layout.x, "buffer": x.start, "rows": samples, "stride": blocks * pitch},
+            **{"blocks": blocks, "tail": size},
+        )
+        self.left.inputs.append(Exponent(0, task.input_bits))
+        last = len(task.stages) - 1
+        for number in range(last):
+            following = self._hidden(number, x)
+            if self._train:
+                self._transpose(number, x)
+            writer.free(x)
+            x = following
+        self._transpose(last, x)
+        writer.free(x)
+        return self._logits(last)
+
+    def _hidden(self, number: int, x: range) -> range:
+        """A stage that is not the last one; its units, and a one for the next bias."""
+        writer, layout, stage = self._writer, self._layout, self._task.stages[number]
+        config, samples, shape = writer.config, layout.samples, layout.shapes[number]
+        q, lost = hidden_scale(stage.rate, self._train)
+        sums = self._sum_bits(number)
+        most = max(1, config.accumulator_rows // samples)
+        parts = [
+            range(first, min(first + most, shape.units)) for first in range(0, shape.units, most)
+        ]
+        columns = [writer.allocate(shape.lines) for _ in range(2)]
+        floor = {"first": sums.register, "value": sums.value - MOST_INPUT_BITS - lost}
+        for part in parts:
+            self._multiply(number, x, part, columns)
+            writer.measure(SHIFT, Source.ACCUMULATORS, rows=len(part) * samples, bits=8, **floor)
+            floor = {"first": SHIFT}
+        register = INPUTS + number
+        writer.measure(register, first=sums.register, third=SHIFT, value=sums.value - lost)
+        self.left.inputs.append(Exponent(register, 0))
+        units = writer.allocate((shape.units + 1) * samples)
+        mask = None
+        if self._train and (stage.relu or stage.rate):
+            mask = writer.allocate(shape.units * samples)
+        self.left.masks.append(mask)
+        for part in parts:
+            if len(parts) > 1:
+                self._multiply(number, x, part, columns)
+            rows, first = len(part) * samples, part.start * samples
+            function = Function.RELU if stage.relu else Function.NONE
+            at = units.start + first
+            writer.activate(0, at, rows, Entry(q), function=function, exponent=SHIFT)
+            if mask:
+                self._mask(number, mask.start + first, rows, part)
+                if stage.rate:
+                    writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
+        writer.free(*columns)
+        self._one(units.stop - samples, register)
+        return units
+
+    def _mask(self, number: int, mask: int, rows: int, part: range) -> None:
+        """What passes the ReLU, as sums, and the dropout: 1, the rest 0."""
+        writer, stage = self._writer, self._task.stages[number]
+        if stage.relu:
+            table = writer.table(positive_table())
+            writer.activate(0, mask, rows, ONE, function=Function.TABLE, table=table)
+        if not stage.rate:
+            return
+        random = writer.allocate(rows)
+        writer.emit(
+            Opcode.RANDOM,
+            **{"destination": random.start, "rows": rows, "seed": self._task.seed},
+            **{"counter": number + (part.start << 4), "counter_register": COUNTER_REGISTER},
+        )
+        table = writer.table(keep_table(stage.rate))
+        how = {"function": Function.TABLE, "table": table}
+        if stage.relu:
+            writer.vector(Operation.MULTIPLY, mask, random.start, mask, rows, ONE, NARROW, **how)
+        else:
+            writer.copy(random.start, mask, rows, ONE, NARROW, **how)
+        writer.free(random)
+
+    def _multiply(self, number: int, x: range, part: range, columns: list[range]) -> None:
+        """The sums of some blocks of units, from accumulator row 0 on."""
+        writer, layout, shape = self._writer, self._layout, self._layout.shapes[number]
+        for place, block in enumerate(part):
+            column = columns[block % 2]
+            host = layout.weights[number] + block * shape.lines * layout.pitch
+            writer.read(host, column)
+            row = place * layout.samples
+            writer.multiply(x.start, column.start, row, layout.samples, shape.inputs, 1)
+
+    def _one(self, line: int, register: int) -> None:
+        """The block with the one of the bias, 2^f: 2^14 with 14 - f bits less."""
+        writer, samples = self._writer, self._layout.samples
+        pairs = np.zeros((samples, 2, self._layout.size), np.int8)
+        pairs[:, 1, 0] = 1 << 6
+        ones = writer.constant(pairs.reshape(2 * samples, -1))
+        writer.measure(SPARE, third=register, value=13)
+        writer.copy(ones.start, line, samples, Entry(), NARROWING, exponent=SPARE)
+        writer.free(ones)
+
+    def _transpose(self, number: int, x: range) -> None:
+        """The inputs of a stage, transposed, part by part as the update takes them."""
+        writer, layout = self._writer, self._layout
+        size, samples = layout.size, layout.samples
+        result = writer.allocate(layout.shapes[number].lines * layout.groups)
+        at = result.start
+        for first, count in chunks(writer.config, layout.shapes[number].inputs):
+            for group in range(layout.groups):
+                writer.transpose(x.start + first * samples + group * size, at, count, samples)
+                at += count * size
+        self.left.transposed.append(result)
+
+    def _logits(self, last: int) -> range:
+        """The last stage, transposed: its weights are the vectors, the samples the weights."""
+        writer, layout, shape = self._writer, self._layout, self._layout.shapes[last]
+        size, classes, groups = layout.size, layout.classes, layout.groups
+        self.left.weights = self._transposed_weights(last)
+        at = self.left.transposed[-1].start
+        for first, count in chunks(writer.config, shape.inputs):
+            vectors = self.left.weights.start + first * classes
+            writer.multiply(vectors, at, 0, classes, count, groups, accumulate=int(first > 0))
+            at += count * size * groups
+        sums = self._sum_bits(last)
+        logits = writer.allocate(2 * groups * classes)
+        writer.measure(SHIFT, first=sums.register, value=sums.value - LOGIT_BITS - 1)
+        writer.activate(0, logits.start, groups * classes, Entry(), wide=1, exponent=SHIFT)
+        return logits
+
+    def _transposed_weights(self, number: int) -> range:
+        """All weights of a stage, transposed: [block of inputs][unit]."""
+        writer, layout, shape = self._writer, self._layout, self._layout.shapes[number]
+        size = layout.size
+        weights = writer.allocate(shape.units * shape.lines)
+        writer.read(layout.weights[number], weights)
+        result = writer.allocate(shape.units * shape.lines)
+        if shape.units == 1:
+            writer.transpose(weights.start, result.start, shape.inputs, size)
+        else:
+            for block in range(shape.inputs):
+                at = result.start + block * shape.units * size
+                writer.transpose(weights.start + block * size, at, shape.units, shape.lines)
+        writer.free(weights)
+        return result
+
+    def _sum_bits(self, number: int) -> Exponent:
+        """Fraction bits of the sums of a stage."""
+        inputs = self.left.inputs[number]
+        weights = self._task.master_bits[number] - MASTER_SHIFT
+        return Exponent(inputs.register, inputs.value + weights)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The losses: from logits to the loss of each sample and the gradient, transposed.
+
+Classes are lines, samples columns. The softmax needs no division: with d = z - m (m: the largest
+logit, rounded up to quarters) and S the sum of exp(d) over the classes, log p = d - log S. Y =
+log S + 1/4 comes from Newton's method for exp(Y) = S exp(1/4): Y += S exp(1/4) exp(-Y) - 1, which
+comes from above after its first step, and is never below zero.
+"""
+
+from __future__ import annotations
+
+from math import ceil, exp, log
+
+import numpy as np
+
+from systola.arch.isa import Function, Opcode, Operation, Reduction, Source
+from systola.training.layout import Layout
+from systola.training.numbers import LOGIT_BITS, multiplier
+from systola.training.task import GRADIENT, SHIFT, Task
+from systola.training.writer import NARROWING, ONE, WIDE, Entry, Writer, shifted
+
+LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", "mse")
+LOSS_BITS = 11
+"""Fraction bits of losses and logarithms: up to 16."""
+_PROBABILITY_BITS = 15
+_MARGIN = 0.25
+"""What m may exceed the largest logit by."""
+_SELECT = 1 << 6
+"""The code that picks a group of samples."""
+
+
+def gradient_factor(task: Task) -> float:
+    """What the error is multiplied with for the gradient of the loss of a sample."""
+    return 2 / task.stages[-1].units if task.loss == "mse" else 1.0
+
+
+class Loss:
+    """Writes the loss of the logits, and the gradient where it is asked for."""
+
+    def __init__(self, writer: Writer, task: Task) -> None:
+        self._writer = writer
+        self._task = task
+        layout = writer.layout
+        self._rows = layout.groups * layout.classes
+        """Lines of transposed logits of one byte each."""
+        self._ones = self._class_lines()
+
+    @property
+    def _layout(self) -> Layout:
+        return self._writer.layout
+
+    def probabilities(self, logits: range) -> range:
+        """Softmax, int16 of _PROBABILITY_BITS, in the place of the logits."""
+        logs = self._log_softmax(logits)
+        self._exponential(logs.start, logits.start, self._rows)
+        self._writer.free(logs)
+        return logits
+
+    def write(self, logits: range, *, train: bool) -> range:
+        """Writes it; the negative gradient where one is asked for, int8, [unit block][sample]."""
+        writer, layout, rows = self._writer, self._layout, self._rows
+        labels, valid = (writer.allocate(2 * rows) for _ in range(2))
+        writer.read(layout.labels, labels)
+        writer.read(layout.valid, valid)
+        if self._task.loss == "mse":
+            error, losses, bits = self._squares(logits, labels, valid)
+        else:
+            error, losses, bits = self._crossentropy(logits, labels, valid)
+        self._sum_classes(losses.start)
+        result = writer.allocate(2 * layout.groups)
+        writer.activate(0, result.start, layout.groups, ONE, wide=1)
+        writer.write(layout.losses, result)
+        writer.free(result, losses, labels, valid)
+        gradient = self._gradient(error, bits) if train else range(0)
+        writer.free(error)
+        return gradient
+
+    def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range, int]:
+        """label - p, each class' part of log p of the label, and the bits of the first."""
+        writer, rows = self._writer, self._rows
+        logs = self._log_softmax(logits)
+        error = writer.allocate(2 * rows)
+        self._exponential(logs.start, error.start, rows)
+        how = {"sizes": WIDE, "rows": rows, "destination": error.start}
+        writer.vector(
+            Operation.SUBTRACT, labels.start, error.start, entry=ONE, scale=1 << 16, **how
+        )
+        writer.vector(Operation.MULTIPLY, error.start, valid.start, entry=ONE, **how)
+        entry = shifted(_PROBABILITY_BITS - 1)
+        writer.vector(Operation.MULTIPLY, labels.start, logs.start, logs.start, rows, entry, WIDE)
+        return error, logs, _PROBABILITY_BITS
+
+    def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range, int]:
+        """target - output, its squares over the number of units, and the bits of the first."""
+        writer, rows = self._writer, self._rows
+        error, squares = (writer.allocate(2 * rows) for _ in range(2))
+        how = {"sizes": WIDE, "rows": rows, "destination": error.start}
+        writer.vector(
+            Operation.SUBTRACT, targets.start, outputs.start, entry=ONE, scale=1 << 16, **how
+        )
+        writer.vector(Operation.MULTIPLY, error.start, valid.start, entry=ONE, **how)
+        q, right = multiplier(1 / self._task.stages[-1].units)
+        entry = shifted(right + 2 * LOGIT_BITS - LOSS_BITS, multiplier=q)
+        writer.vector(
+            Operation.MULTIPLY, error.start, error.start, squares.start, rows, entry, WIDE
+        )
+        return error, squares, LOGIT_BITS
+
+    def _gradient(self, error: range, bits: int) -> range:
+        """The error as int8 with an exponent of its own, samples as lines."""
+        writer, layout, rows = self._writer, self._layout, self._rows
+        size, samples = layout.size, layout.samples
+        writer.measure(SHIFT, Source.LINES, buffer=error.start, rows=rows, bits=8, value=-8)
+        writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
+        narrow = writer.allocate(rows)
+        writer.copy(error.start, narrow.start, rows, Entry(), NARROWING, exponent=SHIFT)
+        blocks = layout.shapes[-1].units
+        gradient = writer.allocate(blocks * samples)
+        for block in range(blocks):
+            writer.transpose(
+                narrow.start + block * size,
+                gradient.start + block * samples,
+                layout.groups,
+                layout.classes,
+            )
+        writer.free(narrow)
+        return gradient
+
+    def _log_softmax(self, logits: range) -> range:
+        """log p of the logits, int16 of LOSS_BITS; they stay as they are."""
+        writer, rows, groups = self._writer, self._rows, self._layout.groups
+        difference = self._below_largest(logits)
+        exponentials = writer.allocate(2 * rows)
+        self._exponential(difference.start, exponentials.start, rows)
+        self._sum_classes(exponentials.start)
+        writer.free(exponentials)
+        bits = 15 - self._task.stages[-1].units.bit_length()
+        sums, power = (writer.allocate(2 * groups) for _ in range(2))
+        entry = shifted(_PROBABILITY_BITS - bits - 1)
+        writer.activate(0, sums.start, groups, entry, wide=1)
+
+        logarithm = self._logarithm(sums, power, bits)
+        self._spread(logarithm, wide=True)
+        spread = writer.allocate(2 * rows)
+        writer.activate(0, spread.start, rows, shifted(5), wide=1)
+        back = Entry(left=1, bias=round(_MARGIN * 2**LOSS_BITS))
+        writer.vector(
+            Operation.SUBTRACT,
+            *(difference.start, spread.start, difference.start, rows, back, WIDE),
+            scale=1 << 16,
+        )
+        writer.free(sums, power, logarithm, spread)
+        return difference
+
+    def _below_largest(self, logits: range) -> range:
+        """d, int16 of LOSS_BITS."""
+        writer, layout, rows = self._writer, self._layout, self._rows
+        narrow = writer.allocate(rows)
+        # Quarters, rounded up.
+        writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
+        largest = writer.allocate(self._selected)
+        units = self._task.stages[-1].units
+        writer.emit(
+            Opcode.SET_CONFIG_WINDOW,
+            **{"height": layout.classes, "width": 1, "pitch": 1},
+            **{"kernel_height": units, "kernel_width": 1, "stride_y": 1, "stride_x": 1},
+            **{"dilation_y": 1, "dilation_x": 1, "out_height": 1, "out_width": 1},
+        )
+        writer.emit(
+            Opcode.POOL,
+            **{"buffer": narrow.start, "destination": largest.start, "blocks": layout.groups},
+            **{"parameter": writer.entry(ONE), "reduction": Reduction.MAX},
+        )
+        self._spread(largest, wide=False)
+        difference = writer.allocate(2 * rows)
+        writer.activate(0, difference.start, rows, Entry(left=3), wide=1)
+        writer.vector(
+            Operation.SUBTRACT,
+            *(logits.start, difference.start, difference.start, rows, ONE, WIDE),
+            scale=1 << 16 + LOSS_BITS - LOGIT_BITS,
+        )
+        writer.free(narrow, largest)
+        return difference
+
+    def _logarithm(self, sums: range, power: range, bits: int) -> range:
+        """Y of sums of `bits` fraction bits, a line of int16 for each group of samples."""
+        writer, groups = self._writer, self._layout.groups
+        most = log(self._task.stages[-1].units) + _MARGIN
+        start = max(most / 2, most - 1.2)
+        lines = np.empty((self._selected, 2, self._layout.size), np.int8)
+        code = round(start * 2**LOSS_BITS)
+        lines[:, 0], lines[:, 1] = (code & 255) - ((code & 128) << 1), code >> 8
+        logarithm = writer.constant(lines.reshape(2 * self._selected, -1))
+        factor = exp(_MARGIN)
+        product_bits = bits + _PROBABILITY_BITS
+        q, right = multiplier(factor)
+        entry = Entry(q, right + product_bits - LOSS_BITS, bias=-round(2**product_bits / factor))
+        for _ in range(5 + ceil(max(0.0, start - 1.2))):
+            self._exponential(logarithm.start, power.start, groups)
+            writer.vector(
+                Operation.MULTIPLY,
+                *(sums.start, power.start, logarithm.start, groups, entry, WIDE),
+                accumulate=1,
+            )
+        return logarithm
+
+    def _exponential(self, source: int, destination: int, rows: int) -> None:
+        """exp(-|x|) of int16 of LOSS_BITS."""
+        bits = 15 - LOSS_BITS
+        self._writer.copy(source, destination, rows, ONE, WIDE, Function.EXP, table=bits)
+
+    @property
+    def _selected(self) -> int:
+        """Lines that `_spread` takes: one for each group, whole blocks of them."""
+        size = self._layout.size
+        return -(-self._layout.groups // size) * size
+
+    def _spread(self, lines: range, *, wide: bool) -> None:
+        """_SELECT times a line for each group of samples, into a row for each class."""
+        layout = self._layout
+        group = np.repeat(np.arange(layout.groups), layout.classes)
+        select = (group == np.arange(self._selected)[:, None]) * _SELECT
+        blocks = select.reshape(-1, layout.size, self._rows).transpose(0, 2, 1)
+        vectors = self._writer.constant(blocks.reshape(-1, layout.size).astype(np.int8))
+        self._writer.multiply(
+            vectors.start, lines.start, 0, self._rows, len(blocks), 1, wide_weights=int(wide)
+        )
+        self._writer.free(vectors)
+
+    def _class_lines(self) -> range:
+        """A line for each block of classes, with ones for those that are there."""
+        layout = self._layout
+        there = np.arange(layout.classes) < self._task.stages[-1].units
+        return self._writer.constant(there.astype(np.int8).reshape(-1, layout.size))
+
+    def _sum_classes(self, lines: int) -> None:
+        """The sums of int16 over the classes, into a row for each group of samples."""
+        groups, blocks = self._layout.groups, self._layout.shapes[-1].units
+        self._writer.multiply(self._ones.start, lines, 0, 1, blocks, groups, wide_weights=1)

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequential: a network as Keras writes one, trained on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.config import preset as named_preset
+from systola.runtime.make_backend import make_backend
+from systola.training import data
+from systola.training.callbacks import Callback, History
+from systola.training.engine import Engine
+from systola.training.errors import TrainingError
+from systola.training.layers import Flatten, Input, Layer
+from systola.training.loss import LOSSES
+from systola.training.numbers import Floats, codes, input_bits
+from systola.training.optimizers import SGD, optimizer
+from systola.training.progress import Progress
+from systola.training.stages import Stage, stages
+from systola.training.state import State, from_weights, glorot
+from systola.training.task import Task
+
+DEFAULT_PRESET = "base-training"
+METRICS = ("accuracy", "acc")
+Numbers = NDArray[np.float64]
+Validation = tuple[Any, Any]
+
+
+class Sequential:
+    """Layers one after the other. compile() chooses how to learn and on which machine.
+
+    Losses are of logits: a last layer of softmax changes what predict() gives, not the training.
+    """
+
+    def __init__(self, layers: Sequence[Layer] = ()) -> None:
+        self.layers = list(layers)
+        self.stop_training = False
+        self.epochs = 0
+        """Epochs trained so far, and `steps` likewise."""
+        self.steps = 0
+        self._state: State | None = None
+        self._input_bits: int | None = None
+        self._engine: Engine | None = None
+        self.settings: dict[str, Any] | None = None
+        """What compile() was given."""
+
+    def add(self, layer: Layer) -> None:
+        """Adds a layer at the end."""
+        if self._state is not None:
+            raise TrainingError("a network that has weights takes no more layers")
+        self.layers.append(layer)
+
+    def compile(
+        self,
+        optimizer: str | SGD = "sgd",
+        loss: str = "sparse_categorical_crossentropy",
+        metrics: Sequence[str] = (),
+        *,
+        seed: int = 0,
+        preset: str | Config = DEFAULT_PRESET,
+        backend: str = "rtl",
+        latency: int = 0,
+    ) -> None:
+        """Chooses optimiser, loss and machine.
+
+        `seed` is that of fresh weights, of the order of samples and of the masks of Dropout. The
+        machine has the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and
+        memories of `latency` cycles. Raises TrainingError for what is not there.
+        """
+        if loss not in LOSSES:
+            raise TrainingError(f"loss '{loss}' is not there (known: {', '.join(LOSSES)})")
+        for name in metrics:
+            if name not in METRICS:
+                raise TrainingError(f"metric '{name}' is not there (known: accuracy)")
+        if not 0 <= seed < 1 << 31:
+            raise TrainingError(f"seed must be 0 to 2^31 - 1, not {seed}")
+        self._keep_state()
+        self.settings = {
+            "optimizer": _optimizer(optimizer),
+            "loss": loss,
+            "metrics": list(metrics),
+            "seed": seed,
+            "preset": preset if isinstance(preset, Config) else named_preset(preset),
+            "backend": backend,
+            "latency": latency,
+        }
+
+    def fit(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        batch_size: int = 32,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Sequence[Callback] = (),
+        validation_split: float = 0.0,
+        validation_data: Validation | None = None,
+        shuffle: bool = True,
+        initial_epoch: int = 0,
+    ) -> History:
+        """Trains, as Keras does: up to epoch `epochs`, the first one being `initial_epoch`.
+
+        The last `validation_split` of the samples, or `validation_data`, are evaluated after each
+        epoch. Raises TrainingError for bad data before anything runs.
+        """
+        rows, labels = self._checked(x, y)
+        checked: tuple[Numbers, NDArray[np.int16]] | None = None
+        if validation_data is not None:
+            checked = self._checked(*validation_data, prefix="validation ")
+        elif validation_split:
+            if not 0 < validation_split < 1:
+                raise TrainingError(f"validation_split must be 0 to 1, not {validation_split}")
+            count = int(len(rows) * (1 - validation_split))
+            if not 0 < count < len(rows):
+                raise TrainingError("validation_split leaves no samples")
+            checked = rows[count:], labels[count:]
+            rows, labels = rows[:count], labels[:count]
+        if batch_size < 1 or epochs < 0:
+            raise TrainingError("batch_size must be at least 1, epochs at least 0")
+
+        engine = self._prepare(rows, min(batch_size, len(rows)))
+        history = History()
+        progress = Progress(0 if verbose == 0 else 1, epochs, -(-len(rows) // batch_size))
+        everyone: list[Callback] = [*callbacks, history, progress]
+        self.stop_training = False
+        for each in everyone:
+            each.set_model(self)
+            each.on_train_begin()
+        for epoch in range(initial_epoch, epochs):
+            for each in everyone:
+                each.on_epoch_begin(epoch)
+            logs = self._epoch(engine, rows, labels, batch_size, shuffle, everyone)
+            if checked is not None:
+                logs |= {f"val_{k}": v for k, v in self._measured(engine, *checked).items()}
+            for each in everyone:
+                each.on_epoch_end(epoch, logs)
+            if self.stop_training:
+                break
+        for each in everyone:
+            each.on_train_end()
+        return history
+
+    def evaluate(
+        self, x: Any, y: Any, *, batch_size: int = 32, return_dict: bool = False
+    ) -> float | list[float] | dict[str, float]:
+        """Loss and metrics of samples, as Keras gives them."""
+        rows, labels = self._checked(x, y)
+        found = self._measured(self._ready(rows, batch_size), rows, labels)
+        if return_dict:
+            return found
+        values = list(found.values())
+        return values[0] if len(values) == 1 else values
+
+    def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[np.float32]:
+        """What the network puts out for any number of samples."""
+        rows = data.samples(x, self._features(x))
+        engine = self._ready(rows, batch_size)
+        found = [engine.predict(self._input(part)) for part in _parts(rows, engine.batch)]
+        return np.concatenate(found).astype(np.float32)
+
+    def get_weights(self) -> list[Floats]:
+        """Kernels and biases in turn: exactly the numbers of the masters."""
+        return self.state().weights()
+
+    def set_weights(self, weights: Sequence[Floats]) -> None:
+        """Takes kernels and biases, to the nearest numbers that masters can be."""
+        self._state, self._engine = from_weights(self.stages(), weights), None
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Saves everything: a model that is loaded again goes on byte for byte."""
+        from systola.training.checkpoint import save
+
+        save(self, path)
+
+    def stages(self, features: int | None = None) -> tuple[Stage, ...]:
+        """The stages of the layers; `features`: the numbers of a sample, where no Input tells."""
+        return stages(self.layers, features)
+
+    def state(self) -> State:
+        """What it has learnt. Raises TrainingError before there are weights."""
+        self._keep_state()
+        if self._state is None:
+            self._state = glorot(self.stages(), self._seed())
+        return self._state
+
+    @property
+    def input_bits(self) -> int | None:
+        """Fraction bits of the samples, from the first ones on."""
+        return self._input_bits
+
+    def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
+        """Takes up where another one has stopped."""
+        self._state, self._input_bits, self._engine = state, bits, None
+        self.epochs, self.steps = epochs, steps
+
+    def cycles(self) -> int | None:
+        """Of the last program that ran, on a machine with a clock."""
+        return self._engine.cycles if self._engine else None
+
+    # How it is done.
+
+    def _epoch(
+        self,
+        engine: Engine,
+        rows: Numbers,
+        labels: NDArray[np.int16],
+        batch_size: int,
+        shuffle: bool,
+        everyone: Sequence[Callback],
+    ) -> dict[str, float]:
+        order = np.arange(len(rows))
+        if shuffle:
+            order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
+        x = self._input(rows)
+        total = _Total(self._metrics())
+        for number, chosen in enumerate(_parts(order, batch_size)):
+            batch = engine.train(x[chosen], labels[chosen], self.steps)
+            self.steps += 1
+            total.add(batch.loss, batch.outputs, labels[chosen])
+            for each in everyone:
+                each.on_train_batch_end(number, total.logs())
+        self.epochs += 1
+        return total.logs()
+
+    def _measured(
+        self, engine: Engine, rows: Numbers, labels: NDArray[np.int16]
+    ) -> dict[str, float]:
+        total = _Total(self._metrics())
+        for chosen in _parts(np.arange(len(rows)), engine.batch):
+            batch = engine.evaluate(self._input(rows[chosen]), labels[chosen])
+            total.add(batch.loss, batch.outputs, labels[chosen])
+        return total.logs()
+
+    def _input(self, rows: Numbers) -> NDArray[np.int8]:
+        assert self._input_bits is not None
+        return codes(rows, self._input_bits, np.int8)
+
+    def _checked(self, x: Any, y: Any, prefix: str = "") -> tuple[Numbers, NDArray[np.int16]]:
+        rows = data.samples(x, self._features(x), prefix + "x")
+        stage = self.stages(rows.shape[1])[-1]
+        return rows, data.targets(y, len(rows), stage, self._compiled()["loss"], prefix + "y")
+
+    def _features(self, x: Any) -> int | None:
+        """Numbers of a sample, where the network has them already; makes them known else."""
+        self._compiled()
+        first = next((layer for layer in self.layers if not isinstance(layer, Flatten)), None)
+        if not isinstance(first, Input):
+            rows = data.samples(x, None)
+            self.stages(rows.shape[1])
+            self.layers.insert(0, Input((rows.shape[1],)))
+        return self.stages()[0].inputs
+
+    def _ready(self, rows: Numbers, batch_size: int) -> Engine:
+        """The engine that is there, or one for batches of this size."""
+        return self._engine or self._prepare(rows, min(batch_size, len(rows)))
+
+    def _prepare(self, rows: Numbers, batch_size: int) -> Engine:
+        if self._engine is not None and self._engine.batch == batch_size:
+            return self._engine
+        settings, state = self._compiled(), self.state()
+        if self._input_bits is None:
+            self._input_bits = input_bits(rows)
+        chosen: SGD = settings["optimizer"]
+        task = Task(
+            stages=self.stages(),
+            input_bits=self._input_bits,
+            master_bits=state.bits,
+            loss=settings["loss"],
+            count=batch_size,
+            learning_rate=chosen.learning_rate,
+            momentum=chosen.momentum,
+            seed=settings["seed"],
+        )
+        machine = make_backend(settings["backend"], settings["preset"], latency=settings["latency"])
+        self._engine = Engine(machine, task, batch_size)
+        self._engine.load(state)
+        return self._engine
+
+    def _keep_state(self) -> None:
+        if self._engine is not None:
+            self._state = self._engine.state()
+
+    def _compiled(self) -> dict[str, Any]:
+        if self.settings is None:
+            raise TrainingError("call compile() first")
+        return self.settings
+
+    def _seed(self) -> int:
+        return self.settings["seed"] if self.settings else 0
+
+    def _metrics(self) -> list[str]:
+        return self._compiled()["metrics"]
+
+
+class _Total:
+    """Sums up loss and metrics over batches."""
+
+    def __init__(self, metrics: Sequence[str]) -> None:
+        self._metrics = metrics
+        self._count = self._right = 0
+        self._loss = 0.0
+
+    def add(self, loss: float, outputs: Numbers, labels: NDArray[np.int16]) -> None:
+        """Takes a batch."""
+        self._count += len(labels)
+        self._loss += loss
+        self._right += int((outputs.argmax(axis=1) == labels.argmax(axis=1)).sum())
+
+    def logs(self) -> dict[str, float]:
+        """Means over the samples so far."""
+        found = {"loss": self._loss / self._count}
+        return found | dict.fromkeys(self._metrics, self._right / self._count)
+
+
+def _parts(rows: NDArray[Any], size: int) -> list[NDArray[Any]]:
+    return [rows[first : first + size] for first in range(0, len(rows), size)]
+
+
+def _optimizer(which: str | SGD) -> SGD:
+    return optimizer(which)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Block floating point: from numbers to codes with a power-of-two exponent each tensor, and back.
+
+A tensor of f fraction bits holds codes c that stand for c / 2^f. Scales between tensors that are no
+powers of two are a multiplier q of 31 bits and a shift, as Activate takes them.
+"""
+
+from __future__ import annotations
+
+from math import floor, frexp, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MASTER_SHIFT = 8
+"""Bits of a weight's master (int16) below those that the array multiplies with (int8)."""
+VELOCITY_BITS = 5
+"""Fraction bits of a velocity beyond those of its weights."""
+LOGIT_BITS = 10
+"""Fraction bits of logits and targets: -32 to 32 in int16."""
+MOST_INPUT_BITS = 6
+"""Fraction bits of an input at most: the one for the bias, 2^f, is an int8."""
+_HEADROOM = 14
+"""Bits of the largest magnitude of new masters: one is left to grow into."""
+
+Floats = NDArray[np.floating[Any]]
+
+
+def fraction_bits(largest: float, code: float) -> int:
+    """The most fraction bits with which `largest` does not exceed `code`; 0 has none."""
+    return floor(log2(code / largest)) if largest else 0
+
+
+def input_bits(x: Floats) -> int:
+    """Fraction bits of the samples."""
+    return min(MOST_INPUT_BITS, fraction_bits(float(np.abs(x).max(initial=0.0)), 127.5))
+
+
+def master_bits(weights: Floats) -> int:
+    """Fraction bits of the masters of these weights."""
+    largest = float(np.abs(weights).max(initial=0.0)) or 1.0
+    return fraction_bits(largest, (1 << _HEADROOM) - 1)
+
+
+def codes(values: Floats, bits: int, kind: type[np.int8] | type[np.int16]) -> NDArray[Any]:
+    """The nearest codes of `bits` fraction bits, ends included."""
+    limits = np.iinfo(kind)
+    scaled = np.rint(np.asarray(values, np.float64) * 2.0**bits)
+    return np.clip(scaled, limits.min, limits.max).astype(kind)
+
+
+def multiplier(scale: float) -> tuple[int, int]:
+    """q and r with scale = q / 2^31 / 2^r, q from 2^30 on; r may be negative."""
+    fraction, exponent = frexp(scale)
+    q = round(fraction * 2**31)
+    return (q, -exponent) if q < 2**31 else (2**30, -exponent - 1)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimisers that the machine has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Gradient descent: v = momentum * v - learning_rate * g, w += v."""
+
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 2.0**-20 <= self.learning_rate <= 8:
+            raise TrainingError(f"learning_rate must be 2^-20 to 8, not {self.learning_rate}")
+        if not (self.momentum == 0 or 2.0**-10 <= self.momentum < 1):
+            raise TrainingError(f"momentum must be 0, or 2^-10 to below 1, not {self.momentum}")
+
+
+NAMES = {"sgd": SGD(), "momentum": SGD(momentum=0.9)}
+
+
+def optimizer(which: str | SGD) -> SGD:
+    """The optimiser of that name, or the one given."""
+    if isinstance(which, SGD):
+        return which
+    if which not in NAMES:
+        raise TrainingError(f"optimizer '{which}' is not there (known: {', '.join(NAMES)}, or SGD)")
+    return NAMES[which]

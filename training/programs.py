@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a network: a step, a test, a prediction, and a look at its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode, Source, encode
+from systola.training.backward import Backward
+from systola.training.forward import COUNTER_REGISTER, Forward
+from systola.training.layout import Layout
+from systola.training.loss import Loss
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.task import SPARE, Task
+from systola.training.writer import NARROWING, WIDE, Entry, Writer, shifted
+
+COUNTER_STEP = 1 << 12
+"""What a step adds to the counter of the masks."""
+
+
+@dataclass(frozen=True)
+class StepProgram:
+    """A program, and what it needs in host memory."""
+
+    code: bytes
+    entries: NDArray[np.uint8]
+    constants: NDArray[np.uint8]
+    tables: NDArray[np.uint8]
+
+    def place(self, layout: Layout, host: NDArray[np.uint8], step: int = 0) -> bytes:
+        """Puts it into host memory for a step; the code as it stands there."""
+        for place, data in (
+            (layout.entries, self.entries),
+            (layout.constants, self.constants),
+            (layout.tables, self.tables),
+        ):
+            host[place : place + data.size] = data
+        counter = step * COUNTER_STEP % 2**32
+        code = _set_counter(counter) + self.code[INSTRUCTION_BYTES:]
+        host[layout.program : layout.program + len(code)] = np.frombuffer(code, np.uint8)
+        return code
+
+
+def train_program(config: Config, layout: Layout, task: Task) -> StepProgram:
+    """Forward, loss, back and update of a batch."""
+    writer = Writer(config, layout)
+    forward = Forward(writer, task, train=True)
+    logits = forward.write()
+    writer.write(layout.logits, logits)
+    gradient = Loss(writer, task).write(logits, train=True)
+    writer.free(logits)
+    Backward(writer, task, forward.left).write(gradient)
+    return _end(writer)
+
+
+def evaluate_program(config: Config, layout: Layout, task: Task) -> StepProgram:
+    """Forward without dropout, and the loss of a batch."""
+    writer = Writer(config, layout)
+    logits = Forward(writer, task, train=False).write()
+    writer.write(layout.logits, logits)
+    Loss(writer, task).write(logits, train=False)
+    return _end(writer)
+
+
+def predict_program(config: Config, layout: Layout, task: Task) -> StepProgram:
+    """Forward without dropout, and the softmax where the last stage has one."""
+    writer = Writer(config, layout)
+    logits = Forward(writer, task, train=False).write()
+    if task.stages[-1].softmax:
+        logits = Loss(writer, task).probabilities(logits)
+    writer.write(layout.logits, logits)
+    return _end(writer)
+
+
+def survey_program(config: Config, layout: Layout) -> StepProgram:
+    """Measures the masters: 2^(13 - b + 8) for a stage with masters of b >= 8 bits."""
+    writer = Writer(config, layout)
+    one = np.zeros((2, layout.size), np.int8)
+    one[1] = 1 << 6
+    source = writer.constant(one)
+    most = config.buffer_lines // 8 * 2
+    places = [writer.allocate(most) for _ in range(2)]
+    turn = 0
+    for number, shape in enumerate(layout.shapes):
+        total = 2 * shape.units * shape.lines
+        floor = {"value": 0}
+        for first in range(0, total, most):
+            lines = places[turn][: min(most, total - first)]
+            writer.read(layout.masters[number] + first * layout.pitch, lines)
+            rows = len(lines) // 2
+            writer.measure(SPARE, Source.LINES, buffer=lines.start, rows=rows, bits=8, **floor)
+            floor = {"first": SPARE}
+            turn ^= 1
+        result = writer.allocate(2)
+        writer.copy(source.start, result.start, 1, Entry(left=1), WIDE, exponent=SPARE)
+        writer.write(layout.survey + 2 * number * layout.pitch, result)
+        writer.free(result)
+    return _end(writer)
+
+
+def rescale_program(
+    config: Config, layout: Layout, stages: list[int], *, fill: bool = False
+) -> StepProgram:
+    """Halves the masters and velocities of some stages; the weights of all of them from masters.
+
+    With `fill` nothing is halved: only the weights are made.
+    """
+    writer = Writer(config, layout)
+    most = config.buffer_lines // 16 * 2
+    places = [writer.allocate(most + most // 2) for _ in range(2)]
+    turn = 0
+    for number in stages:
+        shape = layout.shapes[number]
+        total = 2 * shape.units * shape.lines
+        memories = [layout.masters[number]]
+        if layout.velocities and not fill:
+            memories.append(layout.velocities[number])
+        for memory in memories:
+            for first in range(0, total, most):
+                lines = places[turn][: min(most, total - first)]
+                rows = len(lines) // 2
+                narrow = places[turn][most : most + rows]
+                host = memory + first * layout.pitch
+                writer.read(host, lines)
+                if not fill:
+                    writer.copy(lines.start, lines.start, rows, Entry(), WIDE)
+                    writer.write(host, lines)
+                if memory == layout.masters[number]:
+                    entry = shifted(MASTER_SHIFT - 1)
+                    writer.copy(lines.start, narrow.start, rows, entry, NARROWING)
+                    place = layout.weights[number] + first // 2 * layout.pitch
+                    writer.write(place, narrow)
+                turn ^= 1
+    return _end(writer)
+
+
+def _set_counter(counter: int) -> bytes:
+    value = counter - (counter >> 31 << 32)
+    return encode(Opcode.SET_REGISTER, register=COUNTER_REGISTER, value=value)
+
+
+def _end(writer: Writer) -> StepProgram:
+    return StepProgram(
+        _set_counter(0) + writer.code(), writer.entries(), writer.constants(), writer.tables()
+    )

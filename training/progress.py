@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress of a training on the terminal."""
+
+from __future__ import annotations
+
+from tqdm import tqdm
+
+from systola.training.callbacks import Callback, Logs
+
+
+class Progress(Callback):
+    """A bar for each epoch, which stays with its loss and metrics; nothing with `verbose` 0."""
+
+    def __init__(self, verbose: int, epochs: int, batches: int) -> None:
+        self._silent = not verbose
+        self._epochs = epochs
+        self._batches = batches
+        self._bar: tqdm[None] | None = None
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Begins a bar."""
+        title = f"Epoch {epoch + 1}/{self._epochs}"
+        self._bar = tqdm(total=self._batches, desc=title, unit="step", disable=self._silent)
+
+    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
+        """Moves it."""
+        assert self._bar is not None
+        self._bar.set_postfix(logs, refresh=False)
+        self._bar.update()
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        """Ends it."""
+        assert self._bar is not None
+        self._bar.set_postfix(logs)
+        self._bar.close()

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program is written for: the network, its exponents, and how it learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.training.stages import Stage
+
+SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
+"""Exponent registers: of the next shift, of the gradient, for a moment, of inputs from here on."""
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """Fraction bits that are a constant, or that with what a register holds."""
+
+    register: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that the programs of a network depend on, but for the samples."""
+
+    stages: tuple[Stage, ...]
+    input_bits: int
+    master_bits: tuple[int, ...]
+    """Fraction bits of the masters of each stage."""
+    loss: str
+    """One of `losses.LOSSES`."""
+    count: int
+    """Samples in the batch: the loss is their mean."""
+    learning_rate: float = 0.0
+    momentum: float = 0.0
+    seed: int = 0
+    """Of the masks of Dropout."""

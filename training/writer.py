@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a program: instructions, lines of the buffer, parameter entries, constants and tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.isa import (
+    INSTRUCTION_BYTES,
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    Function,
+    Opcode,
+    Operation,
+    Rounding,
+    Source,
+    encode,
+)
+from systola.training.errors import TrainingError
+from systola.training.layout import CONSTANT_LINES, PROGRAM_BYTES, TABLES, Layout
+
+Bytes = NDArray[np.uint8]
+HALF = 1 << 30
+"""A multiplier that only halves."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A parameter entry, the same for all channels."""
+
+    multiplier: int = HALF
+    right: int = 0
+    left: int = 0
+    bias: int = 0
+
+
+ONE = Entry(left=1)
+"""y = x."""
+NARROW, NARROWING, WIDE = (0, 0), (1, 0), (1, 1)
+"""Sizes of operands and results of Vector: 0 for int8, 1 for int16."""
+
+
+def shifted(right: int, *, multiplier: int = HALF, bias: int = 0) -> Entry:
+    """An entry with a shift right, or left where it is negative."""
+    return Entry(multiplier, max(right, 0), max(-right, 0), bias)
+
+
+class Writer:
+    """A program in the making."""
+
+    def __init__(self, config: Config, layout: Layout) -> None:
+        self.config = config
+        self.layout = layout
+        self.words: list[bytes] = []
+        self._free = [(0, config.buffer_lines)]
+        self._entries: dict[Entry, int] = {}
+        self._tables: dict[bytes, int] = {}
+        self._constants: list[NDArray[np.int8]] = []
+        self._scale = 0
+
+    # What the instructions use.
+
+    def allocate(self, lines: int) -> range:
+        """Lines of the unified buffer that nothing uses."""
+        for number, (start, size) in enumerate(self._free):
+            if size >= lines:
+                self._free[number] = (start + lines, size - lines)
+                return range(start, start + lines)
+        raise TrainingError(
+            f"the buffer of '{self.config.name}' has no room for {lines} more lines: "
+            "take a smaller batch or a larger preset"
+        )
+
+    def free(self, *regions: range) -> None:
+        """Gives lines back."""
+        free = sorted([*self._free, *((r.start, len(r)) for r in regions)])
+        self._free = []
+        for start, size in free:
+            if self._free and sum(self._free[-1]) == start:
+                self._free[-1] = (self._free[-1][0], self._free[-1][1] + size)
+            elif size:
+                self._free.append((start, size))
+
+    def entry(self, entry: Entry) -> int:
+        """The number of a parameter entry."""
+        return self._entries.setdefault(entry, len(self._entries))
+
+    def table(self, results: NDArray[np.int8]) -> int:
+        """The number of a table, from the results for 0 to 127 and -128 to -1."""
+        return self._tables.setdefault(results.tobytes(), len(self._tables))
+
+    def constant(self, values: NDArray[np.int8]) -> range:
+        """Lines with `values`, (lines, C), which no instruction may write."""
+        region = self.allocate(len(values))
+        place = sum(map(len, self._constants))
+        self._constants.append(values)
+        self.read(self.layout.constants + place * self.layout.pitch, region)
+        return region
+
+    # Instructions.
+
+    def emit(self, opcode: Opcode, **operands: int) -> None:
+        """Any instruction."""
+        self.words.append(encode(opcode, **operands))
+
+    def read(self, host: int, lines: range) -> None:
+        """Lines that follow one another in host memory."""
+        self._copy(Opcode.READ_HOST_MEMORY, host, lines)
+
+    def write(self, host: int, lines: range) -> None:
+        """The reverse."""
+        self._copy(Opcode.WRITE_HOST_MEMORY, host, lines)
+
+    def _copy(self, opcode: Opcode, host: int, lines: range) -> None:
+        pitch, size = self.layout.pitch, self.config.cols
+        at = {"host": host, "buffer": lines.start, "rows": len(lines), "stride": pitch}
+        self.emit(opcode, **at, blocks=1, tail=size)
+
+    def multiply(
+        self,
+        vectors: int,
+        weights: int,
+        accumulator: int,
+        rows: int,
+        k_tiles: int,
+        n_tiles: int,
+        **how: int,
+    ) -> None:
+        """MatrixMultiply with weights from the buffer."""
+        at = {"buffer": vectors, "weights": weights, "accumulator": accumulator}
+        sizes = {"rows": rows, "k_tiles": k_tiles, "n_tiles": n_tiles}
+        self.emit(Opcode.MATRIX_MULTIPLY, **at, **sizes, from_buffer=1, **how)
+
+    def activate(self, accumulator: int, buffer: int, rows: int, entry: Entry, **how: int) -> None:
+        """Activate with one entry for all rows."""
+        at = {"accumulator": accumulator, "buffer": buffer, "rows": rows, "n_tiles": 1}
+        parameter = self.entry(entry)
+        self.emit(Opcode.ACTIVATE, **at, parameter=parameter, rounding=Rounding.SINGLE, **how)
+
+    def vector(
+        self,
+        operation: Operation,
+        a: int,
+        b: int,
+        destination: int,
+        rows: int,
+        entry: Entry,
+        sizes: tuple[int, int],
+        *,
+        function: Function = Function.NONE,
+        scale: int = 0,
+        **how: int,
+    ) -> None:
+        """Vector; `scale`: the multiplier of both operands of ADD and SUBTRACT."""
+        if scale and scale != self._scale:
+            self._scale = scale
+            self.emit(Opcode.SET_CONFIG_SCALE, multiplier_a=scale, multiplier_b=scale)
+        at = {"buffer": a, "operand": b, "destination": destination, "rows": rows}
+        flags = {"wide_operands": sizes[0], "wide": sizes[1], **how}
+        self.emit(
+            Opcode.VECTOR,
+            operation=operation,
+            **at,
+            parameter=self.entry(entry),
+            function=function,
+            rounding=Rounding.SINGLE,
+            **flags,
+        )
+
+    def copy(
+        self,
+        source: int,
+        destination: int,
+        rows: int,
+        entry: Entry,
+        sizes: tuple[int, int],
+        function: Function = Function.NONE,
+        **how: int,
+    ) -> None:
+        """Vector COPY."""
+        operation = Operation.COPY
+        self.vector(operation, source, 0, destination, rows, entry, sizes, function=function, **how)
+
+    def measure(self, exponent: int, source: Source = Source.NONE, **operands: int) -> None:
+        """Measure."""
+        self.emit(Opcode.MEASURE, exponent=exponent, source=source, **operands)
+
+    def transpose(self, source: int, destination: int, count: int, step: int) -> None:
+        """Transpose."""
+        at = {"buffer": source, "destination": destination}
+        self.emit(Opcode.TRANSPOSE, **at, count=count, step=step)
+
+    # The end.
+
+    def code(self) -> bytes:
+        """The program: entries and tables first, Halt last."""
+        layout, count = self.layout, len(self._entries)
+        if count > self.config.parameter_entries:
+            raise TrainingError(
+                f"the network needs {count} parameter entries, '{self.config.name}' has "
+                f"{self.config.parameter_entries}"
+            )
+        if len(self._tables) > min(TABLES, self.config.tables):
+            raise TrainingError("so many different rates of Dropout cannot be trained")
+        loads = [
+            encode(Opcode.LOAD_TABLE, host=layout.tables + number * TABLE_BYTES, table=number)
+            for number in range(len(self._tables))
+        ]
+        if count:
+            loads.append(
+                encode(Opcode.LOAD_PARAMETERS, host=layout.entries, parameter=0, count=count)
+            )
+        program = b"".join([*loads, *self.words, encode(Opcode.HALT)])
+        if len(program) > PROGRAM_BYTES - INSTRUCTION_BYTES:
+            raise TrainingError("the network is too large: its program does not fit")
+        return program
+
+    def entries(self) -> Bytes:
+        """What stands in host memory for the parameter entries."""
+        pitch = self.layout.pitch
+        planes = np.zeros((len(self._entries), PARAMETER_PLANES), np.uint8)
+        for number, entry in enumerate(self._entries):
+            words = (entry.bias % 2**32).to_bytes(4, "little")
+            words += entry.multiplier.to_bytes(4, "little")
+            planes[number] = [*words, entry.left << 5 | entry.right]
+        return np.repeat(planes.reshape(-1), pitch)
+
+    def tables(self) -> Bytes:
+        """The same for the tables."""
+        return np.frombuffer(b"".join(self._tables), np.uint8)
+
+    def constants(self) -> Bytes:
+        """The same for the constants."""
+        count = sum(map(len, self._constants))
+        if count > CONSTANT_LINES:
+            raise TrainingError("the batch is too large: its constants do not fit")
+        lines = np.zeros((count, self.layout.pitch), np.uint8)
+        if count:
+            lines[:, : self.config.cols] = np.concatenate(self._constants).view(np.uint8)
+        return lines.reshape(-1)
