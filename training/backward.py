@@ -113,17 +113,15 @@ class Backward:
         parts = chunks(writer.config, shape.inputs)
         most = parts[0][1] * size
         half = writer.config.accumulator_rows // 2
-        sets = 1 + bool(task.momentum)
-        places = [writer.allocate(most * (2 * sets + 1)) for _ in range(2)]
+        moving = 2 * most if task.momentum else 0
+        places = [[writer.allocate(lines) for lines in (2 * most, moving, most)] for _ in range(2)]
         turn = 0
         for block in range(shape.units):
             vectors = self._left.transposed[number].start
             for first, count in parts:
                 rows, row = count * size, half * turn
-                place = places[turn].start
-                master = range(place, place + 2 * rows)
-                velocity = range(master.stop, master.stop + 2 * rows * (sets - 1))
-                narrow = range(velocity.stop, velocity.stop + rows)
+                master, velocity, narrow = places[turn]
+                master, velocity, narrow = master[: 2 * rows], velocity[: 2 * rows], narrow[:rows]
                 line = block * shape.lines + first * size
                 host = layout.masters[number] + 2 * line * layout.pitch
                 writer.read(host, master)
@@ -139,7 +137,7 @@ class Backward:
                     writer.write(layout.velocities[number] + 2 * line * layout.pitch, velocity)
                 writer.write(layout.weights[number] + line * layout.pitch, narrow)
                 turn ^= 1
-        writer.free(*places)
+        writer.free(*places[0], *places[1])
 
     def _add(self, row: int, master: range, velocity: range, rows: int, entry: Entry) -> None:
         """Adds the sums from a row on to the masters, by way of the velocity where there is one."""

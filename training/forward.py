@@ -121,36 +121,37 @@ class Forward:
             rows, first = len(part) * samples, part.start * samples
             function = Function.RELU if stage.relu else Function.NONE
             at = units.start + first
-            writer.activate(0, at, rows, Entry(q), function=function, exponent=SHIFT)
             if mask:
-                self._mask(number, mask.start + first, rows, part)
-                if stage.rate:
-                    writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
+                self._mask(number, mask.start + first, at, rows, part)
+            writer.activate(0, at, rows, Entry(q), function=function, exponent=SHIFT)
+            if mask and stage.rate:
+                writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
         writer.free(*columns)
         self._one(units.stop - samples, register)
         return units
 
-    def _mask(self, number: int, mask: int, rows: int, part: range) -> None:
-        """What passes the ReLU, as sums, and the dropout: 1, the rest 0."""
+    def _mask(self, number: int, mask: int, scratch: int, rows: int, part: range) -> None:
+        """What passes the ReLU, as sums, and the dropout: 1, the rest 0.
+
+        `scratch` are as many lines for a moment.
+        """
         writer, stage = self._writer, self._task.stages[number]
         if stage.relu:
             table = writer.table(positive_table())
             writer.activate(0, mask, rows, ONE, function=Function.TABLE, table=table)
         if not stage.rate:
             return
-        random = writer.allocate(rows)
         writer.emit(
             Opcode.RANDOM,
-            **{"destination": random.start, "rows": rows, "seed": self._task.seed},
+            **{"destination": scratch, "rows": rows, "seed": self._task.seed},
             **{"counter": number + (part.start << 4), "counter_register": COUNTER_REGISTER},
         )
         table = writer.table(keep_table(stage.rate))
         how = {"function": Function.TABLE, "table": table}
         if stage.relu:
-            writer.vector(Operation.MULTIPLY, mask, random.start, mask, rows, ONE, NARROW, **how)
+            writer.vector(Operation.MULTIPLY, mask, scratch, mask, rows, ONE, NARROW, **how)
         else:
-            writer.copy(random.start, mask, rows, ONE, NARROW, **how)
-        writer.free(random)
+            writer.copy(scratch, mask, rows, ONE, NARROW, **how)
 
     def _multiply(self, number: int, x: range, part: range, columns: list[range]) -> None:
         """The sums of some blocks of units, from accumulator row 0 on."""

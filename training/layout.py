@@ -15,7 +15,6 @@ from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.training.stages import Stage
 
 PROGRAM_BYTES = 1 << 20
-CONSTANT_LINES = 4096
 TABLES = 4
 
 
@@ -67,7 +66,10 @@ class Layout:
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
         self.survey = self._take(2 * len(stages))
-        self.constants = self._take(CONSTANT_LINES)
+        selected = _blocks(self.groups, size) * size
+        select = selected // size * self.groups * self.classes
+        self.constant_lines = 2 * (self.samples + selected) + select + self.shapes[-1].units + 2
+        self.constants = self._take(self.constant_lines)
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         self.program = self._bytes(PROGRAM_BYTES)

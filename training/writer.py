@@ -21,7 +21,7 @@ from systola.arch.isa import (
     encode,
 )
 from systola.training.errors import TrainingError
-from systola.training.layout import CONSTANT_LINES, PROGRAM_BYTES, TABLES, Layout
+from systola.training.layout import PROGRAM_BYTES, TABLES, Layout
 
 Bytes = NDArray[np.uint8]
 HALF = 1 << 30
@@ -60,16 +60,20 @@ class Writer:
         self._entries: dict[Entry, int] = {}
         self._tables: dict[bytes, int] = {}
         self._constants: list[NDArray[np.int8]] = []
+        self._places: dict[bytes, int] = {}
         self._scale = 0
 
     # What the instructions use.
 
     def allocate(self, lines: int) -> range:
         """Lines of the unified buffer that nothing uses."""
-        for number, (start, size) in enumerate(self._free):
-            if size >= lines:
-                self._free[number] = (start + lines, size - lines)
-                return range(start, start + lines)
+        fits = [(size, start) for start, size in self._free if size >= lines]
+        if fits:
+            size, start = min(fits)
+            self._free.remove((start, size))
+            if size > lines:
+                self._free.append((start + lines, size - lines))
+            return range(start, start + lines)
         raise TrainingError(
             f"the buffer of '{self.config.name}' has no room for {lines} more lines: "
             "take a smaller batch or a larger preset"
@@ -96,9 +100,11 @@ class Writer:
     def constant(self, values: NDArray[np.int8]) -> range:
         """Lines with `values`, (lines, C), which no instruction may write."""
         region = self.allocate(len(values))
-        place = sum(map(len, self._constants))
-        self._constants.append(values)
-        self.read(self.layout.constants + place * self.layout.pitch, region)
+        key = values.tobytes()
+        if key not in self._places:
+            self._places[key] = sum(map(len, self._constants))
+            self._constants.append(values)
+        self.read(self.layout.constants + self._places[key] * self.layout.pitch, region)
         return region
 
     # Instructions.
@@ -236,8 +242,8 @@ class Writer:
     def constants(self) -> Bytes:
         """The same for the constants."""
         count = sum(map(len, self._constants))
-        if count > CONSTANT_LINES:
-            raise TrainingError("the batch is too large: its constants do not fit")
+        if count > self.layout.constant_lines:
+            raise ValueError(f"{count} lines of constants do not fit")
         lines = np.zeros((count, self.layout.pitch), np.uint8)
         if count:
             lines[:, : self.config.cols] = np.concatenate(self._constants).view(np.uint8)
