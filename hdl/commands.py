@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sequencer hands to the units: decoded instructions and the regions they occupy."""
 
-from amaranth.hdl import signed
+from amaranth.hdl import Value, signed
 from amaranth.lib import data, enum
 from amaranth.utils import bits_for, ceil_log2
 
@@ -148,6 +148,11 @@ def vector_walk(config: Config) -> Walk:
     )
 
 
+def most_taps(config: Config) -> int:
+    """Taps of a kernel of Depthwise, or lines of a tile that is transposed."""
+    return max(DEPTHWISE_TAPS, config.cols * config.training)
+
+
 class Kind(enum.Enum, shape=2):
     """Where the host reader's data goes."""
 
@@ -250,10 +255,17 @@ class HostWriteCommand(data.StructLayout):
 
 
 class WeightCommand(data.StructLayout):
-    """A Read_Weights."""
+    """A Read_Weights or, `from_buffer`, the weights of a MatrixMultiply: as many tiles as the
+    transfer has beats, `wide` ones counted twice, from its address, a line, on."""
 
     def __init__(self, *, config: Config):
-        super().__init__({"pc": PC_BITS, "transfer": WeightTransfer(config=config)})
+        super().__init__(
+            {
+                "pc": PC_BITS,
+                "transfer": WeightTransfer(config=config),
+                **({"from_buffer": 1, "wide": 1} if config.training else {}),
+            }
+        )
 
 
 class MatrixCommand(data.StructLayout):
@@ -294,6 +306,46 @@ class Source(enum.Enum, shape=2):
     VECTOR = 3
 
 
+OTHER = 7
+"""The `function` of instructions that do not requantise; `table` tells which: an Other."""
+
+
+class Other(enum.IntEnum):
+    """What an instruction with function OTHER does."""
+
+    TRANSPOSE = 0
+    RANDOM = 1
+    MEASURE = 2
+    SUM = 3
+    """Measure without a source: exponents alone."""
+
+
+def is_gate(function: Value) -> Value:
+    """Whether a function is one of the gate lanes: SIGMOID, TANH or EXP."""
+    return function[2] & ~(function[1] & function[0])
+
+
+def measures(other: Value) -> Value:
+    """Whether an Other sets an exponent register, and writes no line."""
+    return other[1]
+
+
+class MeasureLayout(data.StructLayout):
+    """What a Measure says of exponent registers."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "exponent": 3,
+                "bits": 5,
+                "first": 3,
+                "second": 3,
+                "third": 3,
+                "value": 8,
+            }
+        )
+
+
 class ScaleLayout(data.StructLayout):
     """The operands of Vector, as Set_Config_Scale describes them."""
 
@@ -317,7 +369,13 @@ class ActivateCommand(data.StructLayout):
     `operand` is the first of the `taps` lines of a block's weights, or of operand b. Entry
     `parameter` serves the first block, `by_block` the next one each following block, and `by_taps`
     the entry `parameter` + t - 1 a window of t taps inside the map. Results are clamped to `low`
-    and `high`.
+    and `high`. `exponent`: the register whose shifts take the place of the entry's, if not 0.
+
+    With function OTHER an instruction with source DEPTHWISE has two phases as well, for each block,
+    and reads lines in the first alone: the `taps` lines of a tile from `operand` on (TRANSPOSE), to
+    which the walk's step from block to block is added behind it; else none. A Measure of lines or
+    rows walks over them as Vector or Activate. Its MeasureLayout lies in `multiplier_b`, the
+    counter of a RANDOM there and in `shift_b`, its seed in `multiplier_a`.
     """
 
     def __init__(self, *, config: Config):
@@ -329,7 +387,7 @@ class ActivateCommand(data.StructLayout):
                 "height": height_bits(config),
                 "width": width_bits(config),
                 "operand": line_bits(config),
-                "taps": range(DEPTHWISE_TAPS + 1),
+                "taps": range(most_taps(config) + 1),
                 "fill": signed(8),
                 "operation": Operation,
                 "maximum": 1,
@@ -347,5 +405,6 @@ class ActivateCommand(data.StructLayout):
                 "low": signed(16),
                 "high": signed(16),
                 "table": 4,
+                **({"exponent": 3} if config.training else {}),
             }
         )

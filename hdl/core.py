@@ -25,7 +25,7 @@ from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.control.decoder import Decoder
 from systola.hdl.control.fetch import Fetch
 from systola.hdl.control.scalar_unit import ScalarUnit
-from systola.hdl.control.scoreboard import Scoreboard
+from systola.hdl.control.scoreboard import WATCHED, Scoreboard
 from systola.hdl.control.sequencer import Sequencer
 from systola.hdl.matrix.matrix_unit import MatrixUnit
 from systola.hdl.memories.accumulators import Accumulators
@@ -161,6 +161,9 @@ class Core(wiring.Component):
         connect(m, matrix.buffer, buffer.mxu)
         connect(m, activation.buffer, buffer.activate)
         connect(m, writer.buffer, buffer.dma_out)
+        if config.training:
+            connect(m, weights.buffer, buffer.tiles)
+            m.d.comb += weights.unblocked.eq(board.weights.unblocked)
         connect(m, reader.parameters, activation.parameters)
         connect(m, activation.operands, buffer.operands)
         if config.tables:
@@ -353,7 +356,8 @@ class Core(wiring.Component):
             board.activate_writing.retire.eq(activation.write_done),
         ]
         for name in activation.retired.shape().members:
-            m.d.comb += activation.retired[name].eq(getattr(board, name).retire)
+            watched, _ = WATCHED.get(name, (name, ""))
+            m.d.comb += activation.retired[name].eq(getattr(board, watched).retire)
 
     def _writer(self, m: Module, board: Scoreboard, writer: HostWriter) -> None:
         queue = board.host_writes

@@ -8,6 +8,7 @@ from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import TABLE_BYTES
+from systola.hdl.activation.exponent_registers import MAGNITUDE_BITS
 from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
@@ -47,6 +48,8 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
         "high": In(signed(bits)),
         "byte_out": Out(8),
     }
+    if config.training:
+        members["magnitude"] = Out(MAGNITUDE_BITS)
     if config.tables:
         members |= {
             "table": In(max(1, ceil_log2(config.tables))),
@@ -66,6 +69,9 @@ class ActivationLane(wiring.Component):
     are here, too. `byte_out` comes PICK_STAGE cycles after the value, with `pick`, out of logic: a
     register comes behind it. One value a cycle, no back-pressure. `table` comes TABLE_STAGE cycles
     after the value. Each lane has its own copy of the tables.
+
+    With training `magnitude` tells of the value that it has these bits, or its inverse where it is
+    negative.
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
     VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
@@ -94,10 +100,14 @@ class ActivationLane(wiring.Component):
             for name, member in unit.signature.members.items():
                 if member.flow is In and name not in self._MADE_HERE:
                     m.d.comb += getattr(unit, name).eq(getattr(self, name))
+        value = Signal(signed(32))
         m.d.comb += [
-            requantiser.accumulator.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
+            value.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
+            requantiser.accumulator.eq(value),
             requantiser.offset.eq(self.zero_point),
         ]
+        if config.training:
+            m.d.comb += self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS))
         waiting = Signal(lane_bits(config), reset_less=True)  # as long as the tables take
         plain = Signal(lane_bits(config), reset_less=True)
         m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activate, Depthwise, Pool and Vector: everything that writes results into the unified buffer."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
@@ -12,15 +12,19 @@ from systola.hdl.activation.result_lanes import (
     ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
+    OTHER_SPACING,
     TAP_SPACING,
     ResultLanes,
 )
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
 from systola.hdl.activation.vector_lane import Coefficient
 from systola.hdl.commands import (
+    OTHER,
     ActivateCommand,
+    Other,
     Source,
     address_bits,
+    measures,
     parameter_space,
     row_bits,
     table_space,
@@ -45,17 +49,17 @@ PAUSES = {
     Pause.DRAIN: DRAIN_SPACING,
     Pause.GATE: GATE_SPACING,
     Pause.GATE_DRAIN: GATE_SPACING + DRAIN_SPACING,
+    Pause.OTHER: OTHER_SPACING,
 }
 """Cycles without a step."""
 
-WATCHED = {
-    "matrix_summing": row_bits,
-    "matrix_reading": address_bits,
-    "activate_writing": address_bits,
-    "host_writing": address_bits,
-    "host_reading": address_bits,
-}
-"""The lists that instructions wait for, and the bits of their addresses."""
+
+def watched(config: Config) -> dict[str, int]:
+    """The lists that instructions wait for, and the bits of their addresses."""
+    line = address_bits(config)
+    lists = ("matrix_reading", "activate_writing", "host_writing", "host_reading")
+    tiles = ("tiles_reading",) if config.training else ()
+    return {"matrix_summing": row_bits(config), **dict.fromkeys((*lists, *tiles), line)}
 
 
 def checks(config: Config) -> list[Check]:
@@ -74,6 +78,7 @@ def checks(config: Config) -> list[Check]:
         Check(watched="host_reading", used="wide"),
         Check(watched="host_reading", address="parameter", space=entries, used="final"),
         Check(watched="host_reading", address="table", space=tables, used="looks_up"),
+        *([Check(watched="tiles_reading", used="final")] if config.training else []),
     ]
 
 
@@ -104,20 +109,22 @@ class ActivationUnit(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         depth = config.queue_depth
+        lists = watched(config)
         members = {
             "command": In(ActivateCommand(config=config)),
             "command_valid": In(1),
             "command_pop": Out(1),
-            "masks": In(data.StructLayout(dict.fromkeys(WATCHED, depth))),
+            "masks": In(data.StructLayout(dict.fromkeys(lists, depth))),
             "regions": In(
                 data.StructLayout(
                     {
-                        name: data.ArrayLayout(Region(bits(config)), depth)
-                        for name, bits in WATCHED.items()
+                        name: data.ArrayLayout(Region(bits), depth)
+                        for name, bits in lists.items()
+                        if name != "tiles_reading"
                     }
                 )
             ),
-            "retired": In(data.StructLayout(dict.fromkeys(WATCHED, 1))),
+            "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
             "enable": Out(1),
             "ready": In(1),
             "address": Out(ceil_log2(config.accumulator_rows)),
@@ -150,7 +157,7 @@ class ActivationUnit(wiring.Component):
             item=Step(config=self._config),
             checks=checks(self._config),
             depth=self._config.queue_depth,
-            widths={name: bits(self._config) for name, bits in WATCHED.items()},
+            widths=watched(self._config),
         )
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
@@ -160,15 +167,16 @@ class ActivationUnit(wiring.Component):
             kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
             source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, kept))
-            for name in WATCHED:
+            for name in self.masks.shape().members:
                 m.d.sync += kept[name].eq(source[name] >> self.retired[name])
             masks = kept
-        for name in WATCHED:
+        for name in self.masks.shape().members:
             m.d.comb += [
                 interlock.masks[name].eq(masks[name]),
-                interlock.regions[name].eq(self.regions[name]),
                 interlock.retired[name].eq(self.retired[name]),
             ]
+        for name in self.regions.shape().members:
+            m.d.comb += interlock.regions[name].eq(self.regions[name])
 
         # The instruction whose steps are taken, while the planner may have the next one. There is
         # a pause behind its last step.
@@ -191,13 +199,16 @@ class ActivationUnit(wiring.Component):
 
         step, taken = self._step(m, interlock)
         from_accumulators = command.source == Source.ACCUMULATORS
+        in_both = Signal()  # a Measure is in the lists of rows and of lines
+        if self._config.training:
+            m.d.comb += in_both.eq((command.function == OTHER) & measures(command.table))
         issues = Signal()
         m.d.comb += [issues.eq(taken & step.final), ends.eq(taken & step.ends)]
         m.d.sync += [
             self.advance_read.eq(issues & from_accumulators),
             self.advance_read_to.eq(step.row + 1),
-            self.rows_done.eq(ends & from_accumulators),
-            self.lines_done.eq(ends & ~from_accumulators),
+            self.rows_done.eq(ends & (from_accumulators | in_both)),
+            self.lines_done.eq(ends & (~from_accumulators | in_both)),
             self.takes_line.eq(taken & ~from_accumulators),
         ]
 
@@ -206,6 +217,12 @@ class ActivationUnit(wiring.Component):
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
             connect(m, flipped(self.tables), lanes.tables)
+        if self._config.training:
+            scale = command.scale
+            m.d.comb += [
+                lanes.about.eq(scale.multiplier_b),
+                lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
+            ]
         self._control_line(m, lanes.line, command, step, taken)
         self._control_vector(m, lanes.vector, command, step)
         m.d.comb += [
@@ -291,8 +308,12 @@ class ActivationUnit(wiring.Component):
             (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         )
         scale = command.scale
+        loads = taken & (step.phase == Phase.TAPS)
+        other = self._config.training & (command.function == OTHER)
         m.d.comb += [
-            control.load_tap.eq(taken & (step.phase == Phase.TAPS)),
+            control.load_tap.eq(loads),
+            control.load_tile.eq(loads & other & (command.table == Other.TRANSPOSE)),
+            control.load_seed.eq(loads & other & (command.table == Other.RANDOM)),
             control.tap.eq(step.tap),
             control.element.low.eq(taken & step.low),
             control.element.wide.eq(command.wide_operands),
@@ -336,10 +357,14 @@ class ActivationUnit(wiring.Component):
             control.line.eq(step.line),
             control.last.eq(step.ends),
             control.parameter.eq(step.parameter),
-            control.use_sum.eq(command.source != Source.ACCUMULATORS),
+            control.use_sum.eq(
+                (command.source == Source.VECTOR)
+                | ((command.source != Source.ACCUMULATORS) & (command.function != OTHER))
+            ),
             *(
                 control[name].eq(command[name])
                 for name in (
+                    *(["exponent"] if self._config.training else []),
                     "low",
                     "accumulate",
                     "wide",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The microprogram of the functions SIGMOID and TANH, for all lanes at once.
+"""The microprogram of the functions SIGMOID, TANH and EXP, for all lanes at once.
 
-Source of the arithmetic: gemmlowp, fixedpoint/fixedpoint.h, `logistic` and `tanh` of a
-FixedPoint<int16_t, n>. A product of two int16 there is (a * b + 2^14) >> 15; the case that
-saturates, both of them -32768, does not occur here, and of its sums only those can leave int16
-that reach 32768.
+Source of the arithmetic: gemmlowp, fixedpoint/fixedpoint.h, `logistic`, `tanh` and
+`exp_on_negative_values` of a FixedPoint<int16_t, n>. A product of two int16 there is
+(a * b + 2^14) >> 15; the case that saturates, both of them -32768, does not occur here, and of its
+sums only those can leave int16 that reach 32768.
 """
 
 from typing import Any
@@ -77,11 +77,13 @@ class _Steps:
         self.now += PRODUCT_LATENCY
 
 
-def microprogram(*, tanh: bool) -> list[Row]:
-    """What the lanes do from the cycle after that of the argument on."""
+_PRODUCT: Row = {"product": ProductTerm.ROUNDED}
+
+
+def _exponential() -> _Steps:
+    """From the cycle after that of the argument on to its exponential."""
     steps = _Steps(TANH_INTEGER_BITS + 1)
-    multiply, add = steps.multiply, steps.add
-    product: Row = {"product": ProductTerm.ROUNDED}
+    multiply, add, product = steps.multiply, steps.add, _PRODUCT
 
     # exp(x - 1/8) = c + c * (x + ((x^4 / 4 + x^3) / 3 + x^2) / 2), -1/8 <= x < 1/8.
     multiply(first=First.ARGUMENT, second=Second.ARGUMENT)
@@ -106,6 +108,13 @@ def microprogram(*, tanh: bool) -> list[Row]:
     for index in range(FACTORS):
         multiply(constant=EXPONENTIALS[index])
         add(condition=index, **product)
+    return steps
+
+
+def microprogram(*, tanh: bool) -> list[Row]:
+    """What the lanes do from the cycle after that of the argument on."""
+    steps = _exponential()
+    multiply, add, product = steps.multiply, steps.add, _PRODUCT
 
     # d = (1 + e) / 2, rounded down; then 1 / d.
     add(constant=ONE_HALF, value=ValueTerm.HALF)
@@ -138,6 +147,10 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
 ROWS = max(map(len, PROGRAMS.values()))
+EXP_ROWS = _exponential().now
+"""Rows of EXP, all of which SIGMOID has, too."""
+SIGN_ROW = len(PROGRAMS["sigmoid"]) - 2
+"""The row of SIGMOID in which the result takes the sign."""
 EMPTY_ROWS = 2
 """Rows at the beginning of both programs in which nothing happens, at least."""
 LAST_PRODUCT = 1 + max(
@@ -149,16 +162,18 @@ LAST_PRODUCT = 1 + max(
 class GateSequencer(wiring.Component):
     """Tells all GateLanes what to do for one vector.
 
-    `start` takes a vector, whose argument comes in the next cycle; `tanh` and, for it,
-    `integer_bits` (0 to TANH_INTEGER_BITS) belong to it. The results are there LATENCY cycles after
-    the argument; the next start may come LATENCY cycles after this one. `following` is `control` a
-    cycle earlier, for registers near its users.
+    `start` takes a vector, whose argument comes in the next cycle; `tanh` or `exp` and, for them,
+    `integer_bits` (0 to TANH_INTEGER_BITS) belong to it. EXP is the first part of SIGMOID, which
+    sets its result for the argument 0 where that of SIGMOID is set for the sign. The results are
+    there LATENCY cycles after the argument; the next start may come LATENCY cycles after this one.
+    `following` is `control` a cycle earlier, for registers near its users.
     """
 
     LATENCY = 1 + ROWS
 
     start: In(1)
     tanh: In(1)
+    exp: In(1)
     integer_bits: In(3)
     control: Out(GateControl())
     following: Out(GateControl())
@@ -166,7 +181,7 @@ class GateSequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = GateControl()
-        is_tanh = Signal(reset_less=True)
+        is_tanh, is_exp = Signal(reset_less=True), Signal(reset_less=True)
         # One bit walks by all rows but the first two, which are empty, and collects theirs in both
         # programs; then comes the choice, and a register for the users.
         place = Signal(ROWS - EMPTY_ROWS)
@@ -179,17 +194,34 @@ class GateSequencer(wiring.Component):
                 set_in = [place[n] for n, word in enumerate(words) if word >> bit & 1]
                 m.d.sync += target.eq(Cat(set_in).any())
         row = Signal(layout)
+        past_exp, at_sign = Signal(), Signal()  # is the row that comes next
+        with m.If(self.start):
+            m.d.sync += past_exp.eq(0)
+        with m.Elif(place[EXP_ROWS - EMPTY_ROWS]):
+            m.d.sync += past_exp.eq(1)
         m.d.sync += [
+            at_sign.eq(place[SIGN_ROW - EMPTY_ROWS]),
             row.eq(Mux(is_tanh, rows["tanh"], rows["sigmoid"])),
             self.control.eq(self.following),
         ]
+        with m.If(is_exp & past_exp):
+            m.d.sync += row.update.eq(at_sign)
+            with m.If(at_sign):
+                m.d.sync += [row.condition.eq(ZERO), row.value.eq(ValueTerm.NONE)]
 
         # The exponential of tanh takes twice the argument: one place more.
         shifts = Signal(range(TANH_INTEGER_BITS + 2))
         with m.If(self.start):
             m.d.sync += [
                 is_tanh.eq(self.tanh),
-                shifts.eq(Mux(self.tanh, self.integer_bits + 1, SIGMOID_INTEGER_BITS)),
+                is_exp.eq(self.exp),
+                shifts.eq(
+                    Mux(
+                        self.tanh | self.exp,
+                        self.integer_bits + self.tanh,
+                        SIGMOID_INTEGER_BITS,
+                    )
+                ),
             ]
         with m.Elif(shifts != 0):
             m.d.sync += shifts.eq(shifts - 1)

@@ -2,11 +2,14 @@
 """The datapath of the activation unit: lanes, parameters, taps, and the line that is written."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import (
     Cat,
     ClockSignal,
+    Const,
     Instance,
     Module,
     Mux,
@@ -14,26 +17,28 @@ from amaranth.hdl import (
     Signal,
     Value,
     ValueLike,
-    signed,
 )
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function
-from systola.hdl.activation.activation_lane import ActivationLane, Pick
+from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
+from systola.hdl.activation.controls import LineControl, VectorControl
+from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.lane_group import OF_EACH, group_size
+from systola.hdl.activation.other_results import OtherResults
+from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import Requantiser
-from systola.hdl.activation.vector_lane import (
-    ElementControl,
-    ScalingControl,
-    SumControl,
-    VectorLane,
-    lane_bits,
+from systola.hdl.activation.vector_lane import VectorLane, lane_bits
+from systola.hdl.commands import (
+    OTHER,
+    MeasureLayout,
+    address_bits,
+    is_gate,
+    measures,
 )
-from systola.hdl.commands import address_bits
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
@@ -50,6 +55,9 @@ SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
 """Cycles by which the sum of lines comes later to the requantisers than an accumulator row."""
 GATE_SPACING = GateSequencer.LATENCY + 1
 """Cycles between a vector with SIGMOID or TANH and the next one."""
+OTHER_SPACING = SUM_LATENCY + 6
+"""Cycles behind the last vector of a tile that is transposed, of random bytes or of a Measure, and
+behind a seed: until the lines have been taken, and an exponent is known."""
 DRAIN_SPACING = SUM_LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
 ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2
@@ -73,43 +81,6 @@ def lanes_are_instances(config: Config) -> bool:
     return config.cols > TILE_LIMIT
 
 
-class LineControl(data.StructLayout):
-    """What accompanies the elements of a buffer line through the front of the lanes."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "load_tap": 1,
-                "tap": range(DEPTHWISE_TAPS),
-                "element": ElementControl(),
-                "scaling": ScalingControl(),
-                "summing": SumControl(),
-            }
-        )
-
-
-class VectorControl(data.StructLayout):
-    """What accompanies a vector through the rest of the lanes."""
-
-    def __init__(self, *, config: Config):
-        super().__init__(
-            {
-                "line": address_bits(config),
-                "last": 1,
-                "parameter": bits_for(config.parameter_entries),
-                "use_sum": 1,
-                "accumulate": 1,
-                "wide": 1,
-                "rounding": 1,
-                "function": 3,
-                "zero_point": signed(8),
-                "low": signed(16),
-                "high": signed(16),
-                "table": 4,
-            }
-        )
-
-
 class ResultLanes(wiring.Component):
     """Takes a buffer line for the front of the lanes with `line`, and makes a result of each vector
     with `issue` and `vector`. An ActivationLane for each column; the bytes of `operands` come
@@ -122,6 +93,10 @@ class ResultLanes(wiring.Component):
     behind one with SIGMOID or TANH, one behind any other int16 result, ADDEND_SPACING behind one
     that adds to what is there, and DRAIN_SPACING, in addition to GATE_SPACING, between a sum and an
     accumulator row; TAP_SPACING between a tap and its use. `vector.low` <= `vector.high`.
+    With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
+    random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
+    none of these is a sum of lines but the last. OTHER_SPACING cycles lie behind the last one of a
+    tile, and of an instruction, and behind the load of a `seed`.
     `advance_write`, `advance_write_to`: lines below are written in ANNOUNCED cycles; `write_done`:
     all are. Both lines of an int16 result are announced together.
     """
@@ -144,6 +119,8 @@ class ResultLanes(wiring.Component):
         }
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
+        if config.training:
+            members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
         super().__init__(members)
 
     @staticmethod
@@ -181,6 +158,7 @@ class ResultLanes(wiring.Component):
             ANNOUNCED_STAGE - 1,
             ANNOUNCED_STAGE,
             ANNOUNCED_STAGE + 1,
+            0,
             ActivationLane.GATE_STAGE - 1,
             ActivationLane.GATE_STAGE,
             ActivationLane.PICK_STAGE - 1,
@@ -227,6 +205,14 @@ class ResultLanes(wiring.Component):
                 self.write_done.eq(announced.output_valid & announced.output.last),
             ]
 
+        self._outputs = {
+            name: [Signal(member.shape, name=f"{name}_{c}") for c in range(config.cols)]
+            for name, member in lane_members(config).items()
+            if member.flow is Out
+        }
+        line: Value = Cat(self._outputs["byte_out"])
+        if config.training:
+            line = self._other(m, at, operands, copied)
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
         lanes: list[dict[str, ValueLike]] = []
         for c in range(config.cols):
@@ -239,15 +225,18 @@ class ResultLanes(wiring.Component):
                 "shift_right": planes[8].word_select(c, 8)[:5],
                 "shift_left": planes[8].word_select(c, 8)[5:],
             }
+            if config.training:
+                shifts = data.View(ShiftLayout(), lane.pop("shifts"))
+                for name, there in (("shift_right", shifts.right), ("shift_left", shifts.left)):
+                    lane[name] = Mux(shifts.replaces, there, lane[name])
             if config.depthwise:
                 lane["tap"] = inputs["tap"].word_select(c, 8)
             lanes.append(lane)
-        line = Signal(8 * config.cols)
         if lanes_are_instances(config):
-            self._place_groups(m, lanes, line)
+            self._place_groups(m, lanes)
         else:
             for c, lane in enumerate(lanes):
-                m.submodules[f"lane_{c}"] = self._lane(m, lane, line.word_select(c, 8))
+                m.submodules[f"lane_{c}"] = self._lane(m, lane, c)
         m.d.sync += self.buffer.data.eq(line)
         return m
 
@@ -277,7 +266,7 @@ class ResultLanes(wiring.Component):
     ) -> tuple[dict[str, Any], dict[str, ValueLike]]:
         """The controls of a line, delayed to where the fronts of the lanes need them, or one cycle
         less for those that get copies; the taps."""
-        stages = [self.line]
+        self._stages = stages = [self.line]
         for stage in range(OPERAND_LATENCY + VectorLane.SUM_STAGE):
             stages.append(Signal(LineControl(), name=f"line_{stage}", reset_less=True))
             m.d.sync += stages[-1].eq(stages[-2])
@@ -347,11 +336,9 @@ class ResultLanes(wiring.Component):
         """The write of a line, where results may have two, or come from the gates. The next pick of
         the lanes."""
         gate, end = at[ActivationLane.GATE_STAGE - 1], at[ActivationLane.PICK_STAGE]
-        is_tanh = gate.output.function == Function.TANH
 
         def gated(vector: DelayLine) -> Value:
-            function = vector.output.function
-            return (function == Function.TANH) | (function == Function.SIGMOID)
+            return is_gate(vector.output.function)
 
         # The announcement of two lines is one of the second.
         written_by_two = Signal.like(written, reset_less=True)
@@ -364,7 +351,8 @@ class ResultLanes(wiring.Component):
         waiting = Signal(range(GateSequencer.LATENCY + 1))
         m.d.comb += [
             gates.start.eq(gate.output_valid & gated(gate)),
-            gates.tanh.eq(is_tanh),
+            gates.tanh.eq(gate.output.function == Function.TANH),
+            gates.exp.eq(gate.output.function == Function.EXP if self._config.training else 0),
             gates.integer_bits.eq(gate.output.table),
         ]
         m.d.sync += started.eq(gates.start)
@@ -379,10 +367,13 @@ class ResultLanes(wiring.Component):
         done = Signal()  # the result of a vector is there
         gate_done = Signal()  # it is that of the gates
         finished = Signal(VectorControl(config=self._config))
+        silent: Value = Const(0)  # a Measure writes nothing
+        if self._config.training:
+            silent = (end.output.function == OTHER) & measures(end.output.table)
         high_due = Signal()  # the low bytes are written in this cycle, the high ones are to follow
         m.d.sync += gate_done.eq(waiting == 2)
         m.d.comb += [
-            done.eq((end.output_valid & ~gated(end)) | gate_done),
+            done.eq((end.output_valid & ~gated(end) & ~silent) | gate_done),
             finished.eq(Mux(gate_done, kept, end.output)),
         ]
         pick = Signal(Pick)
@@ -419,27 +410,57 @@ class ResultLanes(wiring.Component):
         ]
         return pick
 
-    def _lane(self, m: Module, inputs: dict[str, ValueLike], byte: Value) -> ActivationLane:
+    def _other(
+        self, m: Module, at: dict[int, DelayLine], operands: Signal, copied: dict[str, ValueLike]
+    ) -> Value:
+        """The line that is written, where there is training. Adds to what is `copied`."""
+        others = m.submodules.others = OtherResults(config=self._config)
+        coming, valued, ending = at[-1], at[0], at[ActivationLane.PICK_STAGE - 1]
+        for port, vector, valid in (
+            (others.issued, self.vector, self.issue),
+            (others.coming, coming.output, coming.output_valid),
+            (others.valued, valued.output, valued.output_valid),
+            (others.ending, ending.output, ending.output_valid),
+        ):
+            m.d.comb += [port.vector.eq(vector), port.valid.eq(valid)]
+        loads = self._stages[OPERAND_LATENCY]
+        m.d.comb += [
+            others.about.eq(self.about),
+            others.magnitude.eq(reduce(or_, self._outputs["magnitude"])),
+            others.load_tile.eq(loads.load_tile),
+            others.bytes.eq(operands),
+            others.load_seed.eq(loads.load_seed),
+            others.seed.eq(self.seed),
+            others.plain.eq(Cat(self._outputs["byte_out"])),
+        ]
+        copied["shifts"] = others.shifts
+        return others.line
+
+    def _lane(self, m: Module, inputs: dict[str, ValueLike], number: int) -> ActivationLane:
         """A lane with its ports connected."""
         lane = ActivationLane(config=self._config)
         for path, member, port in lane.signature.flatten(lane):
             name = "__".join(map(str, path))
-            m.d.comb += port.eq(inputs[name]) if member.flow is In else byte.eq(port)
+            if member.flow is In:
+                m.d.comb += port.eq(inputs[name])
+            else:
+                m.d.comb += self._outputs[name][number].eq(port)
         return lane
 
-    def _place_groups(self, m: Module, lanes: Sequence[dict[str, ValueLike]], line: Signal) -> None:
+    def _place_groups(self, m: Module, lanes: Sequence[dict[str, ValueLike]]) -> None:
         """The lanes as instances of the module `lane_group`."""
         size = group_size(self._config)
         for number in range(len(lanes) // size):
-            group = lanes[number * size : (number + 1) * size]
+            first, end = number * size, (number + 1) * size
             inputs = {
-                name: Cat(lane[name] for lane in group) if name in OF_EACH else value
-                for name, value in group[0].items()
+                name: Cat(lane[name] for lane in lanes[first:end]) if name in OF_EACH else value
+                for name, value in lanes[first].items()
             }
+            outputs = {name: Cat(of_lanes[first:end]) for name, of_lanes in self._outputs.items()}
             m.submodules[f"lanes_{number}"] = Instance(
                 "lane_group",
                 i_clk=ClockSignal(),
                 i_rst=ResetSignal(),
                 **{f"i_lane_{name}": value for name, value in inputs.items()},
-                o_lane_byte_out=line.word_select(number, 8 * size),
+                **{f"o_lane_{name}": value for name, value in outputs.items()},
             )

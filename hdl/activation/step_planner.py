@@ -7,13 +7,18 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
-from systola.arch.isa import DEPTHWISE_TAPS, Function, Operation
+from systola.arch.isa import Function, Operation
 from systola.hdl.activation.result_lanes import TAP_SPACING
 from systola.hdl.commands import (
+    OTHER,
     ActivateCommand,
+    Other,
     Source,
     address_bits,
+    is_gate,
     line_bits,
+    measures,
+    most_taps,
     row_bits,
     vector_walk,
 )
@@ -45,6 +50,7 @@ class Pause(enum.Enum, shape=3):
     DRAIN = 4
     GATE = 5
     GATE_DRAIN = 6
+    OTHER = 7
 
 
 class Step(data.StructLayout):
@@ -67,7 +73,7 @@ class Step(data.StructLayout):
                 "sums": 1,
                 "row": row_bits(config),
                 "outside": 1,
-                "tap": range(DEPTHWISE_TAPS),
+                "tap": range(most_taps(config)),
                 "low": 1,
                 "begins": 1,
                 "final": 1,
@@ -146,6 +152,7 @@ class StepPlanner(wiring.Component):
         one_line = Signal(reset_less=True)  # of operand b completes a vector
         two_lines = Signal(reset_less=True)  # are written for one that is read
         gate = Signal(reset_less=True)
+        other = Signal(reset_less=True)  # nothing is requantised
         few_taps = Signal(reset_less=True)
         one_tap = Signal(reset_less=True)
         last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
@@ -162,7 +169,8 @@ class StepPlanner(wiring.Component):
                 depthwise.eq(coming_depthwise),
                 one_line.eq(coming_operand & ~coming.wide_operands & ~coming.accumulate),
                 two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
-                gate.eq((coming.function == Function.SIGMOID) | (coming.function == Function.TANH)),
+                gate.eq(is_gate(coming.function)),
+                other.eq(coming.function == OTHER),
                 few_taps.eq(coming.taps <= TAP_SPACING),
                 one_tap.eq(coming.taps == 1),
                 last_but_one.eq(coming.taps - 2),
@@ -170,7 +178,7 @@ class StepPlanner(wiring.Component):
 
         # Where the instruction stands. How a phase may end is known when it begins.
         now = Signal(PHASES)
-        tap = Signal(range(DEPTHWISE_TAPS))  # of TAPS: loaded; of ELEMENTS: in use
+        tap = Signal(range(most_taps(config)))  # of TAPS: loaded; of ELEMENTS: in use
         half = Signal()
         last_load = Signal()  # in TAPS: of the block
         ends_by_tap = Signal()  # the last tap completes a vector
@@ -246,6 +254,11 @@ class StepPlanner(wiring.Component):
                 parameter.eq(coming.parameter),
             ]
         with m.Elif(goes_on):
+            operand_step = now.taps | now.operand
+            if config.training:
+                operand_step = Mux(
+                    final & block_ends & other, command.walk.step.block.line, operand_step
+                )
             by_tap = follows.elements & elements_end
             by_line = (
                 (now.elements & last_tap & one_line)
@@ -260,7 +273,7 @@ class StepPlanner(wiring.Component):
                 ends_by_tap.eq(by_tap),
                 ends_by_line.eq(by_line),
                 moves_on.eq(by_tap | by_line),
-                operand.eq(operand + (now.taps | now.operand)),
+                operand.eq(operand + operand_step),
                 addend.eq(addend + now.addend),
             ]
             with m.If(final):
@@ -274,7 +287,12 @@ class StepPlanner(wiring.Component):
 
         pause = Signal(Pause)
         drains = ends & ~from_accumulators
-        with m.If(final & gate):
+        rests = Signal()  # behind a tile, a Measure, random bytes and their seed
+        if config.training:
+            m.d.comb += rests.eq(other & Mux(now.taps, last_load & few_taps, final & block_ends))
+        with m.If(rests):
+            m.d.comb += pause.eq(Pause.OTHER)
+        with m.Elif(final & gate):
             m.d.comb += pause.eq(Mux(drains, Pause.GATE_DRAIN, Pause.GATE))
         with m.Elif(final & command.accumulate):
             m.d.comb += pause.eq(Pause.ADDEND)
@@ -293,11 +311,16 @@ class StepPlanner(wiring.Component):
         by_taps = Signal(reset_less=True)
         valid = Signal()
         m.d.comb += self.loads.eq(loads)
+        reads = ~(now.elements & from_accumulators)
+        narrow = final & ~command.wide
+        if config.training:
+            reads &= ~(other & depthwise & (now.elements | (command.table != Other.TRANSPOSE)))
+            narrow &= ~(other & measures(command.table))
         with m.If(loads):
             m.d.sync += [
                 valid.eq(walker.present),
                 step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
-                step.reads.eq(~(now.elements & from_accumulators)),
+                step.reads.eq(reads),
                 step.read.eq(Mux(now.elements, place.line, Mux(now.addend, addend, operand))),
                 step.sums.eq(now.elements & from_accumulators),
                 step.row.eq(row),
@@ -311,7 +334,7 @@ class StepPlanner(wiring.Component):
                 ),
                 step.begins.eq(now.elements & first.kx & first.ky),
                 step.final.eq(final),
-                step.narrow.eq(final & ~command.wide),
+                step.narrow.eq(narrow),
                 step.wide.eq(final & command.wide),
                 step.looks_up.eq(final & (command.function == Function.TABLE)),
                 step.line.eq(line),

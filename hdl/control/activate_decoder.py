@@ -4,21 +4,30 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode, Reduction
+from systola.arch.isa import Function, Opcode, Operation, Reduction
+from systola.arch.isa import Source as Measured
 from systola.hdl.commands import (
+    OTHER,
     ActivateCommand,
     InstructionLayout,
+    MeasureLayout,
+    Other,
     ScaleLayout,
     Source,
     line_bits,
 )
 from systola.hdl.control.window_registers import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.walker import counts
+
+SOURCES = (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
+"""The instructions that make results of numbers."""
+OTHERS = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
+"""Those that there are for training alone."""
 
 
 class _Bounds(data.StructLayout):
@@ -34,17 +43,19 @@ class ActivateDecoder(wiring.Component):
     """The `command` of `word`, combinationally, but for its bounds, which come a cycle later: no
     more than a choice between its inputs.
 
-    `sources` tells which instruction it is, with a bit for each Source, `over_map` that it is a
+    `kinds` tells which instruction it is, with a bit for each of `opcodes`, `over_map` that it is a
     Depthwise or a Pool. `shape` and `products` are the present window, `first_line` the line where
     the walk over it begins; `scale` is the present Set_Config_Scale.
     """
 
     def __init__(self, *, config: Config):
+        self._config = config
         self._layout = ActivateCommand(config=config)
+        self.opcodes = (*SOURCES, *(OTHERS if config.training else ()))
         super().__init__(
             {
                 "word": In(128),
-                "sources": In(len(Source)),
+                "kinds": In(len(self.opcodes)),
                 "over_map": In(1),
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
@@ -57,17 +68,17 @@ class ActivateDecoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape, products, scale = self.shape, self.products, self.scale
-        # What the command is for each source, and what its bounds follow from.
-        commands = {source: Signal(self._layout, name=source.name) for source in Source}
-        bounds = {source: Signal(_Bounds(), name=f"{source.name}_bounds") for source in Source}
+        # What the command is for each opcode, and what its bounds follow from.
+        commands = {at: Signal(self._layout, name=at.name) for at in self.opcodes}
+        bounds = {at: Signal(_Bounds(), name=f"{at.name}_bounds") for at in SOURCES}
         activate = data.View(InstructionLayout(Opcode.ACTIVATE), self.word)
         depthwise = data.View(InstructionLayout(Opcode.DEPTHWISE), self.word)
         pool = data.View(InstructionLayout(Opcode.POOL), self.word)
         vector = data.View(InstructionLayout(Opcode.VECTOR), self.word)
 
-        def bounded(source: Source, entry: data.View, highest: Value) -> list[object]:
+        def bounded(opcode: Opcode, entry: data.View, highest: Value) -> list[object]:
             """Bounds from `function`, `zero_point` and a ceiling."""
-            bounded = bounds[source]
+            bounded = bounds[opcode]
             return [
                 bounded.function.eq(entry.function),
                 bounded.floor.eq(entry.zero_point),
@@ -96,7 +107,7 @@ class ActivateDecoder(wiring.Component):
                 command.zero_point.eq(entry.zero_point),
             ]
 
-        command = commands[Source.ACCUMULATORS]
+        command = commands[Opcode.ACTIVATE]
         m.d.comb += [
             command.source.eq(Source.ACCUMULATORS),
             command.accumulator.eq(activate.accumulator),
@@ -110,10 +121,10 @@ class ActivateDecoder(wiring.Component):
             command.rounding.eq(activate.rounding),
             command.zero_point.eq(activate.zero_point),
             command.table.eq(activate.table),
-            *bounded(Source.ACCUMULATORS, activate, activate.ceiling),
-            bounds[Source.ACCUMULATORS].wide.eq(activate.wide),
+            *bounded(Opcode.ACTIVATE, activate, activate.ceiling),
+            bounds[Opcode.ACTIVATE].wide.eq(activate.wide),
         ]
-        command = commands[Source.DEPTHWISE]
+        command = commands[Opcode.DEPTHWISE]
         m.d.comb += [
             command.source.eq(Source.DEPTHWISE),
             *of_map(command, depthwise),
@@ -121,19 +132,19 @@ class ActivateDecoder(wiring.Component):
             command.taps.eq(products.taps),
             command.fill.eq(depthwise.fill),
             command.by_block.eq(1),
-            *bounded(Source.DEPTHWISE, depthwise, depthwise.ceiling),
+            *bounded(Opcode.DEPTHWISE, depthwise, depthwise.ceiling),
         ]
-        command = commands[Source.POOL]
+        command = commands[Opcode.POOL]
         m.d.comb += [
             command.source.eq(Source.POOL),
             *of_map(command, pool),
             command.maximum.eq(pool.reduction == Reduction.MAX),
             command.by_taps.eq(pool.reduction == Reduction.AVERAGE),
-            bounds[Source.POOL].function.eq(Function.RELU6),
-            bounds[Source.POOL].floor.eq(pool.floor),
-            bounds[Source.POOL].ceiling.eq(pool.ceiling),
+            bounds[Opcode.POOL].function.eq(Function.RELU6),
+            bounds[Opcode.POOL].floor.eq(pool.floor),
+            bounds[Opcode.POOL].ceiling.eq(pool.ceiling),
         ]
-        command = commands[Source.VECTOR]
+        command = commands[Opcode.VECTOR]
         m.d.comb += [
             command.source.eq(Source.VECTOR),
             command.walk.start.line.eq(vector.buffer),
@@ -152,10 +163,13 @@ class ActivateDecoder(wiring.Component):
             command.rounding.eq(vector.rounding),
             command.zero_point.eq(vector.zero_point),
             command.table.eq(vector.table),
-            *bounded(Source.VECTOR, vector, scale.ceiling),
-            bounds[Source.VECTOR].wide.eq(vector.wide),
-            bounds[Source.VECTOR].limit.eq(Mux(vector.function == Function.NONE, scale.limit, 0)),
+            *bounded(Opcode.VECTOR, vector, scale.ceiling),
+            bounds[Opcode.VECTOR].wide.eq(vector.wide),
+            bounds[Opcode.VECTOR].limit.eq(Mux(vector.function == Function.NONE, scale.limit, 0)),
         ]
+
+        if self._config.training:
+            self._train(m, commands, activate.exponent, vector.exponent)
 
         command = self.command
         kept = Signal(_Bounds(), reset_less=True)
@@ -174,7 +188,64 @@ class ActivateDecoder(wiring.Component):
             m.d.comb += [command.low.eq(-(1 << 15)), command.high.eq((1 << 15) - 1)]
         return m
 
-    def _chosen(self, values: dict[Source, data.View]) -> Value:
-        """The one of the present source."""
-        chosen = (Mux(self.sources[at.value], value, 0) for at, value in values.items())
+    def _chosen(self, values: dict[Opcode, data.View]) -> Value:
+        """The one of the present instruction."""
+        chosen = (Mux(self.kinds[self.opcodes.index(at)], value, 0) for at, value in values.items())
         return reduce(or_, chosen)
+
+    def _train(self, m: Module, commands: dict[Opcode, Signal], *exponents: Value) -> None:
+        """What there is for training alone."""
+        measure = data.View(InstructionLayout(Opcode.MEASURE), self.word)
+        transpose = data.View(InstructionLayout(Opcode.TRANSPOSE), self.word)
+        randomise = data.View(InstructionLayout(Opcode.RANDOM), self.word)
+        for opcode, exponent in zip((Opcode.ACTIVATE, Opcode.VECTOR), exponents, strict=True):
+            m.d.comb += commands[opcode].exponent.eq(exponent)
+        command = commands[Opcode.MEASURE]
+        layout = MeasureLayout()
+        about = Signal(layout)
+        nothing = measure.source == Measured.NONE
+        lines = measure.source == Measured.LINES
+        m.d.comb += [
+            *(about[name].eq(measure[name]) for name in layout.members),
+            command.source.eq(
+                Mux(
+                    nothing,
+                    Source.DEPTHWISE,
+                    Mux(lines, Source.VECTOR, Source.ACCUMULATORS),
+                )
+            ),
+            command.accumulator.eq(measure.accumulator),
+            command.walk.start.line.eq(measure.buffer),
+            *counts(command.walk, kx=1 + lines, ky=1, oy=1, block=1),
+            *counts(command.walk, ox=Mux(nothing, 1, measure.rows)),
+            command.walk.step.kx.line.eq(1),
+            command.walk.step.ox.line.eq(2),
+            command.taps.eq(1),
+            command.operation.eq(Operation.COPY),
+            command.wide_operands.eq(lines),
+            command.scale.multiplier_b.eq(about),
+            command.function.eq(OTHER),
+            command.table.eq(Mux(nothing, Other.SUM, Other.MEASURE)),
+        ]
+        command = commands[Opcode.TRANSPOSE]
+        m.d.comb += [
+            command.source.eq(Source.DEPTHWISE),
+            *counts(command.walk, kx=1, ky=1, ox=self._config.cols, oy=1, block=transpose.count),
+            command.walk.step.block.line.eq(transpose.step - self._config.cols),
+            command.operand.eq(transpose.buffer),
+            command.taps.eq(self._config.cols),
+            command.destination.eq(transpose.destination),
+            command.function.eq(OTHER),
+            command.table.eq(Other.TRANSPOSE),
+        ]
+        command = commands[Opcode.RANDOM]
+        m.d.comb += [
+            command.source.eq(Source.DEPTHWISE),
+            *counts(command.walk, kx=1, ky=1, ox=randomise.rows, oy=1, block=1),
+            command.taps.eq(1),
+            command.scale.multiplier_a.eq(randomise.seed),
+            Cat(command.scale.multiplier_b, command.scale.shift_b).eq(randomise.counter),
+            command.destination.eq(randomise.destination),
+            command.function.eq(OTHER),
+            command.table.eq(Other.RANDOM),
+        ]

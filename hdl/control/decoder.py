@@ -26,6 +26,7 @@ from systola.arch.isa import (
     Opcode,
     Operation,
     Reduction,
+    Source,
     Unit,
 )
 from systola.hdl.commands import (
@@ -43,11 +44,12 @@ from systola.hdl.commands import (
     WeightTransfer,
     address_bits,
     host_beat_bits,
+    line_bits,
     parameter_space,
     row_bits,
     table_space,
 )
-from systola.hdl.control.activate_decoder import ActivateDecoder
+from systola.hdl.control.activate_decoder import SOURCES, ActivateDecoder
 from systola.hdl.control.illegal_field import (
     COPIES,
     WRITES,
@@ -68,8 +70,8 @@ GROUP = 4
 SETTLING = 3
 """Cycles behind a Set_Config_Window until its products can be multiplied."""
 
-SOURCES = (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
-"""The instructions of the activation unit, in the order of Source."""
+TILES = (Opcode.TRANSPOSE, Opcode.RANDOM)
+"""The instructions of the activation unit that write lines and no results of numbers."""
 GENERAL = (Fault.FETCH_ERROR, Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD)
 """Checks of every instruction, in their order; they come before all others."""
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
@@ -86,8 +88,9 @@ class Decoded(data.StructLayout):
     `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
     activation unit writes, or a read from host memory fills (parameters and tables included);
     `source` and `operand` are what the activation unit reads, `parameters` and `table` what it
-    uses. `tiles`: weight tiles queued or consumed. `code`: that of an Interrupt_Host, or the tag of
-    a Debug_Tag, which waits for `units`.
+    uses. `tiles`: weight tiles queued or consumed. `from_buffer`: a MatrixMultiply with weights
+    there, its `source`; a WeightCommand says of them what `weight_transfer` does. `code`: that
+    of an Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`.
     """
 
     def __init__(self, *, config: Config):
@@ -109,6 +112,7 @@ class Decoded(data.StructLayout):
                 "tail": Tail(config=config),
                 "weight_transfer": WeightTransfer(config=config),
                 "tiles": TILE_COUNT_BITS,
+                **({"from_buffer": 1} if config.training else {}),
                 "matrix": MatrixCommand(config=config),
                 "activate": ActivateCommand(config=config),
                 "code": 16,
@@ -382,6 +386,23 @@ class Decoder(wiring.Component):
             lines=(vector.rows, 1),
             results=(vector.rows, 1),
         )
+        if self._config.training:
+            measure = fields[Opcode.MEASURE]
+            transpose = fields[Opcode.TRANSPOSE]
+            randomise = fields[Opcode.RANDOM]
+            take(
+                first,
+                is_one_of(kind, Opcode.MEASURE),
+                lines=(measure.rows, 1),
+                results=(measure.rows, 1),
+            )
+            take(
+                first,
+                is_one_of(kind, Opcode.TRANSPOSE),
+                results=(transpose.count, self._config.cols),
+                spread=(transpose.step, transpose.count),
+            )
+            take(first, is_one_of(kind, Opcode.RANDOM), results=(randomise.rows, 1))
         sets = is_one_of(kind, Opcode.SET_CONFIG_WINDOW)
         take(first, sets, **first_operands(window))
         take(second, sets, **second_operands(window))
@@ -531,7 +552,7 @@ class Decoder(wiring.Component):
             name: stage(3, f"uses_{name}", 1, is_one_of(kinds[0], *opcodes))
             for name, opcodes in (
                 ("lines", (*COPIES, Opcode.MATRIX_MULTIPLY)),
-                ("results", SOURCES),
+                ("results", (*SOURCES, *(TILES if config.training else ()))),
             )
         }
         spreads_3 = stage(3, "uses_spread", 1, is_one_of(kinds[0], Opcode.CONVOLVE))
@@ -608,6 +629,7 @@ class Decoder(wiring.Component):
                         "operand_length": Mux(vector.operation != Operation.COPY, lines, 0),
                     },
                 ),
+                *(self._training_lengths(fields) if config.training else ()),
             ],
         )
         is_write = is_one_of(kinds[1], *WRITES)
@@ -645,6 +667,17 @@ class Decoder(wiring.Component):
         end_base_4 = stage(
             4, "end_base", signed(ADDRESS_BITS + 2), first_3["buffer"] + fewer_lines_3
         )
+        # So does the last tile, and there is one.
+        source_base_4 = first_4["source"]
+        if config.training:
+            step = fields[Opcode.TRANSPOSE].step
+            source_base_4 = stage(
+                4,
+                "source_base",
+                signed(ADDRESS_BITS + 2),
+                first_3["source"]
+                + Mux(is_one_of(kinds[1], Opcode.TRANSPOSE), config.cols - step, 0),
+            )
         host_base_4 = stage(
             4,
             "host_base",
@@ -699,7 +732,7 @@ class Decoder(wiring.Component):
             "buffer", end_base_4, lengths_4["length"], ADDRESS_BITS
         )
         self._source_end, self._source_far = extent(
-            "source", first_4["source"], lengths_4["source_length"], ADDRESS_BITS
+            "source", source_base_4, lengths_4["source_length"], ADDRESS_BITS
         )
         self._operand_end, self._operand_far = extent(
             "operand", first_4["operand"], lengths_4["operand_length"], ADDRESS_BITS
@@ -837,6 +870,50 @@ class Decoder(wiring.Component):
                     "table_used": vector.function == Function.TABLE,
                 },
             ),
+            *(self._training_bases(fields) if self._config.training else ()),
+        ]
+
+    def _training_bases(
+        self, fields: Mapping[Opcode, data.View]
+    ) -> list[tuple[tuple[Opcode, ...], dict[str, ValueLike]]]:
+        """Where the regions of training begin."""
+        matrix, measure = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.MEASURE]
+        transpose, randomise = fields[Opcode.TRANSPOSE], fields[Opcode.RANDOM]
+        return [
+            ((Opcode.MATRIX_MULTIPLY,), {"source": Mux(matrix.from_buffer, matrix.weights, 0)}),
+            (
+                (Opcode.MEASURE,),
+                {
+                    "source": Mux(measure.source == Source.LINES, measure.buffer, 0),
+                    "accumulator": Mux(
+                        measure.source == Source.ACCUMULATORS, measure.accumulator, 0
+                    ),
+                },
+            ),
+            (
+                (Opcode.TRANSPOSE,),
+                {"buffer": transpose.destination, "source": transpose.buffer},
+            ),
+            ((Opcode.RANDOM,), {"buffer": randomise.destination}),
+        ]
+
+    def _training_lengths(
+        self, fields: Mapping[Opcode, data.View]
+    ) -> list[tuple[tuple[Opcode, ...], dict[str, ValueLike]]]:
+        """The lengths of these regions, but for those of results."""
+        matrix, measure = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.MEASURE]
+        products = self._products
+        lines = times(products.tiles << matrix.wide_weights, self._config.rows)
+        return [
+            ((Opcode.MATRIX_MULTIPLY,), {"source_length": Mux(matrix.from_buffer, lines, 0)}),
+            (
+                (Opcode.MEASURE,),
+                {
+                    "source_length": Mux(measure.source == Source.LINES, products.lines << 1, 0),
+                    "rows": Mux(measure.source == Source.ACCUMULATORS, products.results, 0),
+                },
+            ),
+            ((Opcode.TRANSPOSE,), {"source_length": products.spread}),
         ]
 
     def _check(self, m: Module) -> None:
@@ -866,6 +943,9 @@ class Decoder(wiring.Component):
         if not config.wide:
             wide = matrix.wide_vectors | matrix.wide_weights
             unavailable |= is_a(Opcode.MATRIX_MULTIPLY) & wide
+        if not config.training:
+            unavailable |= is_a(Opcode.MEASURE, *TILES)
+            unavailable |= is_a(Opcode.MATRIX_MULTIPLY) & matrix.from_buffer
         # The window is the same for long.
         too_wide = Signal()
         too_many_taps = Signal()
@@ -937,12 +1017,17 @@ class Decoder(wiring.Component):
         unusable = kept.fetch_error | self._illegal_opcode | self._illegal_field
         m.d.comb += self.decoded.payload.failed.eq(unusable | Cat(broken.values()).any())
 
+        # The vectors of a MatrixMultiply come before its weights.
+        vectors_first = beyond[2] & is_a(Opcode.MATRIX_MULTIPLY) if config.training else Const(0)
+
         # First which it is, a cycle later its number and address.
         culprits = {
             Fault.ILLEGAL_OPCODE: opcode,
             Fault.LOOP: kept.loops,
             Fault.UNAVAILABLE: opcode,
-            Fault.BUFFER_RANGE: Mux(beyond[0], source, Mux(beyond[1], operand, buffer)),
+            Fault.BUFFER_RANGE: Mux(
+                beyond[0] & ~vectors_first, source, Mux(beyond[1], operand, buffer)
+            ),
             Fault.OVERLAP: buffer,
             Fault.ACCUMULATOR_RANGE: self._first["accumulator"],
             Fault.PARAMETER_RANGE: self._first["parameter"],
@@ -965,7 +1050,10 @@ class Decoder(wiring.Component):
         ]
         m.d.sync += fine.eq(~self.decoded.payload.failed)
         cause: Value = Const(0, ceil_log2(len(Fault)))
-        address: Value = Mux(fine, fields[Opcode.READ_WEIGHTS].tile, Const(0, 32))
+        weights = fields[Opcode.READ_WEIGHTS].tile
+        if config.training:
+            weights = Mux(is_a(Opcode.MATRIX_MULTIPLY), source, weights)
+        address: Value = Mux(fine, weights, Const(0, 32))
         for fault, reason in reasons.items():
             cause |= Mux(reason, fault, 0)
             address |= Mux(reason, culprits.get(fault, 0), 0)
@@ -1023,7 +1111,9 @@ class Decoder(wiring.Component):
             matrix_decoder.multiplies.eq(is_one_of(self._kind, Opcode.MATRIX_MULTIPLY)),
             matrix_decoder.packing.eq(self._packing),
             matrix_decoder.first_byte.eq(self._first_byte),
-            activate_decoder.sources.eq(Cat(is_one_of(self._kind, member) for member in SOURCES)),
+            activate_decoder.kinds.eq(
+                Cat(is_one_of(self._kind, member) for member in activate_decoder.opcodes)
+            ),
             activate_decoder.scale.eq(scale),
         ]
 
@@ -1034,7 +1124,22 @@ class Decoder(wiring.Component):
         entries, tables = parameter_space(config), table_space(config)
         in_parameters = first["parameter"] | entries, self._parameter_end | entries
         in_tables = first["table"] | tables, self._table_end | tables
-        tile_beats = config.tile_bytes // config.weight_bus_bytes
+        weight_address = self._weight_address
+        weight_beats = weights.count * (config.tile_bytes // config.weight_bus_bytes)
+        consumed = self._tiles
+        if config.training:
+            multiplies = is_one_of(self._kind, Opcode.MATRIX_MULTIPLY)
+            from_buffer = fields[Opcode.MATRIX_MULTIPLY].from_buffer
+            line = line_bits(config)
+            weight_address = Cat(
+                Mux(multiplies, first["source"][:line], weight_address[:line]),
+                weight_address[line:],
+            )
+            weight_beats = Mux(
+                multiplies, self._tiles[: len(out.weight_transfer.beats)], weight_beats
+            )
+            consumed = Mux(multiplies & from_buffer, 0, consumed)
+            m.d.comb += out.from_buffer.eq(from_buffer)
         m.d.comb += [
             out.kind.eq(self._kind),
             out.pc.eq(kept.pc),
@@ -1053,11 +1158,11 @@ class Decoder(wiring.Component):
             out.tail.line.eq(self._tail_line),
             out.tail.every.eq(Mux(alternate, read.blocks, 0)),
             out.tail.bytes.eq(read.tail),
-            out.weight_transfer.address.eq(self._weight_address),
-            out.weight_transfer.beats.eq(weights.count * tile_beats),
+            out.weight_transfer.address.eq(weight_address),
+            out.weight_transfer.beats.eq(weight_beats),
             out.weight_transfer.rows.eq(1),
             out.weight_transfer.blocks.eq(1),
-            out.tiles.eq(self._tiles),
+            out.tiles.eq(consumed),
             out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
             out.units.eq(fields[Opcode.DEBUG_TAG].wait),
         ]
@@ -1076,4 +1181,6 @@ class Decoder(wiring.Component):
             lacks |= wide
         if not self._config.tables:
             lacks |= fields.function == Function.TABLE
+        if not self._config.training:
+            lacks |= (fields.function == Function.EXP) | (fields.exponent != 0)
         return lacks

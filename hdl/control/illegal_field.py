@@ -57,13 +57,13 @@ def misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         wrong |= fields.function == Function.TABLE
     if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
         function = fields.function
-        is_tanh = function == Function.TANH
-        gate = (function == Function.SIGMOID) | is_tanh
+        has_bits = (function == Function.TANH) | (function == Function.EXP)
+        gate = (function == Function.SIGMOID) | has_bits
         narrow = (
             (function == Function.RELU)
             | (function == Function.RELU6)
             | (function == Function.TABLE)
         )
         wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
-        wrong |= is_tanh & (fields.table > TANH_INTEGER_BITS)
+        wrong |= has_bits & (fields.table > TANH_INTEGER_BITS)
     return wrong

@@ -30,11 +30,17 @@ from systola.hdl.control.tag_queue import TagQueue
 from systola.hdl.parts.in_flight import InFlight, Region, overlaps
 from systola.hdl.parts.replica import Replica
 
-WATCHED = {"host_memory": ("host_reading", "host_memory")}
+WATCHED = {
+    "host_memory": ("host_reading", "host_memory"),
+    "tiles_reading": ("matrix_summing", "tiles"),
+    "tiles_loading": ("host_reading", "tiles"),
+    "tiles_writing": ("activate_writing", "tiles"),
+}
 """Masks that do not carry the name of their list, which then has two: a Write_Host_Memory waits
 for reads of the same buffer lines line by line, and for reads of the same host memory as a
-whole."""
-WAIT_WHOLE = ("host_reads",)
+whole. Weights from the buffer wait for whole instructions that write them, and are waited for until
+the MatrixMultiply has its last sum: by then the array has had all of them."""
+WAIT_WHOLE = ("host_reads", "weights")
 """Queues whose unit does not begin an instruction before all that it waits for has ended."""
 SOURCES = {
     "destination": "buffer",
@@ -111,11 +117,13 @@ def _region_of(entry: data.StructLayout) -> data.StructLayout:
 
 @dataclass(frozen=True)
 class _Group:
-    """Instructions that take the same way: into `queue`, if any, and into `lists`."""
+    """Instructions that take the same way: into `queue` and into `lists`, `from_buffer` only with
+    weights from there."""
 
     opcodes: tuple[Opcode, ...]
     queue: str
     lists: tuple[str, ...] = ()
+    from_buffer: bool = False
 
 
 GROUPS = (
@@ -135,14 +143,18 @@ GROUPS = (
         ("host_writing",),
     ),
     _Group((Opcode.READ_WEIGHTS,), "weights"),
+    _Group((Opcode.MATRIX_MULTIPLY,), "weights", from_buffer=True),
     _Group(
         (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE), "matrix", ("matrix_reading", "matrix_summing")
     ),
     _Group((Opcode.ACTIVATE,), "activate", ("activate_reading", "activate_writing")),
     _Group(
-        (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
+        (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR, Opcode.TRANSPOSE, Opcode.RANDOM),
         "activate",
         ("activate_operands", "activate_writing"),
+    ),
+    _Group(
+        (Opcode.MEASURE,), "activate", ("activate_reading", "activate_operands", "activate_writing")
     ),
     _Group((Opcode.DEBUG_TAG,), "tags"),
 )
@@ -158,17 +170,17 @@ class Scoreboard(wiring.Component):
     which `room` means nothing. Behind `issue` `decoded` is the next instruction.
 
     Four queues with interlocks (`host_reads`, `matrix`, `activate`, `host_writes`), one without
-    (`weights`: tiles are consumed in order, nothing else touches them), and seven lists of regions
-    under way:
+    (`weights`: tiles are consumed in order, nothing else touches them, but for those that lie in
+    the buffer, where there is training), and seven lists of regions under way:
 
     | list | instructions | until |
     |---|---|---|
     | `host_reading` | reads from host memory, Load_* | the last line is written |
     | `matrix_reading` | MatrixMultiply, Convolve, their buffer lines | the last vector is read |
     | `matrix_summing` | MatrixMultiply, Convolve, their rows | the last row is announced |
-    | `activate_reading` | Activate, its rows | the last row is read |
-    | `activate_operands` | Depthwise, Pool, Vector, their operands | the last line is read |
-    | `activate_writing` | all four, their lines, parameters, table | the last line is announced |
+    | `activate_reading` | Activate, Measure, their rows | the last row is read |
+    | `activate_operands` | the unit's others, and Measure, their lines | the last line is read |
+    | `activate_writing` | all of these, their results, parameters, table | the last is announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
     `idle`: all is complete, and the queue of tags is empty behind this cycle; it is a register and
@@ -179,6 +191,10 @@ class Scoreboard(wiring.Component):
     def __init__(self, *, config: Config):
         depth = config.queue_depth
         self._depth = depth
+        training = config.training
+        tiles = {"tiles_reading": depth} if training else {}
+        self._training = training
+        self._groups = [group for group in GROUPS if training or not group.from_buffer]
         self._queues: dict[str, tuple[data.StructLayout, dict[str, int]]] = {
             "host_reads": (
                 HostTransfer(config=config),
@@ -187,6 +203,7 @@ class Scoreboard(wiring.Component):
                     "activate_operands": depth,
                     "activate_writing": depth,
                     "host_writing": depth,
+                    **tiles,
                 },
             ),
             "matrix": (
@@ -201,11 +218,17 @@ class Scoreboard(wiring.Component):
                     "activate_writing": depth,
                     "host_writing": depth,
                     "host_reading": depth,
+                    **tiles,
                 },
             ),
             "host_writes": (
                 HostWriteCommand(config=config),
                 {"host_reading": depth, "activate_writing": depth, "host_memory": depth},
+            ),
+            # Weights from the buffer wait for others, those from memory for nobody.
+            "weights": (
+                WeightCommand(config=config),
+                {"tiles_loading": depth, "tiles_writing": depth} if training else {},
             ),
         }
         lines = data.StructLayout({"buffer": Region(address_bits(config))})
@@ -218,7 +241,10 @@ class Scoreboard(wiring.Component):
                 host,
             ),
             "matrix_reading": (lines, None),
-            "matrix_summing": (rows, None),
+            "matrix_summing": (
+                rows,
+                data.StructLayout({"source": Region(address_bits(config))}) if training else None,
+            ),
             "activate_reading": (rows, None),
             "activate_operands": (
                 data.StructLayout({"source": Region(address_bits(config))}),
@@ -236,7 +262,6 @@ class Scoreboard(wiring.Component):
             "host_writing": (lines, host),
         }
         self._host_read = HostReadEntry(config=config)
-        self._weight_command = WeightCommand(config=config)
         super().__init__(
             {
                 "offered": In(1),
@@ -251,10 +276,11 @@ class Scoreboard(wiring.Component):
                 **{
                     name: Out(
                         QueueSignature(command=command, lists=lists, regions=self._regions(name))
+                        if lists
+                        else OpenQueueSignature(command=command)
                     )
                     for name, (command, lists) in self._queues.items()
                 },
-                "weights": Out(OpenQueueSignature(command=self._weight_command)),
                 "host_read": Out(OpenQueueSignature(command=self._host_read)),
                 **{
                     name: Out(ListSignature(advance_bits=_region_of(entry)["base"].width))
@@ -262,6 +288,14 @@ class Scoreboard(wiring.Component):
                 },
             }
         )
+
+    def _kinds(self, name: str) -> tuple[str, ...]:
+        """The masks that the queues have for a list."""
+        used = {mask for _, masks in self._queues.values() for mask in masks}
+        others = {
+            kind for mask, (watched, kind) in WATCHED.items() if watched == name and mask in used
+        }
+        return ("lines", *sorted(others))
 
     def _regions(self, queue: str) -> dict[str, data.ArrayLayout]:
         """What the queue's unit sees of the lists that its instructions wait for."""
@@ -289,7 +323,7 @@ class Scoreboard(wiring.Component):
             scan = scans[name] = m.submodules[f"{name}_scan"] = ListScan(
                 entry=entry,
                 depth=self._depth,
-                masks=("lines", "host_memory") if name == "host_reading" else ("lines",),
+                masks=self._kinds(name),
                 beside=beside,
             )
             port = getattr(self, name)
@@ -309,17 +343,21 @@ class Scoreboard(wiring.Component):
                 m.d.comb += scan.push.eq(in_flight.push)
                 m.d.comb += [scan.pushed_beside[part].eq(decoded[part]) for part in beside.members]
         for name, (command, masks) in self._queues.items():
-            queue = CommandQueue(command=command, depth=self._depth, lists=masks)
+            depth = WEIGHT_READS_IN_FLIGHT if name == "weights" else self._depth
+            queue = CommandQueue(command=command, depth=depth, lists=masks)
             queues[name] = m.submodules[f"{name}_queue"] = queue
             port = getattr(self, name)
             m.d.comb += [
                 port.valid.eq(queue.valid),
                 port.command.eq(queue.command),
-                port.masks.eq(queue.masks),
-                port.blocked.eq(queue.blocked),
-                port.unblocked.eq(queue.unblocked),
                 queue.pop.eq(port.pop),
             ]
+            if masks:
+                m.d.comb += [
+                    port.masks.eq(queue.masks),
+                    port.blocked.eq(queue.blocked),
+                    port.unblocked.eq(queue.unblocked),
+                ]
             # Registers of its own for each unit: it compares addresses with all of them in a cycle,
             # far from others that do so.
             for watched in self._regions(name):
@@ -332,17 +370,6 @@ class Scoreboard(wiring.Component):
                     queue.retired[mask].eq(lists[watched].retire),
                     queue.pushed_masks[mask].eq(scans[watched].masks[kind]),
                 ]
-
-        weights = m.submodules.weight_queue = CommandQueue(
-            command=self._weight_command, depth=WEIGHT_READS_IN_FLIGHT, lists={}
-        )
-        m.d.comb += [
-            self.weights.valid.eq(weights.valid),
-            self.weights.command.eq(weights.command),
-            weights.pop.eq(self.weights.pop),
-            weights.pushed.pc.eq(decoded.pc),
-            weights.pushed.transfer.eq(decoded.weight_transfer),
-        ]
 
         tags = m.submodules.tag_queue = TagQueue(depth=self._depth)
         m.d.comb += [
@@ -364,16 +391,18 @@ class Scoreboard(wiring.Component):
         # Where each instruction goes, known from the second cycle on. What it is pushed into learns
         # of its issue from a register of its own. What is full becomes known a cycle late: behind
         # an issue that is the first one of the next instruction, and later things only get better.
-        places = {**queues, **lists, "weights": weights, "tags": tags}
+        places = {**queues, **lists, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full = []
         awaited: dict[str, list[Value]] = {name: [] for name in scans}
-        for group in GROUPS:
+        for group in self._groups:
             chosen = Signal(name=f"{group.queue}_chosen")
             issued = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
             _, waits_for = self._queues.get(group.queue, (None, {}))
             is_here = is_one_of(decoded.kind, *group.opcodes)
+            if group.from_buffer:
+                is_here &= decoded.from_buffer
             full.append(is_here & Cat(places[name].full for name in names).any())
             for name in sorted({WATCHED.get(mask, (mask, ""))[0] for mask in waits_for}):
                 awaited[name].append(is_here)
@@ -414,7 +443,7 @@ class Scoreboard(wiring.Component):
         with m.Else():
             m.d.comb += read.kind.eq(Kind.BUFFER)
 
-        write = queues["host_writes"].pushed
+        write, weights = queues["host_writes"].pushed, queues["weights"].pushed
         m.d.comb += [
             reads.push.eq(reading.push),
             read.pc.eq(decoded.pc),
@@ -430,7 +459,14 @@ class Scoreboard(wiring.Component):
             write.tail.eq(decoded.tail),
             queues["matrix"].pushed.eq(decoded.matrix),
             queues["activate"].pushed.eq(decoded.activate),
+            weights.pc.eq(decoded.pc),
+            weights.transfer.eq(decoded.weight_transfer),
         ]
+        if self._training:
+            m.d.comb += [
+                weights.from_buffer.eq(decoded.from_buffer),
+                weights.wide.eq(decoded.matrix.wide_weights),
+            ]
 
     def _compare(self, m: Module, scans: dict[str, ListScan]) -> None:
         """Whether the entry of each list that is compared is in the way, a cycle later.
@@ -450,7 +486,7 @@ class Scoreboard(wiring.Component):
         touched = ("buffer", "source", "operand")
         copies = Signal()
         m.d.sync += copies.eq(is_one_of(decoded.kind, *GROUPS[0].opcodes))
-        lines = {
+        found = {
             "host_reading": meets("host_reading", "destination", *touched, "parameters", "table"),
             "matrix_reading": meets("matrix_reading", "buffer", "buffer"),
             "matrix_summing": meets("matrix_summing", "accumulator", "accumulator"),
@@ -463,7 +499,16 @@ class Scoreboard(wiring.Component):
             "host_writing": meets("host_writing", "buffer", "buffer")
             | (copies & meets("host_writing", "host", "host")),
         }
-        m.d.comb += [scans[name].conflicts.lines.eq(found) for name, found in lines.items()]
+        m.d.comb += [scans[name].conflicts.lines.eq(met) for name, met in found.items()]
         m.d.comb += scans["host_reading"].conflicts.host_memory.eq(
             meets("host_reading", "host", "host")
         )
+        if self._training:
+            m.d.comb += [
+                scans[name].conflicts.tiles.eq(meets(name, part, region))
+                for name, part, region in (
+                    ("matrix_summing", "source", "buffer"),
+                    ("host_reading", "destination", "source"),
+                    ("activate_writing", "buffer", "source"),
+                )
+            ]

@@ -37,6 +37,7 @@ class Sequencer(wiring.Component):
     """
 
     def __init__(self, *, config: Config):
+        self._training = config.training
         super().__init__(
             {
                 "enable": In(1),
@@ -130,7 +131,11 @@ class Sequencer(wiring.Component):
         lacks = Signal()
         unconsumed = Signal()
         ahead = Signal(TOTAL_BITS)
+        overtakes = Signal()  # weights from the buffer, while tiles are queued
         m.d.comb += ahead.eq(consumed - oldest)
+        if self._training:
+            matrix = is_one_of(kind, Opcode.MATRIX_MULTIPLY)
+            m.d.sync += overtakes.eq(matrix & decoded.from_buffer & (waiting != 0))
         m.d.sync += [
             lacks.eq(waiting - decoded.tiles < 0),
             unconsumed.eq(all_written & ahead[-1]),
@@ -144,14 +149,16 @@ class Sequencer(wiring.Component):
         reported = Signal(FaultReport(), reset_less=True)
         m.d.sync += [had_found.eq(found), reported.eq(fault)]
         m.d.comb += [
-            fails.eq(found | (consumes & lacks) | (is_read & unconsumed)),
+            fails.eq(found | (consumes & lacks) | (is_read & unconsumed) | overtakes),
             fault.cause.eq(decoded.cause),
             fault.pc.eq(decoded.pc),
-            fault.address.eq(Mux(had_found | is_read, decoded.address, waiting)),
+            fault.address.eq(Mux(had_found | is_read | overtakes, decoded.address, waiting)),
             self.fault.eq(reported),
         ]
         with m.If(~had_found):
-            m.d.comb += fault.cause.eq(Mux(is_read, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW))
+            m.d.comb += fault.cause.eq(
+                Mux(is_read | overtakes, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW)
+            )
         exhausted = Signal()
         missing = Signal(32)
         m.d.sync += [

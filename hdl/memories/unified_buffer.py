@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unified buffer: activations in banks, read and written by five units at a time."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
@@ -17,7 +17,8 @@ class UnifiedBuffer(wiring.Component):
 
     Line a lives in bank a mod banks, so two sequential streams that meet in a bank collide once
     and then run side by side. The MXU's read and Activate's write always win (`ready` is 1 for
-    them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both.
+    them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both. Where
+    there is training, `tiles` shares the port of the DMA, which yields to it.
     Throughput: one line a cycle on each of the five ports. The banks have output registers, so that
     only a multiplexer lies between them and the reader's own. Nobody reads a line in the cycle in
     which it is written: the interlocks see to it. `flawed`, where there is parity: a line that was
@@ -26,8 +27,10 @@ class UnifiedBuffer(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
+        tiles = {"tiles": In(BufferReadSignature(config=config))}
         super().__init__(
             {
+                **(tiles if config.training else {}),
                 "mxu": In(BufferReadSignature(config=config)),
                 "operands": In(BufferReadSignature(config=config)),
                 "dma_out": In(BufferReadSignature(config=config)),
@@ -46,7 +49,8 @@ class UnifiedBuffer(wiring.Component):
             return port.address[:bits]
 
         # In the order of their rank.
-        readers = (self.mxu, self.operands, self.dma_out)
+        shared = BufferReadSignature(config=self._config).flip().create(path=("shared",))
+        readers = (self.mxu, self.operands, shared)
         writers = (self.activate, self.dma_in)
         for ports in (readers, writers):
             for rank, port in enumerate(ports):
@@ -56,6 +60,19 @@ class UnifiedBuffer(wiring.Component):
                         for winner in ports[:rank]
                     ).any()
                 )
+
+        if self._config.training:
+            takes = self.tiles.enable
+            m.d.comb += [
+                shared.enable.eq(takes | self.dma_out.enable),
+                shared.address.eq(Mux(takes, self.tiles.address, self.dma_out.address)),
+                self.tiles.ready.eq(shared.ready),
+                self.tiles.data.eq(shared.data),
+                self.dma_out.ready.eq(shared.ready & ~takes),
+                self.dma_out.data.eq(shared.data),
+            ]
+        else:
+            connect(m, shared, flipped(self.dma_out))
 
         outputs = []
         flaws = []

@@ -4,14 +4,16 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.hdl.commands import PC_BITS, WeightCommand
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.skid_buffer import SkidBuffer
+from systola.hdl.ports import BufferReadSignature
 from systola.hdl.transfers.axi import ReadSignature, is_error
 from systola.hdl.transfers.burst_cutter import BurstCutter
+from systola.hdl.transfers.tile_reader import TileReader
 from systola.hdl.transfers.weight_fifo import LATENCY, WeightFifo
 
 READS_IN_FLIGHT = 8
@@ -21,7 +23,8 @@ ROW_LATENCY = LATENCY
 
 
 class WeightFetch(wiring.Component):
-    """Streams the tiles of one Read_Weights after the other into a FIFO of rows.
+    """Streams the tiles of one Read_Weights after the other into a FIFO of rows, and, where there
+    is training, those that a MatrixMultiply takes from the buffer.
 
     Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
     `weight_fifo_tiles` tiles is the back-pressure. `row_valid` tells that there is an oldest row,
@@ -29,15 +32,19 @@ class WeightFetch(wiring.Component):
     the bus, ROW_LATENCY cycles from a row's last beat to `row_valid`.
 
     `command_pop`, a register, when all bursts of the command before have been asked for; commands
-    follow one another without waiting for data. `stop`: asks for nothing more and swallows the
+    follow one another without waiting for data, but for those `from_buffer`: they wait, `unblocked`
+    too, until all tiles before them have come, are done before the next one begins, and their first
+    line is asked for three cycles behind. `stop`: asks for nothing more and swallows the
     beats; `quiet` once nothing is under way. `error` is up in the cycle after a beat that memory
     answered with an error, and `error_pc` tells for which instruction.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
+        training = {"unblocked": In(1), "buffer": Out(BufferReadSignature(config=config))}
         super().__init__(
             {
+                **(training if config.training else {}),
                 "command": In(WeightCommand(config=config)),
                 "command_valid": In(1),
                 "command_pop": Out(1),
@@ -70,14 +77,16 @@ class WeightFetch(wiring.Component):
             max_burst_beats=config.max_burst_beats,
         )
         begins = Signal()
+        from_memory = Signal()
+        reads_buffer = Signal()  # the tile reader begins
         m.d.comb += [
-            cutter.run.valid.eq(self.command_valid & ~self.command_pop),
+            cutter.run.valid.eq(from_memory & ~self.command_pop),
             cutter.run.payload.address.eq(self.command.transfer.address),
             cutter.run.payload.beats.eq(self.command.transfer.beats),
             cutter.run.payload.last.eq(1),
             begins.eq(cutter.run.valid & cutter.run.ready),
         ]
-        m.d.sync += self.command_pop.eq(begins)
+        m.d.sync += self.command_pop.eq(begins | reads_buffer)
 
         # For each burst under way whether it is the last one of its command; a cycle late.
         under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
@@ -150,20 +159,54 @@ class WeightFetch(wiring.Component):
             self.row_valid.eq(fifo.row_valid),
             fifo.row_take.eq(self.row_take),
         ]
+        complete = Signal()
+        completed = Signal(8 * config.cols)
         beats = config.weight_row_pitch // config.weight_bus_bytes
         if beats == 1:
-            m.d.comb += [fifo.pushed.eq(bus.rdata), fifo.push.eq(arrives)]
+            m.d.comb += [completed.eq(bus.rdata), complete.eq(arrives)]
         else:
             row = Signal((beats - 1) * width)
             count = Signal(range(beats))
-            complete = count == beats - 1
-            m.d.comb += [
-                fifo.pushed.eq(Cat(row, bus.rdata)),
-                fifo.push.eq(arrives & complete),
-            ]
+            last = count == beats - 1
+            m.d.comb += [completed.eq(Cat(row, bus.rdata)), complete.eq(arrives & last)]
             with m.If(arrives):
                 m.d.sync += [
                     row.word_select(count, width).eq(bus.rdata),
-                    count.eq(Mux(complete, 0, count + 1)),
+                    count.eq(Mux(last, 0, count + 1)),
                 ]
+        if not config.training:
+            m.d.comb += [
+                from_memory.eq(self.command_valid),
+                fifo.reserve.eq(complete),
+                fifo.push.eq(complete),
+                fifo.pushed.eq(completed),
+            ]
+            return m
+
+        # From memory and from the buffer by turns, each when all rows of the other have come.
+        reader = m.submodules.reader = TileReader(config=config)
+        connect(m, reader.buffer, flipped(self.buffer))
+        expected = Signal(range(READS_IN_FLIGHT + 3))  # commands whose last beat is to come
+        none_expected = Signal()
+        m.d.comb += none_expected.eq(expected == 0)
+        m.d.sync += expected.eq(expected + begins - pcs.retire)
+        m.d.comb += [
+            from_memory.eq(self.command_valid & ~self.command.from_buffer & reader.idle),
+            reads_buffer.eq(
+                self.command_valid
+                & self.command.from_buffer
+                & self.unblocked
+                & ~self.command_pop
+                & reader.idle
+                & none_expected
+            ),
+            reader.start.eq(reads_buffer),
+            reader.line.eq(self.command.transfer.address),
+            reader.tiles.eq(self.command.transfer.beats),
+            reader.wide.eq(self.command.wide),
+            reader.room.eq(~fifo.full),
+            fifo.reserve.eq(complete | reader.asks),
+            fifo.push.eq(complete | reader.pushes),
+            fifo.pushed.eq(Mux(reader.pushes, reader.buffer.data[: 8 * config.cols], completed)),
+        ]
         return m

@@ -14,7 +14,8 @@ LATENCY = 2
 class WeightFifo(wiring.Component):
     """FIFO of `depth` rows of `width` bits.
 
-    `push` (only while not `full`) appends `pushed`. While `row_valid` there is an oldest one, which
+    `reserve` (only while not `full`) takes room for a row, which `push` appends as `pushed` in the
+    same cycle or later. While `row_valid` there is an oldest one, which
     `row` shows in the cycle behind, and `row_take` drops it. Throughput: a row a cycle in and out.
     Latency: LATENCY cycles from `push` to `row_valid`, two from `row_take` to the room for another
     row. All outputs are registers, that of `row` the memory's.
@@ -25,6 +26,7 @@ class WeightFifo(wiring.Component):
         self._depth = depth
         super().__init__(
             {
+                "reserve": In(1),
                 "push": In(1),
                 "pushed": In(width),
                 "full": Out(1),
@@ -60,15 +62,15 @@ class WeightFifo(wiring.Component):
             with m.If(moves):
                 m.d.sync += place.eq(Mux(place == depth - 1, 0, place + 1))
 
-        held = Signal(range(depth + 1))
+        held = Signal(range(depth + 1))  # rows that have room
         with m.If(self.push & ~read):
             m.d.sync += [stored.eq(stored + 1), some_stored.eq(1)]
         with m.Elif(~self.push & read):
             m.d.sync += [stored.eq(stored - 1), some_stored.eq(stored != 1)]
         taken = Signal()
         m.d.sync += taken.eq(self.row_take)
-        with m.If(self.push & ~taken):
+        with m.If(self.reserve & ~taken):
             m.d.sync += [held.eq(held + 1), self.full.eq(held == depth - 1)]
-        with m.Elif(~self.push & taken):
+        with m.Elif(~self.reserve & taken):
             m.d.sync += [held.eq(held - 1), self.full.eq(0)]
         return m

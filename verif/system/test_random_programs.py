@@ -48,9 +48,10 @@ async def random_programs(dut):
         )
 
 
+CONFIGS = ("7x5", "3x14", "small", "4x4-training")
 RUNS = [
     *(("tiny", simulator) for simulator in simulators()),
-    *((config, quick) for config in ("7x5", "3x14", "small") for quick in quick_simulators()),
+    *((config, quick) for config in CONFIGS for quick in quick_simulators()),
 ]
 
 
@@ -70,7 +71,9 @@ def test_random_programs(config, simulator):
     ],
 )
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("name", ["tiny", *map(thorough, ("7x5", "small", "base"))])
+@pytest.mark.parametrize(
+    "name", ["tiny", *map(thorough, ("7x5", "small", "base", "4x4-training", "8x8-training"))]
+)
 def test_random_programs_in_the_library(name, memory, count):
     """More of them, without cocotb; every fifth ends in a fault."""
     config = preset(preset_name(name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID and TANH of int16 in the lanes: every argument against the golden model."""
+"""SIGMOID, TANH and EXP of int16 in the lanes: every argument against the golden model."""
 
 import cocotb
 import numpy as np
@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles
 
-from systola.golden.gates import sigmoid, tanh
+from systola.golden.gates import exponential, sigmoid, tanh
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_lane import PRODUCT_LATENCY, GateLane
 from systola.hdl.activation.gate_sequencer import LAST_PRODUCT, GateSequencer
@@ -23,7 +23,10 @@ LATENCY = 73
 """Cycles from the arguments to the results, and from start to start."""
 KEPT = 3
 """Cycles after a start in which the results before it can still be read, at least."""
-FUNCTIONS = [("sigmoid", 0), *(("tanh", bits) for bits in range(5))]
+FUNCTIONS = [
+    ("sigmoid", 0),
+    *((name, bits) for name in ("tanh", "exp") for bits in range(5)),
+]
 LANES = {"few": 4, "many": 32}
 CORNERS = (-32768, -32767, -1, 0, 1, 2, 32766, 32767, -16384, 4096, -4096, 1024, -1024, 3)
 
@@ -37,6 +40,7 @@ class Gates(wiring.Component):
             {
                 "start": In(1),
                 "tanh": In(1),
+                "exp": In(1),
                 "integer_bits": In(3),
                 "arguments": In(data.ArrayLayout(signed(16), lanes)),
                 "results": Out(data.ArrayLayout(signed(16), lanes)),
@@ -49,6 +53,7 @@ class Gates(wiring.Component):
         m.d.comb += [
             sequencer.start.eq(self.start),
             sequencer.tanh.eq(self.tanh),
+            sequencer.exp.eq(self.exp),
             sequencer.integer_bits.eq(self.integer_bits),
         ]
         arguments = Signal.like(self.arguments)
@@ -77,7 +82,9 @@ def unit():
 
 def expected(function, integer_bits, arguments):
     x = np.array(arguments, np.int16)
-    return (sigmoid(x) if function == "sigmoid" else tanh(x, integer_bits)).tolist()
+    if function == "sigmoid":
+        return sigmoid(x).tolist()
+    return (tanh if function == "tanh" else exponential)(x, integer_bits).tolist()
 
 
 class Vectors(Bench):
@@ -90,9 +97,10 @@ class Vectors(Bench):
     async def begin(self, function, integer_bits, arguments):
         """The cycle of start; the inputs are something else from the next one on."""
         assert len(arguments) == self.lanes
-        is_tanh = function == "tanh"
-        await self.cycle(start=1, tanh=is_tanh, integer_bits=integer_bits, arguments=arguments)
-        self.set(start=0, tanh=not is_tanh, integer_bits=4 - integer_bits)
+        is_tanh, is_exp = function == "tanh", function == "exp"
+        self.set(tanh=is_tanh, exp=is_exp)
+        await self.cycle(start=1, integer_bits=integer_bits, arguments=arguments)
+        self.set(start=0, tanh=not is_tanh, exp=not is_exp, integer_bits=4 - integer_bits)
         self.set(arguments=[~x for x in arguments])
 
     def results(self):

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes through the lanes beside the numbers."""
+
+from amaranth.hdl import signed
+from amaranth.lib import data
+from amaranth.utils import bits_for
+
+from systola.arch.config import Config
+from systola.arch.isa import DEPTHWISE_TAPS
+from systola.hdl.activation.vector_lane import ElementControl, ScalingControl, SumControl
+from systola.hdl.commands import address_bits
+
+
+class LineControl(data.StructLayout):
+    """What accompanies the elements of a buffer line through the front of the lanes, or a line of
+    a tile to be transposed, or the load of a seed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "load_tap": 1,
+                "load_tile": 1,
+                "load_seed": 1,
+                "tap": range(DEPTHWISE_TAPS),
+                "element": ElementControl(),
+                "scaling": ScalingControl(),
+                "summing": SumControl(),
+            }
+        )
+
+
+class VectorControl(data.StructLayout):
+    """What accompanies a vector through the rest of the lanes."""
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
+                "line": address_bits(config),
+                "last": 1,
+                "parameter": bits_for(config.parameter_entries),
+                "use_sum": 1,
+                "accumulate": 1,
+                "wide": 1,
+                "rounding": 1,
+                "function": 3,
+                "zero_point": signed(8),
+                "low": signed(16),
+                "high": signed(16),
+                "table": 4,
+                **({"exponent": 3} if config.training else {}),
+            }
+        )

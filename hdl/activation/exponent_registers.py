@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exponent registers: what Measure sets, and shifts that follow from them."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import EXPONENT_REGISTERS
+from systola.hdl.commands import MeasureLayout
+
+MAGNITUDE_BITS = 31
+MEASURED = 4
+"""Cycles from `last` to the first `select` that sees the register."""
+
+
+class ShiftLayout(data.StructLayout):
+    """The shifts of a register, which take the place of an entry's (`replaces`) unless it is the
+    register 0."""
+
+    def __init__(self) -> None:
+        super().__init__({"replaces": 1, "right": 5, "left": 3})
+
+
+class ExponentRegisters(wiring.Component):
+    """`shifts` of the register `select`, combinationally.
+
+    A Measure comes in three parts: `take` with what it says, `about`, then each `magnitude` that
+    `counts`, from a cycle later on, a vector each, and with the `last` one, which it may or may not
+    be, the register is set, from `magnitudes` or from other registers alone; both in MEASURED
+    cycles. Within these nothing is selected.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "select": In(range(EXPONENT_REGISTERS)),
+                "shifts": Out(ShiftLayout()),
+                "take": In(1),
+                "about": In(MeasureLayout()),
+                "counts": In(1),
+                "magnitude": In(MAGNITUDE_BITS),
+                "last": In(1),
+                "magnitudes": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        about = Signal(MeasureLayout(), reset_less=True)
+        with m.If(self.take):
+            m.d.sync += about.eq(self.about)
+
+        # The magnitudes of all vectors, and the bits of the largest, beside what is added up.
+        row = Signal(MAGNITUDE_BITS)
+        held = Signal(MAGNITUDE_BITS)
+        stage = Signal(MEASURED - 1)
+        first, second, third = Cat(self.last, stage[:2])
+        writes = stage[-1]
+        bits = Signal(range(MAGNITUDE_BITS + 1))
+        for bit in range(MAGNITUDE_BITS):
+            with m.If(held[bit]):
+                m.d.comb += bits.eq(bit + 1)
+        excess = Signal(signed(len(bits) + 1), reset_less=True)
+        m.d.sync += [
+            row.eq(Mux(self.counts, self.magnitude, 0)),
+            held.eq(Mux(writes, 0, held | row)),
+            stage.eq(Cat(self.last, stage)),
+            excess.eq(bits - about.bits),
+        ]
+
+        memory = m.submodules.memory = Memory(shape=8, depth=EXPONENT_REGISTERS, init=[])
+        read, write = memory.read_port(domain="comb"), memory.write_port()
+        known = Signal(EXPONENT_REGISTERS)  # they have been set
+        value = Signal(signed(8))
+        m.d.comb += [
+            read.addr.eq(self.select),
+            value.eq(Mux(known.bit_select(read.addr, 1), read.data, 0)),
+        ]
+        total = Signal(signed(8), reset_less=True)
+        base, term = Signal(8), Signal(8)
+        m.d.comb += [base.eq(total), term.eq(value)]
+        with m.If(first):
+            m.d.comb += [base.eq(about.value), read.addr.eq(about.first)]
+        with m.If(second):
+            m.d.comb += read.addr.eq(about.second)
+        with m.If(third):
+            m.d.comb += [read.addr.eq(about.third), term.eq(~value)]
+        with m.If(first | second | third):
+            m.d.sync += total.eq(base + term + third)
+        by_magnitude = Signal()
+        with m.If(first):
+            m.d.sync += by_magnitude.eq(self.magnitudes)
+        m.d.comb += [
+            write.en.eq(writes),
+            write.addr.eq(about.exponent),
+            write.data.eq(Mux(by_magnitude & (excess > total), excess, total)),
+        ]
+        with m.If(writes):
+            m.d.sync += known.bit_select(about.exponent, 1).eq(1)
+
+        negative = Signal(8)
+        m.d.comb += [
+            negative.eq(-value),
+            self.shifts.replaces.eq(self.select != 0),
+            self.shifts.right.eq(Mux(value[7], 0, value[:5] | value[5:7].any().replicate(5))),
+            self.shifts.left.eq(Mux(value[7], negative[:3] | negative[3:8].any().replicate(3), 0)),
+        ]
+        return m

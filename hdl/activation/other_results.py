@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What vectors with function OTHER are: transposed lines, random bytes, measured magnitudes."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.activation.controls import VectorControl
+from systola.hdl.activation.exponent_registers import (
+    MAGNITUDE_BITS,
+    ExponentRegisters,
+    ShiftLayout,
+)
+from systola.hdl.activation.random_bytes import SEED_BITS, RandomBytes
+from systola.hdl.activation.transposer import Transposer
+from systola.hdl.commands import OTHER, MeasureLayout, Other, measures
+
+
+def is_other(port: data.View) -> Value:
+    """Whether there is a vector that is not requantised."""
+    return port.valid & (port.vector.function == OTHER)
+
+
+class OtherResults(wiring.Component):
+    """`line` is `plain`, the bytes of the lanes, unless a line of a tile or of random bytes is to
+    be written. `issued`, `coming`, `valued` and `ending` are a vector at its issue, with `about`, a
+    cycle before its value, with it and the `magnitude` of all lanes, and a cycle before its line.
+    `shifts` go with `coming`. `load_tile`, `load_seed` with `bytes` and `seed`: see there.
+    """
+
+    def __init__(self, *, config: Config):
+        self._cols = config.cols
+        line = 8 * config.cols
+        vector = data.StructLayout({"valid": 1, "vector": VectorControl(config=config)})
+        super().__init__(
+            {
+                **{name: In(vector) for name in ("issued", "coming", "valued", "ending")},
+                "about": In(MeasureLayout()),
+                "magnitude": In(MAGNITUDE_BITS),
+                "shifts": Out(ShiftLayout()),
+                "load_tile": In(1),
+                "bytes": In(line),
+                "load_seed": In(1),
+                "seed": In(SEED_BITS),
+                "plain": In(line),
+                "line": Out(line),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        registers = m.submodules.exponents = ExponentRegisters()
+        counts = Signal()
+        m.d.comb += [
+            registers.select.eq(self.coming.vector.exponent),
+            self.shifts.eq(registers.shifts),
+            registers.take.eq(is_other(self.issued) & self.issued.vector.last),
+            registers.about.eq(self.about),
+            counts.eq(is_other(self.valued) & measures(self.valued.vector.table)),
+            registers.counts.eq(counts),
+            registers.magnitude.eq(self.magnitude),
+            registers.last.eq(counts & self.valued.vector.last),
+            registers.magnitudes.eq(self.valued.vector.table == Other.MEASURE),
+        ]
+        tiles = m.submodules.transposer = Transposer(cols=self._cols)
+        random = m.submodules.random_bytes = RandomBytes(cols=self._cols)
+        ends = Signal()
+        ended = Signal()
+        m.d.comb += [
+            ends.eq(is_other(self.ending)),
+            tiles.load.eq(self.load_tile),
+            tiles.line.eq(self.bytes),
+            tiles.take.eq(ends & (self.ending.vector.table == Other.TRANSPOSE)),
+            random.load.eq(self.load_seed),
+            random.seed.eq(self.seed),
+            random.take.eq(ends & (self.ending.vector.table == Other.RANDOM)),
+            self.line.eq(Mux(ended, 0, self.plain) | tiles.result | random.result),
+        ]
+        m.d.sync += ended.eq(ends)
+        return m

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generators of Random: an xorshift64 for each RANDOM_LANES columns (Marsaglia, 2003)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.isa import RANDOM_GROUP, RANDOM_LANES, RANDOM_WARM_UP
+
+BITS = 8 * RANDOM_LANES
+SEED_BITS = BITS - 1
+READY = RANDOM_WARM_UP + 2
+"""Cycles from `load` to the first `take`, at least."""
+
+
+def stepped(m: Module, name: str, x: Value) -> Signal:
+    """The state after `x`."""
+    for number, (distance, left) in enumerate(((13, True), (7, False), (17, True))):
+        after = Signal(BITS, name=f"{name}_{number}")
+        m.d.comb += after.eq(x ^ (x << distance if left else x >> distance))
+        x = after
+    return x
+
+
+class RandomBytes(wiring.Component):
+    """`load` takes a `seed`: the bits of the start below the highest. With `take` the `result`
+    becomes the bytes of the next line, until the next cycle; else it is 0.
+    """
+
+    def __init__(self, *, cols: int):
+        self._cols = cols
+        super().__init__(
+            {
+                "load": In(1),
+                "seed": In(SEED_BITS),
+                "take": In(1),
+                "result": Out(8 * cols),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left = Signal(range(READY))  # steps before the first line, whose own is the last of them
+        steps = Signal()
+        m.d.comb += steps.eq((left != 0) | self.take)
+        with m.If(self.load):
+            m.d.sync += left.eq(READY - 1)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        lines = []
+        for group in range(-(-self._cols // RANDOM_LANES)):
+            state = Signal(BITS, name=f"state_{group}", reset_less=True)
+            differs = Const(group * RANDOM_GROUP % (1 << SEED_BITS), BITS)
+            with m.If(self.load | steps):
+                m.d.sync += state.eq(
+                    Mux(
+                        self.load,
+                        Cat(self.seed, 1) ^ differs,
+                        stepped(m, f"state_{group}_after", state),
+                    )
+                )
+            x = [state.word_select(number, 8) for number in range(RANDOM_LANES)]
+            lines += [
+                byte ^ (x[(number + 1) % RANDOM_LANES] & x[(number + 2) % RANDOM_LANES])
+                for number, byte in enumerate(x)
+            ]
+        m.d.sync += self.result.eq(Mux(self.take, Cat(lines[: self._cols]), 0))
+        return m

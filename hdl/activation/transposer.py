@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transposes tiles of lines: a small memory for each column, and a permutation before or after."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+
+class Transposer(wiring.Component):
+    """C loads, then C takes: with the take number i, `result` becomes byte i of each `line` that
+    was loaded, in their order, until the next cycle; else it is 0. Not both in the same cycle.
+
+    Byte j of line i lies in memory i XOR j at address i: so those of a line, and those of a
+    column, lie in memories of their own, and the same permutation leads there and back.
+    """
+
+    def __init__(self, *, cols: int):
+        self._cols = cols
+        super().__init__(
+            {
+                "load": In(1),
+                "line": In(8 * cols),
+                "take": In(1),
+                "result": Out(8 * cols),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = ceil_log2(self._cols)
+        number = Signal(bits)  # of the load, or the take
+        ends = number == self._cols - 1
+        with m.If(self.load | self.take):
+            m.d.sync += number.eq(Mux(ends, 0, number + 1))
+
+        permuted: list[Value] = []
+        memories = []
+        for column in range(1 << bits):
+            memory = Memory(shape=8, depth=1 << bits, init=[])
+            m.submodules[f"memory_{column}"] = memory
+            write, port = memory.write_port(), memory.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(self.load),
+                write.addr.eq(number),
+                port.addr.eq(number ^ column),
+            ]
+            memories.append(write)
+            there = self.line.word_select(column, 8) if column < self._cols else 0
+            permuted.append(Mux(self.load, there, port.data))
+        for bit in range(bits):
+            stage = []
+            for column in range(1 << bits):
+                byte = Signal(8, name=f"byte_{column}_of_{bit}")
+                m.d.comb += byte.eq(Mux(number[bit], permuted[column ^ 1 << bit], permuted[column]))
+                stage.append(byte)
+            permuted = list(stage)
+        for write, byte in zip(memories, permuted, strict=True):
+            m.d.comb += write.data.eq(byte)
+        m.d.sync += self.result.eq(Mux(self.take, Cat(permuted[: self._cols]), 0))
+        return m

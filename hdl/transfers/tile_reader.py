@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiles from the unified buffer on their way into the weight FIFO."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from systola.arch.config import Config
+from systola.hdl.commands import line_bits
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+
+
+class TileReader(wiring.Component):
+    """Reads `tiles` tiles of R lines from `line` on, with `wide` every other line: those of a tile,
+    then the ones between them as the next tile.
+
+    `start` (only while `idle`) takes them. `room`: there is some for another row. A line is asked
+    for with `buffer`; `asks`: its row will come, and `pushes`, BUFFER_LATENCY cycles later, that
+    `buffer.data` has it. One row a cycle, the first one asked for in the cycle behind `start`.
+    `idle`, a register: all rows have come, with this cycle.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "line": In(line_bits(config)),
+                "tiles": In(bits_for(config.buffer_lines // config.rows)),
+                "wide": In(1),
+                "idle": Out(1, init=1),
+                "room": In(1),
+                "buffer": Out(BufferReadSignature(config=config)),
+                "asks": Out(1),
+                "pushes": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        rows = self._config.rows
+        line = Signal.like(self.line, reset_less=True)
+        left = Signal.like(self.tiles, reset_less=True)
+        row = Signal(range(rows), reset_less=True)
+        wide = Signal(reset_less=True)
+        between = Signal(reset_less=True)  # the lines between those of the tile before
+        busy = Signal()
+        coming = Signal(BUFFER_LATENCY)
+        ends = Signal()  # the tile
+        step = Signal.like(line)
+        m.d.comb += [
+            self.buffer.enable.eq(busy & self.room),
+            self.buffer.address.eq(line),
+            self.asks.eq(self.buffer.enable & self.buffer.ready),
+            self.pushes.eq(coming[-1]),
+            ends.eq(row == rows - 1),
+            # Back to the line behind the tile's first one, or on to the next.
+            step.eq(Mux(wide, Mux(ends, Mux(between, 1, 3 - 2 * rows), 2), 1)),
+        ]
+        m.d.sync += [
+            coming.eq(Cat(self.asks, coming)),
+            self.idle.eq(~(self.start | busy | self.asks | coming[:-1].any())),
+        ]
+        with m.If(self.start):
+            m.d.sync += [
+                busy.eq(1),
+                line.eq(self.line),
+                left.eq(self.tiles),
+                wide.eq(self.wide),
+                row.eq(0),
+                between.eq(0),
+            ]
+        with m.Elif(self.asks):
+            m.d.sync += [line.eq(line + step), row.eq(Mux(ends, 0, row + 1))]
+            with m.If(ends):
+                m.d.sync += [left.eq(left - 1), between.eq(~between), busy.eq(left != 1)]
+        return m

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generators of Random against the golden model."""
+
+import cocotb
+import pytest
+
+from systola.golden.training import random_lines
+from systola.hdl.activation.random_bytes import READY, RandomBytes
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
+
+COLS = {"8": 8, "5": 5, "20": 20}
+
+
+def unit(variant=None):
+    return RandomBytes(cols=COLS[variant or chosen_variant()])
+
+
+@cocotb.test
+async def lines(dut):
+    """After the shortest time and later, seed after seed, with gaps and without."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    random, cols = rng("random_bytes"), COLS[chosen_variant()]
+    seeds = [(0, 0), ((1 << 31) - 1, (1 << 32) - 1)]
+    seeds += [(random.getrandbits(31), random.getrandbits(32)) for _ in range(10)]
+    for seed, counter in seeds:
+        await bench.cycle(load=1, seed=seed << 32 | counter, take=0)
+        bench.set(load=0, seed=random.getrandbits(63))
+        for _ in range(READY - 1 + random.choice((0, 0, 5))):
+            await bench.cycle()
+        previous = None
+        for line in random_lines(8, cols, seed, counter):
+            gap = random.choice((0, 0, 1, 3))
+            for number in range(gap):
+                await bench.cycle(take=0)
+                assert number == 0 or bench.get("result") == 0
+                if number == 0 and previous is not None:
+                    assert bench.get("result") == previous
+            await bench.cycle(take=1)
+            if gap == 0 and previous is not None:
+                assert bench.get("result") == previous
+            previous = int.from_bytes(line.tobytes(), "little")
+        await bench.cycle(take=0)
+        assert bench.get("result") == previous
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*COLS))
+def test_random_bytes(simulator, variant):
+    run_unit("test_random_bytes", simulator, unit(variant), variant=variant)
