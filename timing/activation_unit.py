@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode, Operation
+from systola.arch.isa import GATES, Function, Opcode, Operation
 from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.result_lanes import (
-    ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
     GATE_SPACING,
     SUM_LATENCY,
     TAP_SPACING,
+    addend_spacing,
 )
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
@@ -63,6 +63,7 @@ class ActivationUnit:
     """Everything that writes results into the unified buffer."""
 
     def __init__(self, config: Config, regions: Regions) -> None:
+        self._config = config
         self._banks = config.buffer_banks
         self._regions = regions
         self.free = 0.0
@@ -76,13 +77,13 @@ class ActivationUnit:
 
     def activate(self, operands: Mapping[str, int], issued: float) -> Span:
         """An Activate that is issued in cycle `issued`."""
-        gate = operands["function"] in (Function.SIGMOID, Function.TANH)
+        gate = operands["function"] in GATES
         wide, accumulate = operands["wide"], operands["accumulate"]
         rows = operands["rows"] * operands["n_tiles"]
         work = Work(
             vectors=rows,
             reads=1 + ADDEND * accumulate,
-            spacing=GATE_SPACING if gate else ADDEND_SPACING if accumulate else wide,
+            spacing=GATE_SPACING if gate else self._spacing(False) if accumulate else wide,
             latency=Hardware.latency() + GateSequencer.LATENCY * gate,
             destination=operands["buffer"],
             lines=1 + wide,
@@ -101,6 +102,10 @@ class ActivationUnit:
         self._use_entries(first, operands["n_tiles"], span.end)
         self._use_table(operands, span.end)
         return span
+
+    def _spacing(self, sums: bool) -> int:
+        """Cycles lost behind a vector that is added to what is there."""
+        return addend_spacing(self._config, sums=sums)
 
     def depthwise(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
         """A Depthwise with the present window."""
@@ -178,12 +183,14 @@ class ActivationUnit:
 
     def vector(self, operands: Mapping[str, int], issued: float) -> Span:
         """A Vector."""
-        gate = operands["function"] in (Function.SIGMOID, Function.TANH)
+        gate = operands["function"] in GATES
         wide, accumulate = operands["wide"], operands["accumulate"]
         halves = 1 + operands["wide_operands"]
         both = operands["operation"] != Operation.COPY
-        two_lines = wide and not both and halves == 1
-        drain = GATE_SPACING + DRAIN_SPACING if gate else 0 if accumulate else DRAIN_SPACING
+        two_lines = int(wide and not both and halves == 1)
+        drain = GATE_SPACING + DRAIN_SPACING if gate else DRAIN_SPACING
+        if accumulate and not gate and not self._config.training:
+            drain = 0
         reads = [operands["buffer"] + half for half in range(halves)]
         if both:
             reads += [operands["operand"] + half for half in range(halves)]
@@ -195,7 +202,7 @@ class ActivationUnit:
         work = Work(
             vectors=operands["rows"],
             reads=halves * (1 + both) + ADDEND * accumulate,
-            spacing=GATE_SPACING if gate else ADDEND_SPACING if accumulate else int(two_lines),
+            spacing=GATE_SPACING if gate else self._spacing(True) if accumulate else two_lines,
             latency=SUM_LATENCY + Hardware.latency() + GateSequencer.LATENCY * gate,
             destination=operands["destination"],
             lines=1 + wide,

@@ -16,6 +16,9 @@ from systola.hdl.memories.sram import Sram
 from systola.hdl.ports import TableWriteSignature
 
 TABLE_LATENCY = 2
+ADDEND_DELAY = 7
+"""Cycles that an addend waits in registers of its own where there is training, so that the next one
+may come."""
 
 
 class Pick(enum.Enum, shape=2):
@@ -74,9 +77,9 @@ class ActivationLane(wiring.Component):
     negative.
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
-    VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
-    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which has nothing to
-    do as long as they need one.
+    VectorLane has then, or with training had ADDEND_DELAY cycles before, instead of `zero_point`;
+    the lane has a GateLane for its result, at GATE_STAGE, with `gate`. The gates borrow a
+    multiplier of the requantiser, which has nothing to do as long as they need one.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
@@ -126,8 +129,13 @@ class ActivationLane(wiring.Component):
             with m.If(self.pick == Pick.TABLE):
                 m.d.comb += self.byte_out.eq(tables.read_data)
         if config.wide:
+            addend = vector.addend
+            for stage in range(ADDEND_DELAY * config.training):
+                later = Signal.like(addend, name=f"addend_{stage}", reset_less=True)
+                m.d.sync += later.eq(addend)
+                addend = later
             with m.If(self.accumulate):
-                m.d.comb += requantiser.offset.eq(vector.addend)
+                m.d.comb += requantiser.offset.eq(addend)
             m.submodules.gate_lane = gate = GateLane()
             high = Signal(8, reset_less=True)
             m.d.comb += [

@@ -9,12 +9,12 @@ from amaranth.utils import ceil_log2
 from systola.arch.config import Config
 from systola.arch.isa import Operation
 from systola.hdl.activation.result_lanes import (
-    ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
     OTHER_SPACING,
     TAP_SPACING,
     ResultLanes,
+    addend_spacing,
 )
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
 from systola.hdl.activation.vector_lane import Coefficient
@@ -45,13 +45,12 @@ FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 PAUSES = {
     Pause.ONE: 1,
     Pause.TAPS: TAP_SPACING,
-    Pause.ADDEND: ADDEND_SPACING,
     Pause.DRAIN: DRAIN_SPACING,
     Pause.GATE: GATE_SPACING,
     Pause.GATE_DRAIN: GATE_SPACING + DRAIN_SPACING,
     Pause.OTHER: OTHER_SPACING,
 }
-"""Cycles without a step."""
+"""Cycles without a step; those of ADDEND are `addend_spacing`."""
 
 
 def watched(config: Config) -> dict[str, int]:
@@ -96,9 +95,9 @@ class ActivationUnit(wiring.Component):
     instructions, and more where the first of them has less than five steps.
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
-    SIGMOID or TANH GATE_SPACING more, one that is added to what its lines hold ADDEND_SPACING more,
-    and DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING behind fewer than
-    three taps.
+    SIGMOID, TANH or EXP GATE_SPACING more, one that is added to what its lines hold
+    `addend_spacing` more; DRAIN_SPACING are lost behind an instruction that reads lines,
+    TAP_SPACING behind fewer than three taps, and OTHER_SPACING where ResultLanes says.
 
     `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
     before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
@@ -258,6 +257,7 @@ class ActivationUnit(wiring.Component):
         following = Signal(layout)
         comes = Signal()
         pauses = Signal()  # behind this step
+        pause_cycles = {**PAUSES, Pause.ADDEND: addend_spacing(self._config, sums=True)}
         rest, rests = Signal(range(max(PAUSES.values()))), Signal()
         leaves = Signal()
         proceeds = Signal()
@@ -286,7 +286,7 @@ class ActivationUnit(wiring.Component):
         with m.If(leaves):
             m.d.sync += long_rest.eq(0)
             with m.Switch(following.pause):
-                for pause, cycles in PAUSES.items():
+                for pause, cycles in pause_cycles.items():
                     with m.Case(pause):
                         m.d.sync += long_rest.eq(cycles - 1)
         with m.If(rests):

@@ -23,7 +23,12 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function
-from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
+from systola.hdl.activation.activation_lane import (
+    ADDEND_DELAY,
+    ActivationLane,
+    Pick,
+    lane_members,
+)
 from systola.hdl.activation.controls import LineControl, VectorControl
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
@@ -60,9 +65,6 @@ OTHER_SPACING = SUM_LATENCY + 6
 behind a seed: until the lines have been taken, and an exponent is known."""
 DRAIN_SPACING = SUM_LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
-ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2
-"""Cycles between vectors that add to what is there: the addend of a vector comes with its second
-line at the earliest, and then that of the vector before has been added."""
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY
@@ -74,6 +76,16 @@ ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 MULTIPLIER_PLANES = range(4, 8)
 CLOSE = ("shift", "longer", "summing", "use_sum", "gate")
 """Controls of a lane's whole words, from registers as near as can be."""
+
+
+def addend_spacing(config: Config, *, sums: bool) -> int:
+    """Cycles between vectors that add to what is there, `sums` of lines or accumulator rows: the
+    addend of a vector comes with its second line at the earliest, and then that of the vector
+    before has been added, or has been taken on."""
+    spacing = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2
+    if not config.training:
+        return spacing
+    return spacing - ADDEND_DELAY if sums else 0
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -90,7 +102,7 @@ class ResultLanes(wiring.Component):
     is the sum of lines (`use_sum`), the last of which comes with it, and GateSequencer.LATENCY
     later with SIGMOID or TANH, which are for int16 results only; the second line of an int16 result
     a cycle later. Nothing stops a vector. Between vectors the caller leaves GATE_SPACING cycles
-    behind one with SIGMOID or TANH, one behind any other int16 result, ADDEND_SPACING behind one
+    behind one with SIGMOID or TANH, one behind any other int16 result, `addend_spacing` behind one
     that adds to what is there, and DRAIN_SPACING, in addition to GATE_SPACING, between a sum and an
     accumulator row; TAP_SPACING between a tap and its use. `vector.low` <= `vector.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an instruction of the activation unit to its steps: what is read in which order."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -285,23 +285,26 @@ class StepPlanner(wiring.Component):
                     m.d.sync += parameter.eq(parameter + 1)
         m.d.comb += walker.advance.eq(goes_on & (moves_on | (now.elements & ~last_tap)))
 
-        pause = Signal(Pause)
         drains = ends & ~from_accumulators
-        rests = Signal()  # behind a tile, a Measure, random bytes and their seed
+        pauses: list[tuple[Value, ValueLike]] = [
+            (final & gate, Mux(drains, Pause.GATE_DRAIN, Pause.GATE)),
+            (final & command.accumulate, Pause.ADDEND),
+            (drains, Pause.DRAIN),
+            (final & (two_lines | ends), Pause.ONE),
+            (taps_end & few_taps, Pause.TAPS),
+        ]
         if config.training:
-            m.d.comb += rests.eq(other & Mux(now.taps, last_load & few_taps, final & block_ends))
-        with m.If(rests):
-            m.d.comb += pause.eq(Pause.OTHER)
-        with m.Elif(final & gate):
-            m.d.comb += pause.eq(Mux(drains, Pause.GATE_DRAIN, Pause.GATE))
-        with m.Elif(final & command.accumulate):
-            m.d.comb += pause.eq(Pause.ADDEND)
-        with m.Elif(drains):
-            m.d.comb += pause.eq(Pause.DRAIN)
-        with m.Elif(final & (two_lines | ends)):
-            m.d.comb += pause.eq(Pause.ONE)
-        with m.Elif(taps_end & few_taps):
-            m.d.comb += pause.eq(Pause.TAPS)
+            # Behind a tile, a Measure, random bytes and their seed.
+            rests = other & Mux(now.taps, last_load & few_taps, final & block_ends)
+            pauses.insert(0, (rests, Pause.OTHER))
+            # The next addend comes late enough by itself.
+            pauses.insert(2, (final & addend_first, Mux(ends, Pause.ONE, Pause.NONE)))
+            # Elsewhere it may come before the lanes are empty.
+            pauses.insert(3, (drains & ~gate, Pause.DRAIN))
+        pause = Signal(Pause)
+        for number, (holds, which) in enumerate(pauses):
+            with m.Elif(holds) if number else m.If(holds):
+                m.d.comb += pause.eq(which)
 
         # The step, but for what follows from its place: whether that lies outside the map, and what
         # the places of its window say about its parameter entry.

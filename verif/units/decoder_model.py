@@ -16,12 +16,14 @@ from systola.arch.isa import (
     Opcode,
     Operation,
     Reduction,
+    Source,
 )
 
 COPIES_IN = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 COPIES_OUT = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 COPIES = (*COPIES_IN, *COPIES_OUT)
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+TRAINING = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
 WINDOWED = (Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
 SETTINGS = (Opcode.SET_CONFIG_WINDOW, Opcode.SET_CONFIG_SCALE)
 NO_SCALE = {field.name: 0 for field in BY_OPCODE[Opcode.SET_CONFIG_SCALE].fields}
@@ -108,6 +110,20 @@ class Reader:
         elif opcode == Opcode.MATRIX_MULTIPLY:
             use("buffer", "buffer", f["rows"] * f["k_tiles"] * (1 + f["wide_vectors"]))
             use("accumulator", "accumulator", f["rows"] * f["n_tiles"])
+            if f["from_buffer"]:
+                tiles = f["k_tiles"] * f["n_tiles"] * (1 + f["wide_weights"])
+                use("source", "weights", tiles * self.config.rows)
+        elif opcode == Opcode.MEASURE:
+            if f["source"] == Source.ACCUMULATORS:
+                use("accumulator", "accumulator", f["rows"])
+            elif f["source"] == Source.LINES:
+                use("source", "buffer", 2 * f["rows"])
+        elif opcode == Opcode.TRANSPOSE:
+            size = self.config.cols
+            use("source", "buffer", (f["count"] - 1) * f["step"] + size)
+            use("buffer", "destination", f["count"] * size)
+        elif opcode == Opcode.RANDOM:
+            use("buffer", "destination", f["rows"])
         elif opcode == Opcode.CONVOLVE:
             use("buffer", "buffer", (f["k_tiles"] - 1) * f["plane"] + map_lines)
             use("accumulator", "accumulator", windows * f["n_tiles"])
@@ -138,7 +154,7 @@ class Reader:
         """Weight tiles that a MatrixMultiply or Convolve takes."""
         tiles = f["k_tiles"] * f["n_tiles"]
         if opcode == Opcode.MATRIX_MULTIPLY:
-            return tiles * (1 + f["wide_weights"])
+            return 0 if f["from_buffer"] else tiles * (1 + f["wide_weights"])
         assert self.window is not None
         return tiles * (self.window["kernel_height"] if f["channels"] else self.sizes()[2])
 
@@ -189,12 +205,17 @@ class Reader:
             if f["wide"]:
                 if function in (Function.RELU, Function.RELU6, Function.TABLE):
                     return True
-            elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH):
+            elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH, Function.EXP):
                 return True
-            return function == Function.TANH and f["table"] > 4
+            return function in (Function.TANH, Function.EXP) and f["table"] > 4
         return False
 
     def _unavailable(self, opcode: Opcode, f: Fields) -> bool:
+        trains = opcode in TRAINING
+        if opcode == Opcode.MATRIX_MULTIPLY:
+            trains = bool(f["from_buffer"])
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            trains = bool(f["exponent"]) or f["function"] == Function.EXP
         flags = ("wide", "wide_operands", "wide_vectors", "wide_weights")
         is_table = opcode == Opcode.LOAD_TABLE or (
             opcode != Opcode.DEPTHWISE and f.get("function") == Function.TABLE
@@ -203,6 +224,7 @@ class Reader:
             (not self.config.wide and any(f.get(flag) for flag in flags))
             or (not self.config.tables and is_table)
             or (not self.config.depthwise and opcode == Opcode.DEPTHWISE)
+            or (not self.config.training and trains)
         )
 
     def _window_misfits(self, opcode: Opcode, f: Fields) -> bool:
@@ -232,7 +254,12 @@ class Reader:
                     return base
             return None
         names, limit = {
-            Fault.BUFFER_RANGE: (("source", "operand", "buffer"), self.config.buffer_lines),
+            Fault.BUFFER_RANGE: (
+                ("buffer", "source")
+                if opcode == Opcode.MATRIX_MULTIPLY
+                else ("source", "operand", "buffer"),
+                self.config.buffer_lines,
+            ),
             Fault.ACCUMULATOR_RANGE: (("accumulator",), self.config.accumulator_rows),
             Fault.PARAMETER_RANGE: (("parameter",), self.config.parameter_entries),
             Fault.TABLE_RANGE: (("table",), self.config.tables),
@@ -300,6 +327,11 @@ class Writer:
                 "wide_vectors": wide_vectors,
                 "wide_weights": wide_weights,
             }
+            if config.training and random.random() < 0.5:
+                lines = k_tiles * n_tiles * (1 + wide_weights) * config.rows
+                found |= {"from_buffer": 1, "weights": fit(config.buffer_lines, lines)}
+        elif opcode in TRAINING:
+            found = self._training(opcode)
         elif opcode == Opcode.ACTIVATE:
             rows, n_tiles = random.choice((1, 2, 20)), random.choice((1, 1, 3, 12))
             found = self._function() | self._result()
@@ -309,6 +341,7 @@ class Writer:
                 "rows": rows,
                 "n_tiles": n_tiles,
                 "parameter": fit(config.parameter_entries, n_tiles),
+                "exponent": random.choice((0, random.randrange(8))) * config.training,
             }
         elif opcode in WINDOWED:
             found = self._windowed(opcode)
@@ -371,11 +404,13 @@ class Writer:
         functions += [Function.TABLE] * bool(config.tables)
         if wide:
             functions = [Function.NONE, Function.SIGMOID, Function.TANH]
+            functions += [Function.EXP] * config.training
         function = random.choice(functions)
         if function == Function.TABLE:
             table = random.randrange(config.tables)
         else:
-            table = random.randint(0, 4 if function == Function.TANH else 15)
+            has_bits = function in (Function.TANH, Function.EXP)
+            table = random.randint(0, 4 if has_bits else 15)
         accumulate = self._flag(bool(wide))
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
@@ -426,6 +461,34 @@ class Writer:
         parameter = self._fit(config.parameter_entries, entries)
         return found | {"buffer": buffer, "destination": destination, "parameter": parameter}
 
+    def _training(self, opcode: Opcode) -> Fields:
+        random, config = self.random, self.reader.config
+        fit, size = self._fit, config.cols
+        if opcode == Opcode.TRANSPOSE:
+            count, step = random.choice((1, 2, 5)), random.choice((0, size, random.randint(0, 40)))
+            places = self._place((count - 1) * step + size, count * size)
+            names = ("buffer", "destination")
+            return {**dict(zip(names, places, strict=True)), "count": count, "step": step}
+        rows = random.choice((1, 2, 30))
+        if opcode == Opcode.RANDOM:
+            return {
+                "destination": fit(config.buffer_lines, rows),
+                "rows": rows,
+                "seed": random.getrandbits(31),
+                "counter": random.getrandbits(32),
+            }
+        source = random.choice(list(Source))
+        return {
+            "source": source,
+            "exponent": random.randint(1, 7),
+            "accumulator": fit(config.accumulator_rows, rows),
+            "buffer": fit(config.buffer_lines, 2 * rows),
+            "rows": random.getrandbits(16) | 1 if source == Source.NONE else rows,
+            "bits": random.getrandbits(5),
+            "value": random.randint(-128, 127),
+            **{name: random.randrange(8) for name in ("first", "second", "third")},
+        }
+
     def _vector(self) -> Fields:
         random, config = self.random, self.reader.config
         found = self._function() | self._result()
@@ -445,4 +508,5 @@ class Writer:
             "rows": rows,
             "parameter": self._fit(config.parameter_entries, 1),
             "wide_operands": wide_operands,
+            "exponent": random.choice((0, random.randrange(4))) * config.training,
         }

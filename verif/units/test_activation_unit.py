@@ -12,14 +12,14 @@ from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit
 from systola.hdl.activation.lane_group import LaneGroup, group_size
+from systola.hdl.activation.result_lanes import ANNOUNCED as HARDWARE_ANNOUNCED
 from systola.hdl.activation.result_lanes import (
-    ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
     TAP_SPACING,
+    addend_spacing,
     lanes_are_instances,
 )
-from systola.hdl.activation.result_lanes import ANNOUNCED as HARDWARE_ANNOUNCED
 from systola.hdl.activation.result_lanes import SUM_LATENCY as HARDWARE_SUM_LATENCY
 from systola.verif.units.activation_bench import (
     AFRESH,
@@ -88,7 +88,8 @@ def spacing(job, ends):
         cycles = GATE_SPACING + DRAIN_SPACING * (ends and job.opcode in READERS)
         return cycles, cycles
     if job.accumulates:
-        return ADDEND_SPACING, ADDEND_SPACING
+        cycles = addend_spacing(CONFIGS[chosen_variant()], sums=job.opcode in READERS)
+        return cycles, cycles
     if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
     if job.wide:
@@ -185,7 +186,7 @@ async def durations(dut):
             ),
             (
                 jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD),
-                6 * (4 + ADDEND_SPACING) + 4,
+                6 * (4 + addend_spacing(CONFIGS[chosen_variant()], sums=True)) + 4,
             ),
         ]
     for job, cycles in cases:

@@ -19,8 +19,12 @@ from systola.arch.isa import (
     Operation,
     Reduction,
 )
+from systola.arch.isa import Source as Measured
 from systola.hdl.commands import (
+    OTHER,
     PC_BITS,
+    MeasureLayout,
+    Other,
     Source,
     matrix_walk,
     parameter_space,
@@ -34,6 +38,7 @@ from systola.verif.units.decoder_model import (
     ALTERNATE,
     COPIES,
     SETTINGS,
+    TRAINING,
     WEIGHT_QUEUE,
     WINDOWED,
     Reader,
@@ -60,6 +65,15 @@ CONFIGS = {
     "bare": small_config(
         **SIZES, buffer_lines=500, accumulator_rows=300, depthwise=False, wide=False, tables=0
     ),
+    "training": small_config(
+        rows=4,
+        cols=4,
+        buffer_lines=500,
+        accumulator_rows=300,
+        parameter_entries=40,
+        tables=3,
+        training=True,
+    ),
     "largest": small_config(
         rows=256,
         cols=256,
@@ -74,6 +88,7 @@ INSTRUCTION = EffectiveInstruction()
 LIMITS = {
     "complete": (3 * 4096, 70),
     "bare": (3 * 4096, 70),
+    "training": (3 * 4096, 70),
     "largest": (1 << 32, (1 << 24) - 1),
 }
 """Bytes of the host window and tiles of the weight window."""
@@ -281,6 +296,18 @@ def check_convolve(d, f, window, config):
             assert line == (before + 1) % walk.lines, index
 
 
+def check_tiles(d, f, regions):
+    """Where the weights of a MatrixMultiply are."""
+    assert d.from_buffer == f["from_buffer"]
+    if f["from_buffer"]:
+        tiles = f["k_tiles"] * f["n_tiles"] << f["wide_weights"]
+        lines = 1 << (len(bin(regions["source"][1])) - 2)
+        assert d.weight_transfer.address % lines == f["weights"]
+        assert (d.weight_transfer.beats, d.address) == (tiles, f["weights"])
+    else:
+        assert d.source.base == d.source.end
+
+
 def check_activation_command(d, opcode, f, text):
     """The command of an instruction of the activation unit."""
     c = d.activate
@@ -301,7 +328,9 @@ def check_activation_command(d, opcode, f, text):
     assert (c.low, c.high) == (low, high)
     assert (c.wide, c.accumulate) == (wide, f.get("accumulate", 0))
     assert (c.rounding, c.zero_point) == (f["rounding"], f["zero_point"])
-    for late in (Function.TABLE, Function.SIGMOID, Function.TANH):
+    if text.config.training:
+        assert c.exponent == f.get("exponent", 0)
+    for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
         assert (c.function == late) == (function == late)
         if function == late:
             assert c.table == f["table"] or late == Function.SIGMOID
@@ -352,6 +381,45 @@ def check_activation_command(d, opcode, f, text):
     assert {name: c.scale[name] for name in names} == {name: text.scale[name] for name in names}
 
 
+def check_training_command(d, opcode, f, text):
+    """The command of an instruction that there is for training alone."""
+    c, size = d.activate, text.config.cols
+    walk = Walked(c.walk, vector_walk(text.config))
+    assert (c.function, c.wide, c.accumulate, c.exponent) == (OTHER, 0, 0, 0)
+    counts = {"kx": 1, "ky": 1, "ox": 1, "oy": 1, "block": 1}
+    if opcode == Opcode.MEASURE:
+        kind = Measured(f["source"])
+        assert c.table == (Other.SUM if kind == Measured.NONE else Other.MEASURE)
+        about = MeasureLayout().from_bits(c.scale.multiplier_b & ((1 << MeasureLayout().size) - 1))
+        for name in MeasureLayout().members:
+            assert about[name] == f[name] & ((1 << MeasureLayout()[name].width) - 1), name
+        assert (c.scale.zero_a, c.scale.shift_a) == (0, 0)
+        if kind == Measured.NONE:
+            assert (c.source, c.taps) == (Source.DEPTHWISE, 1)
+        elif kind == Measured.ACCUMULATORS:
+            assert (c.source, c.accumulator) == (Source.ACCUMULATORS, f["accumulator"])
+            counts["ox"] = f["rows"]
+        else:
+            assert (c.source, c.operation) == (Source.VECTOR, Operation.COPY)
+            assert c.wide_operands == 1
+            counts |= {"kx": 2, "ox": f["rows"]}
+            for index in walk.corners():
+                assert walk.place(**index)[0] == f["buffer"] + 2 * index["ox"] + index["kx"]
+    elif opcode == Opcode.TRANSPOSE:
+        assert (c.source, c.table) == (Source.DEPTHWISE, Other.TRANSPOSE)
+        assert (c.operand, c.taps, c.destination) == (f["buffer"], size, f["destination"])
+        counts |= {"ox": size, "block": f["count"]}
+        if f["count"] > 1:
+            assert (c.walk.step.block.line + size - f["step"]) % walk.lines == 0
+    else:
+        assert (c.source, c.table, c.taps) == (Source.DEPTHWISE, Other.RANDOM, 1)
+        assert c.scale.multiplier_a == f["seed"]
+        assert c.scale.multiplier_b | (c.scale.shift_b & 1) << 31 == f["counter"]
+        assert c.destination == f["destination"]
+        counts["ox"] = f["rows"]
+    assert walk.counts == counts
+
+
 def check_operands(d, opcode, f, text):
     """The decoded instruction `d` says what its fields `f` mean."""
     config = text.config
@@ -378,6 +446,8 @@ def check_operands(d, opcode, f, text):
         assert (d.tiles, d.address) == (f["count"], f["tile"])
     if opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
         assert d.tiles == text.consumed(opcode, f)
+        if config.training and opcode == Opcode.MATRIX_MULTIPLY:
+            check_tiles(d, f, regions)
         c = d.matrix
         assert (c.accumulator, c.accumulate) == (f["accumulator"], f["accumulate"])
         if opcode == Opcode.CONVOLVE:
@@ -393,6 +463,10 @@ def check_operands(d, opcode, f, text):
         else:
             assert d.table.base == d.table.end, "a table that is not used"
         check_activation_command(d, opcode, f, text)
+    if opcode in TRAINING:
+        for name in ("buffer", "source", "operand", "accumulator", "parameters", "table"):
+            assert name in regions or d[name].base == d[name].end, f"{name} is not empty"
+        check_training_command(d, opcode, f, text)
     if opcode == Opcode.INTERRUPT_HOST:
         assert d.code == f["code"]
     if opcode == Opcode.DEBUG_TAG:
@@ -665,7 +739,9 @@ async def every_fault(dut):
         (entry.opcode, cause)
         for entry in INSTRUCTIONS
         for cause in entry.checks
-        if cause not in WEIGHT_QUEUE and (cause == Fault.UNAVAILABLE) == is_bare
+        if cause not in WEIGHT_QUEUE
+        and (cause == Fault.UNAVAILABLE) == is_bare
+        and (text.config.training or is_bare or entry.opcode not in TRAINING)
     }
     assert expected <= found, f"the test misses {expected - found}"
 
