@@ -15,6 +15,7 @@ from amaranth.lib import wiring
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    GATES,
     PARAMETER_PLANES,
     Function,
     Opcode,
@@ -44,7 +45,6 @@ OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading")
 AFRESH = 7
 """Cycles from the last step of an instruction to the first one of the second behind it, if the one
 between is short: its command must first make room."""
-GATES = (Function.SIGMOID, Function.TANH)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 
 
@@ -378,7 +378,10 @@ class Jobs:
         random, config = self.random, self.config
         f.setdefault("wide", random.getrandbits(1) if config.wide else 0)
         f.setdefault("accumulate", random.getrandbits(1) if f["wide"] else 0)
+        f.setdefault("exponent", 0)
         functions = [Function.NONE, *GATES] if f["wide"] else [Function(i) for i in range(3)]
+        if not config.training:
+            functions = [function for function in functions if function != Function.EXP]
         if config.tables and not f["wide"]:
             functions.append(Function.TABLE)
         f.setdefault("function", random.choice(functions))

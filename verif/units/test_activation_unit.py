@@ -46,6 +46,7 @@ CONFIGS = {
     "3": small_config(rows=5, cols=3, columns_per_stage=3, **SIZES),
     "no wide": small_config(rows=5, cols=3, columns_per_stage=3, wide=False, tables=1, **SIZES),
     "only wide": small_config(depthwise=False, tables=0, **SIZES),
+    "training": small_config(training=True, **SIZES),
     "40 lanes placed": small_config(
         rows=2, cols=40, columns_per_stage=4, host_bus_bytes=64, weight_bus_bytes=64, **SIZES
     ),
@@ -88,7 +89,10 @@ def spacing(job, ends):
         cycles = GATE_SPACING + DRAIN_SPACING * (ends and job.opcode in READERS)
         return cycles, cycles
     if job.accumulates:
-        cycles = addend_spacing(CONFIGS[chosen_variant()], sums=job.opcode in READERS)
+        config = CONFIGS[chosen_variant()]
+        cycles = addend_spacing(config, sums=job.opcode in READERS)
+        if ends and config.training:
+            cycles = DRAIN_SPACING if job.opcode in READERS else 1
         return cycles, cycles
     if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
