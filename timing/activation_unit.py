@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
-from systola.arch.isa import GATES, Function, Opcode, Operation
+from systola.arch.isa import GATES, Function, Opcode, Operation, Source
 from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
@@ -18,6 +18,7 @@ from systola.hdl.activation.result_lanes import (
     ANNOUNCED,
     DRAIN_SPACING,
     GATE_SPACING,
+    OTHER_SPACING,
     SUM_LATENCY,
     TAP_SPACING,
     addend_spacing,
@@ -49,10 +50,12 @@ class Work:
     """From issue to the write of its line."""
     destination: int
     lines: int
-    """Lines of one result."""
+    """Lines of one result, 0 where none are written."""
     blocks: int = 1
     before_block: int = 0
     """Cycles before the first vector of each block."""
+    between_blocks: int = 0
+    """Cycles lost behind each block but the last."""
     drain: int = 0
     """Cycles lost behind the instruction."""
     read_lines: NDArray[np.int64] | None = None
@@ -227,11 +230,79 @@ class ActivationUnit:
         self._use_table(operands, span.end)
         return span
 
+    def measure(self, operands: Mapping[str, int], issued: float) -> Span:
+        """A Measure: of rows, of lines, or of exponents alone, which takes a step for the seed that
+        there is not."""
+        source, rows = operands["source"], operands["rows"]
+        sums, space = self._regions.accumulators, self._regions.buffer
+        needed: float | Times = 0.0
+        here = slice(operands["accumulator"], operands["accumulator"] + rows)
+        lines = slice(operands["buffer"], operands["buffer"] + 2 * rows)
+        if source == Source.ACCUMULATORS:
+            needed = sums.written[here] + FOLLOWS
+        elif source == Source.LINES:
+            needed = space.written[lines][1::2] + FOLLOWS
+        work = Work(
+            vectors=rows if source else 1,
+            reads=2 if source == Source.LINES else 1,
+            spacing=0,
+            latency=Hardware.latency() + SUM_LATENCY * (source == Source.LINES),
+            destination=0,
+            lines=0,
+            before_block=0 if source else 1 + OTHER_SPACING,
+            drain=OTHER_SPACING,
+        )
+        times, span = self._run(work, needed, issued)
+        if source == Source.ACCUMULATORS:
+            sums.read[here] = times + TOLD
+        elif source == Source.LINES:
+            self._read_lines(lines, slice(0, 0), float(times[-1]) + TOLD)
+        return span
+
+    def transpose(self, operands: Mapping[str, int], issued: float) -> Span:
+        """A Transpose: the lines of a tile are read, and then written."""
+        size, count = self._config.cols, operands["count"]
+        starts = operands["buffer"] + np.arange(count) * operands["step"]
+        lines = starts[:, None] + np.arange(size)
+        written = self._regions.buffer.written[lines].max(axis=1) + FOLLOWS
+        work = Work(
+            vectors=count * size,
+            reads=1,
+            spacing=0,
+            latency=Hardware.latency(),
+            destination=operands["destination"],
+            lines=1,
+            blocks=count,
+            before_block=size + (OTHER_SPACING if size <= TAP_SPACING else 0),
+            between_blocks=OTHER_SPACING,
+            drain=OTHER_SPACING,
+        )
+        times, span = self._run(work, np.repeat(written, size), issued)
+        source = slice(operands["buffer"], int(lines[-1, -1]) + 1)
+        self._read_lines(source, slice(0, 0), float(times[-1]) + TOLD)
+        return span
+
+    def random(self, operands: Mapping[str, int], issued: float) -> Span:
+        """A Random: the seed, and then a line a cycle."""
+        work = Work(
+            vectors=operands["rows"],
+            reads=1,
+            spacing=0,
+            latency=Hardware.latency(),
+            destination=operands["destination"],
+            lines=1,
+            before_block=1 + OTHER_SPACING,
+            drain=OTHER_SPACING,
+        )
+        return self._run(work, 0.0, issued)[1]
+
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
         """Issue of each vector, once it has what is `needed`."""
         space = self._regions.buffer
         target = slice(work.destination, work.destination + work.vectors * work.lines)
-        if work.lines == 1:
+        if not work.lines:
+            free = np.zeros(work.vectors)
+        elif work.lines == 1:
             # Results follow those who still read the lines, or fill them, one by one.
             free = np.maximum(space.read[target], space.filled[target]) + FOLLOWS
         else:
@@ -243,8 +314,10 @@ class ActivationUnit:
         before = np.full(work.vectors, float(work.spacing))
         before[0] = 0
         per_block = work.vectors // work.blocks
-        offsets += (np.arange(work.vectors) // per_block + 1) * work.before_block
+        block = np.arange(work.vectors) // per_block
+        offsets += (block + 1) * work.before_block + block * work.between_blocks
         before[::per_block] += work.before_block
+        before[per_block::per_block] += work.between_blocks
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
         start = max(came + 1 + FRONT_LATENCY, self.free)
@@ -264,6 +337,12 @@ class ActivationUnit:
         last = float(times[-1])
         self._left = self._left[1], last
         self.free = last + 1 + max(work.spacing, work.drain, WALK_GAP)
+        end = last + work.latency - ANNOUNCED
+        busy = work.vectors * step + work.blocks * work.before_block + work.drain
+        busy += (work.blocks - 1) * work.between_blocks
+        if not work.lines:
+            self.written = np.zeros(1), 0
+            return times, Span(float(times[0]) - offsets[0], last, end, busy)
         written = np.repeat(times + work.latency, work.lines)
         written[work.lines - 1 :: work.lines] += work.lines - 1
         self.written = written, work.destination
@@ -272,7 +351,6 @@ class ActivationUnit:
         space.written[target] = np.repeat(told[work.lines - 1 :: work.lines], work.lines)
         end = float(told[-1])
         space.activated[target] = np.maximum(space.activated[target], end)
-        busy = work.vectors * step + work.blocks * work.before_block + work.drain
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _read_lines(self, source: slice, operand: slice, end: float) -> None:
@@ -295,9 +373,15 @@ class ActivationUnit:
 
 
 def result_lines(
-    opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
+    opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None, size: int
 ) -> tuple[int, int]:
-    """First line that an instruction writes, and how many there are."""
+    """First line that an instruction writes, and how many there are. `size`: those of a tile."""
+    if opcode == Opcode.MEASURE:
+        return 0, 0
+    if opcode == Opcode.TRANSPOSE:
+        return operands["destination"], operands["count"] * size
+    if opcode == Opcode.RANDOM:
+        return operands["destination"], operands["rows"]
     if opcode == Opcode.ACTIVATE:
         count = operands["rows"] * operands["n_tiles"] * (1 + operands["wide"])
         return operands["buffer"], count

@@ -68,6 +68,9 @@ UNIT_OF = {
     Opcode.DEPTHWISE: Unit.ACTIVATION,
     Opcode.POOL: Unit.ACTIVATION,
     Opcode.VECTOR: Unit.ACTIVATION,
+    Opcode.MEASURE: Unit.ACTIVATION,
+    Opcode.TRANSPOSE: Unit.ACTIVATION,
+    Opcode.RANDOM: Unit.ACTIVATION,
 }
 COMPARED = {
     opcode: {
@@ -276,7 +279,7 @@ class _Walk:
                 if len(awaited) > self._config.queue_depth:
                     # The queue is full: what comes behind is not issued yet.
                     return
-                awaited.append(result_lines(entry.opcode, operands, window))
+                awaited.append(result_lines(entry.opcode, operands, window, self._config.cols))
             elif entry.opcode in BARRIERS:
                 return
             pc += 1
@@ -363,6 +366,12 @@ class _Walk:
                 return self._activation.pool(operands, self._set_window(), self._issued + QUEUED)
             case Opcode.VECTOR:
                 return self._activation.vector(operands, self._issued + QUEUED)
+            case Opcode.MEASURE:
+                return self._activation.measure(operands, self._issued + QUEUED)
+            case Opcode.TRANSPOSE:
+                return self._activation.transpose(operands, self._issued + QUEUED)
+            case Opcode.RANDOM:
+                return self._activation.random(operands, self._issued + QUEUED)
             case _:
                 span = self._read(opcode, operands)
                 self._record.move(host_in=span.beats * self._config.host_bus_bytes)
@@ -382,6 +391,8 @@ class _Walk:
         weights = self._weights
         before = weights.tiles
         passes = self._matrix.passes(opcode, operands, self._window)
+        if operands.get("from_buffer"):
+            return self._matrix.run_from_buffer(passes, operands, self._issued + QUEUED)
         span = self._matrix.run(passes, self._issued + QUEUED)
         tiles = weights.tiles - before
         busy = tiles * weights.tile_cycles

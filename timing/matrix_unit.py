@@ -195,6 +195,17 @@ class MatrixUnit:
         space.used[lines] = np.maximum(space.used[lines], read)
         return Span(begin, read, summed, passes.n_tiles * len(passes.lines) * vectors)
 
+    def run_from_buffer(self, passes: Passes, operands: Mapping[str, int], issued: float) -> Span:
+        """The same with weights from the buffer, which are in use until the last sum is there."""
+        tiles = operands["n_tiles"] * operands["k_tiles"] << operands["wide_weights"]
+        lines = slice(operands["weights"], operands["weights"] + tiles * self._rows)
+        space = self._regions.buffer
+        self._weights.read_buffer(issued, float(space.written[lines].max()) + 1, tiles)
+        span = self.run(passes, issued)
+        for used in (space.read, space.used):
+            used[lines] = np.maximum(used[lines], span.end)
+        return span
+
     def shift(self, cycles: float) -> None:
         """Moves everything that happened to later."""
         self.free += cycles

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read_Weights: the stream of tiles through the FIFO into the shadow weights."""
+"""Tiles from memory, or from the buffer, through the FIFO into the shadow weights."""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from systola.arch.config import Config
+from systola.hdl.ports import BUFFER_LATENCY
 from systola.hdl.transfers.weight_fetch import READS_IN_FLIGHT, ROW_LATENCY
 from systola.timing.memory_speed import MemorySpeed
 
@@ -13,6 +15,23 @@ ASK = 1
 """Cycles from a burst to its appearance on the bus."""
 REQUEST = 2 + ASK
 """Cycles from issue to the bus: into the queue, cut into bursts, onto the bus."""
+
+
+BUFFERED = 2
+"""Cycles from issue to the read of the first row from the buffer: into the queue, out of it."""
+
+
+@dataclass
+class _Command:
+    """Tiles in a row from one place."""
+
+    first: float
+    """The first beat, or read of a row, at the earliest."""
+    left: int
+    row: float
+    """Cycles from row to row."""
+    delay: float
+    """Cycles from there until the row has left the FIFO's memory."""
 
 
 class WeightFetch:
@@ -31,7 +50,7 @@ class WeightFetch:
             denominator / numerator,
             (ASK + self._answer + burst) / (READS_IN_FLIGHT * burst),
         )
-        self._queue: deque[list[float]] = deque()  # first beat at the earliest, tiles left
+        self._queue: deque[_Command] = deque()
         self._free = 0.0  # no beat before
         self._begun = deque([0.0] * config.weight_fifo_tiles, maxlen=config.weight_fifo_tiles)
         self._loaded = 0.0  # the last row of a tile
@@ -48,21 +67,28 @@ class WeightFetch:
 
     def read(self, issued: float, count: int) -> None:
         """Read_Weights of `count` tiles."""
-        self._queue.append([issued + REQUEST + self._answer, float(count)])
+        delay = (self._row_beats - 1) * self._beat + ROW_LATENCY
+        first = issued + REQUEST + self._answer
+        self._queue.append(_Command(first, count, self.row_interval, delay))
+
+    def read_buffer(self, issued: float, written: float, count: int) -> None:
+        """Tiles of a MatrixMultiply from the buffer, whose lines are all `written`."""
+        first = max(issued, written) + BUFFERED
+        self._queue.append(_Command(first, count, 1.0, BUFFER_LATENCY + ROW_LATENCY))
 
     def next_tile(self) -> tuple[float, float]:
         """Cycles in which the first and the last row of the next tile go into the shadow weights,
         as far as the port decides, and the array has had time to take the tile before."""
         command = self._queue[0]
-        first = max(self._free, command[0], self._begun[0] + 1)
-        command[1] -= 1
+        first = max(self._free, command.first, self._begun[0] + 1)
+        command.left -= 1
         self.tiles += 1
-        if not command[1]:
+        if not command.left:
             self._queue.popleft()
-        self._free = first + self._rows * self.row_interval
-        arrived = first + (self._row_beats - 1) * self._beat + ROW_LATENCY
+        self._free = first + self._rows * command.row
+        arrived = first + command.delay
         begun = max(arrived, self._loaded + 1, self._swapped + self._stages)
-        last = arrived + (self._rows - 1) * self.row_interval
+        last = arrived + (self._rows - 1) * command.row
         self._loaded = max(begun + self._rows - 1, last)
         self._begun.append(begun)
         return begun, self._loaded
@@ -78,7 +104,7 @@ class WeightFetch:
         self._swapped += cycles
         self._begun = deque((time + cycles for time in self._begun), maxlen=self._begun.maxlen)
         for command in self._queue:
-            command[0] += cycles
+            command.first += cycles
 
     @property
     def streamed(self) -> float:
