@@ -108,7 +108,7 @@ _EVENTS = {
     Event.ACTIVATE_OPERANDS_END: f"{_BOARD}.activate_operands.retire",
     Event.ACTIVATE_WRITING_END: f"{_BOARD}.activate_writing.retire",
     Event.HOST_WRITING_END: f"{_BOARD}.host_writing.retire",
-    Event.WEIGHTS_BEGIN: f"{_BOARD}.weight_queue.pop",
+    Event.WEIGHTS_BEGIN: f"{_BOARD}.weights_queue.pop",
     Event.WEIGHT_BURST_END: "m_axi_weight_rvalid & m_axi_weight_rready & m_axi_weight_rlast",
     Event.FETCH_BEGIN: "m_axi_host_arvalid & m_axi_host_arready & (m_axi_host_arid == 1)",
     Event.FETCH_END: "m_axi_host_rvalid & m_axi_host_rready & m_axi_host_rlast "

@@ -55,6 +55,9 @@ _HOST_WRITE = Way(Track.HOST_WRITE, "host_writes", ("host_writing",))
 _MATRIX = Way(Track.ARRAY, "matrix", ("matrix_reading", "matrix_summing"))
 _ACTIVATE = Way(Track.ACTIVATION, "activate", ("activate_reading", "activate_writing"))
 _VECTOR = Way(Track.ACTIVATION, "activate", ("activate_operands", "activate_writing"))
+_MEASURE = Way(
+    Track.ACTIVATION, "activate", ("activate_reading", "activate_operands", "activate_writing")
+)
 WAYS = {
     Opcode.READ_HOST_MEMORY: _HOST_READ,
     Opcode.READ_HOST_MEMORY_ALTERNATE: _HOST_READ,
@@ -69,6 +72,9 @@ WAYS = {
     Opcode.DEPTHWISE: _VECTOR,
     Opcode.POOL: _VECTOR,
     Opcode.VECTOR: _VECTOR,
+    Opcode.MEASURE: _MEASURE,
+    Opcode.TRANSPOSE: _VECTOR,
+    Opcode.RANDOM: _VECTOR,
 }
 ISSUE_CYCLES = 2
 """Of an instruction that waits for nothing, before it is issued."""
@@ -226,7 +232,7 @@ class _Course:
             self._lists[name].append(index)
         if way.queue:
             self._queues[way.queue].append(index)
-        else:
+        if not way.queue or operands.get("from_buffer"):
             self._weight_queue.append(index)
 
     def _mask(self, row: int, cycle: int) -> None:
@@ -284,6 +290,8 @@ class _Course:
     def _begin_weights(self, row: int, cycle: int) -> None:
         index = self._weight_queue.popleft()
         work = self._work[index]
+        if work.entry.opcode != Opcode.READ_WEIGHTS:
+            return  # weights from the buffer
         work.begin = cycle
         tile_beats = self._config.tile_bytes // self._config.weight_bus_bytes
         self._beats += work.operands["count"] * tile_beats
