@@ -189,11 +189,9 @@ class Scoreboard(wiring.Component):
     """
 
     def __init__(self, *, config: Config):
-        depth = config.queue_depth
-        self._depth = depth
-        training = config.training
+        self._depth = depth = config.queue_depth
+        self._training = training = config.training
         tiles = {"tiles_reading": depth} if training else {}
-        self._training = training
         self._groups = [group for group in GROUPS if training or not group.from_buffer]
         self._queues: dict[str, tuple[data.StructLayout, dict[str, int]]] = {
             "host_reads": (
@@ -231,34 +229,21 @@ class Scoreboard(wiring.Component):
                 {"tiles_loading": depth, "tiles_writing": depth} if training else {},
             ),
         }
-        lines = data.StructLayout({"buffer": Region(address_bits(config))})
+
+        def on_chip(*names: str) -> data.StructLayout:
+            return data.StructLayout(dict.fromkeys(names, Region(address_bits(config))))
+
+        lines = on_chip("buffer")
         rows = data.StructLayout({"accumulator": Region(row_bits(config))})
         host = data.StructLayout({"host": Region(HOST_OFFSET_BITS)})
         # Of each list what the units see of its entries, and what only counts at issue.
         self._lists: dict[str, tuple[data.StructLayout, data.StructLayout | None]] = {
-            "host_reading": (
-                data.StructLayout({"destination": Region(address_bits(config))}),
-                host,
-            ),
+            "host_reading": (on_chip("destination"), host),
             "matrix_reading": (lines, None),
-            "matrix_summing": (
-                rows,
-                data.StructLayout({"source": Region(address_bits(config))}) if training else None,
-            ),
+            "matrix_summing": (rows, on_chip("source") if training else None),
             "activate_reading": (rows, None),
-            "activate_operands": (
-                data.StructLayout({"source": Region(address_bits(config))}),
-                data.StructLayout({"operand": Region(address_bits(config))}),
-            ),
-            "activate_writing": (
-                lines,
-                data.StructLayout(
-                    {
-                        "parameters": Region(address_bits(config)),
-                        "table": Region(address_bits(config)),
-                    }
-                ),
-            ),
+            "activate_operands": (on_chip("source"), on_chip("operand")),
+            "activate_writing": (lines, on_chip("parameters", "table")),
             "host_writing": (lines, host),
         }
         self._host_read = HostReadEntry(config=config)
