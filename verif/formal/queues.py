@@ -117,9 +117,13 @@ class WeightFifoHarness(Harness):
     def claims(self, m: Module) -> None:
         dut = WeightFifo(width=4, depth=self.DEPTH)
         unit = Unit(m, dut)
+        reserved = Signal(range(self.DEPTH + 1))  # rows that have room and are to come
+        m.d.sync += reserved.eq(reserved + dut.reserve - dut.push)
         m.d.comb += [
+            dut.reserve.eq(anything(m, 1, "reserve")),
+            Assume(~(dut.reserve & dut.full)),
             dut.push.eq(anything(m, 1, "push")),
-            Assume(~(dut.push & dut.full)),
+            Assume(~dut.push | dut.reserve | (reserved != 0)),
             dut.pushed.eq(anything(m, 4, "row")),
             dut.row_take.eq(anything(m, 1, "take")),
             Assume(~(dut.row_take & ~dut.row_valid)),
@@ -130,7 +134,7 @@ class WeightFifoHarness(Harness):
         shown = before(m, is_oldest, "was_oldest")
         m.d.comb += [
             Assert(implies(shown, dut.row == before(m, item.word, "oldest_word"))),
-            Assert(dut.full == (item.count + taken == self.DEPTH)),
+            Assert(dut.full == (item.count + taken + reserved == self.DEPTH)),
         ]
         filled = item.count != 0
         for cycle in range(LATENCY - 1):
@@ -145,8 +149,8 @@ class WeightFifoHarness(Harness):
         place = place_behind(oldest, item.ahead - dut.row_valid, self.DEPTH)
         m.d.comb += self.lemmas(
             unit.inside("taken") == taken,
-            item.count + taken <= self.DEPTH,
-            held == item.count + taken,
+            item.count + taken + reserved <= self.DEPTH,
+            held == item.count + taken + reserved,
             stored + dut.row_valid == item.count,
             some_stored == (stored != 0),
             (newest < self.DEPTH) & (oldest < self.DEPTH),
