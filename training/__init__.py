@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the machine: Keras's names, int8 block floating point, every step a program."""
 
-from systola.training.callbacks import Callback, History
+from systola.training.callbacks import Callback, History, ModelCheckpoint
+from systola.training.checkpoint import load
 from systola.training.errors import TrainingError
+from systola.training.keras_model import from_keras, to_keras
 from systola.training.layers import Activation, Dense, Dropout, Flatten, Input, ReLU
 from systola.training.model import Sequential
+from systola.training.optimizers import SGD
 
 __all__ = [
+    "SGD",
     "Activation",
     "Callback",
     "Dense",
@@ -14,7 +18,11 @@ __all__ = [
     "Flatten",
     "History",
     "Input",
+    "ModelCheckpoint",
     "ReLU",
     "Sequential",
     "TrainingError",
+    "from_keras",
+    "load",
+    "to_keras",
 ]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.config import preset as named_preset
+from systola.runtime.backend import Backend
 from systola.runtime.make_backend import make_backend
 from systola.training import data
 from systola.training.callbacks import Callback, History
@@ -20,7 +21,8 @@ from systola.training.errors import TrainingError
 from systola.training.layers import Flatten, Input, Layer
 from systola.training.loss import LOSSES
 from systola.training.numbers import Floats, codes, input_bits
-from systola.training.optimizers import SGD, optimizer
+from systola.training.optimizers import SGD
+from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.progress import Progress
 from systola.training.stages import Stage, stages
 from systola.training.state import State, from_weights, glorot
@@ -47,6 +49,7 @@ class Sequential:
         self._state: State | None = None
         self._input_bits: int | None = None
         self._engine: Engine | None = None
+        self._machine: Backend | None = None
         self.settings: dict[str, Any] | None = None
         """What compile() was given."""
 
@@ -80,9 +83,11 @@ class Sequential:
                 raise TrainingError(f"metric '{name}' is not there (known: accuracy)")
         if not 0 <= seed < 1 << 31:
             raise TrainingError(f"seed must be 0 to 2^31 - 1, not {seed}")
+        chosen = named_optimizer(optimizer)
         self._keep_state()
+        self._engine = self._machine = None
         self.settings = {
-            "optimizer": _optimizer(optimizer),
+            "optimizer": chosen,
             "loss": loss,
             "metrics": list(metrics),
             "seed": seed,
@@ -278,8 +283,11 @@ class Sequential:
             momentum=chosen.momentum,
             seed=settings["seed"],
         )
-        machine = make_backend(settings["backend"], settings["preset"], latency=settings["latency"])
-        self._engine = Engine(machine, task, batch_size)
+        if self._machine is None:
+            self._machine = make_backend(
+                settings["backend"], settings["preset"], latency=settings["latency"]
+            )
+        self._engine = Engine(self._machine, task, batch_size)
         self._engine.load(state)
         return self._engine
 
@@ -321,7 +329,3 @@ class _Total:
 
 def _parts(rows: NDArray[Any], size: int) -> list[NDArray[Any]]:
     return [rows[first : first + size] for first in range(0, len(rows), size)]
-
-
-def _optimizer(which: str | SGD) -> SGD:
-    return optimizer(which)

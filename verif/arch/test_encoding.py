@@ -177,6 +177,9 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "wide_weights": (86, 86),
             "buffer_register": (89, 87),
             "accumulator_register": (92, 90),
+            "from_buffer": (93, 93),
+            "weights": (113, 94),
+            "weights_register": (116, 114),
         },
     ),
     "convolve": (
@@ -212,6 +215,7 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "accumulator_register": (112, 110),
             "buffer_register": (115, 113),
             "parameter_register": (118, 116),
+            "exponent": (121, 119),
         },
     ),
     "depthwise": (
@@ -266,6 +270,46 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "buffer_register": (119, 117),
             "operand_register": (122, 120),
             "destination_register": (125, 123),
+            "exponent": (127, 126),
+        },
+    ),
+    "measure": (
+        0x44,
+        {
+            "source": (9, 8),
+            "exponent": (12, 10),
+            "accumulator": (28, 13),
+            "buffer": (48, 29),
+            "rows": (64, 49),
+            "bits": (69, 65),
+            "first": (72, 70),
+            "second": (75, 73),
+            "third": (78, 76),
+            "value": (86, 79),
+            "accumulator_register": (89, 87),
+            "buffer_register": (92, 90),
+        },
+    ),
+    "transpose": (
+        0x45,
+        {
+            "buffer": (27, 8),
+            "destination": (47, 28),
+            "count": (59, 48),
+            "step": (75, 60),
+            "buffer_register": (78, 76),
+            "destination_register": (81, 79),
+        },
+    ),
+    "random": (
+        0x46,
+        {
+            "destination": (27, 8),
+            "rows": (43, 28),
+            "seed": (74, 44),
+            "counter": (106, 75),
+            "destination_register": (109, 107),
+            "counter_register": (112, 110),
         },
     ),
 }
@@ -287,7 +331,8 @@ def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
             ends[name] = -(2 ** (width - 1)), 2 ** (width - 1) - 1
         else:
             # Loop may say 0: its index register adds to it.
-            ends[name] = int(name in MINIMUM_ONE and mnemonic != "loop"), 2**width - 1
+            least = name in MINIMUM_ONE and mnemonic != "loop"
+            ends[name] = int(least or (mnemonic, name) == ("measure", "exponent")), 2**width - 1
     return ends
 
 
@@ -357,12 +402,15 @@ def test_index_registers() -> None:
         "read_host_memory_alternate": matrix,
         "write_host_memory_alternate": matrix,
         "read_weights": ["tile"],
-        "matrix_multiply": ["buffer", "accumulator"],
+        "matrix_multiply": ["buffer", "accumulator", "weights"],
         "convolve": ["buffer", "accumulator"],
         "activate": ["accumulator", "buffer", "parameter"],
         "depthwise": ["buffer", "destination"],
         "pool": ["buffer", "destination"],
         "vector": ["buffer", "operand", "destination"],
+        "measure": ["accumulator", "buffer"],
+        "transpose": ["buffer", "destination"],
+        "random": ["destination", "counter"],
     }
     for entry in INSTRUCTIONS:
         for field in entry.fields:
@@ -434,6 +482,7 @@ def test_defaults() -> None:
         "accumulator_register": 0,
         "buffer_register": 0,
         "parameter_register": 0,
+        "exponent": 0,
     }
 
 
@@ -475,6 +524,7 @@ def test_checks_are_faults_that_an_instruction_can_raise() -> None:
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,
             Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_OVERFLOW,
             Fault.WEIGHT_UNDERFLOW,
         ),
         "convolve": (
@@ -505,6 +555,9 @@ def test_checks_are_faults_that_an_instruction_can_raise() -> None:
             Fault.PARAMETER_RANGE,
             Fault.TABLE_RANGE,
         ),
+        "measure": (Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE, Fault.BUFFER_RANGE),
+        "transpose": (Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
+        "random": (Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
     }
 
 

@@ -11,11 +11,12 @@ from systola.arch.config import Config, preset
 from systola.arch.features import unavailable
 from systola.arch.isa import INSTRUCTIONS, Function, Opcode
 
-BASE = preset("base")
+BASE = preset("base-training")
 LACKING: dict[str, Config] = {
-    "tables": dataclasses.replace(BASE, name="bare", tables=0),
+    "tables": dataclasses.replace(BASE, name="bare", tables=0, training=False),
     "depthwise lanes": dataclasses.replace(BASE, name="bare", depthwise=False),
-    "16-bit modes": dataclasses.replace(BASE, name="bare", wide=False),
+    "16-bit modes": dataclasses.replace(BASE, name="bare", wide=False, training=False),
+    "training": dataclasses.replace(BASE, name="bare", training=False),
 }
 TABLE = {"function": Function.TABLE}
 NEEDS: list[tuple[Opcode, dict[str, int], str]] = [
@@ -28,6 +29,14 @@ NEEDS: list[tuple[Opcode, dict[str, int], str]] = [
     (Opcode.ACTIVATE, {"wide": 1}, "16-bit modes"),
     (Opcode.VECTOR, {"wide": 1}, "16-bit modes"),
     (Opcode.VECTOR, {"wide_operands": 1}, "16-bit modes"),
+    (Opcode.MEASURE, {}, "training"),
+    (Opcode.TRANSPOSE, {}, "training"),
+    (Opcode.RANDOM, {}, "training"),
+    (Opcode.MATRIX_MULTIPLY, {"from_buffer": 1}, "training"),
+    (Opcode.ACTIVATE, {"exponent": 1}, "training"),
+    (Opcode.VECTOR, {"exponent": 1}, "training"),
+    (Opcode.ACTIVATE, {"function": Function.EXP}, "training"),
+    (Opcode.VECTOR, {"function": Function.EXP}, "training"),
 ]
 
 
@@ -42,12 +51,14 @@ def test_needs(opcode: Opcode, changes: dict[str, int], part: str) -> None:
     fields = operands(opcode, changes)
     assert unavailable(BASE, opcode, fields) is None
     for lacking, config in LACKING.items():
-        expected = f"configuration 'bare' has no {part}" if lacking == part else None
+        lacks = lacking == part or (part == "training" and not config.training)
+        expected = f"configuration 'bare' has no {part}" if lacks else None
         assert unavailable(config, opcode, fields) == expected
 
 
 def test_all_else_is_everywhere() -> None:
-    bare = dataclasses.replace(BASE, name="bare", tables=0, depthwise=False, wide=False)
+    bare = dataclasses.replace(preset("base"), name="bare", tables=0, depthwise=False, wide=False)
+    needing = (Opcode.LOAD_TABLE, Opcode.DEPTHWISE)
     for entry in INSTRUCTIONS:
-        if entry.opcode not in (Opcode.LOAD_TABLE, Opcode.DEPTHWISE):
+        if entry.opcode not in (*needing, Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM):
             assert unavailable(bare, entry.opcode, operands(entry.opcode, {})) is None

@@ -22,6 +22,7 @@ HALT = encode(Opcode.HALT)
 # depthwise lanes, no 16-bit modes.
 TINY = preset("tiny")
 SQUARE = dataclasses.replace(TINY, name="square", depthwise=True, wide=True)
+TRAINING = dataclasses.replace(SQUARE, name="training", training=True)
 # Longer lines than input vectors, and longer than output vectors.
 TALL = dataclasses.replace(SQUARE, name="tall", rows=6, cols=3, columns_per_stage=3)
 BROAD = dataclasses.replace(SQUARE, name="broad", rows=3, cols=5)

@@ -10,7 +10,7 @@ import pytest
 
 from systola.arch.isa import INSTRUCTIONS, Fault, Opcode, encode
 from systola.golden.outcome import LimitReached
-from systola.verif.golden.rig import HALT, SQUARE, TINY, Rig
+from systola.verif.golden.rig import HALT, SQUARE, TINY, TRAINING, Rig
 from systola.verif.kit.seeds import random_seed
 
 END = encode(Opcode.END_LOOP)
@@ -202,6 +202,9 @@ def test_every_index_register_field_means_the_sum() -> None:
         Opcode.DEPTHWISE: {"taps": 900, "blocks": 2, "parameter": 3},
         Opcode.POOL: {"blocks": 2, "parameter": 3, "reduction": 1},
         Opcode.VECTOR: {"operation": 1, "rows": 4, "parameter": 3},
+        Opcode.MEASURE: {"source": 2, "exponent": 3, "rows": 2},
+        Opcode.TRANSPOSE: {"count": 2, "step": 5},
+        Opcode.RANDOM: {"rows": 3},
     }
     window = encode(
         Opcode.SET_CONFIG_WINDOW,
@@ -229,7 +232,7 @@ def test_every_index_register_field_means_the_sum() -> None:
         registers = {operand: number for number, operand in enumerate(indexed, 2)}
         values = {operand: rng.randint(-(2**31), 2**31 - 1) for operand in indexed}
         for by_register in (False, True):
-            rig = Rig(SQUARE, tiles=12)
+            rig = Rig(TRAINING, tiles=12)
             rig.randomise(random.Random(state))
             rig.host[:4096] = np.frombuffer(random.Random(state).randbytes(4096), np.uint8)
             operands = dict(base[entry.opcode])
@@ -244,6 +247,9 @@ def test_every_index_register_field_means_the_sum() -> None:
             program.append(encode(entry.opcode, **operands))
             if entry.opcode == Opcode.LOOP:
                 program += [tag(1), END]
+            if entry.opcode == Opcode.MEASURE:
+                shown = {"operation": 0, "buffer": 5, "destination": 600, "rows": 1}
+                program.append(encode(Opcode.VECTOR, **shown, parameter=0, exponent=3))
             if entry.opcode == Opcode.READ_WEIGHTS:
                 multiply = {"buffer": 0, "accumulator": 9, "rows": 1, "k_tiles": 6, "n_tiles": 1}
                 program.append(encode(Opcode.MATRIX_MULTIPLY, **multiply))

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model in a file: layers, settings, and every byte of what it has learnt."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from systola.training.errors import TrainingError
+from systola.training.layers import Activation, Dense, Dropout, Flatten, Input, Layer
+from systola.training.model import Sequential
+from systola.training.optimizers import SGD
+from systola.training.state import State
+
+FORMAT = "systola training 1"
+_LAYERS = {kind.__name__: kind for kind in (Input, Flatten, Dense, Activation, Dropout)}
+
+
+def save(model: Sequential, path: str | PathLike[str]) -> None:
+    """Saves a model that has been compiled."""
+    if model.settings is None:
+        raise TrainingError("call compile() before save()")
+    state, settings = model.state(), dict(model.settings)
+    about = {
+        "format": FORMAT,
+        "layers": [_written(layer) for layer in model.layers],
+        "settings": settings
+        | {"optimizer": asdict(settings["optimizer"]), "preset": settings["preset"].name},
+        "bits": state.bits,
+        "input_bits": model.input_bits,
+        "epochs": model.epochs,
+        "steps": model.steps,
+    }
+    arrays = {f"master{n}": values for n, values in enumerate(state.masters)}
+    arrays |= {f"velocity{n}": values for n, values in enumerate(state.velocities)}
+    temporary = Path(f"{path}.part")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
+    temporary.replace(path)  # an interruption leaves the file before it
+
+
+def load(path: str | PathLike[str], **machine: Any) -> Sequential:
+    """The model that `save` has stored; `machine`: preset, backend, latency, as for compile().
+
+    Raises OSError where there is no such file, TrainingError where it is something else.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            about = json.loads(str(archive["about"]))
+            arrays = {name: archive[name] for name in archive.files if name != "about"}
+        if about["format"] != FORMAT:
+            raise KeyError("format")
+        model = Sequential([_read(layer) for layer in about["layers"]])
+        settings = about["settings"]
+        model.compile(**settings | {"optimizer": SGD(**settings["optimizer"])} | machine)
+        masters, velocities = (
+            tuple(arrays[name] for name in sorted(arrays) if name.startswith(kind))
+            for kind in ("master", "velocity")
+        )
+        state = State(masters, velocities, tuple(about["bits"]))
+        model.restore(state, about["input_bits"], epochs=about["epochs"], steps=about["steps"])
+        return model
+    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, TrainingError):
+            raise
+        raise TrainingError(f"{path} is no model that was saved by training") from None
+
+
+def _written(layer: Layer) -> dict[str, Any]:
+    kind = "Activation" if isinstance(layer, Activation) else type(layer).__name__
+    return {"kind": kind, **asdict(layer)}
+
+
+def _read(written: Mapping[str, Any]) -> Layer:
+    fields = {name: value for name, value in written.items() if name != "kind"}
+    if "shape" in fields:
+        fields["shape"] = tuple(fields["shape"])
+    return _LAYERS[written["kind"]](**fields)

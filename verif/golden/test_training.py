@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The instructions of training, against plain integers and loops."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from systola.arch.isa import Fault, Function, Opcode, Source, encode
+from systola.golden.gates import exponential
+from systola.golden.training import random_lines
+from systola.verif.golden import gemmlowp, scalar
+from systola.verif.golden.rig import HALT, SQUARE, TRAINING, Rig
+from systola.verif.kit.seeds import random_seed
+
+SIZE = TRAINING.rows
+
+
+def measure(source: Source = Source.NONE, exponent: int = 1, **changes: int) -> bytes:
+    return encode(Opcode.MEASURE, source=source, exponent=exponent, **changes)
+
+
+def multiply(**changes: int) -> bytes:
+    at = {"buffer": 0, "accumulator": 0, "rows": 3, "k_tiles": 2, "n_tiles": 2}
+    return encode(Opcode.MATRIX_MULTIPLY, **(at | {"from_buffer": 1} | changes))
+
+
+def transpose(**changes: int) -> bytes:
+    at = {"buffer": 0, "destination": 100, "count": 3, "step": 5}
+    return encode(Opcode.TRANSPOSE, **(at | changes))
+
+
+def rig_at_random() -> tuple[Rig, random.Random]:
+    rng = random.Random(random_seed())
+    rig = Rig(TRAINING, tiles=8)
+    rig.randomise(rng)
+    return rig, rng
+
+
+@pytest.mark.parametrize("wide", [0, 1])
+@pytest.mark.parametrize("wide_vectors", [0, 1])
+def test_weights_from_the_buffer(wide: int, wide_vectors: int) -> None:
+    rig, _ = rig_at_random()
+    lines = rig.lines()
+    rows, k_tiles, n_tiles, first = 3, 2, 2, 200
+
+    def value(start: int, place: int, byte: int, pairs: int) -> int:
+        if not pairs:
+            return lines[start + place][byte]
+        low, high = (lines[start + 2 * place + which][byte] for which in (0, 1))
+        return scalar.int16(low, high)
+
+    rig.complete(multiply(weights=first, wide_weights=wide, wide_vectors=wide_vectors), HALT)
+    for n in range(n_tiles):
+        for m in range(rows):
+            for c in range(SIZE):
+                total = sum(
+                    value(0, k * rows + m, i, wide_vectors)
+                    * value(first, (n * k_tiles + k) * SIZE + i, c, wide)
+                    for k in range(k_tiles)
+                    for i in range(SIZE)
+                )
+                assert rig.machine.accumulators[n * rows + m, c] == scalar.wrap32(total)
+
+
+def test_weights_from_the_buffer_need_an_empty_queue() -> None:
+    rig = Rig(TRAINING, tiles=2)
+    read = encode(Opcode.READ_WEIGHTS, tile=0, count=1)
+    assert rig.fault(read, multiply(weights=77)) == (Fault.WEIGHT_OVERFLOW, 1, 77)
+    take = multiply(from_buffer=0, k_tiles=1, n_tiles=1)
+    rig.complete(read, take, multiply(weights=77), HALT)
+    # The queue is as it was, and nothing of it is needed.
+    assert rig.fault(multiply(), take) == (Fault.WEIGHT_UNDERFLOW, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "cause", "address"),
+    [
+        (multiply(weights=1024 - 16), None, 0),
+        (multiply(weights=1024 - 15), Fault.BUFFER_RANGE, 1024 - 15),
+        (multiply(weights=1024 - 31, wide_weights=1), Fault.BUFFER_RANGE, 1024 - 31),
+        (multiply(weights=1023, buffer=1020), Fault.BUFFER_RANGE, 1020),
+        (multiply(weights=1023, from_buffer=0), Fault.WEIGHT_UNDERFLOW, 0),
+        (transpose(buffer=1010), None, 0),
+        (transpose(buffer=1011), Fault.BUFFER_RANGE, 1011),
+        (transpose(destination=1012), None, 0),
+        (transpose(destination=1013), Fault.BUFFER_RANGE, 1013),
+        (transpose(destination=14), None, 0),
+        (transpose(destination=13), Fault.OVERLAP, 13),
+        (transpose(buffer=112), None, 0),
+        (transpose(buffer=111), Fault.OVERLAP, 100),
+        (measure(Source.LINES, buffer=1022), None, 0),
+        (measure(Source.LINES, buffer=1021, rows=2), Fault.BUFFER_RANGE, 1021),
+        (measure(Source.LINES, accumulator=300), None, 0),
+        (measure(Source.ACCUMULATORS, accumulator=254, rows=2, buffer=2000), None, 0),
+        (measure(Source.ACCUMULATORS, accumulator=255, rows=2), Fault.ACCUMULATOR_RANGE, 255),
+        (measure(accumulator=300, buffer=2000, rows=9), None, 0),
+        (encode(Opcode.RANDOM, destination=1020, rows=4), None, 0),
+        (encode(Opcode.RANDOM, destination=1020, rows=5), Fault.BUFFER_RANGE, 1020),
+    ],
+)
+def test_limits(word: bytes, cause: Fault | None, address: int) -> None:
+    rig = Rig(TRAINING)
+    if cause is None:
+        rig.complete(word, HALT)
+    else:
+        assert rig.fault(word) == (cause, 0, address)
+    assert Rig(SQUARE).fault(word)[0] in (Fault.UNAVAILABLE, Fault.WEIGHT_UNDERFLOW)
+
+
+def test_measure_by_hand() -> None:
+    """Each number of bits at its ends, as a shift of one more number."""
+    rig = Rig(TRAINING)
+    rig.set_entry(0, 0, scalar.Entry(bias=0, multiplier=1 << 30, left=0, right=0))
+    show = {"operation": 0, "buffer": 500, "destination": 600, "rows": 1, "parameter": 0}
+    rig.machine.buffer[500:502, 0] = 0, 64  # 2^14
+    cases = {0: 0, -1: 0, 1: 1, -2: 1, 127: 7, -128: 7, 128: 8, -129: 8, 32767: 15, -32768: 15}
+    for value, bits in cases.items():
+        rig.machine.buffer[10:14] = 0
+        rig.machine.buffer[12:14, 2] = np.array([value], "<i2").view(np.int8)
+        rig.machine.accumulators[7:9] = 0
+        rig.machine.accumulators[8, 3] = value << 16
+        for source, more in ((Source.LINES, 0), (Source.ACCUMULATORS, 16)):
+            word = measure(source, buffer=10, accumulator=7, rows=2, bits=more, exponent=3)
+            vector = encode(Opcode.VECTOR, **show, wide_operands=1, wide=1, exponent=3)
+            rig.complete(word, vector, HALT)
+            shown = int(rig.machine.buffer[600:602, 0].copy().view("<i2")[0])
+            # -1 << 16 has 16 bits, 0 has none, of which 16 are taken off: not below zero.
+            assert shown == 1 << 14 >> bits + 1
+
+
+def test_exponents_by_hand() -> None:
+    """Sums of registers, the larger of two, and what is left of them for the next program."""
+    rig = Rig(TRAINING)
+    for channel in range(SIZE):
+        rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=5, right=9))
+    rig.machine.accumulators[0] = 1000
+
+    def shown(*words: bytes, register: int = 4) -> int:
+        at = {"accumulator": 0, "buffer": 0, "rows": 1, "n_tiles": 1, "parameter": 0, "wide": 1}
+        rig.complete(*words, encode(Opcode.ACTIVATE, **at, rounding=1, exponent=register), HALT)
+        return int(rig.machine.buffer[0:2, 0].copy().view("<i2")[0])
+
+    two, three = measure(exponent=1, value=2), measure(exponent=2, value=3)
+    assert shown(two, three, measure(exponent=4, first=1, second=2, value=-1)) == 31  # 1000 / 32
+    assert shown(two, three, measure(exponent=4, first=1, third=2)) == 1000
+    assert shown(two, measure(exponent=4, third=1, value=-1)) == 4000
+    assert shown(measure(exponent=4, value=-8)) == 32767
+    assert shown(measure(exponent=4, value=127)) == 0
+    assert shown(measure(exponent=4, value=127), measure(exponent=4, first=4, value=127)) == 2000
+    larger = measure(Source.ACCUMULATORS, exponent=4, bits=7)  # 1000 has 10 bits
+    assert shown(larger) == 63
+    assert shown(two, measure(Source.ACCUMULATORS, exponent=4, bits=7, first=1, value=2)) == 31
+    assert shown() == 500  # zero again
+    assert shown(register=0) == 31  # 1000 * 32 / 2 / 512
+
+
+def test_transpose() -> None:
+    rig, _ = rig_at_random()
+    before = rig.lines()
+    rig.complete(transpose(), HALT)
+    after = rig.lines()
+    for t in range(3):
+        for i in range(SIZE):
+            expected = [before[t * 5 + j][i] for j in range(SIZE)]
+            assert after[100 + t * SIZE + i] == expected
+    assert after[:100] == before[:100] and after[112:] == before[112:]
+
+
+def test_random() -> None:
+    """The generator in plain integers; other seeds, counters and columns differ."""
+    rng = random.Random(random_seed())
+    for cols in (4, 8, 16, 20):
+        seed, counter = rng.getrandbits(31), rng.getrandbits(32)
+        lines = random_lines(5, cols, seed, counter).view(np.uint8)
+        for c in range(cols):
+            g, j = divmod(c, 8)
+            x = (1 << 63 | seed << 32 | counter) ^ g * 0x1E3779B97F4A7C15 % (1 << 63)
+            for step in range(16 + 5):
+                x = (x ^ x << 13) % (1 << 64)
+                x ^= x >> 7
+                x = (x ^ x << 17) % (1 << 64)
+                byte = [x >> 8 * i & 255 for i in range(8)]
+                if step >= 16:
+                    expected = byte[j] ^ byte[(j + 1) % 8] & byte[(j + 2) % 8]
+                    assert lines[step - 16, c] == expected
+    assert not np.array_equal(random_lines(9, 8, 1, 2), random_lines(9, 8, 1, 3))
+    assert not np.array_equal(random_lines(9, 8, 1, 2), random_lines(9, 8, 2, 2))
+
+
+def test_random_bytes_are_even() -> None:
+    lines = random_lines(4096, 16, 5, 6).view(np.uint8)
+    counts = np.bincount(lines.reshape(-1), minlength=256)
+    assert abs(counts - counts.mean()).max() < 6 * np.sqrt(counts.mean())
+    kept = (lines < 204).astype(float)
+    related = np.corrcoef(kept.T) - np.eye(16)
+    assert abs(related).max() < 0.1
+
+
+@pytest.mark.parametrize("bits", range(5))
+def test_exponential(bits: int) -> None:
+    every = np.arange(-32768, 32768, dtype=np.int16)
+    result = exponential(every, bits)
+    exact = np.exp(-np.abs(every / 2.0 ** (15 - bits)))
+    assert np.abs(result / 32768 - exact).max() < 13 / 32768
+    rng = random.Random(random_seed())
+    cases = [0, 1, -1, 32767, -32768, *(rng.randint(-32768, 32767) for _ in range(300))]
+    for case in cases:
+        assert result[case + 32768] == gemmlowp.exp_on_negative_values(-abs(case), bits)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.ACTIVATE, Opcode.VECTOR])
+def test_exponential_in_instructions(opcode: Opcode) -> None:
+    rig, _ = rig_at_random()
+    for channel in range(SIZE):
+        rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=1, right=0))
+    values = np.array([-5, 7, 0, -32768], np.int16)
+    rig.machine.accumulators[0] = values
+    rig.machine.buffer[0:2] = values.view(np.int8).reshape(-1, 2).T
+    how = {"parameter": 0, "function": Function.EXP, "table": 3, "wide": 1}
+    if opcode == Opcode.ACTIVATE:
+        word = encode(opcode, accumulator=0, buffer=9, rows=1, n_tiles=1, **how)
+    else:
+        at = {"operation": 0, "buffer": 0, "destination": 9, "rows": 1, "wide_operands": 1}
+        word = encode(opcode, **at, **how)
+    rig.complete(word, HALT)
+    result = rig.machine.buffer[9:11].T.copy().view("<i2").reshape(-1)
+    assert result.tolist() == exponential(values, 3).tolist()
