@@ -12,7 +12,7 @@ from systola.training.layout import Layout
 from systola.training.loss import gradient_factor
 from systola.training.numbers import MASTER_SHIFT, VELOCITY_BITS, multiplier
 from systola.training.task import GRADIENT, SHIFT, SPARE, Task
-from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer, shifted
+from systola.training.writer import NARROW, NARROWING, ONE, UNIT, WIDE, Entry, Writer, shifted
 
 
 class Backward:
@@ -58,12 +58,11 @@ class Backward:
         last = number == len(task.stages) - 1
         columns = [] if last else self._columns(number)
         q, lost = hidden_scale(task.stages[number - 1].rate, True)
-        floor = {"value": -8}
+        writer.measure(SHIFT, value=-8)
         for part in parts:
             self._multiply(number, gradient, part, columns)
             rows = len(part) * samples
-            writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, **floor)
-            floor = {"first": SHIFT}
+            writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
         below = writer.allocate(units * samples)
@@ -150,5 +149,7 @@ class Backward:
         decay = shifted(right, multiplier=q)
         writer.copy(velocity.start, velocity.start, rows, decay, WIDE)
         writer.activate(row, velocity.start, rows, entry, **how)
-        part = shifted(VELOCITY_BITS - 1)
-        writer.copy(velocity.start, master.start, rows, part, WIDE, accumulate=1)
+        writer.vector(
+            *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
+            scales=(UNIT, UNIT >> VELOCITY_BITS),
+        )

@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from systola.training.model import Sequential
+from typing import Protocol
 
 Logs = Mapping[str, float]
+
+
+class Model(Protocol):
+    """What callbacks may do with the model: stop after this epoch, and save it."""
+
+    stop_training: bool
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Saves it."""
+        ...
 
 
 class Callback:
@@ -19,9 +26,9 @@ class Callback:
     Setting `model.stop_training` ends the training after the epoch.
     """
 
-    model: Sequential
+    model: Model
 
-    def set_model(self, model: Sequential) -> None:
+    def set_model(self, model: Model) -> None:
         """Called before everything else."""
         self.model = model
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,10 +20,30 @@ from systola.training.optimizers import SGD
 from systola.training.state import State
 
 FORMAT = "systola training 1"
+
+
+class Saved(Protocol):
+    """What is read of a model."""
+
+    layers: list[Layer]
+    settings: dict[str, Any] | None
+    epochs: int
+    steps: int
+
+    @property
+    def input_bits(self) -> int | None:
+        """Fraction bits of the samples."""
+        ...
+
+    def state(self) -> State:
+        """What it has learnt."""
+        ...
+
+
 _LAYERS = {kind.__name__: kind for kind in (Input, Flatten, Dense, Activation, Dropout)}
 
 
-def save(model: Sequential, path: str | PathLike[str]) -> None:
+def save(model: Saved, path: str | PathLike[str]) -> None:
     """Saves a model that has been compiled."""
     if model.settings is None:
         raise TrainingError("call compile() before save()")
@@ -38,7 +58,7 @@ def save(model: Sequential, path: str | PathLike[str]) -> None:
         "epochs": model.epochs,
         "steps": model.steps,
     }
-    arrays = {f"master{n}": values for n, values in enumerate(state.masters)}
+    arrays: dict[str, Any] = {f"master{n}": values for n, values in enumerate(state.masters)}
     arrays |= {f"velocity{n}": values for n, values in enumerate(state.velocities)}
     temporary = Path(f"{path}.part")
     with temporary.open("wb") as file:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,9 +83,9 @@ class Forward:
         self.left.inputs.append(Exponent(0, task.input_bits))
         last = len(task.stages) - 1
         for number in range(last):
-            following = self._hidden(number, x)
             if self._train:
-                self._transpose(number, x)
+                self._transpose(number, x)  # while the array multiplies
+            following = self._hidden(number, x)
             writer.free(x)
             x = following
         self._transpose(last, x)
@@ -101,28 +102,32 @@ class Forward:
         parts = [
             range(first, min(first + most, shape.units)) for first in range(0, shape.units, most)
         ]
-        columns = [writer.allocate(shape.lines) for _ in range(2)]
-        floor = {"first": sums.register, "value": sums.value - MOST_INPUT_BITS - lost}
-        for part in parts:
-            self._multiply(number, x, part, columns)
-            writer.measure(SHIFT, Source.ACCUMULATORS, rows=len(part) * samples, bits=8, **floor)
-            floor = {"first": SHIFT}
-        register = INPUTS + number
-        writer.measure(register, first=sums.register, third=SHIFT, value=sums.value - lost)
-        self.left.inputs.append(Exponent(register, 0))
         units = writer.allocate((shape.units + 1) * samples)
         mask = None
         if self._train and (stage.relu or stage.rate):
             mask = writer.allocate(shape.units * samples)
         self.left.masks.append(mask)
+        columns = [writer.allocate(shape.lines) for _ in range(2)]
+        least = sums.value - MOST_INPUT_BITS - lost
+        writer.measure(SHIFT, first=sums.register, value=least)
+        for part in parts:
+            for block, row in self._multiply(number, x, part, columns):
+                writer.measure(
+                    SHIFT, Source.ACCUMULATORS, accumulator=row, rows=samples, bits=8, first=SHIFT
+                )
+                if mask and len(parts) == 1:
+                    self._mask(number, mask.start, units.start, row, block)
+        register = INPUTS + number
+        writer.measure(register, first=sums.register, third=SHIFT, value=sums.value - lost)
+        self.left.inputs.append(Exponent(register, 0))
         for part in parts:
             if len(parts) > 1:
-                self._multiply(number, x, part, columns)
+                for block, row in self._multiply(number, x, part, columns):
+                    if mask:
+                        self._mask(number, mask.start, units.start, row, block)
             rows, first = len(part) * samples, part.start * samples
             function = Function.RELU if stage.relu else Function.NONE
             at = units.start + first
-            if mask:
-                self._mask(number, mask.start + first, at, rows, part)
             writer.activate(0, at, rows, Entry(q), function=function, exponent=SHIFT)
             if mask and stage.rate:
                 writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
@@ -130,31 +135,37 @@ class Forward:
         self._one(units.stop - samples, register)
         return units
 
-    def _mask(self, number: int, mask: int, scratch: int, rows: int, part: range) -> None:
-        """What passes the ReLU, as sums, and the dropout: 1, the rest 0.
+    def _mask(self, number: int, masks: int, scratch: int, row: int, block: int) -> None:
+        """What passes of a block, by the ReLU of its sums and the dropout: 1, the rest 0.
 
-        `scratch` are as many lines for a moment.
+        `masks` and `scratch` are the first lines of all blocks; the latter are free for a moment.
         """
-        writer, stage = self._writer, self._task.stages[number]
+        writer, stage, rows = self._writer, self._task.stages[number], self._layout.samples
+        mask, random = masks + block * rows, scratch + block * rows
         if stage.relu:
             table = writer.table(positive_table())
-            writer.activate(0, mask, rows, ONE, function=Function.TABLE, table=table)
+            writer.activate(row, mask, rows, ONE, function=Function.TABLE, table=table)
         if not stage.rate:
             return
         writer.emit(
             Opcode.RANDOM,
-            **{"destination": scratch, "rows": rows, "seed": self._task.seed},
-            **{"counter": number + (part.start << 4), "counter_register": COUNTER_REGISTER},
+            **{"destination": random, "rows": rows, "seed": self._task.seed},
+            **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
         )
-        table = writer.table(keep_table(stage.rate))
-        how = {"function": Function.TABLE, "table": table}
+        function, table = Function.TABLE, writer.table(keep_table(stage.rate))
         if stage.relu:
-            writer.vector(Operation.MULTIPLY, mask, scratch, mask, rows, ONE, NARROW, **how)
+            writer.vector(
+                *(Operation.MULTIPLY, mask, random, mask, rows, ONE, NARROW),
+                function=function,
+                table=table,
+            )
         else:
-            writer.copy(scratch, mask, rows, ONE, NARROW, **how)
+            writer.copy(random, mask, rows, ONE, NARROW, function, table=table)
 
-    def _multiply(self, number: int, x: range, part: range, columns: list[range]) -> None:
-        """The sums of some blocks of units, from accumulator row 0 on."""
+    def _multiply(
+        self, number: int, x: range, part: range, columns: list[range]
+    ) -> Iterator[tuple[int, int]]:
+        """The sums of some blocks of units, from accumulator row 0 on: each block, and its row."""
         writer, layout, shape = self._writer, self._layout, self._layout.shapes[number]
         for place, block in enumerate(part):
             column = columns[block % 2]
@@ -162,6 +173,7 @@ class Forward:
             writer.read(host, column)
             row = place * layout.samples
             writer.multiply(x.start, column.start, row, layout.samples, shape.inputs, 1)
+            yield block, row
 
     def _one(self, line: int, register: int) -> None:
         """The block with the one of the bias, 2^f: 2^14 with 14 - f bits less."""

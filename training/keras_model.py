@@ -18,10 +18,10 @@ def from_keras(keras_model: Any) -> Sequential:
 
     Raises TrainingError for layers that the machine does not train.
     """
-    shape = getattr(keras_model, "input_shape", None)
+    shape: Any = getattr(keras_model, "input_shape", None)
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
-    layers: list[Layer] = [Input(tuple(shape[1:]))]
+    layers: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
     for layer in keras_model.layers:
         layers += _layer(layer)
     model = Sequential(layers)

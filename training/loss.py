@@ -17,7 +17,7 @@ from systola.arch.isa import Function, Opcode, Operation, Reduction, Source
 from systola.training.layout import Layout
 from systola.training.numbers import LOGIT_BITS, multiplier
 from systola.training.task import GRADIENT, SHIFT, Task
-from systola.training.writer import NARROWING, ONE, WIDE, Entry, Writer, shifted
+from systola.training.writer import NARROWING, ONE, UNIT, WIDE, Entry, Writer, shifted
 
 LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", "mse")
 LOSS_BITS = 11
@@ -81,11 +81,7 @@ class Loss:
         logs = self._log_softmax(logits)
         error = writer.allocate(2 * rows)
         self._exponential(logs.start, error.start, rows)
-        how = {"sizes": WIDE, "rows": rows, "destination": error.start}
-        writer.vector(
-            Operation.SUBTRACT, labels.start, error.start, entry=ONE, scale=1 << 16, **how
-        )
-        writer.vector(Operation.MULTIPLY, error.start, valid.start, entry=ONE, **how)
+        self._missed(labels, error.start, error.start, valid)
         entry = shifted(_PROBABILITY_BITS - 1)
         writer.vector(Operation.MULTIPLY, labels.start, logs.start, logs.start, rows, entry, WIDE)
         return error, logs, _PROBABILITY_BITS
@@ -94,17 +90,22 @@ class Loss:
         """target - output, its squares over the number of units, and the bits of the first."""
         writer, rows = self._writer, self._rows
         error, squares = (writer.allocate(2 * rows) for _ in range(2))
-        how = {"sizes": WIDE, "rows": rows, "destination": error.start}
-        writer.vector(
-            Operation.SUBTRACT, targets.start, outputs.start, entry=ONE, scale=1 << 16, **how
-        )
-        writer.vector(Operation.MULTIPLY, error.start, valid.start, entry=ONE, **how)
+        self._missed(targets, outputs.start, error.start, valid)
         q, right = multiplier(1 / self._task.stages[-1].units)
         entry = shifted(right + 2 * LOGIT_BITS - LOSS_BITS, multiplier=q)
         writer.vector(
             Operation.MULTIPLY, error.start, error.start, squares.start, rows, entry, WIDE
         )
         return error, squares, LOGIT_BITS
+
+    def _missed(self, wanted: range, found: int, error: int, valid: range) -> None:
+        """By how much `found` is below `wanted`, for the units and samples that are there."""
+        writer, rows = self._writer, self._rows
+        writer.vector(
+            *(Operation.SUBTRACT, wanted.start, found, error, rows, ONE, WIDE),
+            scales=(UNIT, UNIT),
+        )
+        writer.vector(Operation.MULTIPLY, error, valid.start, error, rows, ONE, WIDE)
 
     def _gradient(self, error: range, bits: int) -> range:
         """The error as int8 with an exponent of its own, samples as lines."""
@@ -147,7 +148,7 @@ class Loss:
         writer.vector(
             Operation.SUBTRACT,
             *(difference.start, spread.start, difference.start, rows, back, WIDE),
-            scale=1 << 16,
+            scales=(UNIT, UNIT),
         )
         writer.free(sums, power, logarithm, spread)
         return difference
@@ -174,10 +175,11 @@ class Loss:
         self._spread(largest, wide=False)
         difference = writer.allocate(2 * rows)
         writer.activate(0, difference.start, rows, Entry(left=3), wide=1)
+        twice = UNIT << LOSS_BITS - LOGIT_BITS
         writer.vector(
             Operation.SUBTRACT,
             *(logits.start, difference.start, difference.start, rows, ONE, WIDE),
-            scale=1 << 16 + LOSS_BITS - LOGIT_BITS,
+            scales=(twice, twice),
         )
         writer.free(narrow, largest)
         return difference

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from tqdm import tqdm
 
 from systola.training.callbacks import Callback, Logs
@@ -15,7 +17,7 @@ class Progress(Callback):
         self._silent = not verbose
         self._epochs = epochs
         self._batches = batches
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[NoReturn] | None = None
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Begins a bar."""
@@ -25,11 +27,15 @@ class Progress(Callback):
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         """Moves it."""
         assert self._bar is not None
-        self._bar.set_postfix(logs, refresh=False)
+        self._bar.set_postfix_str(_text(logs), refresh=False)
         self._bar.update()
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         """Ends it."""
         assert self._bar is not None
-        self._bar.set_postfix(logs)
+        self._bar.set_postfix_str(_text(logs))
         self._bar.close()
+
+
+def _text(logs: Logs) -> str:
+    return " - ".join(f"{name}: {value:.4f}" for name, value in logs.items())

@@ -24,6 +24,8 @@ from systola.training.errors import TrainingError
 from systola.training.layout import PROGRAM_BYTES, TABLES, Layout
 
 Bytes = NDArray[np.uint8]
+UNIT = 1 << 16
+"""The scale of an int16 operand of ADD or SUBTRACT that leaves it as it is."""
 HALF = 1 << 30
 """A multiplier that only halves."""
 
@@ -61,7 +63,7 @@ class Writer:
         self._tables: dict[bytes, int] = {}
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
-        self._scale = 0
+        self._scales: tuple[int, int] | None = None
 
     # What the instructions use.
 
@@ -82,12 +84,13 @@ class Writer:
     def free(self, *regions: range) -> None:
         """Gives lines back."""
         free = sorted([*self._free, *((r.start, len(r)) for r in regions)])
-        self._free = []
+        joined: list[tuple[int, int]] = []
         for start, size in free:
-            if self._free and sum(self._free[-1]) == start:
-                self._free[-1] = (self._free[-1][0], self._free[-1][1] + size)
+            if joined and sum(joined[-1]) == start:
+                joined[-1] = (joined[-1][0], joined[-1][1] + size)
             elif size:
-                self._free.append((start, size))
+                joined.append((start, size))
+        self._free = joined
 
     def entry(self, entry: Entry) -> int:
         """The number of a parameter entry."""
@@ -158,13 +161,13 @@ class Writer:
         sizes: tuple[int, int],
         *,
         function: Function = Function.NONE,
-        scale: int = 0,
+        scales: tuple[int, int] | None = None,
         **how: int,
     ) -> None:
-        """Vector; `scale`: the multiplier of both operands of ADD and SUBTRACT."""
-        if scale and scale != self._scale:
-            self._scale = scale
-            self.emit(Opcode.SET_CONFIG_SCALE, multiplier_a=scale, multiplier_b=scale)
+        """Vector; `scales`: the multipliers of the operands of ADD and SUBTRACT."""
+        if scales and scales != self._scales:
+            self._scales = scales
+            self.emit(Opcode.SET_CONFIG_SCALE, multiplier_a=scales[0], multiplier_b=scales[1])
         at = {"buffer": a, "operand": b, "destination": destination, "rows": rows}
         flags = {"wide_operands": sizes[0], "wide": sizes[1], **how}
         self.emit(
@@ -185,11 +188,17 @@ class Writer:
         entry: Entry,
         sizes: tuple[int, int],
         function: Function = Function.NONE,
-        **how: int,
+        *,
+        table: int = 0,
+        exponent: int = 0,
     ) -> None:
         """Vector COPY."""
-        operation = Operation.COPY
-        self.vector(operation, source, 0, destination, rows, entry, sizes, function=function, **how)
+        self.vector(
+            *(Operation.COPY, source, 0, destination, rows, entry, sizes),
+            function=function,
+            table=table,
+            exponent=exponent,
+        )
 
     def measure(self, exponent: int, source: Source = Source.NONE, **operands: int) -> None:
         """Measure."""

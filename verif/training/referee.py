@@ -101,7 +101,12 @@ class Referee:
         """1 for the units of each sample that dropout leaves, as the machine draws them."""
         blocks = -(-stage.units // self.size)
         rows = -(-batch // self.size) * self.size
-        counter = (number + self.steps * COUNTER_STEP) % 2**32
-        drawn = random_lines(blocks * rows, self.size, self.seed, counter).view(np.uint8)
-        kept = keep_table(stage.rate)[drawn].reshape(blocks, rows, self.size)
+        counter = number + self.steps * COUNTER_STEP
+        drawn = np.stack(
+            [
+                random_lines(rows, self.size, self.seed, (counter + (block << 4)) % 2**32)
+                for block in range(blocks)
+            ]
+        )
+        kept = keep_table(stage.rate)[drawn.view(np.uint8)]
         return kept.transpose(1, 0, 2).reshape(rows, -1)[:, : stage.units].astype(np.float32)
