@@ -26,7 +26,7 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo test test-all test-budget testplan sim regress coverage mutate formal \
+.PHONY: help setup demo demo-train test test-all test-budget testplan sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original whatif lint \
 	format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
@@ -48,6 +48,9 @@ $(READY): pyproject.toml requirements.lock
 
 demo: $(READY) ## Classify handwritten digits on the simulated machine
 	@$(BIN)/tpu demo
+
+demo-train: $(READY) ## Train on the digits on the simulated machine, beside float32
+	@$(BIN)/python -m systola.verif.training.curves --backend rtl --draw build/training.svg
 
 test: $(READY) ## The quick tests, some of everything: minutes [UNIT=walker DURATIONS=1]
 	@$(PYTEST) --quick --junitxml $(QUICK_RESULTS) $(SHOWN)
@@ -172,6 +175,7 @@ lint: $(READY) ## Style, format, types, generated pages, Verilator lint
 	@$(BIN)/python -m systola.compiler.reference --check docs
 	@$(BIN)/python -m systola.synth.page --check docs
 	@$(BIN)/python -m systola.bench.picture --check docs
+	@$(BIN)/python -m systola.verif.training.page --check docs
 	@$(BIN)/python -m systola.verif.formal.page --check docs
 	@$(BIN)/python -m systola.verif.plan.testplan --check docs
 	@$(BIN)/python -m systola.verif.plan.budget --check
@@ -188,6 +192,7 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.compiler.reference --write docs
 	@$(BIN)/python -m systola.synth.page --write docs
 	@$(BIN)/python -m systola.bench.picture --write docs
+	@$(BIN)/python -m systola.verif.training.page --write docs
 	@$(BIN)/python -m systola.verif.formal.page --write docs
 	@$(BIN)/python -m systola.verif.plan.testplan --write docs
 	@$(BIN)/python -m systola.verif.figures.page --write docs

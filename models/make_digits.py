@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes digits_test.npz and mlp_floatio.npz again.
+"""Makes digits.npz, digits_test.npz and mlp_floatio.npz again.
 
 Needs scikit-learn 1.9.1 for the images and ai-edge-litert 2.3.0 for the reference outputs; the
 project itself needs neither. Run it as `python models/make_digits.py`; it writes beside itself.
@@ -16,17 +16,16 @@ from sklearn.datasets import load_digits
 
 HERE = Path(__file__).parent
 TRAINING_IMAGES = 1437
-"""The models were trained on that many of the 1797 images, in the order of `test_images`."""
+"""The models were trained on that many of the 1797 images, in the order of `all_images`."""
 FLOAT_SAMPLES = 24
 """Images in mlp_floatio.npz, with as many samples of noise behind them."""
 
 
-def test_images() -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """The 360 images that no model was trained on, 64 pixels from 0 to 1 each, and the digits."""
+def all_images() -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """All images, 64 pixels from 0 to 1 each, and the digits; those for training come first."""
     digits = load_digits()
     order = np.random.RandomState(0).permutation(len(digits.target))
-    chosen = order[TRAINING_IMAGES:]
-    return (digits.data[chosen] / 16).astype(np.float32), digits.target[chosen].astype(np.uint8)
+    return (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.uint8)
 
 
 def reference(model: str, x: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -45,7 +44,16 @@ def reference(model: str, x: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def main() -> None:
-    images, labels = test_images()
+    images, labels = all_images()
+    half = images.astype(np.float16)  # which holds sixteenths exactly
+    np.savez_compressed(
+        HERE / "digits.npz",
+        x=half[:TRAINING_IMAGES],
+        y=labels[:TRAINING_IMAGES],
+        x_test=half[TRAINING_IMAGES:],
+        y_test=labels[TRAINING_IMAGES:],
+    )
+    images, labels = images[TRAINING_IMAGES:], labels[TRAINING_IMAGES:]
     samples = images.reshape(-1, 1, 64)
 
     model = "mlp_tutorial_pc_softmax.tflite"

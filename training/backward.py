@@ -6,13 +6,17 @@ A gradient is negative here, as the multiplier of the update has no sign.
 
 from __future__ import annotations
 
-from systola.arch.isa import Opcode, Operation, Source
+from collections import deque
+from collections.abc import Iterator
+
+from systola.arch.isa import Operation, Source
 from systola.training.forward import Pass, chunks, hidden_scale
 from systola.training.layout import Layout
 from systola.training.loss import gradient_factor
 from systola.training.numbers import MASTER_SHIFT, VELOCITY_BITS, multiplier
 from systola.training.task import GRADIENT, SHIFT, SPARE, Task
-from systola.training.writer import NARROW, NARROWING, ONE, UNIT, WIDE, Entry, Writer, shifted
+from systola.training.weights import Turned
+from systola.training.writer import NARROW, ONE, UNIT, WIDE, Entry, Writer, shifted
 
 
 class Backward:
@@ -30,13 +34,32 @@ class Backward:
     def write(self, gradient: range) -> None:
         """Writes it, from the gradient of the last stage, int8, [block of units][sample]."""
         writer, left = self._writer, self._left
+        masking: Iterator[None] = iter(())
         for number in reversed(range(len(self._task.stages))):
             # The gradient below takes the weights before their update, and moves its exponent.
             entry = self._update_shift(number)
-            below = self._below(number, gradient) if number else range(0)
-            self._update(number, gradient, entry)
+            below, below_masking = range(0), masking
+            if number:
+                below = self._below(number, gradient)
+                below_masking = self._mask(number - 1, below)
+                next(below_masking, None)
+            if number > 1:
+                deque(below_masking, maxlen=0)
+            self._update(number, gradient, entry, masking)
             writer.free(gradient, left.transposed[number])
-            gradient = below
+            gradient, masking = below, below_masking
+
+    def _mask(self, number: int, gradient: range) -> Iterator[None]:
+        """Leaves of the gradient of a stage what its mask lets pass, block by block."""
+        mask, samples = self._left.masks[number], self._layout.samples
+        for at in range(0, len(gradient) if mask else 0, samples):
+            line = gradient.start + at
+            assert mask
+            self._writer.vector(
+                Operation.MULTIPLY, line, mask.start + at, line, samples, ONE, NARROW
+            )
+            yield
+        self._writer.free(mask or range(0))
 
     def _update_shift(self, number: int) -> Entry:
         """Puts the shift of the update into a register; the entry has its multiplier."""
@@ -49,14 +72,14 @@ class Backward:
         return Entry(q)
 
     def _below(self, number: int, gradient: range) -> range:
-        """The gradient of the units that a stage has for inputs."""
+        """The gradient of the units that a stage has for inputs, before their mask."""
         writer, layout, task = self._writer, self._layout, self._task
         config, samples = writer.config, layout.samples
         units = layout.shapes[number - 1].units
         most = max(1, config.accumulator_rows // samples)
         parts = [range(first, min(first + most, units)) for first in range(0, units, most)]
         last = number == len(task.stages) - 1
-        columns = [] if last else self._columns(number)
+        columns = None if last else Turned(writer, number)
         q, lost = hidden_scale(task.stages[number - 1].rate, True)
         writer.measure(SHIFT, value=-8)
         for part in parts:
@@ -66,61 +89,48 @@ class Backward:
         bits = task.master_bits[number] - MASTER_SHIFT - lost
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
         below = writer.allocate(units * samples)
-        mask = self._left.masks[number - 1]
         for part in parts:
             if len(parts) > 1:
                 self._multiply(number, gradient, part, columns)
             at, rows = part.start * samples, len(part) * samples
-            line = below.start + at
-            writer.activate(0, line, rows, Entry(q), exponent=SHIFT)
-            if mask:
-                writer.vector(Operation.MULTIPLY, line, mask.start + at, line, rows, ONE, NARROW)
-        writer.free(*columns, self._left.weights if last else range(0), mask or range(0))
+            writer.activate(0, below.start + at, rows, Entry(q), exponent=SHIFT)
+        if columns:
+            columns.free()
+        else:
+            writer.free(self._left.weights)
         return below
 
-    def _columns(self, number: int) -> list[range]:
-        """Places for the weights of one block of inputs: two as they are, two transposed."""
-        lines = self._layout.shapes[number].units * self._layout.size
-        return [self._writer.allocate(lines) for _ in range(4)]
-
-    def _multiply(self, number: int, gradient: range, part: range, columns: list[range]) -> None:
+    def _multiply(self, number: int, gradient: range, part: range, columns: Turned | None) -> None:
         """The sums for some blocks of inputs, from accumulator row 0 on."""
         writer, layout = self._writer, self._layout
-        samples, size, shape = layout.samples, layout.size, layout.shapes[number]
-        lines = shape.units * size
-        if not columns:
-            weights = self._left.weights.start + part.start * lines
-            writer.multiply(gradient.start, weights, 0, samples, shape.units, len(part))
+        samples, units = layout.samples, layout.shapes[number].units
+        if columns is None:
+            weights = self._left.weights.start + part.start * units * layout.size
+            writer.multiply(gradient.start, weights, 0, samples, units, len(part))
             return
         for place, block in enumerate(part):
-            plain, turned = columns[block % 2], columns[2 + block % 2]
-            # The lines of this block of inputs for one block of units after the other.
-            writer.emit(
-                Opcode.READ_HOST_MEMORY_ALTERNATE,
-                host=layout.weights[number] + block * size * layout.pitch,
-                **{"buffer": plain.start, "rows": shape.units, "blocks": size, "tail": size},
-                stride=shape.lines * layout.pitch,
-            )
-            writer.transpose(plain.start, turned.start, shape.units, size)
-            row = place * samples
-            writer.multiply(gradient.start, turned.start, row, samples, shape.units, 1)
+            weights = columns.read(block)
+            writer.multiply(gradient.start, weights, place * samples, samples, units, 1)
 
-    def _update(self, number: int, gradient: range, entry: Entry) -> None:
-        """Adds the products of inputs and gradient to the masters, part by part."""
+    def _update(self, number: int, gradient: range, entry: Entry, masking: Iterator[None]) -> None:
+        """Adds the products of inputs and gradient to the masters, part by part.
+
+        Each step of `masking` masks the next block of the gradient; the first one is.
+        """
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
         parts = chunks(writer.config, shape.inputs)
         most = parts[0][1] * size
         half = writer.config.accumulator_rows // 2
         moving = 2 * most if task.momentum else 0
-        places = [[writer.allocate(lines) for lines in (2 * most, moving, most)] for _ in range(2)]
+        places = [[writer.allocate(lines) for lines in (2 * most, moving)] for _ in range(2)]
         turn = 0
         for block in range(shape.units):
             vectors = self._left.transposed[number].start
+            next(masking, None)
             for first, count in parts:
                 rows, row = count * size, half * turn
-                master, velocity, narrow = places[turn]
-                master, velocity, narrow = master[: 2 * rows], velocity[: 2 * rows], narrow[:rows]
+                master, velocity = (lines[: 2 * rows] for lines in places[turn])
                 line = block * shape.lines + first * size
                 host = layout.masters[number] + 2 * line * layout.pitch
                 writer.read(host, master)
@@ -130,12 +140,11 @@ class Backward:
                 writer.multiply(vectors, weights, row, rows, layout.groups, 1)
                 vectors += rows * layout.groups
                 self._add(row, master, velocity, rows, entry)
-                writer.copy(master.start, narrow.start, rows, shifted(MASTER_SHIFT - 1), NARROWING)
                 writer.write(host, master)
                 if velocity:
                     writer.write(layout.velocities[number] + 2 * line * layout.pitch, velocity)
-                writer.write(layout.weights[number] + line * layout.pitch, narrow)
                 turn ^= 1
+        deque(masking, maxlen=0)
         writer.free(*places[0], *places[1])
 
     def _add(self, row: int, master: range, velocity: range, rows: int, entry: Entry) -> None:

@@ -73,15 +73,13 @@ class Engine:
         self._program("train", self.layout.samples)  # it must fit, before anything runs
 
     def load(self, state: State) -> None:
-        """Puts masters and velocities in place, and makes the weights from them."""
+        """Puts masters and velocities in place."""
         layout = self.layout
         self.host[: layout.state_bytes] = 0
         self._put(layout.masters, state.masters)
         if layout.velocities and state.velocities:
             self._put(layout.velocities, state.velocities)
         self.task = replace(self.task, master_bits=state.bits)
-        every = list(range(len(self.task.stages)))
-        self._run(rescale_program(self._backend.config, layout, every, fill=True))
 
     def state(self) -> State:
         """What `load` takes."""
@@ -127,7 +125,7 @@ class Engine:
         rows = np.zeros((layout.samples, blocks * layout.size), np.int8)
         rows[:count, : x.shape[1]] = x
         rows[:, (blocks - 1) * layout.size] = 1 << self.task.input_bits
-        store(host, layout.x, layout, rows)
+        store(host, layout.x, layout, blocked(rows, layout.size))
         store_classes(host, layout.labels, layout, y)
         store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
         self._run(self._program(kind, count), step)

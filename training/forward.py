@@ -14,6 +14,7 @@ from systola.training.layout import Layout
 from systola.training.masks import keep_table, positive_table
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT, MOST_INPUT_BITS
 from systola.training.task import INPUTS, SHIFT, SPARE, Exponent, Task
+from systola.training.weights import Columns, all_turned
 from systola.training.writer import HALF, NARROW, NARROWING, ONE, Entry, Writer
 
 COUNTER_REGISTER = 1
@@ -72,23 +73,17 @@ class Forward:
     def write(self) -> range:
         """Writes it; the logits, int16, [group][class]."""
         writer, task, layout = self._writer, self._task, self._layout
-        samples, size = layout.samples, layout.size
-        x = writer.allocate(samples * layout.shapes[0].inputs)
-        pitch, blocks = layout.pitch, layout.shapes[0].inputs
-        writer.emit(
-            Opcode.READ_HOST_MEMORY,
-            **{"host": layout.x, "buffer": x.start, "rows": samples, "stride": blocks * pitch},
-            **{"blocks": blocks, "tail": size},
-        )
+        x = writer.allocate(layout.samples * layout.shapes[0].inputs)
         self.left.inputs.append(Exponent(0, task.input_bits))
         last = len(task.stages) - 1
+        if not last:
+            writer.read(layout.x, x)
         for number in range(last):
-            if self._train:
-                self._transpose(number, x)  # while the array multiplies
             following = self._hidden(number, x)
             writer.free(x)
             x = following
-        self._transpose(last, x)
+        for _ in self._transpose(last, x):
+            pass
         writer.free(x)
         return self._logits(last)
 
@@ -107,9 +102,11 @@ class Forward:
         if self._train and (stage.relu or stage.rate):
             mask = writer.allocate(shape.units * samples)
         self.left.masks.append(mask)
-        columns = [writer.allocate(shape.lines) for _ in range(2)]
+        columns = Columns(writer, number)
         least = sums.value - MOST_INPUT_BITS - lost
         writer.measure(SHIFT, first=sums.register, value=least)
+        # The activation unit has time while the array multiplies.
+        turning = self._transpose(number, x) if self._train else iter(())
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
                 writer.measure(
@@ -117,6 +114,9 @@ class Forward:
                 )
                 if mask and len(parts) == 1:
                     self._mask(number, mask.start, units.start, row, block)
+                next(turning, None)
+        for _ in turning:
+            pass
         register = INPUTS + number
         writer.measure(register, first=sums.register, third=SHIFT, value=sums.value - lost)
         self.left.inputs.append(Exponent(register, 0))
@@ -131,7 +131,7 @@ class Forward:
             writer.activate(0, at, rows, Entry(q), function=function, exponent=SHIFT)
             if mask and stage.rate:
                 writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
-        writer.free(*columns)
+        columns.free()
         self._one(units.stop - samples, register)
         return units
 
@@ -163,17 +163,25 @@ class Forward:
             writer.copy(random, mask, rows, ONE, NARROW, function, table=table)
 
     def _multiply(
-        self, number: int, x: range, part: range, columns: list[range]
+        self, number: int, x: range, part: range, columns: Columns
     ) -> Iterator[tuple[int, int]]:
-        """The sums of some blocks of units, from accumulator row 0 on: each block, and its row."""
+        """The sums of some blocks of units, from accumulator row 0 on: each block, and its row.
+
+        A block is yielded when the next one is under way, and the weights of one more are not.
+        """
         writer, layout, shape = self._writer, self._layout, self._layout.shapes[number]
-        for place, block in enumerate(part):
-            column = columns[block % 2]
-            host = layout.weights[number] + block * shape.lines * layout.pitch
-            writer.read(host, column)
-            row = place * layout.samples
-            writer.multiply(x.start, column.start, row, layout.samples, shape.inputs, 1)
-            yield block, row
+        samples, start = layout.samples, part.start
+        columns.read(start)
+        if not number and not start:
+            writer.read(layout.x, x)
+        for block in part:
+            row = (block - start) * samples
+            writer.multiply(x.start, columns[block], row, samples, shape.inputs, 1)
+            if block > start:
+                yield block - 1, row - samples
+            if block + 1 in part:
+                columns.read(block + 1)
+        yield part[-1], (len(part) - 1) * samples
 
     def _one(self, line: int, register: int) -> None:
         """The block with the one of the bias, 2^f: 2^14 with 14 - f bits less."""
@@ -185,23 +193,27 @@ class Forward:
         writer.copy(ones.start, line, samples, Entry(), NARROWING, exponent=SPARE)
         writer.free(ones)
 
-    def _transpose(self, number: int, x: range) -> None:
-        """The inputs of a stage, transposed, part by part as the update takes them."""
+    def _transpose(self, number: int, x: range) -> Iterator[None]:
+        """The inputs of a stage, transposed, part by part as the update takes them.
+
+        Each step of the iterator writes an instruction.
+        """
         writer, layout = self._writer, self._layout
         size, samples = layout.size, layout.samples
         result = writer.allocate(layout.shapes[number].lines * layout.groups)
+        self.left.transposed.append(result)
         at = result.start
         for first, count in chunks(writer.config, layout.shapes[number].inputs):
             for group in range(layout.groups):
                 writer.transpose(x.start + first * samples + group * size, at, count, samples)
                 at += count * size
-        self.left.transposed.append(result)
+                yield
 
     def _logits(self, last: int) -> range:
         """The last stage, transposed: its weights are the vectors, the samples the weights."""
         writer, layout, shape = self._writer, self._layout, self._layout.shapes[last]
         size, classes, groups = layout.size, layout.classes, layout.groups
-        self.left.weights = self._transposed_weights(last)
+        self.left.weights = all_turned(writer, last)
         at = self.left.transposed[-1].start
         for first, count in chunks(writer.config, shape.inputs):
             vectors = self.left.weights.start + first * classes
@@ -212,22 +224,6 @@ class Forward:
         writer.measure(SHIFT, first=sums.register, value=sums.value - LOGIT_BITS - 1)
         writer.activate(0, logits.start, groups * classes, Entry(), wide=1, exponent=SHIFT)
         return logits
-
-    def _transposed_weights(self, number: int) -> range:
-        """All weights of a stage, transposed: [block of inputs][unit]."""
-        writer, layout, shape = self._writer, self._layout, self._layout.shapes[number]
-        size = layout.size
-        weights = writer.allocate(shape.units * shape.lines)
-        writer.read(layout.weights[number], weights)
-        result = writer.allocate(shape.units * shape.lines)
-        if shape.units == 1:
-            writer.transpose(weights.start, result.start, shape.inputs, size)
-        else:
-            for block in range(shape.inputs):
-                at = result.start + block * shape.units * size
-                writer.transpose(weights.start + block * size, at, shape.units, shape.lines)
-        writer.free(weights)
-        return result
 
     def _sum_bits(self, number: int) -> Exponent:
         """Fraction bits of the sums of a stage."""

@@ -58,7 +58,6 @@ class Layout:
         self.velocities = [self._take(2 * lines) for lines in weights] if momentum else []
         self.state_bytes = self._end
         """Of masters and velocities: what a checkpoint keeps."""
-        self.weights = [self._take(lines) for lines in weights]
         self.x = self._take(self.samples * self.shapes[0].inputs)
         label_lines = 2 * self.groups * self.classes
         self.labels = self._take(label_lines)

@@ -52,7 +52,7 @@ class Loss:
     def probabilities(self, logits: range) -> range:
         """Softmax, int16 of _PROBABILITY_BITS, in the place of the logits."""
         logs = self._log_softmax(logits)
-        self._exponential(logs.start, logits.start, self._rows)
+        self._exponentials(logs.start, logits.start)
         self._writer.free(logs)
         return logits
 
@@ -80,7 +80,7 @@ class Loss:
         writer, rows = self._writer, self._rows
         logs = self._log_softmax(logits)
         error = writer.allocate(2 * rows)
-        self._exponential(logs.start, error.start, rows)
+        self._exponentials(logs.start, error.start)
         self._missed(labels, error.start, error.start, valid)
         entry = shifted(_PROBABILITY_BITS - 1)
         writer.vector(Operation.MULTIPLY, labels.start, logs.start, logs.start, rows, entry, WIDE)
@@ -132,7 +132,7 @@ class Loss:
         writer, rows, groups = self._writer, self._rows, self._layout.groups
         difference = self._below_largest(logits)
         exponentials = writer.allocate(2 * rows)
-        self._exponential(difference.start, exponentials.start, rows)
+        self._exponentials(difference.start, exponentials.start)
         self._sum_classes(exponentials.start)
         writer.free(exponentials)
         bits = 15 - self._task.stages[-1].units.bit_length()
@@ -205,6 +205,13 @@ class Loss:
                 accumulate=1,
             )
         return logarithm
+
+    def _exponentials(self, source: int, destination: int) -> None:
+        """The same for the classes that are there, which take their time."""
+        classes, units = self._layout.classes, self._task.stages[-1].units
+        for group in range(self._layout.groups):
+            at = 2 * group * classes
+            self._exponential(source + at, destination + at, units)
 
     def _exponential(self, source: int, destination: int, rows: int) -> None:
         """exp(-|x|) of int16 of LOSS_BITS."""

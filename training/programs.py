@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,8 @@ from systola.training.backward import Backward
 from systola.training.forward import COUNTER_REGISTER, Forward
 from systola.training.layout import Layout
 from systola.training.loss import Loss
-from systola.training.numbers import MASTER_SHIFT
 from systola.training.task import SPARE, Task
-from systola.training.writer import NARROWING, WIDE, Entry, Writer, shifted
+from systola.training.writer import WIDE, Entry, Writer
 
 COUNTER_STEP = 1 << 12
 """What a step adds to the counter of the masks."""
@@ -102,39 +102,22 @@ def survey_program(config: Config, layout: Layout) -> StepProgram:
     return _end(writer)
 
 
-def rescale_program(
-    config: Config, layout: Layout, stages: list[int], *, fill: bool = False
-) -> StepProgram:
-    """Halves the masters and velocities of some stages; the weights of all of them from masters.
-
-    With `fill` nothing is halved: only the weights are made.
-    """
+def rescale_program(config: Config, layout: Layout, stages: list[int]) -> StepProgram:
+    """Halves the masters and velocities of some stages."""
     writer = Writer(config, layout)
-    most = config.buffer_lines // 16 * 2
-    places = [writer.allocate(most + most // 2) for _ in range(2)]
+    most = config.buffer_lines // 8 * 2
+    places = [writer.allocate(most) for _ in range(2)]
     turn = 0
     for number in stages:
-        shape = layout.shapes[number]
-        total = 2 * shape.units * shape.lines
-        memories = [layout.masters[number]]
-        if layout.velocities and not fill:
-            memories.append(layout.velocities[number])
-        for memory in memories:
-            for first in range(0, total, most):
-                lines = places[turn][: min(most, total - first)]
-                rows = len(lines) // 2
-                narrow = places[turn][most : most + rows]
-                host = memory + first * layout.pitch
-                writer.read(host, lines)
-                if not fill:
-                    writer.copy(lines.start, lines.start, rows, Entry(), WIDE)
-                    writer.write(host, lines)
-                if memory == layout.masters[number]:
-                    entry = shifted(MASTER_SHIFT - 1)
-                    writer.copy(lines.start, narrow.start, rows, entry, NARROWING)
-                    place = layout.weights[number] + first // 2 * layout.pitch
-                    writer.write(place, narrow)
-                turn ^= 1
+        total = 2 * layout.shapes[number].units * layout.shapes[number].lines
+        memories = [layout.masters[number], *layout.velocities[number : number + 1]]
+        for memory, first in product(memories, range(0, total, most)):
+            lines = places[turn][: min(most, total - first)]
+            host = memory + first * layout.pitch
+            writer.read(host, lines)
+            writer.copy(lines.start, lines.start, len(lines) // 2, Entry(), WIDE)
+            writer.write(host, lines)
+            turn ^= 1
     return _end(writer)
 
 

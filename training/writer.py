@@ -24,6 +24,8 @@ from systola.training.errors import TrainingError
 from systola.training.layout import PROGRAM_BYTES, TABLES, Layout
 
 Bytes = NDArray[np.uint8]
+MOST_ROWS = (1 << 16) - 1
+"""Of one instruction."""
 UNIT = 1 << 16
 """The scale of an int16 operand of ADD or SUBTRACT that leaves it as it is."""
 HALF = 1 << 30
@@ -126,8 +128,10 @@ class Writer:
 
     def _copy(self, opcode: Opcode, host: int, lines: range) -> None:
         pitch, size = self.layout.pitch, self.config.cols
-        at = {"host": host, "buffer": lines.start, "rows": len(lines), "stride": pitch}
-        self.emit(opcode, **at, blocks=1, tail=size)
+        for first in range(0, len(lines), MOST_ROWS):
+            part = lines[first : first + MOST_ROWS]
+            at = {"host": host + first * pitch, "buffer": part.start, "rows": len(part)}
+            self.emit(opcode, **at, stride=pitch, blocks=1, tail=size)
 
     def multiply(
         self,

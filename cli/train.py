@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu train: a network learns on the machine."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import zipfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.cli.arguments import MAX_LATENCY, add_json, configuration, positive, whole_number
+from systola.cli.errors import UserError
+from systola.cli.output import OutputFile, check_files, read_file
+from systola.cli.report import to_json
+from systola.runtime.make_backend import BACKENDS
+from systola.sim.notices import is_quiet
+from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
+from systola.training.describe import is_description, layers
+from systola.training.loss import LOSSES
+from systola.training.model import DEFAULT_PRESET
+
+HELP = "train a network, every step of it on the machine"
+_TEST = ("x_test", "y_test")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of this command."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a saved one, a .keras file (takes Keras), or layers such as 512,dropout=0.2,10",
+    )
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="FILE.npz",
+        help="arrays x and y, and x_test and y_test to evaluate, where they are there",
+    )
+    parser.add_argument("--epochs", type=whole_number(1), default=1, metavar="E")
+    parser.add_argument("--batch-size", type=whole_number(1), default=64, metavar="B")
+    parser.add_argument("--learning-rate", type=positive, default=None, metavar="R")
+    parser.add_argument("--momentum", type=float, default=None, metavar="M")
+    parser.add_argument("--loss", choices=LOSSES, default=None, help=f"default: {LOSSES[0]}")
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0, (1 << 31) - 1),
+        default=None,
+        metavar="S",
+        help="of weights, order and masks (default: 0)",
+    )
+    parser.add_argument(
+        "--preset",
+        type=configuration,
+        default=DEFAULT_PRESET,
+        metavar="P",
+        help=f"any with -training after its name (default: {DEFAULT_PRESET})",
+    )
+    parser.add_argument("--backend", choices=BACKENDS, default="rtl", help="default: rtl")
+    parser.add_argument("--latency", type=whole_number(0, MAX_LATENCY), default=0, metavar="CYCLES")
+    parser.add_argument("--save", metavar="FILE.tpu", help="save the model here after each epoch")
+    add_json(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    check_files(read=[arguments.data], written=[arguments.save, arguments.json])
+    with ExitStack() as stack:
+        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
+        with _mistakes(arguments.model):
+            model = _model(arguments)
+        data = _arrays(arguments.data)
+        with _mistakes(arguments.data):
+            test = tuple(data[name] for name in _TEST) if data.keys() >= set(_TEST) else None
+            history = model.fit(
+                data["x"],
+                data["y"],
+                batch_size=arguments.batch_size,
+                epochs=arguments.epochs,
+                validation_data=test,
+                callbacks=[ModelCheckpoint(arguments.save)] if arguments.save else [],
+                verbose=0 if is_quiet() else 1,
+            )
+        figures: dict[str, object] = {
+            "preset": arguments.preset.name,
+            "backend": arguments.backend,
+            "epochs": model.epochs,
+            "steps": model.steps,
+            "step_cycles": model.cycles(),
+            **history.history,
+        }
+        if output:
+            output.write(to_json(figures))
+    if arguments.json != "-":
+        for name, values in history.history.items():
+            print(f"{name:<13} {values[-1]:.4f}")
+    return 0
+
+
+def _model(arguments: argparse.Namespace) -> Sequential:
+    machine = {
+        "preset": arguments.preset,
+        "backend": arguments.backend,
+        "latency": arguments.latency,
+    }
+    rate, momentum = arguments.learning_rate, arguments.momentum
+    learning = {"loss": arguments.loss, "seed": arguments.seed}
+    learning = {name: value for name, value in learning.items() if value is not None}
+    if rate is not None or momentum is not None:
+        default = SGD()
+        learning["optimizer"] = SGD(
+            default.learning_rate if rate is None else rate,
+            default.momentum if momentum is None else momentum,
+        )
+    if is_description(arguments.model):
+        model = Sequential(layers(arguments.model))
+    elif arguments.model.endswith(".keras"):
+        model = from_keras(_keras(arguments.model))
+    else:
+        return load(arguments.model, **machine, **learning)
+    model.compile(**{"metrics": ["accuracy"], **learning, **machine})
+    return model
+
+
+def _keras(path: str) -> Any:
+    try:
+        import keras  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise UserError(f"{path}: Keras is not installed here (pip install keras)") from None
+    try:
+        return keras.models.load_model(path, compile=False)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _arrays(path: str) -> dict[str, NDArray[Any]]:
+    content = read_file(path)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            found = {name: np.asarray(archive[name]) for name in archive.files}
+    except (AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile):
+        raise UserError(f"{path} is not a .npz file of arrays") from None
+    for name in ("x", "y"):
+        if name not in found:
+            known = ", ".join(found) or "none"
+            raise UserError(f"{path} has no array '{name}' (it has: {known})")
+    return found
+
+
+@contextmanager
+def _mistakes(path: str) -> Generator[None]:
+    """What is wrong with a model or data becomes a UserError that names its file."""
+    try:
+        yield
+    except TrainingError as error:
+        raise UserError(f"{path}: {error}") from None

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights as the array takes them: int8, from the masters in host memory."""
+
+from __future__ import annotations
+
+from systola.arch.isa import Opcode
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.writer import NARROWING, Writer, shifted
+
+
+class Columns:
+    """Weights of one block of units after the other, each [input]: at most two at one time."""
+
+    def __init__(self, writer: Writer, number: int) -> None:
+        lines = writer.layout.shapes[number].lines
+        self._writer = writer
+        self._number = number
+        self._masters = writer.allocate(2 * lines)
+        self._narrow = [writer.allocate(lines) for _ in range(2)]
+
+    def read(self, block: int) -> None:
+        """Brings a block into the buffer."""
+        writer, layout = self._writer, self._writer.layout
+        lines = layout.shapes[self._number].lines
+        writer.read(layout.masters[self._number] + 2 * block * lines * layout.pitch, self._masters)
+        narrow(writer, self._masters.start, self[block], lines)
+
+    def __getitem__(self, block: int) -> int:
+        """Where a block is that has been read."""
+        return self._narrow[block % 2].start
+
+    def free(self) -> None:
+        """Gives the lines back."""
+        self._writer.free(self._masters, *self._narrow)
+
+
+class Turned:
+    """Weights of one block of inputs after the other, transposed, each [unit]: two at one time."""
+
+    def __init__(self, writer: Writer, number: int) -> None:
+        self._lines = writer.layout.shapes[number].units * writer.layout.size
+        self._writer = writer
+        self._number = number
+        self._masters = writer.allocate(2 * self._lines)
+        self._narrow = writer.allocate(self._lines)
+        self._turned = [writer.allocate(self._lines) for _ in range(2)]
+
+    def read(self, block: int) -> int:
+        """Brings a block into the buffer; where it is."""
+        turned = self._turned[block % 2].start
+        self.read_to(block, turned)
+        return turned
+
+    def read_to(self, block: int, line: int) -> None:
+        """Brings a block to a line of the buffer."""
+        writer, layout = self._writer, self._writer.layout
+        shape, size = layout.shapes[self._number], layout.size
+        # The lines of this block of inputs for one block of units after the other.
+        writer.emit(
+            Opcode.READ_HOST_MEMORY_ALTERNATE,
+            host=layout.masters[self._number] + 2 * block * size * layout.pitch,
+            **{"buffer": self._masters.start, "rows": shape.units, "blocks": 2 * size},
+            **{"tail": size, "stride": 2 * shape.lines * layout.pitch},
+        )
+        narrow(writer, self._masters.start, self._narrow.start, self._lines)
+        writer.transpose(self._narrow.start, line, shape.units, size)
+
+    def free(self) -> None:
+        """Gives the lines back."""
+        self._writer.free(self._masters, self._narrow, *self._turned)
+
+
+def all_turned(writer: Writer, number: int) -> range:
+    """All weights of a stage, transposed: [block of inputs][unit]."""
+    layout = writer.layout
+    shape = layout.shapes[number]
+    result = writer.allocate(shape.units * shape.lines)
+    if shape.units > 1:
+        turned = Turned(writer, number)
+        for block in range(shape.inputs):
+            turned.read_to(block, result.start + block * shape.units * layout.size)
+        turned.free()
+        return result
+    masters, lines = writer.allocate(2 * shape.lines), writer.allocate(shape.lines)
+    writer.read(layout.masters[number], masters)
+    narrow(writer, masters.start, lines.start, shape.lines)
+    writer.transpose(lines.start, result.start, shape.inputs, layout.size)
+    writer.free(masters, lines)
+    return result
+
+
+def narrow(writer: Writer, masters: int, weights: int, rows: int) -> None:
+    """Masters to weights, rounded."""
+    writer.copy(masters, weights, rows, shifted(MASTER_SHIFT - 1), NARROWING)
