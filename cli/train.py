@@ -6,8 +6,10 @@ from __future__ import annotations
 import argparse
 import io
 import zipfile
+import zlib
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ def execute(arguments: argparse.Namespace) -> int:
             model = _model(arguments)
         data = _arrays(arguments.data)
         with _mistakes(arguments.data):
-            test = tuple(data[name] for name in _TEST) if data.keys() >= set(_TEST) else None
+            test = (data["x_test"], data["y_test"]) if data.keys() >= set(_TEST) else None
             history = model.fit(
                 data["x"],
                 data["y"],
@@ -102,14 +104,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _model(arguments: argparse.Namespace) -> Sequential:
-    machine = {
+    machine: dict[str, Any] = {
         "preset": arguments.preset,
         "backend": arguments.backend,
         "latency": arguments.latency,
     }
     rate, momentum = arguments.learning_rate, arguments.momentum
-    learning = {"loss": arguments.loss, "seed": arguments.seed}
-    learning = {name: value for name, value in learning.items() if value is not None}
+    given = {"loss": arguments.loss, "seed": arguments.seed}
+    learning: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if rate is not None or momentum is not None:
         default = SGD()
         learning["optimizer"] = SGD(
@@ -122,17 +124,17 @@ def _model(arguments: argparse.Namespace) -> Sequential:
         model = from_keras(_keras(arguments.model))
     else:
         return load(arguments.model, **machine, **learning)
-    model.compile(**{"metrics": ["accuracy"], **learning, **machine})
+    model.compile(metrics=["accuracy"], **learning, **machine)
     return model
 
 
 def _keras(path: str) -> Any:
     try:
-        import keras  # pyright: ignore[reportMissingImports]
+        models: Any = import_module("keras.models")
     except ImportError:
         raise UserError(f"{path}: Keras is not installed here (pip install keras)") from None
     try:
-        return keras.models.load_model(path, compile=False)
+        return models.load_model(path, compile=False)
     except (ValueError, OSError) as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -140,9 +142,11 @@ def _keras(path: str) -> Any:
 def _arrays(path: str) -> dict[str, NDArray[Any]]:
     content = read_file(path)
     try:
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            raise zipfile.BadZipFile
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             found = {name: np.asarray(archive[name]) for name in archive.files}
-    except (AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile):
+    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile):
         raise UserError(f"{path} is not a .npz file of arrays") from None
     for name in ("x", "y"):
         if name not in found:

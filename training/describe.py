@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import re
 
-from systola.training.errors import TrainingError
 from systola.training.layers import Dense, Dropout, Layer
 
-_DESCRIPTION = re.compile(r"\d+(,(\d+|dropout=[\d.]+))*")
+_DESCRIPTION = re.compile(r"\d+(,(\d+|dropout=\d*\.?\d+))*")
 
 
 def is_description(text: str) -> bool:
@@ -25,8 +24,5 @@ def layers(text: str) -> list[Layer]:
         if part.isdigit():
             found.append(Dense(int(part), None if number == last else "relu"))
             continue
-        try:
-            found.append(Dropout(float(part.removeprefix("dropout="))))
-        except ValueError:
-            raise TrainingError(f"'{part}' has no rate") from None
+        found.append(Dropout(float(part.removeprefix("dropout="))))
     return found

@@ -36,7 +36,7 @@ from systola.training.state import State
 from systola.training.task import Task
 
 SURVEY_STEPS = 16
-"""Steps from one look at the magnitudes of the weights to the next."""
+"""Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
 _FULL = 15
 """Bits of masters that have used up their room to grow."""
 
@@ -56,10 +56,6 @@ class Engine:
 
     def __init__(self, backend: Backend, task: Task, batch: int) -> None:
         config = backend.config
-        if not config.training:
-            raise TrainingError(
-                f"configuration '{config.name}' has no training: take '{config.name}-training'"
-            )
         self._backend = backend
         self.task = task
         self.batch = batch
@@ -105,7 +101,8 @@ class Engine:
     def train(self, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
         """One step with a batch of samples."""
         batch = self._feed("train", x, y, step)
-        if (step + 1) % SURVEY_STEPS == 0:
+        done = step + 1
+        if done % SURVEY_STEPS == 0 or (done < SURVEY_STEPS and done & step == 0):
             self._survey()
         return batch
 

@@ -84,6 +84,11 @@ class Sequential:
         if not 0 <= seed < 1 << 31:
             raise TrainingError(f"seed must be 0 to 2^31 - 1, not {seed}")
         chosen = named_optimizer(optimizer)
+        config = preset if isinstance(preset, Config) else named_preset(preset)
+        if not config.training:
+            raise TrainingError(
+                f"configuration '{config.name}' has no training: take '{config.name}-training'"
+            )
         self._keep_state()
         self._engine = self._machine = None
         self.settings = {
@@ -91,7 +96,7 @@ class Sequential:
             "loss": loss,
             "metrics": list(metrics),
             "seed": seed,
-            "preset": preset if isinstance(preset, Config) else named_preset(preset),
+            "preset": config,
             "backend": backend,
             "latency": latency,
         }

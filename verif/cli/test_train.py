@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu train: what it prints and saves, and its mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from systola.verif.cli.test_errors import run
+from systola.verif.training.data import digits
+
+MACHINE = "--backend iss --preset 8x8-training"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (x, y), (x_test, y_test) = digits()
+    np.savez("d.npz", x=x[:200], y=y[:200], x_test=x_test[:50], y_test=y_test[:50])
+    np.savez("plain.npz", x=x[:50], y=y[:50])
+    np.savez("bad.npz", x=x[:50], y=y[:50] - 1)
+    np.savez("none.npz", y=y[:50])
+    np.save("array.npy", x)
+    Path("text").write_text("no model")
+    Path("m.keras").write_text("no model")
+    return tmp_path
+
+
+def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = f"--data d.npz --learning-rate 0.2 --momentum 0.5 --seed 3 -q {MACHINE}"
+    status, out, err = run(f"train 24,dropout=0.1,10 --epochs 2 --save m.tpu {options}", capsys)
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == [
+        *("loss", "accuracy", "val_loss", "val_accuracy"),
+    ]
+    status, out, err = run(f"train m.tpu --data plain.npz -q --json - {MACHINE}", capsys)
+    assert (status, err) == (0, "")
+    figures = json.loads(out)
+    # Four batches of 64 in each of two epochs, and one of 50.
+    assert (figures["epochs"], figures["steps"], figures["preset"]) == (3, 9, "8x8-training")
+    assert len(figures["loss"]) == 1 and "val_loss" not in figures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("train 10", "--data"),
+        (f"train 10 --data nofile {MACHINE}", "cannot read nofile"),
+        (f"train 10 --data text {MACHINE}", "text is not a .npz file"),
+        (f"train 10 --data array.npy {MACHINE}", "array.npy is not a .npz file"),
+        (f"train 10 --data none.npz {MACHINE}", "none.npz has no array 'x' (it has: y)"),
+        (f"train 10 --data bad.npz {MACHINE}", "bad.npz: y has label -1"),
+        (f"train text --data d.npz {MACHINE}", "text is no model that was saved by training"),
+        (f"train nofile --data d.npz {MACHINE}", "nofile: no such file"),
+        (f"train m.keras --data d.npz {MACHINE}", "m.keras"),
+        (f"train 10,dropout=1.5,10 --data d.npz {MACHINE}", "rate from 0 to 0.99"),
+        (f"train 10 --data d.npz --momentum 1 {MACHINE}", "momentum must be"),
+        ("train 10 --data d.npz --backend iss --preset base", "take 'base-training'"),
+        (f"train 10 --data d.npz --save d.npz {MACHINE}", "d.npz"),
+    ],
+)
+def test_mistakes(
+    arguments: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(Path().iterdir())
+    status, out, err = run(arguments, capsys)
+    assert (status, out) == (2, "")
+    assert says in err and err.count("\n") == 1
+    assert sorted(Path().iterdir()) == before

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains the tasks of docs/training.md on the machine and, with numpy, in float32.
+
+`python -m systola.verif.training.curves` shows the digits, `--store` trains all tasks on the golden
+model and stores what it finds for the page. `--backend rtl` takes the simulated RTL, `--draw FILE`
+draws both loss curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training import SGD, Callback, Dense, Dropout, Sequential
+from systola.training.layers import Layer
+from systola.training.state import glorot
+from systola.verif.training.data import Samples, clusters, digits
+from systola.verif.training.page import STORED, picture
+from systola.verif.training.referee import Referee
+
+PRESET = "base-training"
+EPOCHS, BATCH, SEED = 5, 64, 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network, what it is trained on, and how."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    optimizer: SGD
+    data: tuple[Samples, Samples]
+
+
+def tasks() -> list[Task]:
+    """The digits first."""
+    wide = (Dense(512, "relu"), Dropout(0.2), Dense(10))
+    points = clusters(7400, features=784, classes=10, seed=7)
+    many = tuple((part[0], part[1]) for part in _split(points, 6400))
+    train, test = many
+    return [
+        Task("digits, 64-512-10, SGD", wide, SGD(0.4), digits()),
+        Task("digits, 64-512-10, momentum", wide, SGD(0.05, 0.9), digits()),
+        Task("6,400 points, 784-512-10, SGD", wide, SGD(0.01), (train, test)),
+        Task("6,400 points, 784-512-10, momentum", wide, SGD(0.001, 0.9), (train, test)),
+    ]
+
+
+def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
+    x, y = samples
+    return (x[:count], y[:count]), (x[count:], y[count:])
+
+
+class Beside(Callback):
+    """Trains in float32 beside the machine, and says what both have got."""
+
+    def __init__(self, task: Task, referee: Referee, *, say: bool) -> None:
+        self._task = task
+        self._referee = referee
+        self._say = say
+        self.epochs: list[dict[str, float]] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any) -> None:
+        """Compares an epoch."""
+        (x, y), (x_test, y_test) = self._task.data
+        loss, accuracy = self._referee.epoch(x, _one_hot(y), BATCH)
+        _, right = self._referee.evaluate(x_test, _one_hot(y_test))
+        found = {
+            "loss": logs["loss"],
+            "float_loss": loss,
+            "accuracy": logs["accuracy"],
+            "float_accuracy": accuracy,
+            "test": logs["val_accuracy"],
+            "float_test": right,
+        }
+        self.epochs.append(found)
+        if self._say:
+            print(
+                f"epoch {epoch + 1}: loss {found['loss']:.4f} (float32 {loss:.4f}), accuracy "
+                f"{found['accuracy']:.2%} ({accuracy:.2%}), on test images {found['test']:.2%} "
+                f"({right:.2%})",
+                flush=True,
+            )
+
+
+def _one_hot(labels: NDArray[Any]) -> NDArray[np.float32]:
+    return np.eye(10, dtype=np.float32)[labels]
+
+
+def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
+    """What both have got, epoch by epoch, as it is stored."""
+    (x, y), test = task.data
+    model = Sequential(task.layers)
+    model.compile(task.optimizer, metrics=["accuracy"], seed=SEED, preset=PRESET, backend=backend)
+    found = model.stages(x.shape[1])
+    referee = Referee(found, glorot(found, SEED).weights(), task.optimizer, seed=SEED)
+    beside = Beside(task, referee, say=say)
+    options: dict[str, Any] = {"batch_size": BATCH, "epochs": EPOCHS, "verbose": 0}
+    model.fit(x, y, validation_data=test, callbacks=[beside], **options)
+    return {"name": task.name, "epochs": beside.epochs}
+
+
+def main() -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=("iss", "rtl"), default="iss")
+    parser.add_argument("--store", action="store_true")
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg")
+    arguments = parser.parse_args()
+    if arguments.store:
+        results = [train(task, "iss", say=True) for task in tasks()]
+        rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 6))
+        STORED.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+        return 0
+    start = time.monotonic()
+    result = train(tasks()[0], arguments.backend, say=True)
+    print(f"{result['name']}: {time.monotonic() - start:.0f} s")
+    if arguments.draw:
+        arguments.draw.parent.mkdir(parents=True, exist_ok=True)
+        arguments.draw.write_bytes(picture([result]))
+        print(f"both loss curves: {arguments.draw}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

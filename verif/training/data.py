@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What networks are trained on here."""
+
+from __future__ import annotations
+
+import io
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = tuple[NDArray[np.float32], NDArray[Any]]
+
+
+def digits() -> tuple[Samples, Samples]:
+    """scikit-learn's digits: 1437 images to train with, 360 to test, 64 pixels from 0 to 1."""
+    content = (files("systola.models") / "digits.npz").read_bytes()
+    with np.load(io.BytesIO(content)) as archive:
+        x, y, x_test, y_test = (archive[name] for name in ("x", "y", "x_test", "y_test"))
+    return (x.astype(np.float32), y.astype(int)), (x_test.astype(np.float32), y_test.astype(int))
+
+
+def clusters(count: int, *, features: int, classes: int, seed: int) -> Samples:
+    """Points from 0 to 1 around three middles for each class, with noise that mixes them."""
+    rng = np.random.default_rng(seed)
+    middles = rng.uniform(0, 1, (classes, 3, features))
+    labels = rng.integers(0, classes, count)
+    points = middles[labels, rng.integers(0, 3, count)] + rng.normal(0, 0.5, (count, features))
+    return points.clip(0, 1).astype(np.float32), labels

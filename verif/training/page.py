@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/training.md and docs/training.svg, from what `curves --store` has found.
+
+`python -m systola.verif.training.page --write docs` fills the table and draws the curves, `--check
+docs` exits with status 1 where they are out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from systola.arch.pages import filled, table
+from systola.views.plots import new_figure, to_svg
+
+STORED = Path(__file__).with_name("curves.json")
+PAGE, PICTURE = "training.md", "training.svg"
+
+
+def picture(results: Sequence[dict[str, Any]]) -> bytes:
+    """Both loss curves of each task."""
+    figure = new_figure(4 * len(results) if len(results) > 1 else 6, 3.2)
+    for number, result in enumerate(results, 1):
+        axes = figure.add_subplot(1, len(results), number)
+        numbers = range(1, len(result["epochs"]) + 1)
+        for key, label, line in (("loss", "the machine", "o-"), ("float_loss", "float32", "x--")):
+            axes.plot(numbers, [epoch[key] for epoch in result["epochs"]], line, label=label)
+        axes.set(title=result["name"], xlabel="epoch", xticks=list(numbers), ylim=(0, None))
+        if number == 1:
+            axes.set_ylabel("loss")
+            axes.legend()
+    return to_svg(figure)
+
+
+def results_table(results: Sequence[dict[str, Any]]) -> str:
+    """What the last epoch of each task has given, and the largest difference of all epochs."""
+    rows: list[tuple[str, ...]] = []
+    for result in results:
+        epochs = result["epochs"]
+        last = epochs[-1]
+        worst = max(abs(epoch["loss"] / epoch["float_loss"] - 1) for epoch in epochs)
+        rows.append(
+            (
+                result["name"],
+                f"{last['loss']:.4f} / {last['float_loss']:.4f}",
+                f"{worst:.2%}",
+                f"{last['accuracy']:.2%} / {last['float_accuracy']:.2%}",
+                f"{last['test']:.2%} / {last['float_test']:.2%}",
+            )
+        )
+    header = ("task", "loss, the machine's / float32's", "largest difference of an epoch")
+    return table((*header, "accuracy, training", "accuracy, test"), rows)
+
+
+def main() -> int:
+    """Writes the page and its picture, or checks them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", metavar="FOLDER", type=Path)
+    what.add_argument("--check", metavar="FOLDER", type=Path)
+    arguments = parser.parse_args()
+    folder: Path = arguments.write or arguments.check
+    results = json.loads(STORED.read_text(encoding="utf-8"))
+    made = {
+        PAGE: filled(folder / PAGE, curves=results_table(results)).encode(),
+        PICTURE: picture(results),
+    }
+    stale = [name for name, content in made.items() if _differs(folder / name, content)]
+    for name in stale:
+        if arguments.write:
+            (folder / name).write_bytes(made[name])
+        else:
+            print(f"{folder / name} is out of date: make docs", file=sys.stderr)
+    return 1 if stale and arguments.check else 0
+
+
+def _differs(path: Path, content: bytes) -> bool:
+    return not path.is_file() or path.read_bytes() != content
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/training.md shows is what a training gives now."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from systola.verif.plan.selection import thorough
+from systola.verif.training.curves import tasks, train
+from systola.verif.training.page import STORED
+
+RESULTS = json.loads(STORED.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", [0, *map(thorough, range(1, len(RESULTS)))])
+def test_stored_curves(number: int) -> None:
+    task, stored = tasks()[number], RESULTS[number]
+    assert task.name == stored["name"]
+    for found, expected in zip(
+        train(task, "iss", say=False)["epochs"], stored["epochs"], strict=True
+    ):
+        for name, value in expected.items():
+            # float32 depends on the order in which a library adds.
+            tolerance = 1e-2 if name.startswith("float") else 1e-5
+            assert found[name] == pytest.approx(value, abs=tolerance)
+
+
+@pytest.mark.parametrize("number", range(len(RESULTS)))
+def test_they_are_close_to_float32(number: int) -> None:
+    for epoch in RESULTS[number]["epochs"]:
+        assert epoch["loss"] == pytest.approx(epoch["float_loss"], rel=0.02)
+        assert epoch["accuracy"] == pytest.approx(epoch["float_accuracy"], abs=0.005)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras models are taken as they are: anything with their layers and weights will do here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.training import TrainingError, from_keras, to_keras
+from systola.verif.training.data import digits
+
+
+def linear() -> None:
+    """Activations of Keras are functions."""
+
+
+def relu() -> None: ...
+
+
+def softmax() -> None: ...
+
+
+class KerasModel:
+    """What a Keras model of these layers shows."""
+
+    def __init__(self, *layers: Any, shape: tuple[int | None, ...] = (None, 8, 8)) -> None:
+        self.layers = layers
+        self.input_shape = shape
+        rng = np.random.default_rng(1)
+        self.weights: list[Any] = []
+        features = int(np.prod([size for size in shape[1:] if size]))
+        for layer in layers:
+            if type(layer).__name__ == "Dense":
+                self.weights += [rng.normal(0, 0.2, (features, layer.units)), np.zeros(layer.units)]
+                features = layer.units
+
+    def get_weights(self) -> list[Any]:
+        return self.weights
+
+    def set_weights(self, weights: list[Any]) -> None:
+        self.weights = weights
+
+
+def layer(kind: str, **about: Any) -> Any:
+    return type(kind, (SimpleNamespace,), {})(name="it", **about)
+
+
+def dense(units: int, activation: Any = linear, use_bias: bool = True) -> Any:
+    return layer("Dense", units=units, activation=activation, use_bias=use_bias)
+
+
+def test_there_and_back() -> None:
+    given = KerasModel(
+        layer("InputLayer"),
+        layer("Flatten"),
+        dense(24, relu),
+        layer("Dropout", rate=0.1),
+        dense(12),
+        layer("ReLU"),
+        dense(10),
+        layer("Activation", activation=softmax),
+    )
+    before = given.get_weights()
+    model = from_keras(given)
+    for found, expected in zip(model.get_weights(), before, strict=True):
+        assert np.abs(found - expected).max() < 2.0**-13
+    (x, y), _ = digits()
+    model.compile("momentum", preset="8x8-training", backend="iss")
+    model.fit(x[:200].reshape(-1, 8, 8), y[:200], verbose=0)
+    to_keras(model, given)
+    for found, expected in zip(given.get_weights(), model.get_weights(), strict=True):
+        assert np.array_equal(found, expected)
+    assert not np.allclose(given.get_weights()[0], before[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (KerasModel(layer("Conv2D"), dense(3)), "layer 'it', a Conv2D, cannot be trained"),
+        (KerasModel(dense(3, use_bias=False)), "no bias"),
+        (KerasModel(dense(3), shape=(None, None, 8)), "build it first"),
+        (object(), "build it first"),
+    ],
+)
+def test_what_is_not_trained(given: Any, says: str) -> None:
+    with pytest.raises(TrainingError, match=says):
+        from_keras(given)
