@@ -9,7 +9,6 @@ import zipfile
 import zlib
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from systola.runtime.make_backend import BACKENDS
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
 from systola.training.describe import is_description, layers
+from systola.training.keras_file import read_keras
 from systola.training.loss import LOSSES
 from systola.training.model import DEFAULT_PRESET
 
@@ -121,22 +121,11 @@ def _model(arguments: argparse.Namespace) -> Sequential:
     if is_description(arguments.model):
         model = Sequential(layers(arguments.model))
     elif arguments.model.endswith(".keras"):
-        model = from_keras(_keras(arguments.model))
+        model = from_keras(read_keras(arguments.model))
     else:
         return load(arguments.model, **machine, **learning)
     model.compile(metrics=["accuracy"], **learning, **machine)
     return model
-
-
-def _keras(path: str) -> Any:
-    try:
-        models: Any = import_module("keras.models")
-    except ImportError:
-        raise UserError(f"{path}: Keras is not installed here (pip install keras)") from None
-    try:
-        return models.load_model(path, compile=False)
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 def _arrays(path: str) -> dict[str, NDArray[Any]]:

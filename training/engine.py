@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.image import Image
-from systola.runtime.backend import Backend, BackendError, fault_text
+from systola.runtime.backend import Backend, BackendError, Result, fault_text
 from systola.training.errors import TrainingError
 from systola.training.layout import Layout
 from systola.training.lines import (
@@ -65,7 +65,7 @@ class Engine:
         self.host = np.zeros(self.layout.window, np.uint8)
         self._programs: dict[tuple[str, Task], StepProgram] = {}
         self.cycles: int | None = None
-        """Of the last program, on a machine with a clock."""
+        """Of the last batch, on a machine with a clock."""
         self._program("train", self.layout.samples)  # it must fit, before anything runs
 
     def load(self, state: State) -> None:
@@ -125,7 +125,7 @@ class Engine:
         store(host, layout.x, layout, blocked(rows, layout.size))
         store_classes(host, layout.labels, layout, y)
         store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
-        self._run(self._program(kind, count), step)
+        self.cycles = self._run(self._program(kind, count), step).cycles
         bits = LOGIT_BITS
         if kind == "predict" and self.task.stages[-1].softmax:
             bits = 15
@@ -164,14 +164,14 @@ class Engine:
             self.task = replace(self.task, master_bits=tuple(bits))
             self._programs.clear()
 
-    def _run(self, program: StepProgram, step: int = 0) -> None:
+    def _run(self, program: StepProgram, step: int = 0) -> Result:
         weights = np.zeros(0, np.uint8)
         code = program.place(self.layout, self.host, step)
         result = self._backend.run(Image(code, self.host, self.layout.program, weights))
         if result.fault:
             raise BackendError(fault_text(result.fault))
         self.host = result.host
-        self.cycles = result.cycles
+        return result
 
     def _spread(self, stage: Stage, values: NDArray[np.int16]) -> NDArray[np.int16]:
         """The rows of a stage where they belong: the bias first in its block."""

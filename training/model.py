@@ -211,7 +211,7 @@ class Sequential:
         self.epochs, self.steps = epochs, steps
 
     def cycles(self) -> int | None:
-        """Of the last program that ran, on a machine with a clock."""
+        """Of the last batch, on a machine with a clock."""
         return self._engine.cycles if self._engine else None
 
     # How it is done.

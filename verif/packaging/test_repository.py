@@ -25,10 +25,12 @@ FOR_DEVELOPERS = {
     Path("runtime/litert.py"),
     Path("runtime/serial_port.py"),
     Path("sim/runner.py"),
+    Path("training/keras_file.py"),
     Path("views/plots.py"),
 }
 """Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so, without
-pyserial `tpu run --backend serial` does, and without matplotlib `--roofline`."""
+pyserial `tpu run --backend serial` does, without matplotlib `--roofline`, and without Keras `tpu train`
+of a .keras file."""
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 
 
