@@ -29,8 +29,8 @@ FOR_DEVELOPERS = {
     Path("views/plots.py"),
 }
 """Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so, without
-pyserial `tpu run --backend serial` does, without matplotlib `--roofline`, and without Keras `tpu train`
-of a .keras file."""
+pyserial `tpu run --backend serial` does, without matplotlib `--roofline`, and without Keras
+`tpu train` of a .keras file."""
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 
 

@@ -25,8 +25,9 @@ def after_each_step(
     run = Engine._run
 
     def kept(engine, *about):
-        run(engine, *about)
+        result = run(engine, *about)
         memories.append(engine.host.tobytes())
+        return result
 
     model = Sequential([Input((INPUTS,)), Dense(UNITS, "relu"), Dropout(0.2), Dense(CLASSES)])
     model.compile(SGD(0.1, momentum), preset=PRESET, backend=backend, latency=latency, seed=5)
