@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import argparse
 
-from systola.arch.config import DEFAULT_PRESET
+from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.cli.errors import UserError
 from systola.cli.model import add_compilation, in_file, spilling
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.compiler.host_stage import HostStage
-from systola.runtime import api
-from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
+from systola.compiler.semantics import Semantics
+from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel, compile_content
 from systola.runtime.program_file import is_program
 from systola.runtime.report_table import report_table
 
@@ -36,12 +36,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if is_program(content):
         raise UserError(f"{path} is compiled already")
     with in_file(path):
-        model = api.compile(
-            content,
-            preset=arguments.preset or DEFAULT_PRESET,
-            batch=arguments.batch or DEFAULT_BATCH,
-            semantics=arguments.semantics,
-        )
+        semantics = arguments.semantics and Semantics(arguments.semantics)
+        config: Config = arguments.preset or preset(DEFAULT_PRESET)
+        model = compile_content(config, content, semantics, arguments.batch or DEFAULT_BATCH)
     program = model.to_bytes()
     with OutputFile(arguments.output) as output:
         output.write(program)

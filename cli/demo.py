@@ -18,8 +18,7 @@ from systola.cli.output import OutputFile
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
 from systola.cli.views import add_report, add_timeline, recording_backend
-from systola.runtime import api
-from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
+from systola.runtime.compiled_model import DEFAULT_BATCH, compile_content, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
 from systola.views.plots import new_figure
 from systola.views.report_page import report_page
@@ -65,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> int:
     model = (folder / MODEL).read_bytes()
     with np.load(io.BytesIO((folder / IMAGES).read_bytes())) as archive:
         x, digits, stored = archive["x"], archive["y"], archive["y_ref"]
-    compiled = api.compile(model, preset=config, batch=arguments.batch or even_batch(len(x)))
+    compiled = compile_content(config, model, None, arguments.batch or even_batch(len(x)))
 
     if arguments.report:
         new_figure(1, 1)  # what draws it is there, before the work begins

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from contextlib import ExitStack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
-from systola.arch.isa import Rounding
+from systola.arch.image import Image
+from systola.arch.isa import INSTRUCTION_BYTES, Rounding
 from systola.cli.arguments import (
     add_json,
     add_memory,
@@ -21,13 +23,17 @@ from systola.cli.arguments import (
 )
 from systola.cli.board import add_backend
 from systola.cli.output import OutputFile
+from systola.cli.pod import add_cores, check_cores, core_figures, core_table
 from systola.cli.report import cycle_table, to_json
 from systola.cli.views import add_timeline, recording_backend
 from systola.compiler.layer import Layer
-from systola.compiler.schedule import check_gemm, compile_chain
-from systola.runtime.backend import fault_text
+from systola.compiler.schedule import check_gemm
+from systola.runtime.backend import Result, fault_text
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.make_backend import make_backend
+from systola.runtime.pod.gemm import run_shares, share_gemm
+from systola.runtime.pod.result import core_runs
+from systola.runtime.pod.work import Cores
 from systola.runtime.reference import layer_reference
 from systola.timing.memory_speed import MemorySpeed
 from systola.views.trace_event import RecordedRun, trace, with_model
@@ -43,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_backend(parser)
     add_memory(parser)
     add_timeline(parser)
+    add_cores(parser, "share the rows of A, or columns of the result, between so many cores")
     add_json(parser)
 
 
@@ -51,80 +58,98 @@ def execute(arguments: argparse.Namespace) -> int:
     config: Config = arguments.preset
     m, k, n = arguments.m, arguments.k, arguments.n
     check_gemm(config, m, k, n)
+    check_cores(arguments)
+    memory = MemorySpeed(arguments.latency, arguments.stall)
+    how = {"latency": arguments.latency, "stall": arguments.stall, "seed": arguments.seed}
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        a, layer = random_gemm(m, k, n, arguments.seed)
-        compiled = compile_chain(config, [layer], m)
-        image = compiled.bind(a)
         timeline = (
             stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
         )
-        backend = recording_backend(
-            arguments,
-            config,
-            stack,
-            latency=arguments.latency,
-            stall=arguments.stall,
-            seed=arguments.seed,
-        )
-        if isinstance(backend, str):
-            backend = make_backend(
-                backend,
-                config,
-                latency=arguments.latency,
-                stall=arguments.stall,
-                seed=arguments.seed,
-            )
-        with progress_bar(None, " cycles") as progress:
-            run = backend.run(image, progress=progress)
+        a, layer = random_gemm(m, k, n, arguments.seed)
+        shares = share_gemm(config, a, layer, arguments.cores or 1, memory)
+        images = [share.image for share in shares]
+        backend = recording_backend(arguments, config, stack, **how)
+        if isinstance(backend, str) and arguments.cores:
+            runs = run_shares(Cores(config, backend, **how), images)
+        else:
+            if isinstance(backend, str):
+                backend = make_backend(backend, config, **how)
+            with progress_bar(None, " cycles") as progress:
+                runs = [backend.run(image, progress=progress) for image in images]
         if timeline:
-            memory = MemorySpeed(arguments.latency, arguments.stall)
-            recorded = with_model(config, [RecordedRun(image, run)], memory)
+            recorded = with_model(config, [RecordedRun(images[0], runs[0])], memory)
             timeline.write(trace(config, recorded, f"{m} x {k} x {n}"))
-        result = compiled.result(run.host)
+        result = np.zeros((m, n), np.int8)
+        for share, run in zip(shares, runs, strict=True):
+            result[share.rows, share.columns] = share.program.result(run.host)
         expected = layer_reference(a, layer)
-        bit_exact = run.fault is None and bool(np.array_equal(result, expected))
-        golden = run if arguments.backend == "iss" else GoldenBackend(config).run(image)
-        golden_equal = np.array_equal(golden.host, run.host) and golden.fault == run.fault
-
+        fault = next((run.fault for run in runs if run.fault), None)
+        bit_exact = fault is None and bool(np.array_equal(result, expected))
+        golden_equal = arguments.backend == "iss" or all(
+            _is_golden(config, image, run) for image, run in zip(images, runs, strict=True)
+        )
+        ran = core_runs(runs, arguments.cores or 1)
+        timed = [run.cycles for run in runs if run.cycles is not None]
+        cycles = max(timed, default=None)
         macs = m * k * n
-        utilization = macs / (config.peak_macs * run.cycles) if run.cycles else None
+        utilization = macs / (config.peak_macs * len(ran) * cycles) if cycles else None
+        speeds = [run.simulated_cycles_per_second for run in runs]
+        speed = sum(each for each in speeds if each) / len(runs) or None
+        counters: Counter[str] = Counter()
+        for core in ran:
+            counters.update(core.counters)
         figures: dict[str, object] = {
             "preset": config.name,
             "m": m,
             "k": k,
             "n": n,
             "backend": arguments.backend,
-            "latency": arguments.latency,
-            "stall": arguments.stall,
-            "seed": arguments.seed,
-            "instructions": len(image.program) // 16,
-            "cycles": run.cycles,
+            **how,
+            "instructions": sum(len(image.program) for image in images) // INSTRUCTION_BYTES,
+            "cycles": cycles,
             "macs": macs,
             "utilization": utilization,
             "bit_exact": bit_exact,
-            "counters": run.counters,
-            "simulated_cycles_per_second": run.simulated_cycles_per_second,
+            "counters": counters,
+            "simulated_cycles_per_second": speed,
         }
+        if arguments.cores:
+            figures["cores"] = core_figures(ran)
         if output:
             output.write(to_json(figures))
 
     if "-" not in (arguments.json, arguments.timeline):
-        print(f"{m} x {k} x {n} on '{config.name}', {arguments.backend}: ", end="")
+        pod = f"{arguments.cores} cores of " if arguments.cores else ""
+        print(f"{m} x {k} x {n} on {pod}'{config.name}', {arguments.backend}: ", end="")
         print("every byte equals numpy" if bit_exact else "WRONG RESULT")
-        if run.cycles and utilization is not None:
-            print(f"{run.cycles:,} cycles, utilisation {100 * utilization:.2f} %")
-            print(cycle_table(run.counters))
-        if run.simulated_cycles_per_second:
-            print(f"simulated {run.simulated_cycles_per_second:,.0f} cycles a second")
-    if run.fault:
-        print(f"tpu: {fault_text(run.fault)}", file=sys.stderr)
+        if cycles and utilization is not None:
+            print(f"{cycles:,} cycles, utilisation {100 * utilization:.2f} %")
+            if arguments.cores:
+                sizes = [f"{_size(share.rows)} x {_size(share.columns)}" for share in shares]
+                print(core_table(ran, "result", sizes))
+            else:
+                print(cycle_table(ran[0].counters))
+        if speed:
+            print(f"simulated {speed:,.0f} cycles a second")
+    if fault:
+        print(f"tpu: {fault_text(fault)}", file=sys.stderr)
     elif not bit_exact:
         wrong = int(np.count_nonzero(result != expected))
         print(f"tpu: {wrong} of {result.size} bytes differ from numpy", file=sys.stderr)
     if not golden_equal:
         print("tpu: host memory differs from the golden model's", file=sys.stderr)
     return 0 if bit_exact and golden_equal else 1
+
+
+def _size(part: slice) -> int:
+    return part.stop - part.start
+
+
+def _is_golden(config: Config, image: Image, run: Result) -> bool:
+    """Whether the golden model leaves the same host memory and fault."""
+    golden = GoldenBackend(config).run(image)
+    return bool(np.array_equal(golden.host, run.host)) and golden.fault == run.fault
 
 
 def random_gemm(m: int, k: int, n: int, seed: int) -> tuple[NDArray[np.int8], Layer]:

@@ -22,6 +22,7 @@ from systola.arch.registers import (
 )
 from systola.cli.arguments import add_preset
 from systola.cli.output import OutputFile
+from systola.cli.pod import add_cores
 from systola.cli.report import to_json
 
 HELP = "show sizes, memory map, peak speed and memory budget of a machine"
@@ -30,6 +31,7 @@ HELP = "show sizes, memory map, peak speed and memory budget of a machine"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     add_preset(parser)
+    add_cores(parser, "of a pod of so many cores")
     parser.add_argument(
         "--json",
         metavar="FILE",
@@ -42,12 +44,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     config: Config = arguments.preset
+    pod = describe_pod(config, arguments.cores) if arguments.cores else {}
     if arguments.json:
         with OutputFile(arguments.json) as output:
-            output.write(to_json(describe(config)))
+            output.write(to_json({**describe(config), **pod}))
     if arguments.json != "-":
         print(_text(config))
+        if pod:
+            print(_pod_text(pod))
     return 0
+
+
+def describe_pod(config: Config, cores: int) -> dict[str, Any]:
+    """What a pod of so many cores has together, each with ports and memories of its own."""
+    numerator, denominator = config.weight_throttle
+    return {
+        "pod": {
+            "cores": cores,
+            "peak_macs_per_cycle": cores * config.peak_macs,
+            "memory_bytes_total": cores * sum(memory_bytes(config).values()),
+            "host_bytes_per_cycle": cores * config.host_bus_bytes,
+            "weight_bytes_per_cycle": cores * config.weight_bus_bytes * numerator / denominator,
+        }
+    }
+
+
+def _pod_text(described: dict[str, Any]) -> str:
+    pod = described["pod"]
+    lines = [
+        "",
+        f"A pod of {pod['cores']} such cores, each with ports and memories of its own",
+        f"  peak               {pod['peak_macs_per_cycle']:,} MACs a cycle",
+        f"  memory             {pod['memory_bytes_total'] / 1024:,.2f} KiB on the chips",
+        f"  host ports         {pod['host_bytes_per_cycle']:,} bytes a cycle, each way",
+        f"  weight ports       {pod['weight_bytes_per_cycle']:,g} bytes a cycle",
+    ]
+    return "\n".join(lines)
 
 
 def memory_bytes(config: Config) -> dict[str, int]:

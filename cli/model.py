@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import DeviceStage
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
+from systola.runtime.processor import lacks_vnni
 from systola.runtime.program_file import ProgramFileError
 
 
@@ -59,6 +61,23 @@ def check_options(arguments: argparse.Namespace, model: CompiledModel) -> None:
                 f"{arguments.model} is compiled with --{option} {found}, "
                 f"it cannot run with --{option} {asked}"
             )
+
+
+def print_notes(model: CompiledModel) -> None:
+    """Says on stderr where results may differ from those of the interpreter."""
+    if model.inexact_channels:
+        print(
+            f"tpu: note: {model.inexact_channels} channels have scales that no multiplier of the "
+            f"machine equals for every sum: single results may be off by one from "
+            f"{model.semantics.value}",
+            file=sys.stderr,
+        )
+    if model.semantics == Semantics.ONNX and lacks_vnni():
+        print(
+            "tpu: note: this processor has no VNNI: sums of ONNX Runtime itself may saturate here, "
+            "and its results then differ",
+            file=sys.stderr,
+        )
 
 
 def spilled_bytes(model: CompiledModel) -> dict[str, int]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from systola.cli.errors import UserError
 
@@ -90,6 +95,14 @@ def _identity(path: str) -> object:
     except (OSError, ValueError):
         return path if path == "-" else os.path.realpath(path)
     return (status.st_dev, status.st_ino) if S_ISREG(status.st_mode) else None
+
+
+def npz(outputs: Sequence[NDArray[Any]]) -> bytes:
+    """The content of a .npz file with an array y, or y0, y1, ... where there are several."""
+    arrays = {f"y{number}" if len(outputs) > 1 else "y": y for number, y in enumerate(outputs)}
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
 
 
 def read_file(path: str) -> bytes:

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import PurePath
-
-import numpy as np
 
 from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.cli.arguments import (
@@ -28,10 +25,12 @@ from systola.cli.model import (
     add_compilation,
     check_options,
     in_file,
+    print_notes,
     spilled_bytes,
     spilling,
 )
-from systola.cli.output import OutputFile, check_files, read_file
+from systola.cli.output import OutputFile, check_files, npz, read_file
+from systola.cli.pod import add_cores, add_split, check_cores, run_on_pod
 from systola.cli.report import cycle_table, to_json
 from systola.cli.views import (
     add_report,
@@ -49,7 +48,6 @@ from systola.runtime.compiled_model import (
     read_compiled,
 )
 from systola.runtime.execute import HostError
-from systola.runtime.processor import lacks_vnni
 from systola.runtime.program_file import is_program
 from systola.runtime.report import Report
 from systola.runtime.report_table import report_table
@@ -97,11 +95,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeline(parser)
     add_report(parser)
     add_waves(parser)
+    add_cores(parser, "run on a pod of so many cores, each with a share of the samples")
+    add_split(parser)
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
+    check_cores(arguments)
+    if arguments.cores:
+        return run_on_pod(arguments)
     path: str = arguments.model
     written = (
         *(arguments.output, arguments.json, arguments.roofline),
@@ -148,7 +151,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 )
             except HostError as error:
                 raise UserError(f"{path}: {error}") from None
-        output.write(_npz(run))
+        output.write(npz(run.outputs))
         report = run.report(arguments.mhz)
         figures: dict[str, object] = {
             "model": path,
@@ -176,19 +179,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
         print(how_to_look(waves.with_suffix(".gtkw")), file=sys.stderr)
-    if model.inexact_channels:
-        print(
-            f"tpu: note: {model.inexact_channels} channels have scales that no multiplier of the "
-            f"machine equals for every sum: single results may be off by one from "
-            f"{model.semantics.value}",
-            file=sys.stderr,
-        )
-    if model.semantics == Semantics.ONNX and lacks_vnni():
-        print(
-            "tpu: note: this processor has no VNNI: sums of ONNX Runtime itself may saturate here, "
-            "and its results then differ",
-            file=sys.stderr,
-        )
+    print_notes(model)
     return 0
 
 
@@ -232,11 +223,3 @@ def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
     if run.simulated_cycles_per_second:
         lines.append(f"simulated {run.simulated_cycles_per_second:,.0f} cycles a second")
     return "\n".join(lines)
-
-
-def _npz(run: RunResult) -> bytes:
-    single = len(run.outputs) == 1
-    arrays = {"y" if single else f"y{number}": y for number, y in enumerate(run.outputs)}
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)
-    return content.getvalue()

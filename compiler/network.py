@@ -71,7 +71,11 @@ def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Ne
 
 def make_network(translation: Translation) -> Network:
     """The stages of a network that a front end has translated."""
-    translation = with_whole_maps(with_short_windows(translation))
+    return in_stages(with_whole_maps(with_short_windows(translation)))
+
+
+def in_stages(translation: Translation) -> Network:
+    """The stages of a network, or of a piece of one, that needs no other shape any more."""
     return Network(
         _seen(translation.inputs, translation.repeat),
         _seen(translation.outputs, translation.repeat),

@@ -18,6 +18,8 @@ from systola.runtime.compiled_model import (
     read_compiled,
 )
 from systola.runtime.make_backend import make_backend
+from systola.runtime.pod.model import PodModel, compile_for_pod
+from systola.runtime.pod.strategy import current_strategy
 
 Source = bytes | str | PathLike[str]
 """The content of a file, or its path."""
@@ -26,29 +28,41 @@ Source = bytes | str | PathLike[str]
 def compile(
     model: Source,
     *,
-    preset: str | Config = DEFAULT_PRESET,
-    batch: int = DEFAULT_BATCH,
+    preset: str | Config | None = None,
+    batch: int | None = None,
     semantics: str | None = None,
-) -> CompiledModel:
+) -> CompiledModel | PodModel:
     """Compiles a quantised .tflite or .onnx model, `batch` samples in one program.
 
+    In the scope of a Strategy the model is one for its pod, whose preset it then has.
+    `preset` is DEFAULT_PRESET and `batch` DEFAULT_BATCH where they are not given, `batch` of a pod
+    what suits the share of a core.
     `semantics` chooses the interpreter whose results the compiled model gives, see Semantics;
     None is the first that the format of the model has. Raises OSError where there is no such file,
     ConfigError for an unknown preset, ModelError for a model that is damaged or not supported,
-    CompileError for one that does not fit the machine, ValueError for unknown semantics.
+    CompileError for one that does not fit the machine, ValueError for unknown semantics and for
+    another preset than that of the pod.
     """
-    config = _configuration(preset)
+    strategy = current_strategy()
+    config = _configuration(preset or (strategy.config if strategy else DEFAULT_PRESET))
+    if strategy and config != strategy.config:
+        raise ValueError(f"the pod is of '{strategy.config.name}', not of '{config.name}'")
     chosen = None if semantics is None else _named_semantics(semantics)
     network, chosen = read_model(_content(model), chosen)
-    return compile_model(config, network, chosen, batch)
+    if strategy:
+        return compile_for_pod(strategy, network, chosen, batch)
+    return compile_model(config, network, chosen, DEFAULT_BATCH if batch is None else batch)
 
 
-def load(program: Source) -> CompiledModel:
-    """A model that CompiledModel.save has stored.
+def load(program: Source) -> CompiledModel | PodModel:
+    """A model that CompiledModel.save has stored; in the scope of a Strategy one for its pod.
 
-    Raises OSError where there is no such file, ProgramFileError where it is something else.
+    Raises OSError where there is no such file, ProgramFileError where it is something else,
+    ModelError where it is for another machine than the pod's.
     """
-    return read_compiled(_content(program))
+    model = read_compiled(_content(program))
+    strategy = current_strategy()
+    return PodModel(strategy, model) if strategy else model
 
 
 def machine(

@@ -17,18 +17,20 @@ from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Value
 from systola.compiler.program import Program
+from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend, Result
 from systola.runtime.check_model import MAX_MACS, check_compiled
 from systola.runtime.execute import run_compiled
 from systola.runtime.make_backend import make_backend
 from systola.runtime.plain_data import DataError
+from systola.runtime.predictor import Predictor
 from systola.runtime.program_file import read_program, write_program
 from systola.runtime.report import Report, make_report
 from systola.runtime.report_table import report_table
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.run_result import RunResult, Totals
-from systola.runtime.samples import as_arrays, as_input, output_shapes, sample_count
+from systola.runtime.samples import as_samples
 from systola.timing.memory_speed import MemorySpeed
 
 DEFAULT_BATCH = 64
@@ -44,7 +46,7 @@ def even_batch(samples: int) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CompiledModel:
+class CompiledModel(Predictor):
     """A model as programs for a machine of one configuration."""
 
     config: Config
@@ -120,15 +122,7 @@ class CompiledModel:
         for inputs that do not fit the model, HostError for values that it has no result for,
         BackendError if the machine cannot be built or stops.
         """
-        arrays = as_arrays(x, self.inputs)
-        given = [each.shape for each in arrays]
-        samples = sample_count(self.inputs, given)
-        shapes = output_shapes(self.inputs, self.outputs, given)
-        count = 1 if samples is None else samples
-        inputs = [
-            as_input(each, value).reshape(count, *value.shape)
-            for each, value in zip(arrays, self.inputs, strict=True)
-        ]
+        samples = as_samples(x, self.inputs, self.outputs)
         memory = None
         if isinstance(backend, str):
             memory = MemorySpeed(latency, stall)
@@ -140,10 +134,9 @@ class CompiledModel:
                 f"the model is compiled for '{self.config.name}', "
                 f"the machine is '{backend.config.name}'"
             )
-        outputs = [np.empty((count, *value.shape), value.dtype) for value in self.outputs]
         totals: dict[CompiledNetwork, Totals] = {}
         recorded: list[tuple[Program, Result]] = []
-        for compiled, start, end in self._portions(count):
+        for compiled, start, end in self._portions(samples.count):
             total = totals.setdefault(compiled, Totals(compiled))
             total.samples += end - start
             # Where there are too few samples the last of them is repeated.
@@ -154,13 +147,14 @@ class CompiledModel:
                 if result.recording:
                     recorded.append((program, result))
 
-            results = run_compiled(backend, compiled, [each[chosen] for each in inputs], observe)
-            for output, result in zip(outputs, results, strict=True):
+            inputs = [each[chosen] for each in samples.arrays]
+            results = run_compiled(backend, compiled, inputs, observe)
+            for output, result in zip(samples.outputs, results, strict=True):
                 output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
             if progress:
                 progress(end)
         return RunResult(
-            outputs=tuple(y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True)),
+            outputs=samples.results(),
             macs=self.macs,
             config=self.config,
             memory=memory,
@@ -189,6 +183,14 @@ class CompiledModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a file that load_model reads."""
         Path(path).write_bytes(self.to_bytes())
+
+
+def compile_content(
+    config: Config, content: bytes, semantics: Semantics | None, batch: int
+) -> CompiledModel:
+    """Compiles the content of a model file, see read_model and compile_model."""
+    network, semantics = read_model(content, semantics)
+    return compile_model(config, network, semantics, batch)
 
 
 def compile_model(

@@ -45,6 +45,15 @@ class Measurements:
         for tag, cycles in _passes(result.tags):
             program.layers.setdefault(tag, []).append(cycles)
 
+    def include(self, other: Measurements) -> None:
+        """Takes over what others have collected of the same programs."""
+        for stage, times in other.programs.items():
+            program = self.programs.setdefault(stage, ProgramTimes())
+            program.runs += times.runs
+            program.cycles += times.cycles
+            for tag, passes in times.layers.items():
+                program.layers.setdefault(tag, []).extend(passes)
+
 
 def _passes(tags: Sequence[tuple[int | None, int]]) -> list[tuple[int, int]]:
     """Each tag with the cycles since the one before.

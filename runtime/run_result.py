@@ -52,6 +52,16 @@ class Totals:
                 self.seconds += result.cycles / result.simulated_cycles_per_second
         return stage.program
 
+    def include(self, other: Totals) -> None:
+        """Takes over other runs of the same program."""
+        self.samples += other.samples
+        self.instructions += other.instructions
+        self.cycles += other.cycles
+        self.timed |= other.timed
+        self.seconds += other.seconds
+        self.counters.update(other.counters)
+        self.measured.include(other.measured)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,44 @@ from numpy.typing import ArrayLike, NDArray
 
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs of a model, sample by sample, and where its outputs go."""
+
+    count: int
+    arrays: tuple[NDArray[Any], ...]
+    """For each input one of shape (count, *shape of the input)."""
+    outputs: tuple[NDArray[Any], ...]
+    """For each output, likewise; still to be filled in."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the outputs as the user gets them."""
+
+    def results(self) -> tuple[NDArray[Any], ...]:
+        """The outputs as the user gets them."""
+        return tuple(y.reshape(to) for y, to in zip(self.outputs, self.shapes, strict=True))
+
+
+def as_samples(
+    x: Sequence[ArrayLike | Mapping[str, ArrayLike]],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+) -> Samples:
+    """What a user gives for `inputs`, see as_arrays, sample_count and as_input."""
+    arrays = as_arrays(x, inputs)
+    given = [each.shape for each in arrays]
+    samples = sample_count(inputs, given)
+    count = 1 if samples is None else samples
+    return Samples(
+        count,
+        tuple(
+            as_input(each, value).reshape(count, *value.shape)
+            for each, value in zip(arrays, inputs, strict=True)
+        ),
+        tuple(np.empty((count, *value.shape), value.dtype) for value in outputs),
+        output_shapes(inputs, outputs, given),
+    )
 
 
 def as_arrays(

@@ -16,8 +16,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.runtime.api import compile
 from systola.runtime.backend import BackendError
+from systola.runtime.compiled_model import compile_content
 from systola.views.array_wave import CONFIG, FIRST, watch
 
 HOST = "127.0.0.1"
@@ -61,7 +61,8 @@ def examples() -> list[list[int]]:
 
 def make_classifier() -> Classify:
     """The network on the simulated RTL; the first call builds the simulator."""
-    model = compile((files("systola.models") / MODEL).read_bytes(), preset=CONFIG, batch=1)
+    content = (files("systola.models") / MODEL).read_bytes()
+    model = compile_content(CONFIG, content, None, 1)
     lock = Lock()
 
     def classify(pixels: Sequence[int]) -> Mapping[str, object]:

@@ -23,8 +23,8 @@ from systola.bench.original.page import write_pages
 from systola.bench.original.prediction import UNCHANGED, WHATIF, Prediction
 from systola.bench.original.result import PRESET
 from systola.bench.original.shapes import applications
+from systola.runtime.engine import run_here, run_on_cluster
 from systola.timing.estimate import estimate
-from systola.verif.regress.engine import run_here, run_on_cluster
 
 V1 = PRESETS[PRESET]
 

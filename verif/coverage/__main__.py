@@ -16,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from systola.cli.arguments import OneLineParser, whole_number
+from systola.runtime.engine import run_here
 from systola.sim.build import build_root
 from systola.verif.coverage.page import page
 from systola.verif.coverage.record import Coverage
@@ -29,7 +30,6 @@ from systola.verif.coverage.summary import (
 )
 from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
-from systola.verif.regress.engine import run_here
 from systola.verif.regress.job import Report, jobs, run_job
 
 PRESETS = ("4x4", "bare")

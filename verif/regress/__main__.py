@@ -10,19 +10,18 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 
 from tqdm import tqdm
 
 from systola.cli.arguments import OneLineParser, whole_number
+from systola.runtime.engine import NO_DASK, ClusterError, has_dask, run_here, run_on_cluster
 from systola.sim.build import build_root
 from systola.sim.verilator import BuildError, waveform_suffix
 from systola.sim.waves import how_to_look
 from systola.verif.coverage.record import Coverage
 from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
-from systola.verif.regress.engine import run_here, run_on_cluster
 from systola.verif.regress.job import Report, jobs, record, run_job
 
 PRESETS = ("tiny", "7x5", "small", "base")
@@ -49,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(problem or "nothing differs")
         print(how_to_look(save))
         return int(problem is not None)
-    if options.scheduler and not find_spec("distributed"):
-        print("regress: a cluster needs Dask: pip install '.[cluster]'", file=sys.stderr)
+    if options.scheduler and not has_dask():
+        print(f"regress: {NO_DASK}", file=sys.stderr)
         return 2
     print(f"SEED={options.seed}")
     reports = (
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     bar.write(failure)
         except KeyboardInterrupt:
             stopped = "interrupted"
-        except (BuildError, BrokenProcessPool) as error:
+        except (BuildError, BrokenProcessPool, ClusterError) as error:
             stopped = str(error)
     totals = total.totals
     print(

@@ -9,6 +9,7 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Opcode, encode
 from systola.golden.machine import Machine
+from systola.runtime.engine import run_here
 from systola.sim.library import Simulator
 from systola.sim.verilator import BuildError
 from systola.verif.kit.blame import Writer, last_writer
@@ -20,7 +21,6 @@ from systola.verif.regress.__main__ import main
 from systola.verif.regress.cases import KINDS, Case
 from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES, Expected, error_on
-from systola.verif.regress.engine import run_here
 from systola.verif.regress.job import Job, Report, jobs, run_job
 from systola.verif.regress.shrink import fewest, with_words, words_of
 
@@ -204,6 +204,6 @@ def test_what_is_left_out_is_told(monkeypatch, capsys):
 
 
 def test_a_cluster_without_dask(monkeypatch, capsys):
-    monkeypatch.setattr("systola.verif.regress.__main__.find_spec", lambda name: None)
+    monkeypatch.setattr("systola.verif.regress.__main__.has_dask", lambda: False)
     assert main(["--scheduler", "tcp://localhost:1"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model in pieces that take about the same time, one for each core of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.host_stage import HostStage
+from systola.compiler.network import Network, compile_network, in_stages
+from systola.compiler.semantics import Semantics
+from systola.runtime.backend import Backend
+from systola.runtime.compiled_model import CompiledModel, compile_model
+from systola.runtime.report import Report, make_report
+from systola.runtime.run_result import RunResult
+
+REACH = 3
+"""By how many items a cut is moved at a time."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a model; the numbers are those of values, see Pieces."""
+
+    model: CompiledModel
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A model as pieces that run one after the other.
+
+    The values that go between them have numbers, the inputs of the model first.
+    """
+
+    pieces: tuple[Piece, ...]
+    results: tuple[int, ...]
+    """The outputs of the model."""
+
+    def run(
+        self, x: Sequence[NDArray[Any]], machines: Sequence[Backend]
+    ) -> tuple[tuple[NDArray[Any], ...], tuple[RunResult, ...]]:
+        """Runs a machine for each piece: the outputs, and what each took, without its outputs."""
+        values = dict(enumerate(x))
+        runs: list[RunResult] = []
+        for piece, machine in zip(self.pieces, machines, strict=True):
+            run = piece.model.run(*(values[number] for number in piece.takes), backend=machine)
+            values.update(zip(piece.gives, run.outputs, strict=True))
+            runs.append(replace(run, outputs=()))
+        return tuple(values[number] for number in self.results), tuple(runs)
+
+
+def whole(model: CompiledModel) -> Pieces:
+    """The model in one piece."""
+    inputs, outputs = len(model.inputs), len(model.outputs)
+    results = tuple(range(inputs, inputs + outputs))
+    return Pieces((Piece(model, tuple(range(inputs)), results),), results)
+
+
+def split(config: Config, network: Network, semantics: Semantics, batch: int, count: int) -> Pieces:
+    """`network` in up to `count` pieces of whole operations, `batch` samples in a program each.
+
+    The slowest takes as few cycles, by the timing model, as single operations moved from one piece
+    to the next can bring about. Raises CompileError for a network that does not fit the machine.
+    """
+    size = len(network.translation.items)
+
+    @cache
+    def cycles(begin: int, end: int) -> float:
+        try:
+            part = compile_network(config, _part(network, begin, end), batch)
+        except (CompileError, ModelError):
+            return inf
+        return make_report(config, part).estimated_cycles
+
+    costs = _costs(network, make_report(config, compile_network(config, network, batch)))
+    ends = moved([0, *even_cuts(costs, count), size], cycles)
+    if any(cycles(*each) == inf for each in pairwise(ends)):
+        raise CompileError("the model has no pieces that can be compiled on their own")
+    parts = [_part(network, *each) for each in pairwise(ends)]
+    values = (
+        *network.translation.inputs,
+        *(value for part in parts for value in part.translation.outputs),
+    )
+    numbers = {value: number for number, value in enumerate(values)}
+    pieces = tuple(
+        Piece(
+            compile_model(config, part, semantics, batch),
+            tuple(numbers[value] for value in part.translation.inputs),
+            tuple(numbers[value] for value in part.translation.outputs),
+        )
+        for part in parts
+    )
+    return Pieces(pieces, tuple(numbers[value] for value in network.translation.outputs))
+
+
+def _part(network: Network, begin: int, end: int) -> Network:
+    """Some of the items of a network, with the values that cross the cuts as inputs and outputs."""
+    whole_network = network.translation
+    items = whole_network.items[begin:end]
+    made = {item.result for item in items}
+    later = {source for item in whole_network.items[end:] for source in item.sources}
+    wanted = later.union(whole_network.outputs)
+    return in_stages(
+        replace(
+            whole_network,
+            inputs=tuple(
+                dict.fromkeys(each for item in items for each in item.sources if each not in made)
+            ),
+            outputs=tuple(item.result for item in items if item.result in wanted),
+            items=items,
+        )
+    )
+
+
+def _costs(network: Network, report: Report) -> list[float]:
+    """Estimated cycles of each item; those that belong to no item are left out."""
+    items = network.translation.items
+    costs = [0.0] * len(items)
+    for row in report.rows:
+        for number, item in enumerate(items):
+            if row.operator.endswith(item.operator) and not isinstance(item, HostStage):
+                costs[number] += row.estimated_cycles or 0.0
+                break
+    return costs
+
+
+def even_cuts(costs: Sequence[float], count: int) -> tuple[int, ...]:
+    """Where to cut so that the largest of up to `count` sums is small."""
+
+    def cuts(limit: float) -> list[int]:
+        found: list[int] = []
+        total = 0.0
+        for number, cost in enumerate(costs):
+            if number and total + cost > limit:
+                found.append(number)
+                total = 0.0
+            total += cost
+        return found
+
+    low, high = max(costs), sum(costs)
+    while high - low > 0.5:
+        limit = (low + high) / 2
+        low, high = (limit, high) if len(cuts(limit)) >= count else (low, limit)
+    return tuple(cuts(high))
+
+
+def moved(ends: list[int], cycles: Callable[[int, int], float]) -> list[int]:
+    """The same cuts, moved by a few items as long as the slowest piece becomes faster."""
+
+    def slowest(ends: Sequence[int]) -> float:
+        return max(cycles(*each) for each in pairwise(ends))
+
+    while True:
+        number = max(range(len(ends) - 1), key=lambda each: cycles(ends[each], ends[each + 1]))
+        others: list[list[int]] = []
+        for cut, direction in ((number, 1), (number + 1, -1)):
+            for place in (ends[cut] + direction * step for step in range(1, REACH + 1)):
+                if 0 < cut < len(ends) - 1 and ends[cut - 1] < place < ends[cut + 1]:
+                    others.append([*ends[:cut], place, *ends[cut + 1 :]])
+        best = min(others, key=slowest, default=ends)
+        if slowest(best) >= slowest(ends):
+            return ends
+        ends = best
