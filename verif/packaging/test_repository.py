@@ -22,6 +22,7 @@ FOR_DEVELOPERS = {
     Path("models/make_digits.py"),
     Path("models/make_networks.py"),
     Path("models/training_data.py"),
+    Path("runtime/engine.py"),  # of a cluster, which says what to install
     Path("runtime/litert.py"),
     Path("runtime/serial_port.py"),
     Path("sim/runner.py"),

@@ -204,9 +204,10 @@ class Faulty(GoldenBackend):
             result = super().run(image)
             return replace(result, fault=FaultReport(Fault.HOST_READ_ERROR, 3, 0))
         assert progress
-        while True:
+        for _ in range(5_000):
             progress(1)
             time.sleep(0.001)
+        raise AssertionError("nobody has told it to stop")
 
 
 def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
@@ -215,9 +216,11 @@ def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> No
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     model = pod_model(Strategy(8, "tiny"))
     Faulty.begun = 0
+    started = time.monotonic()
     with pytest.raises(BackendError, match="instruction 3: HOST_READ_ERROR"):
         model.run(x)
     assert Faulty.begun <= 3
+    assert time.monotonic() - started < 4
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 5, 16])
