@@ -45,8 +45,8 @@ class InterlockHarness(Harness):
             Check(watched="first", address="address", used="used"),
             Check(watched="second", address="other", used="used"),
         ]
-        low = dict.fromkeys(self.LISTS, ADDRESS)
-        dut = Interlock(item=item, checks=checks, depth=DEPTH, low=low)
+        widths = dict.fromkeys(self.LISTS, ADDRESS)
+        dut = Interlock(item=item, checks=checks, depth=DEPTH, widths=widths)
         unit = Unit(m, dut)
         for port in (dut.input.valid, dut.output.ready):
             m.d.comb += port.eq(anything(m, 1, "handshake"))
