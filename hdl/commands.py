@@ -16,7 +16,7 @@ from systola.arch.isa import (
     Operation,
 )
 from systola.hdl.parts.in_flight import Region
-from systola.hdl.parts.walker import Level, Walk
+from systola.hdl.parts.walker import Level, Position, Walk
 
 TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 PC_BITS = 28
@@ -97,6 +97,15 @@ def width_bits(config: Config) -> int:
     return bits_for(config.rows * _extent(config))
 
 
+def _position(config: Config) -> Position:
+    """A place in a feature map in the buffer: its coordinates begin where a window may."""
+    return Position(
+        line_bits=line_bits(config),
+        y_bits=2 + max(height_bits(config), _WINDOW["top"].width - 1),
+        x_bits=2 + max(width_bits(config), _WINDOW["left"].width - 1),
+    )
+
+
 def matrix_walk(config: Config) -> Walk:
     """The walk of MatrixMultiply and Convolve, whose results fit into the accumulators.
 
@@ -122,7 +131,7 @@ def matrix_walk(config: Config) -> Walk:
             Level(name="ky", count_bits=kernel, moves={"line": line, "y": dilation}),
             Level(name="n", count_bits=windows),
         ),
-        line_bits=line,
+        _position(config),
     )
 
 
@@ -144,7 +153,7 @@ def vector_walk(config: Config) -> Walk:
             Level(name="oy", count_bits=windows, moves={"line": line, "y": stride}),
             Level(name="block", count_bits=windows, moves={"line": line}),
         ),
-        line_bits=line,
+        _position(config),
     )
 
 

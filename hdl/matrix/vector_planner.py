@@ -9,7 +9,6 @@ from systola.arch.config import Config
 from systola.hdl.commands import MatrixCommand, line_bits, matrix_walk
 from systola.hdl.matrix.vector_feeder import FeedEvent
 from systola.hdl.parts.replica import Replica
-from systola.hdl.parts.walker import COORDINATE_BITS
 
 
 class Plan(data.StructLayout):
@@ -82,7 +81,7 @@ class VectorPlanner(wiring.Component):
         primes = Signal(reset_less=True)  # begins a row that needs the line before
         room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
         line = Signal(line_bits(self._config), reset_less=True)
-        left = Signal(signed(COORDINATE_BITS + 1), reset_less=True)  # of the row, from its x on
+        left = Signal(signed(len(position.x) + 1), reset_less=True)  # of the row, from its x on
         here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
         # Taken as unsigned, a negative coordinate is beyond any map.

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike, signed
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-
-COORDINATE_BITS = 21
-"""Rows and columns of windows that may lie outside the map on both sides."""
 
 WALK_GAP = 1
 """Cycles between two walks, and from `walk_valid` to the first place."""
@@ -20,17 +17,12 @@ WALK_GAP = 1
 class Position(data.StructLayout):
     """A place in a feature map: its buffer line, its row y and its column x.
 
-    Outside the map the line means nothing; it wraps, and comes back right.
+    Outside the map the line means nothing; it wraps, and comes back right. A coordinate in the
+    upper half of the positive ones is beyond any map: it only stays there, however far it goes.
     """
 
-    def __init__(self, *, line_bits: int):
-        super().__init__(
-            {
-                "line": line_bits,
-                "y": signed(COORDINATE_BITS),
-                "x": signed(COORDINATE_BITS),
-            }
-        )
+    def __init__(self, *, line_bits: int, y_bits: int, x_bits: int):
+        super().__init__({"line": line_bits, "y": signed(y_bits), "x": signed(x_bits)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +39,13 @@ class Walk(data.StructLayout):
     """What a `Walker` walks: where it starts, and for each level its count, whether that is one
     (`single`) or two (`double`), and its steps. `counts` sets the three."""
 
-    def __init__(self, levels: Sequence[Level], *, line_bits: int):
+    def __init__(self, levels: Sequence[Level], position: Position):
         self.levels = tuple(levels)
-        self.position = Position(line_bits=line_bits)
+        self.position = position
         flags = data.StructLayout({level.name: 1 for level in levels})
         super().__init__(
             {
-                "start": self.position,
+                "start": position,
                 "single": flags,
                 "double": flags,
                 "count": data.StructLayout({level.name: level.count_bits for level in levels}),
@@ -111,7 +103,7 @@ class Walker(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        levels, position = self._levels, self._position
+        levels = self._levels
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
         # What is kept of the walk.
@@ -119,58 +111,36 @@ class Walker(wiring.Component):
         step = Signal.like(walk.step, reset_less=True)
         single, double = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
         idle = Signal(init=1)  # not `present`, for all but what follows
-        # Of each level where its present iteration began (of the innermost: the place), how many
-        # iterations are left where it is not the first, this one too, and whether the one behind it
-        # is the last.
-        begun = {level.name: Signal(position, name=f"begun_{level.name}") for level in levels}
+        # Of each level how many iterations are left where it is not the first, this one too, and
+        # whether the one behind it is the last.
         left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
         nears = Signal(flags, reset_less=True)
         # The innermost level that is not at its end goes on, and those inside start again there.
         # In the last place all do, which means nothing, as there is none behind it.
         goes_on, again = Signal(flags), Signal(flags)
-        # The opposite of `goes_on`, for the multiplexer of the places alone.
-        stays = Signal(flags, init=dict.fromkeys(flags.members, 1))
-        m.d.comb += [self.walk.ready.eq(idle), self.position.eq(begun[levels[0].name])]
-
-        target = Signal(position)
-        reached = [Mux(idle, walk.start.as_value(), 0)]
-        for level in levels:
-            place = Signal(position, name=f"after_{level.name}")
-            m.d.comb += place.eq(begun[level.name])
-            for name in level.moves:
-                m.d.comb += place[name].eq(begun[level.name][name] + step[level.name][name])
-            reached.append(Mux(stays[level.name], 0, place.as_value()))
-        pairs = [reduce(or_, reached[n : n + 2]) for n in range(0, len(reached), 2)]
-        m.d.comb += target.as_value().eq(reduce(or_, pairs))
-
         following = Signal(flags)  # `last` in the next place
+        m.d.comb += self.walk.ready.eq(idle)
+        # Only the level that goes on counts.
+        now = [
+            Mux(goes_on[name], Mux(self.first[name], count[name], number), 0)
+            for name, number in left.items()
+        ]
+        remaining = Signal(max(level.count_bits for level in levels))
+        m.d.comb += remaining.eq(reduce(or_, now))
         for level in levels:
             name = level.name
-            now = Signal(level.count_bits, name=f"now_{name}")
-            m.d.comb += [
-                following[name].eq(
-                    Mux(goes_on[name], nears[name], Mux(again[name], single[name], self.last[name]))
-                ),
-                now.eq(Mux(self.first[name], count[name], left[name])),
-            ]
+            m.d.comb += following[name].eq(
+                Mux(goes_on[name], nears[name], Mux(again[name], single[name], self.last[name]))
+            )
             with m.If(idle):
-                m.d.sync += [
-                    begun[name].eq(target),
-                    nears[name].eq(walk.double[name]),
-                    self.first[name].eq(1),
-                ]
+                m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
             with m.Elif(self.advance):
                 with m.If(again[name]):
-                    m.d.sync += [
-                        begun[name].eq(target),
-                        nears[name].eq(double[name]),
-                        self.first[name].eq(1),
-                    ]
+                    m.d.sync += [nears[name].eq(double[name]), self.first[name].eq(1)]
                 with m.If(goes_on[name]):
                     m.d.sync += [
-                        begun[name].eq(target),
-                        left[name].eq(now - 1),
-                        nears[name].eq(now == 3),
+                        left[name].eq(remaining - 1),
+                        nears[name].eq(remaining == 3),
                         self.first[name].eq(0),
                     ]
         with m.If(idle):
@@ -180,6 +150,9 @@ class Walker(wiring.Component):
                 double.eq(walk.double),
                 step.eq(walk.step),
             ]
+        for axis, place in self._position:
+            here = self._along(m, axis, Shape.cast(place.shape), idle, goes_on, again, step)
+            m.d.comb += self.position[axis].eq(here)
 
         def enter(last: data.View, valid: Value) -> list[object]:
             """The place that has `last`."""
@@ -187,10 +160,8 @@ class Walker(wiring.Component):
             ends = Cat(values).all()
             result = [self.last.eq(last), self.ends.eq(ends)]
             for index, level in enumerate(levels):
-                on = valid & Cat(values[:index]).all() & ~values[index]
                 result += [
-                    goes_on[level.name].eq(on),
-                    stays[level.name].eq(~on),
+                    goes_on[level.name].eq(valid & Cat(values[:index]).all() & ~values[index]),
                     again[level.name].eq(valid & Cat(values[: index + 1]).all()),
                 ]
             return result
@@ -205,3 +176,55 @@ class Walker(wiring.Component):
             m.d.comb += self.will_be_present.eq(1)
         m.d.sync += [self.present.eq(self.will_be_present), idle.eq(~self.will_be_present)]
         return m
+
+    def _along(
+        self,
+        m: Module,
+        axis: str,
+        shape: Shape,
+        idle: Signal,
+        goes_on: data.View,
+        again: data.View,
+        step: data.View,
+    ) -> Signal:
+        """One coordinate of the place.
+
+        Only levels that move it have a register: where their present iteration began, which for the
+        innermost of them is the place. Where a level goes on that does not move it, those inside
+        start again from the next one outside, or from where the walk did.
+        """
+        names = [level.name for level in self._levels]
+        moving = [level.name for level in self._levels if axis in level.moves]
+        start = Signal(shape, name=f"{axis}_start", reset_less=True)
+        begun = {name: Signal(shape, name=f"{axis}_of_{name}", reset_less=True) for name in moving}
+        target = Signal(shape, name=f"{axis}_target")
+        reached = [Mux(idle, self.walk.payload.start[axis], 0)]
+        inside = names.index(moving[0])
+        for name in moving:
+            index = names.index(name)
+            passes = Cat(goes_on[other] for other in names[inside + 1 : index])
+            moves = goes_on[name]
+            by = step[name][axis]
+            total = Signal(shape, name=f"{axis}_behind_{name}")
+            reaches = begun[name] + (Mux(moves, by, 0) if len(passes) else by)
+            m.d.comb += total.eq(_saturated(reaches[: len(total)]) if shape.signed else reaches)
+            reached.append(Mux(moves | passes.any(), total, 0))
+            inside = index
+        outside = names[inside + 1 :]
+        if outside:
+            reached.append(Mux(Cat(goes_on[other] for other in outside).any(), start, 0))
+        pairs = [reduce(or_, reached[n : n + 2]) for n in range(0, len(reached), 2)]
+        m.d.comb += target.eq(reduce(or_, pairs))
+        with m.If(idle):
+            m.d.sync += start.eq(self.walk.payload.start[axis])
+        for name, there in begun.items():
+            with m.If(idle | (self.advance & (goes_on[name] | again[name]))):
+                m.d.sync += there.eq(target)
+        return begun[moving[0]]
+
+
+def _saturated(total: Value) -> Value:
+    """A coordinate that has grown, from its bits: what would be the lowest of the negative ones is
+    still beyond any map."""
+    wraps = total[-1] & ~total[-2]
+    return Cat(total[:-2], total[-2] | wraps, total[-1] & ~wraps)

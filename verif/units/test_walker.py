@@ -10,7 +10,7 @@ import pytest
 from systola.arch.config import PRESETS
 from systola.arch.isa import BY_OPCODE, Opcode
 from systola.hdl.commands import matrix_walk, vector_walk
-from systola.hdl.parts.walker import Level, Walk, Walker
+from systola.hdl.parts.walker import Level, Position, Walk, Walker
 from systola.verif.units.unit import Bench, chosen_variant, long_variants, rng, run_unit
 from systola.verif.units.walks import walk_of
 
@@ -18,10 +18,10 @@ WALKS = {
     "matrix": matrix_walk(PRESETS["base"]),
     "vector": vector_walk(PRESETS["base"]),
     "one": Walk(
-        (Level(name="only", count_bits=4, moves={"line": 6, "y": 7, "x": 8}),), line_bits=6
+        (Level(name="only", count_bits=4, moves={"line": 6, "y": 7, "x": 8}),),
+        Position(line_bits=6, y_bits=9, x_bits=10),
     ),
 }
-LOWEST, HIGHEST = -(1 << 20), (1 << 20) - 1
 LONGEST = 300
 
 
@@ -34,10 +34,19 @@ def line_space(layout):
     return 1 << layout.position["line"].width
 
 
-def wrapped(layout, position):
-    """Line modulo its range, row and column as signed numbers of theirs."""
-    line, y, x = position
-    return line % line_space(layout), *((value - LOWEST) % (1 << 21) + LOWEST for value in (y, x))
+def beyond(layout, axis):
+    """Coordinates from here on are not told apart."""
+    return 1 << layout.position[axis].width - 2
+
+
+def seen_at(layout, line, y, x):
+    """A place as a walker may show it: line modulo its range, row and column where they may lie in
+    a map."""
+    return (
+        line % line_space(layout),
+        min(y, beyond(layout, "y")),
+        min(x, beyond(layout, "x")),
+    )
 
 
 def places(layout, walk):
@@ -52,7 +61,7 @@ def places(layout, walk):
             for axis in ("line", "y", "x")
         )
         flags = [(at[n] == 0, at[n] == walk["count"][n] - 1) for n in (le.name for le in levels)]
-        yield wrapped(layout, position), flags
+        yield seen_at(layout, *position), flags
 
 
 def some(random, layout):
@@ -67,7 +76,10 @@ def some(random, layout):
         room = LONGEST // prod(counts.values())
         longest = min(room, (1 << level.count_bits) - 1)
         counts[level.name] = random.randint(1, random.choice((1, min(longest, 4), longest)))
-    ranges = {"line": (0, line_space(layout) - 1), "y": (LOWEST, HIGHEST), "x": (LOWEST, HIGHEST)}
+    ranges = {
+        "line": (0, line_space(layout) - 1),
+        **{axis: (-beyond(layout, axis), beyond(layout, axis) - 1) for axis in "yx"},
+    }
     return walk_of(
         start={axis: number(*ends) for axis, ends in ranges.items()},
         count=counts,
@@ -79,13 +91,13 @@ def some(random, layout):
     )
 
 
-def check(bench, levels, place, ends):
+def check(bench, layout, place, ends):
     """The outputs in one cycle of a walk."""
     position, flags = place
     seen = bench.get("position")
-    assert (seen.line, seen.y, seen.x) == position
+    assert seen_at(layout, seen.line, seen.y, seen.x) == position
     first, last = bench.gets("first", "last")
-    assert [(first[level.name], last[level.name]) for level in levels] == flags
+    assert [(first[level.name], last[level.name]) for level in layout.levels] == flags
     assert bench.get("ends") == ends
 
 
@@ -94,7 +106,6 @@ def check(bench, levels, place, ends):
 async def random_walks(dut, rate):
     """Walks one behind the other, with one cycle between; `walk` is noise but where it is taken."""
     layout = WALKS[chosen_variant()]
-    levels = layout.levels
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("walker", chosen_variant(), rate)
@@ -115,7 +126,7 @@ async def random_walks(dut, rate):
                     walk__payload=some(random, layout), walk__valid=1, advance=advance
                 )
                 assert bench.get("present") and not bench.get("walk__ready")
-                check(bench, levels, place, ends)
+                check(bench, layout, place, ends)
 
 
 @cocotb.test
@@ -141,7 +152,7 @@ async def long_loops(dut):
             expected = [
                 begin + 11 * index * (axis in moves) for axis, begin in walk["start"].items()
             ]
-            assert (seen.line, seen.y, seen.x) == wrapped(layout, expected)
+            assert seen_at(layout, seen.line, seen.y, seen.x) == seen_at(layout, *expected)
             assert bench.get("ends") == (index == count - 1)
 
 
