@@ -5,14 +5,13 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.registers import (
     BUS_TIMEOUT_BITS,
-    COUNTER_BITS,
     IDENTITY,
     LOCKED_WHILE_BUSY,
     PROGRAM_ALIGNMENT,
@@ -25,7 +24,6 @@ from systola.arch.registers import (
     Interrupt,
     Register,
     Status,
-    counter_offset,
 )
 from systola.hdl.commands import HOST_OFFSET_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.memories.sram import Sram
@@ -47,7 +45,8 @@ class ControlRegisters(wiring.Component):
     `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS, where, as in `irq`, the first
     two show at once, and the last one in the next cycle.
     `begins`: this is cycle 0 of a program; `tagged`, from cycle 2 on: `tag` enters the trace, which
-    keeps its contents: only the count of tags starts anew.
+    keeps its contents: only the count of tags starts anew. `counted` is word `counter` of
+    the counters, in the same cycle; `counter` is a register.
     """
 
     def __init__(self, *, config: Config):
@@ -75,7 +74,8 @@ class ControlRegisters(wiring.Component):
                 "interrupt": In(1),
                 "interrupt_code": In(16),
                 "forget": In(1),
-                "counters": In(data.ArrayLayout(COUNTER_BITS, len(CycleClass))),
+                "counter": Out(range(2 * len(CycleClass))),
+                "counted": In(32),
             }
         )
 
@@ -197,12 +197,9 @@ class ControlRegisters(wiring.Component):
             Register.TAGS: tags,
         }
         values |= {register: field << lowest for register, field, lowest in fields}
-        for which in CycleClass:
-            values[counter_offset(which)] = self.counters[which][:32]
-            values[counter_offset(which) + 4] = self.counters[which][32:]
 
         # A read: which register, then its value among a few of them, then the one of all. The
-        # memory of the trace lies at a multiple of its size.
+        # memories of the trace and of the counters lie at multiples of their sizes.
         asked = Signal()
         gathered = Signal()
         read = Signal()
@@ -225,7 +222,17 @@ class ControlRegisters(wiring.Component):
             ]
         known = list(values.items())
         groups = [known[i : i + TOGETHER] for i in range(0, len(known), TOGETHER)]
-        parts = []
+        word = Signal.like(self.counter)
+        of_counter = Signal(reset_less=True)
+        part = Signal(32, name="part_counter", reset_less=True)
+        m.d.comb += self.counter.eq(word)
+        m.d.sync += [
+            word.eq(bus.araddr[2:]),
+            of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
+        ]
+        with m.If(asked):
+            m.d.sync += part.eq(Mux(of_counter, self.counted, 0))
+        parts = [part]
         for number, group in enumerate(groups):
             found = []
             for offset, value in group:

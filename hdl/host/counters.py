@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the cycles go: one counter for each cycle class."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.registers import COUNTER_BITS, CycleClass
-from systola.hdl.parts.replica import Replica
 
 CONDITIONS = (
     "active",
@@ -31,6 +31,8 @@ class Counters(wiring.Component):
     is counted shows three cycles later: all that comes in goes through a register. The conditions
     are looked at in the order of `CycleClass` as far as they concern a waiting MatrixMultiply or
     Convolve; then come `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
+    `value`, in the same cycle, is the low or the high word of a counter, which come in turn, or 0
+    where there is none.
     """
 
     start: In(1)
@@ -45,21 +47,21 @@ class Counters(wiring.Component):
     draining: In(1)
     host_wait: In(1)
     issue_waits: In(1)
-    values: Out(data.ArrayLayout(COUNTER_BITS, len(CycleClass)))
+    word: In(range(2 * len(CycleClass)))
+    value: Out(32)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # The inputs, a cycle later.
-        start = Signal()
-        clears = Signal(init=1)
-        busy = Signal()
+        start, busy = Signal(), Signal()
         seen = {name: Signal(name=f"seen_{name}") for name in CONDITIONS}
-        m.d.sync += [start.eq(self.start), clears.eq(self.start), busy.eq(self.busy)]
+        m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
         m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
 
         # In the order in which they are looked at.
         waits = seen["matrix_waits"]
         classes = (
+            (CycleClass.FETCH, start),
             (CycleClass.ARRAY_ACTIVE, seen["active"]),
             (CycleClass.WEIGHT_STALL, seen["awaiting_weights"]),
             (CycleClass.WEIGHT_SHIFT, seen["weights_moving"]),
@@ -70,23 +72,35 @@ class Counters(wiring.Component):
             (CycleClass.DRAIN, seen["draining"]),
             (CycleClass.HOST_WAIT, seen["host_wait"]),
             (CycleClass.OUTPUT_STALL, seen["issue_waits"]),
-            (CycleClass.FETCH, Const(1)),
         )
-        counted = Signal(len(CycleClass))  # one-hot
-        before: list[Value] = []
-        for which, condition in classes:
-            counts = busy & condition & ~Cat(before).any()
-            if which == CycleClass.FETCH:
-                counts |= start
-            m.d.sync += counted[which].eq(counts)
-            before.append(condition)
-        for which in CycleClass:
-            # A register of its own clears each: one net would reach hundreds of bits.
-            clear = m.submodules[f"clear_{which.name.lower()}"] = Replica()
-            value = Signal(COUNTER_BITS, name=f"value_{which.name.lower()}", reset_less=True)
-            m.d.comb += [clear.input.eq(clears), self.values[which].eq(value)]
-            with m.If(clear.output):
-                m.d.sync += value.eq(counted[which])
-            with m.Elif(counted[which]):
-                m.d.sync += value.eq(value + 1)
+        counts, begins = Signal(), Signal()
+        counted = Signal(range(len(CycleClass)))
+        found = Const(CycleClass.FETCH, len(counted))
+        for which, condition in reversed(classes):
+            found = Mux(condition, which, found)
+        m.d.sync += [counts.eq(busy | start), begins.eq(start), counted.eq(found)]
+
+        # The counters lie in a memory; what was not written since the start is 0.
+        memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
+        write, here = memory.write_port(), memory.read_port(domain="comb")
+        shown = memory.read_port(domain="comb")
+        written = Signal(1 << len(counted))
+        m.d.comb += [
+            here.addr.eq(counted),
+            write.addr.eq(counted),
+            write.en.eq(counts),
+            write.data.eq(Mux(written.bit_select(counted, 1) & ~begins, here.data, 0) + 1),
+            shown.addr.eq(self.word[1:]),
+            self.value.eq(
+                Mux(
+                    written.bit_select(self.word[1:], 1),
+                    Mux(self.word[0], shown.data[32:], shown.data[:32]),
+                    0,
+                )
+            ),
+        ]
+        with m.If(begins):
+            m.d.sync += written.eq(1 << counted)
+        with m.Elif(counts):
+            m.d.sync += written.eq(written | (1 << counted))
         return m
