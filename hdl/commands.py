@@ -211,15 +211,15 @@ class HostTransfer(Transfer):
         )
 
 
-class WeightTransfer(Transfer):
-    """A transfer at an offset in the weight window: as many tiles as an instruction can name."""
+class WeightTransfer(data.StructLayout):
+    """Contiguous `beats` from byte `address` of the weight window on: as many tiles as an
+    instruction can name."""
 
     def __init__(self, *, config: Config):
         tiles = (1 << InstructionLayout(Opcode.READ_WEIGHTS)["count"].width) - 1
         beats = tiles * config.tile_bytes // config.weight_bus_bytes
-        super().__init__(
-            address_bits=config.address_bits, beat_bits=bits_for(beats), row_bits=1, block_bits=1
-        )
+        address = bits_for((1 << TILE_BITS - 1) * config.tile_bytes - 1)
+        super().__init__({"address": min(config.address_bits, address), "beats": bits_for(beats)})
 
 
 class Tail(data.StructLayout):

@@ -1160,8 +1160,6 @@ class Decoder(wiring.Component):
             out.tail.bytes.eq(read.tail),
             out.weight_transfer.address.eq(weight_address),
             out.weight_transfer.beats.eq(weight_beats),
-            out.weight_transfer.rows.eq(1),
-            out.weight_transfer.blocks.eq(1),
             out.tiles.eq(consumed),
             out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
             out.units.eq(fields[Opcode.DEBUG_TAG].wait),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The AXI bursts of a matrix in memory."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
 
 from systola.hdl.commands import Transfer
 from systola.hdl.transfers.burst_cutter import Burst, BurstCutter
@@ -11,7 +12,7 @@ from systola.hdl.transfers.burst_cutter import Burst, BurstCutter
 
 class BurstPlanner(wiring.Component):
     """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
-    each run cut by a `BurstCutter`.
+    each run cut by a `BurstCutter`. Addresses and distances are multiples of `bus_bytes`.
 
     A transfer is copied when the one before it is through, and taken in the cycle behind: `ready`
     is a register. Latency: two cycles from transfer to first burst. Throughput: a burst a cycle;
@@ -19,78 +20,74 @@ class BurstPlanner(wiring.Component):
     """
 
     def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
-        self._pitch = pitch
-        self._address_bits = transfer["address"].width
+        self._shift = exact_log2(bus_bytes)
+        self._pitch = pitch // bus_bytes
+        address_bits = transfer["address"].width
         self._cutter = BurstCutter(
-            address_bits=self._address_bits,
+            address_bits=address_bits,
             beat_bits=transfer["beats"].width,
             bus_bytes=bus_bytes,
             max_burst_beats=max_burst_beats,
         )
-        burst = Burst(address_bits=self._address_bits)
+        burst = Burst(address_bits=address_bits)
         super().__init__(
             {"transfer": In(stream.Signature(transfer)), "burst": Out(stream.Signature(burst))}
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        shift = self._shift
         cutter = m.submodules.cutter = self._cutter
         connect(m, cutter.burst, flipped(self.burst))
         transfer = self.transfer.payload
 
         # The transfer is copied as it comes: it may come from afar. Its first run is offered from
-        # there, and then the one that is worked out.
+        # there, and then the one that is worked out. Addresses in beats.
         offered = Signal()
         loads = Signal()
-        address = Signal(self._address_bits)
-        block = Signal(self._address_bits)
-        row = Signal(16)
-        column = Signal(12)
+        address = Signal(len(transfer.address) - shift)
+        block = Signal.like(address)  # where the block of `address` begins
+        row = Signal.like(transfer.rows)
+        column = Signal.like(transfer.blocks)
         row_is_last = Signal()
         column_is_last = Signal()
         beats = Signal.like(transfer.beats)
         rows = Signal.like(transfer.rows)
-        stride = Signal.like(transfer.stride)
-        next_row = Signal(self._address_bits)
-        next_block = Signal(self._address_bits)
+        stride = Signal(len(transfer.stride) - shift)
+        following = Signal.like(address)
         m.d.comb += [
             loads.eq(~offered & self.transfer.valid & ~self.transfer.ready),
             cutter.run.valid.eq(offered),
-            cutter.run.payload.address.eq(address),
+            cutter.run.payload.address.eq(Cat(Const(0, shift), address)),
             cutter.run.payload.beats.eq(beats),
             cutter.run.payload.last.eq(row_is_last & column_is_last),
-            next_row.eq(address + stride),
-            next_block.eq(block + self._pitch),
         ]
+        moved = Mux(row_is_last, block, address) + Mux(row_is_last, self._pitch, stride)
+        m.d.comb += following.eq(Mux(offered, moved, transfer.address[shift:]))
         m.d.sync += self.transfer.ready.eq(loads)
         with m.If(~offered):
             m.d.sync += [
                 offered.eq(loads),
-                address.eq(transfer.address),
-                block.eq(transfer.address),
+                address.eq(following),
+                block.eq(following),
                 row.eq(transfer.rows),
                 row_is_last.eq(transfer.rows == 1),
                 column.eq(transfer.blocks),
                 column_is_last.eq(transfer.blocks == 1),
                 beats.eq(transfer.beats),
                 rows.eq(transfer.rows),
-                stride.eq(transfer.stride),
+                stride.eq(transfer.stride[shift:]),
             ]
         with m.Elif(cutter.run.ready):
-            m.d.sync += offered.eq(~(row_is_last & column_is_last))
+            m.d.sync += [offered.eq(~(row_is_last & column_is_last)), address.eq(following)]
             with m.If(row_is_last):
                 m.d.sync += [
-                    address.eq(next_block),
-                    block.eq(next_block),
+                    block.eq(following),
                     row.eq(rows),
                     row_is_last.eq(rows == 1),
                     column.eq(column - 1),
                     column_is_last.eq(column == 2),
                 ]
             with m.Else():
-                m.d.sync += [
-                    address.eq(next_row),
-                    row.eq(row - 1),
-                    row_is_last.eq(row == 2),
-                ]
+                m.d.sync += [row.eq(row - 1), row_is_last.eq(row == 2)]
         return m

@@ -71,7 +71,7 @@ class WeightFetch(wiring.Component):
 
         # Ask for bursts.
         cutter = m.submodules.cutter = BurstCutter(
-            address_bits=config.address_bits,
+            address_bits=len(self.command.transfer.address),
             beat_bits=len(self.command.transfer.beats),
             bus_bytes=config.weight_bus_bytes,
             max_burst_beats=config.max_burst_beats,

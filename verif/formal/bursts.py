@@ -2,11 +2,10 @@
 """Bursts: all that was asked for, once, in order, and no burst across 4 KiB."""
 
 from amaranth.hdl import Assert, Assume, Module, Mux, Signal
-from amaranth.lib import data
 
 from systola.hdl.commands import Transfer
 from systola.hdl.transfers.axi import BOUNDARY_BYTES
-from systola.hdl.transfers.burst_cutter import COUNTED_BITS, BurstCutter, Run
+from systola.hdl.transfers.burst_cutter import BurstCutter, Run
 from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.verif.formal.harness import (
     Harness,
@@ -50,8 +49,7 @@ class BurstCutterHarness(Harness):
         ]
         assert_stays(m, burst.valid, burst.ready, burst.payload, "burst")
 
-        # What is left of the run that is being cut; one more may wait behind it.
-        kept, kept_run = Signal(), Signal(run.payload.shape())
+        # What is left of the run that is being cut.
         address = Signal(ADDRESS_BITS)
         left = Signal(BEAT_BITS)
         last = Signal()
@@ -67,16 +65,11 @@ class BurstCutterHarness(Harness):
             ]
         enters = run.valid & run.ready
         free = (left == 0) | (taken & (beats == left))
-        following = Signal(run.payload.shape())
-        m.d.comb += following.eq(Mux(kept, kept_run, run.payload))
-        m.d.sync += kept.eq(~free & (kept | enters))
         with m.If(enters):
-            m.d.sync += kept_run.eq(run.payload)
-        with m.If(free & (kept | enters)):
             m.d.sync += [
-                address.eq(following.address),
-                left.eq(following.beats),
-                last.eq(following.last),
+                address.eq(run.payload.address),
+                left.eq(run.payload.beats),
+                last.eq(run.payload.last),
                 first.eq(1),
             ]
         within = burst.payload.address[: (BOUNDARY_BYTES - 1).bit_length()]
@@ -84,7 +77,7 @@ class BurstCutterHarness(Harness):
         full = beats == BURST_BEATS
         m.d.comb += [
             Assert(burst.valid == (left != 0)),
-            Assert(run.ready == ~kept),
+            Assert(run.ready == free),
             Assert(implies(burst.valid, burst.payload.address == address)),
             Assert(implies(burst.valid, (burst.payload.length < BURST_BEATS) & (beats <= left))),
             Assert(implies(burst.valid, within + beats * BUS_BYTES <= BOUNDARY_BYTES)),
@@ -94,41 +87,16 @@ class BurstCutterHarness(Harness):
 
         # What the unit's registers mean: bursts to come and their lengths.
         shift, bits = (BUS_BYTES - 1).bit_length(), (BURST_BEATS - 1).bit_length()
-        steps, none, spill = (unit.inside(name) for name in ("steps", "none", "spill"))
-        begins, whole, final = (unit.inside(name) for name in ("begins", "whole", "final"))
-        short, last_run = unit.inside("short"), unit.inside("last_run")
-        few = unit.inside("few")
+        behind, ends_run = unit.inside("behind"), unit.inside("ends")
+        final, last_run = unit.inside("final"), unit.inside("last_run")
         place = address[shift : shift + bits]
-        to_come = steps + spill  # bursts behind this one
-        waiting = data.View(dut.begun, unit.inside("waiting"))
-        kept_place = kept_run.address[shift : shift + bits]
-        kept_to_come = waiting.steps + waiting.spill
         m.d.comb += self.lemmas(
-            implies(burst.valid, none == (steps == 0)),
-            implies(burst.valid, begins == first),
-            implies(burst.valid & few, steps < 1 << COUNTED_BITS),
-            implies(burst.valid & ~few, steps >= (1 << COUNTED_BITS) - 1),
+            implies(burst.valid, ends_run == (behind == 0)),
             implies(burst.valid, last_run == last),
-            implies(burst.valid, whole + place == BURST_BEATS - 1),
-            implies(burst.valid, (to_come << bits) + final + 1 == place + left),
-            implies(burst.valid & (to_come == 0) & begins, short + 1 == left),
-            final < BURST_BEATS,
+            implies(burst.valid, (behind << bits) + final + 1 == place + left),
+            implies(burst.valid & ends_run, burst.payload.length + 1 == left),
+            implies(burst.valid & ~ends_run, burst.payload.length + place == BURST_BEATS - 1),
             address[:shift] == 0,
-            implies(kept, left != 0),
-            implies(kept, waiting.address == kept_run.address),
-            implies(kept, waiting.last_run == kept_run.last),
-            implies(kept, waiting.none == (waiting.steps == 0)),
-            implies(kept & waiting.few, waiting.steps < 1 << COUNTED_BITS),
-            implies(kept & ~waiting.few, waiting.steps >= (1 << COUNTED_BITS) - 1),
-            implies(kept, waiting.whole + kept_place == BURST_BEATS - 1),
-            implies(
-                kept,
-                (kept_to_come << bits) + waiting.final + 1 == kept_place + kept_run.beats,
-            ),
-            implies(kept & (kept_to_come == 0), waiting.short + 1 == kept_run.beats),
-            implies(kept, waiting.final < BURST_BEATS),
-            implies(kept, kept_run.beats != 0),
-            kept_run.address[:shift] == 0,
         )
 
 
@@ -150,6 +118,7 @@ class BurstPlannerHarness(Harness):
             wanted.eq(anything(m, layout.size, "transfer_payload")),
             dut.burst.ready.eq(anything(m, 1, "burst_ready")),
             Assume((wanted.beats != 0) & (wanted.rows != 0) & (wanted.blocks != 0)),
+            Assume((wanted.address | wanted.stride)[: (BUS_BYTES - 1).bit_length()] == 0),
         ]
         assume_stays(m, transfer.valid, transfer.ready, wanted, "transfer")
         # The cutter, by its own proof, makes bursts of what it takes.
@@ -205,17 +174,20 @@ class BurstPlannerHarness(Harness):
             Assert(implies(valid, run.last == (last_row & last_block))),
         ]
 
+        shift = (BUS_BYTES - 1).bit_length()
         rows_left, blocks_left = unit.inside("row"), unit.inside("column")
         m.d.comb += self.lemmas(
             implies(begun, under_way),
             implies(valid, (row < now.rows) & (block < now.blocks)),
             implies(~begun, (row == 0) & (block == 0)),
-            *(implies(valid, unit.inside(name) == now[name]) for name in ("rows", "stride")),
+            implies(valid, unit.inside("rows") == now.rows),
+            implies(valid, unit.inside("stride") == now.stride[shift:]),
+            (address | block_address | copy.address | copy.stride)[:shift] == 0,
             implies(valid, unit.inside("row_is_last") == (rows_left == 1)),
             implies(valid, unit.inside("column_is_last") == (blocks_left == 1)),
             implies(valid, rows_left == now.rows - row),
             implies(valid, blocks_left == now.blocks - block),
-            implies(valid, unit.inside("block") == block_here),
+            implies(valid, unit.inside("block") == block_here[shift:]),
         )
 
 
@@ -228,13 +200,13 @@ PROOFS = (
         faults=(
             Fault(
                 unit="burst_cutter",
-                old="incoming.spill.eq(behind[bits])",
-                new="incoming.spill.eq(behind[bits] & (odd != 0))",
+                old="reach.eq(run.beats + (place - 1))",
+                new="reach.eq(run.beats - 1)",
             ),
             Fault(
                 unit="burst_cutter",
-                old="incoming.whole.eq(largest - place)",
-                new="incoming.whole.eq(largest)",
+                old="length.eq(Mux(behind == 1, final, largest))",
+                new="length.eq(largest)",
             ),
         ),
         fault_depth=6,
@@ -252,8 +224,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_planner",
-                old="address.eq(next_block)",
-                new="address.eq(next_row)",
+                old="moved = Mux(row_is_last, block, address)",
+                new="moved = address",
             ),
         ),
         fault_depth=10,

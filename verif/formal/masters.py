@@ -233,8 +233,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_cutter",
-                old="incoming.whole.eq(largest - place)",
-                new="incoming.whole.eq(largest)",
+                old="length.eq(Mux(fits, run.beats - 1, ~place))",
+                new="length.eq(Mux(fits, run.beats - 1, largest))",
             ),
         ),
         fault_depth=7,

@@ -462,7 +462,7 @@ async def commands(dut):
             )
             assert bench.get(f"{queue}__command").bits == bits
             bench.set(**{f"{name}__retire": 0 for name in LISTS[opcode]}, **{f"{queue}__pop": 0})
-    weights = {"address": 64, "beats": 99, "rows": 1, "blocks": 1}
+    weights = {"address": 64, "beats": 99}
     await pass_through({"kind": kind(WEIGHTS), "pc": 12, "weight_transfer": weights})
     await bench.cycle()
     command = bench.get("weights__command")

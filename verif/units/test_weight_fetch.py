@@ -61,7 +61,7 @@ class Weights(Bench):
     def ask(self, tile, count):
         """Queues a Read_Weights."""
         beats = count * self.config.rows * self.beats_a_row
-        transfer = {"address": tile * self.tile_bytes, "beats": beats, "rows": 1, "blocks": 1}
+        transfer = {"address": tile * self.tile_bytes, "beats": beats}
         self.commands.append({"pc": self.asked, "transfer": transfer})
         self.asked += 1
 
