@@ -234,8 +234,8 @@ class Tail(data.StructLayout):
 
 
 class HostReadEntry(data.StructLayout):
-    """A read from host memory under way: its data fills `lines` on-chip addresses from
-    `destination` on; `kind` and `tail` tell how beats become lines."""
+    """A read from host memory under way: its data fills the on-chip addresses from `destination` to
+    `last`; `kind` and `tail` tell how beats become lines."""
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -243,7 +243,7 @@ class HostReadEntry(data.StructLayout):
                 "pc": PC_BITS,
                 "kind": Kind,
                 "destination": address_bits(config),
-                "lines": address_bits(config),
+                "last": address_bits(config),
                 "tail": Tail(config=config),
             }
         )

@@ -132,20 +132,19 @@ class Fetch(wiring.Component):
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
         unit = following[index_bits:]
         requested = Signal(PC_BITS - index_bits + 1)  # the first unit not asked for
-        arrived = Signal.like(requested)  # the first unit not there
-        readable = Signal.like(requested)  # the first one that cannot be read yet
         oldest = Signal.like(requested)  # the first one that is there, or will be
+        # Units are never further apart than the depth, so that few bits tell which is before.
+        few = exact_log2(depth) + 2
+        arrived = Signal(few)  # the first unit not there
+        readable = Signal(few)  # the first one that cannot be read yet
         kept = Signal(range(depth))  # units from there to `requested`
         full = Signal()  # as many as can be
         on_their_way = Signal(range(2 * ahead + 1))
         unwanted = Signal.like(on_their_way)  # those of them that a jump has dropped
         dropping = Signal()  # there are such
 
-        few = exact_log2(depth) + 2
-
         def before(first: Value, second: Value) -> Value:
-            # The two are never further apart than the depth, so that few bits tell.
-            return (first[:few] - second[:few])[few - 1]
+            return (first[:few] - second)[few - 1]
 
         # A jump is looked at in the next cycle, in which the others mean nothing if it goes to what
         # is not kept, and that takes effect in the one behind.
@@ -169,7 +168,7 @@ class Fetch(wiring.Component):
         offset = Signal(HOST_OFFSET_BITS, reset_less=True)
         offered = Signal(reset_less=True)
         # A chunk may be asked for once this unit is offered.
-        allowed = Signal.like(requested, init=(chunk - ahead) % (1 << len(requested)))
+        allowed = Signal(few, init=(chunk - ahead) % (1 << few))
         inside = Signal()
         room = Signal()
         granted = Signal()
@@ -193,7 +192,7 @@ class Fetch(wiring.Component):
                 m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
         m.d.sync += [
             full.eq(kept == depth - chunk),
-            all_came.eq((requested[:few] == readable[:few]) & ~(granted & ~lost)),
+            all_came.eq((requested[:few] == readable) & ~(granted & ~lost)),
         ]
         with m.If(granted & ~lost):
             m.d.sync += [requested.eq(requested + chunk), allowed.eq(allowed + chunk)]

@@ -420,7 +420,7 @@ class Scoreboard(wiring.Component):
         )
         read = reads.pushed
         # An instruction is there for a cycle at least before its issue.
-        m.d.sync += read.lines.eq(decoded.buffer.end - decoded.buffer.base)
+        m.d.sync += read.last.eq(decoded.buffer.end - 1)
         with m.If(is_one_of(decoded.kind, Opcode.LOAD_PARAMETERS)):
             m.d.comb += read.kind.eq(Kind.PARAMETERS)
         with m.Elif(is_one_of(decoded.kind, Opcode.LOAD_TABLE)):

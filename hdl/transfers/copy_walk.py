@@ -13,8 +13,8 @@ class CopyWalk(wiring.Component):
     """Goes from address to address and tells which lines are `in_tail`.
 
     In the cycle after `restart`, `address` is `first`; in the cycle after `step`, without
-    `restart`, it is `following`, the one behind. `tail` stays as it is from a restart on. The
-    addresses are registers, `in_tail` comes from registers by a gate.
+    `restart`, it is `following`, the one behind. `tail` stays as it is from a restart on.
+    `address` is a register.
     """
 
     def __init__(self, *, config: Config):
@@ -34,28 +34,15 @@ class CopyWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tail = self.tail
-        in_end = Signal()  # `address` is not before `tail.line`
-        # Where rows have their blocks side by side: those to the end of the row, this one included.
-        has_rows = Signal()
-        one_column = Signal()
-        columns_left = Signal.like(tail.every)
-        ends_row = Signal()  # of several columns
-        m.d.comb += self.in_tail.eq(Mux(has_rows, one_column | ends_row, in_end))
-        m.d.sync += [has_rows.eq(tail.every != 0), one_column.eq(tail.every == 1)]
+        column = Signal.like(tail.every)  # where rows have their blocks side by side, from 1 on
+        ends_row = Signal()
+        m.d.comb += [
+            self.following.eq(self.address + 1),
+            ends_row.eq(column == tail.every),
+            self.in_tail.eq(Mux(tail.every != 0, ends_row, self.address >= tail.line)),
+        ]
         with m.If(self.restart):
-            m.d.sync += [
-                self.address.eq(self.first),
-                self.following.eq(self.first + 1),
-                in_end.eq(~(self.first < tail.line)),
-                columns_left.eq(tail.every),
-                ends_row.eq(0),
-            ]
+            m.d.sync += [self.address.eq(self.first), column.eq(1)]
         with m.Elif(self.step):
-            m.d.sync += [
-                self.address.eq(self.following),
-                self.following.eq(self.following + 1),
-                in_end.eq(~(self.following < tail.line)),
-                columns_left.eq(Mux(ends_row, tail.every, columns_left - 1)),
-                ends_row.eq(~ends_row & (columns_left == 2)),
-            ]
+            m.d.sync += [self.address.eq(self.following), column.eq(Mux(ends_row, 1, column + 1))]
         return m

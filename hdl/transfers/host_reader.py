@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DMA in: reads from host memory, Load_Parameters and Load_Table."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -175,35 +175,25 @@ class HostReader(wiring.Component):
         config, entry = self._config, self.entry
         kind = entry.kind
         walk = m.submodules.walk = CopyWalk(config=config)
-        # Addresses to be filled behind the next one; less than none at the last one, which a carry
-        # tells.
-        behind = Signal(signed(len(entry.lines) + 1))
-        at_first, fewer = Signal.like(behind), Signal.like(behind)
         plane = Signal(PARAMETER_PLANES, init=1)
         beats = TABLE_BYTES // config.host_bus_bytes
+        entry_ends = Signal()
         m.d.comb += [
-            at_first.eq(entry.lines - 2),
-            fewer.eq(behind - 1),
             walk.first.eq(entry.destination),
             walk.tail.eq(entry.tail),
             walk.restart.eq(~begun),
             walk.step.eq(moves & ((kind != Kind.PARAMETERS) | plane[-1])),
+            entry_ends.eq(walk.address == entry.last),
         ]
-        with m.If(~begun):
-            m.d.sync += [
-                behind.eq(at_first),
-                ends.eq((kind == Kind.BUFFER) & (at_first < 0)),
-            ]
-        with m.Elif(walk.step):
-            m.d.sync += behind.eq(fewer)
-        with m.If(begun & moves):
-            with m.Switch(kind):
-                with m.Case(Kind.BUFFER):
-                    m.d.sync += ends.eq(fewer < 0)
-                with m.Case(Kind.PARAMETERS):
-                    m.d.sync += [ends.eq(plane[-2] & (behind < 0)), plane.eq(plane.rotate_left(1))]
-                with m.Case(Kind.TABLE):
-                    m.d.sync += ends.eq(byte[exact_log2(config.host_bus_bytes) :] == beats - 2)
+        with m.Switch(kind):
+            with m.Case(Kind.BUFFER):
+                m.d.comb += ends.eq(entry_ends)
+            with m.Case(Kind.PARAMETERS):
+                m.d.comb += ends.eq(entry_ends & plane[-1])
+            with m.Case(Kind.TABLE):
+                m.d.comb += ends.eq(byte[exact_log2(config.host_bus_bytes) :] == beats - 1)
+        with m.If(begun & moves & (kind == Kind.PARAMETERS)):
+            m.d.sync += plane.eq(plane.rotate_left(1))
 
         # The bytes of a line in the tail; `entry` shows before its first line is complete.
         within = Signal(config.rows)

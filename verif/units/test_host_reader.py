@@ -136,7 +136,7 @@ class Reader(Bench):
         transfer, entry, (base, end), _ = instruction
         self.transfers.append(transfer)
         noise = {"line": 0, "every": self.random.getrandbits(2), "bytes": 1}
-        filled = {"destination": base, "lines": end - base}
+        filled = {"destination": base, "last": end - 1}
         self.entries.append({"tail": noise, **entry, **filled})
         self.under_way += 1
 

@@ -438,7 +438,7 @@ async def commands(dut):
         assert entry.kind == kinds.get(opcode, Kind.BUFFER)
         command = bench.get("host_reads__command")
         assert {name: command[name] for name in transfer} == transfer
-        assert (entry.destination, entry.lines) == (5, 30)
+        assert (entry.destination, entry.last) == (5, 34)
         bench.set(host_reads__pop=0, host_read__pop=0, host_reading__retire=0)
     for opcode in WRITES:
         await pass_through({"kind": kind(opcode), **common_part, **regions})
