@@ -72,10 +72,10 @@ class Fetch(wiring.Component):
     It asks for a chunk as soon as there is room for it; `urgent` when it has nothing left, nothing
     on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
     of the host window) are not asked for: `exhausted` tells that all instructions inside the window
-    have been handed out, the last of them without a jump. `program` and `limit` stay as they are
-    from two cycles before `enable` on. Latency: beat to instruction four cycles. Throughput: one
-    instruction every two cycles. The request behind another comes in the second cycle behind the
-    acceptance of that, or of the instruction that makes room for it.
+    have been handed out, the last of them without a jump. `program` and `limit` are multiples of a
+    chunk and stay as they are from two cycles before `enable` on. Latency: beat to instruction four
+    cycles. Throughput: one instruction every two cycles. The request behind another comes in the
+    second cycle behind the acceptance of that, or of the instruction that makes room for it.
 
     `jump`, in the cycle in which an instruction is taken: it is followed by number `jump_to`, not
     above its own, instead of the next. The last `instruction_buffer` instructions less one chunk
@@ -135,6 +135,7 @@ class Fetch(wiring.Component):
         oldest = Signal.like(requested)  # the first one that is there, or will be
         # Units are never further apart than the depth, so that few bits tell which is before.
         few = exact_log2(depth) + 2
+        skipped = exact_log2(chunk)
         arrived = Signal(few)  # the first unit not there
         readable = Signal(few)  # the first one that cannot be read yet
         kept = Signal(range(depth))  # units from there to `requested`
@@ -163,9 +164,11 @@ class Fetch(wiring.Component):
         ]
         m.d.sync += [jumped.eq(self.jump), drops.eq(leaves), unsure.eq(self.jump | leaves)]
 
-        # Requests. One that has been offered stays until it is taken, and is not wanted any more if
+        # Requests, in chunks: programs begin at a multiple of them, and so does what is behind the
+        # window. One that has been offered stays until it is taken, and is not wanted any more if
         # a jump has come between. The first one is there before the program starts.
-        offset = Signal(HOST_OFFSET_BITS, reset_less=True)
+        whole = exact_log2(chunk_bytes)
+        offset = Signal(HOST_OFFSET_BITS - whole, reset_less=True)
         offered = Signal(reset_less=True)
         # A chunk may be asked for once this unit is offered.
         allowed = Signal(few, init=(chunk - ahead) % (1 << few))
@@ -174,22 +177,22 @@ class Fetch(wiring.Component):
         granted = Signal()
         started = Signal()
         m.d.comb += [
-            inside.eq(offset - self.limit < 0),
+            inside.eq(offset - self.limit[whole:] < 0),
             room.eq(~before(unit, allowed)),
             self.request.valid.eq(self.enable & offered),
-            self.request.payload.offset.eq(offset),
+            self.request.payload.offset.eq(offset << whole),
             self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
             granted.eq(self.request.valid & self.request.ready),
         ]
         m.d.sync += started.eq(self.enable)
         with m.If(granted):
-            m.d.sync += [offered.eq(0), offset.eq(offset + chunk_bytes)]
+            m.d.sync += [offered.eq(0), offset.eq(offset + 1)]
         with m.Elif(~started):
-            m.d.sync += [offered.eq(inside), offset.eq(self.program)]
+            m.d.sync += [offered.eq(inside), offset.eq(self.program[whole:])]
         with m.Elif(~offered):
             m.d.sync += offered.eq(inside & room & ~(unsure | lost))
             with m.If(lost):
-                m.d.sync += [lost.eq(0), offset.eq(self.program + requested * unit_bytes)]
+                m.d.sync += [lost.eq(0), offset.eq(self.program[whole:] + requested[skipped:])]
         m.d.sync += [
             full.eq(kept == depth - chunk),
             all_came.eq((requested[:few] == readable) & ~(granted & ~lost)),
@@ -292,7 +295,6 @@ class Fetch(wiring.Component):
 
         # An instruction is handed out only when all dropped units have come: none is `unwanted`.
         with m.If(drops):
-            skipped = exact_log2(chunk)
             first = Cat(Const(0, skipped), unit[skipped:])
             m.d.sync += [
                 lost.eq(1),

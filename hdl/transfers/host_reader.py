@@ -44,7 +44,7 @@ class HostReader(wiring.Component):
     first beat comes. Latency: two cycles from transfer to request, two from the last beat of a line
     to its write. Throughput: a beat a cycle into buffer and parameters, a byte a cycle into tables;
     a cycle is lost between instructions. Nothing but the buffer's `ready` holds up the beats, and
-    it only after three lines.
+    it only after two lines.
 
     `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written;
     `done`, two cycles after the last write, that all of the oldest instruction is. All writes
@@ -102,17 +102,17 @@ class HostReader(wiring.Component):
         begun = Signal()  # a beat of `entry` was taken
         ends = Signal()  # the line is the last of `entry`
         more_bytes = Signal()  # of a table, to be written before the line moves
-        spare_free = Signal(init=1)
+        free = Signal()  # the line before has been written
         moves = Signal()
         m.d.comb += [
-            moves.eq(complete & spare_free & ~more_bytes),
+            moves.eq(complete & free & ~more_bytes),
             self.beat.ready.eq(~complete | (moves & ~ends)),
             self.entry_pop.eq(moves & ends),
         ]
         self._collect(m, line, complete, begun, moves)
-        byte = self._write_table(m, line, begun, complete & spare_free, more_bytes)
+        byte = self._write_table(m, line, begun, complete & free, more_bytes)
         moved = self._walk(m, line, begun, moves, ends, byte)
-        self._write(m, moved, moves, spare_free)
+        self._write(m, moved, free)
         return m
 
     def _collect(
@@ -213,13 +213,9 @@ class HostReader(wiring.Component):
         ]
         return moved
 
-    def _write(self, m: Module, moved: data.View, moves: Signal, spare_free: Signal) -> None:
-        """The registers of the ports, and a spare place behind them, so that nothing before them
-        depends on the `ready` of the buffer."""
+    def _write(self, m: Module, moved: data.View, free: Signal) -> None:
+        """The registers of the ports."""
         shown = Signal(moved.shape())
-        spare = Signal(moved.shape(), reset_less=True)
-        spare_waits = Signal()  # not `spare_free`, for the choice of payloads
-        free = Signal()
         m.d.comb += [
             free.eq(~shown.buffer | self.buffer.ready),
             self.buffer.enable.eq(shown.buffer),
@@ -232,12 +228,7 @@ class HostReader(wiring.Component):
             self.advance_to.eq(shown.following),
         ]
         with m.If(free):
-            m.d.sync += shown.eq(Mux(spare_waits, spare, moved))
-        with m.If(~spare_waits):
-            m.d.sync += spare.eq(moved)
-        refills = Signal()
-        m.d.comb += refills.eq(~free & (~spare_free | moves))
-        m.d.sync += [spare_waits.eq(refills), spare_free.eq(~refills)]
+            m.d.sync += shown.eq(moved)
         # The last write, and whether it had to wait.
         last = Signal()
         waited = Signal()
