@@ -52,7 +52,7 @@ class HostWriter(wiring.Component):
     acknowledgement, that all is written.
 
     `error` is up in the cycle after an answer that is an error. `stop`: announces no more bursts,
-    and finishes the announced ones with no byte enabled, but for two beats that were on their way;
+    and finishes the announced ones with no byte enabled, but for the beat that was on its way;
     `quiet` once nothing is under way. The outputs of AW and W are registers.
     """
 
@@ -231,8 +231,6 @@ class HostWriter(wiring.Component):
         """The beats of a line on W; on `stop` beats that write nothing, with or without a line."""
         config, bus = self._config, self.bus
         bus_bytes = config.host_bus_bytes
-        beat = data.StructLayout({"data": 8 * bus_bytes, "strobes": bus_bytes, "last": 1})
-        sender = m.submodules.data_sender = SkidBuffer(payload=beat)
         burst, line = bursts.oldest, lines.oldest
         line_beats = config.output_pitch // bus_bytes
         part = Signal(range(max(line_beats, 2)))
@@ -244,28 +242,26 @@ class HostWriter(wiring.Component):
         left = Signal(8)  # beats of one that is begun
         left_is_one = Signal()
         last = Signal()
+        free = Signal()  # no beat waits on W
         goes = Signal()
         m.d.sync += within.eq(Cat(i < self.command.tail.bytes for i in range(config.cols)))
         m.d.comb += [
-            goes.eq(sender.input.ready & some_bursts & (some_lines | self.stop)),
+            free.eq(~bus.wvalid | bus.wready),
+            goes.eq(free & some_bursts & (some_lines | self.stop)),
             last_part.eq(part == line_beats - 1),
             padded.eq(line.data),
             enabled.eq(Cat(~line.tail | bit for bit in within)),
             last.eq(Mux(begun, left_is_one, burst.single)),
             bursts.retire.eq(goes & last),
             lines.retire.eq(goes & last_part & some_lines),
-            sender.input.valid.eq(goes),
-            sender.input.payload.data.eq(padded.word_select(part, 8 * bus_bytes)),
-            sender.input.payload.strobes.eq(
-                Mux(self.stop, 0, enabled.word_select(part, bus_bytes))
-            ),
-            sender.input.payload.last.eq(last),
-            bus.wvalid.eq(sender.output.valid),
-            bus.wdata.eq(sender.output.payload.data),
-            bus.wstrb.eq(sender.output.payload.strobes),
-            bus.wlast.eq(sender.output.payload.last),
-            sender.output.ready.eq(bus.wready),
         ]
+        with m.If(free):
+            m.d.sync += [
+                bus.wvalid.eq(goes),
+                bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
+                bus.wstrb.eq(Mux(self.stop, 0, enabled.word_select(part, bus_bytes))),
+                bus.wlast.eq(last),
+            ]
         with m.If(goes):
             m.d.sync += [
                 part.eq(Mux(last_part, 0, part + 1)),

@@ -250,8 +250,8 @@ PROOFS = (
             Fault(unit="host_writer", old="Mux(begun, left == 2,", new="Mux(begun, left == 3,"),
             Fault(
                 unit="host_writer",
-                old="eq(bus.wready)",
-                new="eq(bus.wready | bus.awready)",
+                old="free.eq(~bus.wvalid | bus.wready)",
+                new="free.eq(~bus.wvalid | bus.wready | bus.awready)",
             ),
             Fault(
                 unit="host_writer",
