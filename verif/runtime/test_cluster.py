@@ -20,6 +20,9 @@ from systola.runtime import Strategy, compile
 from systola.runtime.backend import UnavailableError
 from systola.runtime.engine import ClusterError, run_on_cluster
 
+# Where two processes of the tests have clusters, the second takes another port for its pages.
+pytestmark = pytest.mark.filterwarnings("ignore:Port 8787 is already in use")
+
 PATH = Path(str(files("systola.models"))) / "mlp_odd_relu6_tanh_sigmoid.tflite"
 
 
