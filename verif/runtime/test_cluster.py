@@ -21,7 +21,11 @@ from systola.runtime.backend import UnavailableError
 from systola.runtime.engine import ClusterError, run_on_cluster
 
 # Where two processes of the tests have clusters, the second takes another port for its pages.
-pytestmark = pytest.mark.filterwarnings("ignore:Port 8787 is already in use")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Port 8787 is already in use"),
+    # The second test has been seen to wait for ever for a worker's successor: not yet understood.
+    pytest.mark.exhaustive,
+]
 
 PATH = Path(str(files("systola.models"))) / "mlp_odd_relu6_tanh_sigmoid.tflite"
 
