@@ -19,13 +19,7 @@ from distributed import LocalCluster
 from systola.runtime import Strategy, compile
 from systola.runtime.backend import UnavailableError
 from systola.runtime.engine import ClusterError, run_on_cluster
-
-# Where two processes of the tests have clusters, the second takes another port for its pages.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Port 8787 is already in use"),
-    # The second test has been seen to wait for ever for a worker's successor: not yet understood.
-    pytest.mark.exhaustive,
-]
+from systola.verif.runtime.cluster_jobs import ends, fails, squared
 
 PATH = Path(str(files("systola.models"))) / "mlp_odd_relu6_tanh_sigmoid.tflite"
 
@@ -33,7 +27,7 @@ PATH = Path(str(files("systola.models"))) / "mlp_odd_relu6_tanh_sigmoid.tflite"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as cluster:
         yield cluster
 
@@ -47,20 +41,6 @@ def until(what: Any, seconds: float = 60) -> None:
     while not what():
         assert time.monotonic() < end
         time.sleep(0.1)
-
-
-def squared(number: int) -> int:
-    time.sleep(0.05)
-    return number * number
-
-
-def ends(number: int) -> int:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def fails(number: int) -> int:
-    raise KeyError(number)
 
 
 def test_a_worker_is_killed(cluster: Any) -> None:
