@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from tqdm import tqdm
 
@@ -158,6 +158,11 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="of everything random (default: 0)",
     )
+
+
+def memory_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was said with these options, by the names that machines and figures have for it."""
+    return {name: getattr(arguments, name) for name in ("latency", "stall", "seed")}
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

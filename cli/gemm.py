@@ -18,6 +18,7 @@ from systola.cli.arguments import (
     add_json,
     add_memory,
     add_preset,
+    memory_of,
     progress_bar,
     whole_number,
 )
@@ -60,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> int:
     check_gemm(config, m, k, n)
     check_cores(arguments)
     memory = MemorySpeed(arguments.latency, arguments.stall)
-    how = {"latency": arguments.latency, "stall": arguments.stall, "seed": arguments.seed}
+    how = memory_of(arguments)
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
         timeline = (

@@ -11,7 +11,7 @@ from functools import partial
 
 from systola.arch.config import DEFAULT_PRESET
 from systola.arch.registers import CycleClass
-from systola.cli.arguments import progress_bar, whole_number
+from systola.cli.arguments import memory_of, progress_bar, whole_number
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
 from systola.cli.model import check_options, in_file, print_notes
@@ -75,9 +75,7 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
         arguments.cores,
         split=arguments.split,
         backend=arguments.backend,
-        latency=arguments.latency,
-        stall=arguments.stall,
-        seed=arguments.seed,
+        **memory_of(arguments),
         scheduler=arguments.scheduler,
     )
     with in_file(path):
@@ -104,9 +102,7 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
         figures: dict[str, object] = {
             "model": path,
             "backend": arguments.backend,
-            "latency": arguments.latency,
-            "stall": arguments.stall,
-            "seed": arguments.seed,
+            **memory_of(arguments),
             **describe_pod(model, run, reports),
         }
         if json:

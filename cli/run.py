@@ -13,6 +13,7 @@ from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.cli.arguments import (
     add_json,
     add_memory,
+    memory_of,
     positive,
     progress_bar,
     svg_file,
@@ -131,24 +132,11 @@ def execute(arguments: argparse.Namespace) -> int:
             stack.enter_context(OutputFile(name)) if name else None for name in written
         )
         assert output
-        backend = recording_backend(
-            arguments,
-            model.config,
-            stack,
-            latency=arguments.latency,
-            stall=arguments.stall,
-            seed=arguments.seed,
-        )
+        memory = memory_of(arguments)
+        backend = recording_backend(arguments, model.config, stack, **memory)
         with progress_bar(count, "sample") as advance:
             try:
-                run = model.run(
-                    *x,
-                    backend=backend,
-                    latency=arguments.latency,
-                    stall=arguments.stall,
-                    seed=arguments.seed,
-                    progress=advance,
-                )
+                run = model.run(*x, backend=backend, **memory, progress=advance)
             except HostError as error:
                 raise UserError(f"{path}: {error}") from None
         output.write(npz(run.outputs))
@@ -156,9 +144,7 @@ def execute(arguments: argparse.Namespace) -> int:
         figures: dict[str, object] = {
             "model": path,
             "backend": arguments.backend,
-            "latency": arguments.latency,
-            "stall": arguments.stall,
-            "seed": arguments.seed,
+            **memory,
             **describe(model, run, report),
         }
         if json:
