@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from systola.arch.isa import Operation, Source
-from systola.training.forward import Pass, chunks, hidden_scale
+from systola.training.forward import Pass, accumulated, chunks, hidden_scale
 from systola.training.layout import Layout
 from systola.training.loss import gradient_factor
 from systola.training.numbers import MASTER_SHIFT, VELOCITY_BITS, multiplier
@@ -74,10 +74,9 @@ class Backward:
     def _below(self, number: int, gradient: range) -> range:
         """The gradient of the units that a stage has for inputs, before their mask."""
         writer, layout, task = self._writer, self._layout, self._task
-        config, samples = writer.config, layout.samples
+        samples = layout.samples
         units = layout.shapes[number - 1].units
-        most = max(1, config.accumulator_rows // samples)
-        parts = [range(first, min(first + most, units)) for first in range(0, units, most)]
+        parts = accumulated(writer.config, samples, units)
         last = number == len(task.stages) - 1
         columns = None if last else Turned(writer, number)
         q, lost = hidden_scale(task.stages[number - 1].rate, True)

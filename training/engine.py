@@ -31,7 +31,6 @@ from systola.training.programs import (
     survey_program,
     train_program,
 )
-from systola.training.stages import Stage
 from systola.training.state import State
 from systola.training.task import Task
 
@@ -84,8 +83,11 @@ class Engine:
 
     def _put(self, places: Sequence[int], tensors: Sequence[NDArray[np.int16]]) -> None:
         layout = self.layout
-        for stage, place, values in zip(self.task.stages, places, tensors, strict=True):
-            store_wide(self.host, place, layout, blocked(self._spread(stage, values), layout.size))
+        for shape, place, values in zip(layout.shapes, places, tensors, strict=True):
+            rows = np.zeros((shape.lines, values.shape[1]), np.int16)
+            rows[: len(values) - 1] = values[:-1]
+            rows[shape.bias] = values[-1]
+            store_wide(self.host, place, layout, blocked(rows, layout.size))
 
     def _get(self, places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
         layout = self.layout
@@ -94,8 +96,8 @@ class Engine:
             flat = load_wide(self.host, place, layout, shape.units * shape.lines)
             whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
             whole = whole.reshape(shape.lines, -1)[:, : stage.units]
-            bias = (shape.inputs - 1) * layout.size
-            result.append(np.concatenate((whole[: stage.inputs], whole[bias : bias + 1])))
+            bias = whole[shape.bias : shape.bias + 1]
+            result.append(np.concatenate((whole[: stage.inputs], bias)))
         return tuple(result)
 
     def train(self, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
@@ -118,10 +120,9 @@ class Engine:
     def _feed(self, kind: str, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
         layout, host, units = self.layout, self.host, self.task.stages[-1].units
         count = len(x)
-        blocks = layout.shapes[0].inputs
-        rows = np.zeros((layout.samples, blocks * layout.size), np.int8)
+        rows = np.zeros((layout.samples, layout.shapes[0].lines), np.int8)
         rows[:count, : x.shape[1]] = x
-        rows[:, (blocks - 1) * layout.size] = 1 << self.task.input_bits
+        rows[:, layout.shapes[0].bias] = 1 << self.task.input_bits
         store(host, layout.x, layout, blocked(rows, layout.size))
         store_classes(host, layout.labels, layout, y)
         store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
@@ -172,12 +173,3 @@ class Engine:
             raise BackendError(fault_text(result.fault))
         self.host = result.host
         return result
-
-    def _spread(self, stage: Stage, values: NDArray[np.int16]) -> NDArray[np.int16]:
-        """The rows of a stage where they belong: the bias first in its block."""
-        size = self.layout.size
-        bias = -(-stage.inputs // size) * size
-        rows = np.zeros((bias + size, values.shape[1]), np.int16)
-        rows[: stage.inputs] = values[:-1]
-        rows[bias] = values[-1]
-        return rows

@@ -46,6 +46,12 @@ def chunks(config: Config, blocks: int) -> list[tuple[int, int]]:
     return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
 
 
+def accumulated(config: Config, samples: int, blocks: int) -> list[range]:
+    """The blocks in parts whose sums, `samples` rows each, fit the accumulators."""
+    most = max(1, config.accumulator_rows // samples)
+    return [range(first, min(first + most, blocks)) for first in range(0, blocks, most)]
+
+
 def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
     """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
     if not (train and rate):
@@ -90,13 +96,10 @@ class Forward:
     def _hidden(self, number: int, x: range) -> range:
         """A stage that is not the last one; its units, and a one for the next bias."""
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
-        config, samples, shape = writer.config, layout.samples, layout.shapes[number]
+        samples, shape = layout.samples, layout.shapes[number]
         q, lost = hidden_scale(stage.rate, self._train)
         sums = self._sum_bits(number)
-        most = max(1, config.accumulator_rows // samples)
-        parts = [
-            range(first, min(first + most, shape.units)) for first in range(0, shape.units, most)
-        ]
+        parts = accumulated(writer.config, samples, shape.units)
         units = writer.allocate((shape.units + 1) * samples)
         mask = None
         if self._train and (stage.relu or stage.rate):

@@ -28,6 +28,8 @@ class Shape:
     """Blocks of units."""
     lines: int
     """Inputs, whole blocks: lines of a block of units."""
+    bias: int
+    """The line among them for the bias, the first of the last block."""
 
 
 class Layout:
@@ -38,14 +40,7 @@ class Layout:
     ) -> None:
         size = self.size = config.cols
         self.pitch = config.input_pitch
-        self.shapes = tuple(
-            Shape(
-                _blocks(s.inputs, size) + 1,
-                _blocks(s.units, size),
-                (_blocks(s.inputs, size) + 1) * size,
-            )
-            for s in stages
-        )
+        self.shapes = tuple(_shape(stage, size) for stage in stages)
         self.samples = _blocks(batch, size) * size
         """Rows of a batch, whole blocks."""
         self.groups = self.samples // size
@@ -65,9 +60,12 @@ class Layout:
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
         self.survey = self._take(2 * len(stages))
-        selected = _blocks(self.groups, size) * size
-        select = selected // size * self.groups * self.classes
-        self.constant_lines = 2 * (self.samples + selected) + select + self.shapes[-1].units + 2
+        self.selected = _blocks(self.groups, size) * size
+        """Lines of one for each block of samples, whole blocks of them."""
+        select = self.selected // size * self.groups * self.classes
+        self.constant_lines = (
+            2 * (self.samples + self.selected) + select + self.shapes[-1].units + 2
+        )
         self.constants = self._take(self.constant_lines)
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
@@ -81,6 +79,12 @@ class Layout:
         place = self._end
         self._end = -(-(place + size) // 256) * 256
         return place
+
+
+def _shape(stage: Stage, size: int) -> Shape:
+    bias = _blocks(stage.inputs, size) * size
+    lines = bias + size
+    return Shape(lines // size, _blocks(stage.units, size), lines, bias)
 
 
 def _blocks(count: int, size: int) -> int:

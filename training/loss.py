@@ -159,7 +159,7 @@ class Loss:
         narrow = writer.allocate(rows)
         # Quarters, rounded up.
         writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
-        largest = writer.allocate(self._selected)
+        largest = writer.allocate(self._layout.selected)
         units = self._task.stages[-1].units
         writer.emit(
             Opcode.SET_CONFIG_WINDOW,
@@ -189,10 +189,10 @@ class Loss:
         writer, groups = self._writer, self._layout.groups
         most = log(self._task.stages[-1].units) + _MARGIN
         start = max(most / 2, most - 1.2)
-        lines = np.empty((self._selected, 2, self._layout.size), np.int8)
+        lines = np.empty((self._layout.selected, 2, self._layout.size), np.int8)
         code = round(start * 2**LOSS_BITS)
         lines[:, 0], lines[:, 1] = (code & 255) - ((code & 128) << 1), code >> 8
-        logarithm = writer.constant(lines.reshape(2 * self._selected, -1))
+        logarithm = writer.constant(lines.reshape(2 * self._layout.selected, -1))
         factor = exp(_MARGIN)
         product_bits = bits + _PROBABILITY_BITS
         q, right = multiplier(factor)
@@ -218,17 +218,11 @@ class Loss:
         bits = 15 - LOSS_BITS
         self._writer.copy(source, destination, rows, ONE, WIDE, Function.EXP, table=bits)
 
-    @property
-    def _selected(self) -> int:
-        """Lines that `_spread` takes: one for each group, whole blocks of them."""
-        size = self._layout.size
-        return -(-self._layout.groups // size) * size
-
     def _spread(self, lines: range, *, wide: bool) -> None:
         """_SELECT times a line for each group of samples, into a row for each class."""
         layout = self._layout
         group = np.repeat(np.arange(layout.groups), layout.classes)
-        select = (group == np.arange(self._selected)[:, None]) * _SELECT
+        select = (group == np.arange(self._layout.selected)[:, None]) * _SELECT
         blocks = select.reshape(-1, layout.size, self._rows).transpose(0, 2, 1)
         vectors = self._writer.constant(blocks.reshape(-1, layout.size).astype(np.int8))
         self._writer.multiply(

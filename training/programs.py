@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,19 +83,15 @@ def survey_program(config: Config, layout: Layout) -> StepProgram:
     one = np.zeros((2, layout.size), np.int8)
     one[1] = 1 << 6
     source = writer.constant(one)
-    most = config.buffer_lines // 8 * 2
-    places = [writer.allocate(most) for _ in range(2)]
-    turn = 0
+    places = _in_turn(writer)
     for number, shape in enumerate(layout.shapes):
         total = 2 * shape.units * shape.lines
         floor = {"value": 0}
-        for first in range(0, total, most):
-            lines = places[turn][: min(most, total - first)]
+        for first, lines in _portions(total, places):
             writer.read(layout.masters[number] + first * layout.pitch, lines)
             rows = len(lines) // 2
             writer.measure(SPARE, Source.LINES, buffer=lines.start, rows=rows, bits=8, **floor)
             floor = {"first": SPARE}
-            turn ^= 1
         result = writer.allocate(2)
         writer.copy(source.start, result.start, 1, Entry(left=1), WIDE, exponent=SPARE)
         writer.write(layout.survey + 2 * number * layout.pitch, result)
@@ -105,20 +102,32 @@ def survey_program(config: Config, layout: Layout) -> StepProgram:
 def rescale_program(config: Config, layout: Layout, stages: list[int]) -> StepProgram:
     """Halves the masters and velocities of some stages."""
     writer = Writer(config, layout)
-    most = config.buffer_lines // 8 * 2
-    places = [writer.allocate(most) for _ in range(2)]
-    turn = 0
+    places = _in_turn(writer)
     for number in stages:
         total = 2 * layout.shapes[number].units * layout.shapes[number].lines
         memories = [layout.masters[number], *layout.velocities[number : number + 1]]
-        for memory, first in product(memories, range(0, total, most)):
-            lines = places[turn][: min(most, total - first)]
-            host = memory + first * layout.pitch
-            writer.read(host, lines)
-            writer.copy(lines.start, lines.start, len(lines) // 2, Entry(), WIDE)
-            writer.write(host, lines)
-            turn ^= 1
+        for memory in memories:
+            for first, lines in _portions(total, places):
+                host = memory + first * layout.pitch
+                writer.read(host, lines)
+                writer.copy(lines.start, lines.start, len(lines) // 2, Entry(), WIDE)
+                writer.write(host, lines)
     return _end(writer)
+
+
+def _in_turn(writer: Writer) -> Iterator[range]:
+    """Two regions of the buffer, one after the other: one is written while the other is read."""
+    most = writer.config.buffer_lines // 8 * 2
+    return cycle([writer.allocate(most) for _ in range(2)])
+
+
+def _portions(total: int, places: Iterator[range]) -> Iterator[tuple[int, range]]:
+    """`total` lines in portions: the first one's number, and where in the buffer they go."""
+    first = 0
+    while first < total:
+        lines = next(places)[: total - first]
+        yield first, lines
+        first += len(lines)
 
 
 def _set_counter(counter: int) -> bytes:
