@@ -7,10 +7,9 @@ last, `--check docs` exits with status 1 where it is missing or out of date.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
+from systola.arch.pages import Pages, write_or_check
 from systola.bench.table import PICTURE, Results, find, stored_results
 from systola.bench.workloads import CONVOLUTIONS, IDEAL, LOADED, PRESET, PRODUCTS, Convolution
 from systola.views.plots import cycles_figure, to_svg
@@ -30,22 +29,7 @@ def picture(results: Results) -> bytes:
     return to_svg(cycles_figure(f"where the cycles go, preset {PRESET}", labelled))
 
 
-def main() -> int:
-    """Writes the picture, or checks it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", metavar="FOLDER", type=Path)
-    what.add_argument("--check", metavar="FOLDER", type=Path)
-    arguments = parser.parse_args()
-    drawn = picture(stored_results())
-    path = (arguments.write or arguments.check) / PICTURE.name
-    if arguments.write:
-        path.write_bytes(drawn)
-    elif not path.is_file() or path.read_bytes() != drawn:
-        print(f"{path} is out of date: make docs", file=sys.stderr)
-        return 1
-    return 0
-
+PAGES: Pages = {PICTURE.name: lambda: picture(stored_results()).decode()}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGES, "systola.bench.picture"))

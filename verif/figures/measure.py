@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import datetime
 import random
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from systola.bench.moment import commit, today
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.verif.figures.campaigns import CAMPAIGNS, Campaign
 from systola.verif.figures.record import FIGURES, Figure, store
@@ -47,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(campaign: Campaign, seed: int) -> Figure:
     """The figure of one campaign, whose output goes on to stderr as it comes."""
-    commit = _git("rev-parse", "--short", "HEAD")
-    changed = _git("status", "--porcelain", "--", "*.py", "*.cpp")
+    before, changed = commit(), _has_changes()
     started = time.monotonic()
     command = [sys.executable, "-m", campaign.module]
     command += [argument.format(seed=seed) for argument in campaign.arguments]
@@ -63,16 +62,16 @@ def run(campaign: Campaign, seed: int) -> Figure:
         results=tuple(campaign.results("".join(output))),
         seed=seed,
         seconds=round(time.monotonic() - started),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        commit=f"{commit} with changes" if changed else commit,
+        date=today(),
+        commit=f"{before} with changes" if changed else before,
     )
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or ("unknown" if done.returncode else "")
+def _has_changes() -> bool:
+    """Whether sources differ from the commit, or nobody knows."""
+    command = ["git", "status", "--porcelain", "--", "*.py", "*.cpp"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return bool(run.stdout.strip() or run.returncode)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,16 @@ docs` exits with status 1 where they are out of date.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from systola.arch.pages import filled, table
+from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.views.plots import new_figure, to_svg
 
 STORED = Path(__file__).with_name("curves.json")
-PAGE, PICTURE = "training.md", "training.svg"
 
 
 def picture(results: Sequence[dict[str, Any]]) -> bytes:
@@ -56,31 +54,15 @@ def results_table(results: Sequence[dict[str, Any]]) -> str:
     return table((*header, "accuracy, training", "accuracy, test"), rows)
 
 
-def main() -> int:
-    """Writes the page and its picture, or checks them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", metavar="FOLDER", type=Path)
-    what.add_argument("--check", metavar="FOLDER", type=Path)
-    arguments = parser.parse_args()
-    folder: Path = arguments.write or arguments.check
-    results = json.loads(STORED.read_text(encoding="utf-8"))
-    made = {
-        PAGE: filled(folder / PAGE, curves=results_table(results)).encode(),
-        PICTURE: picture(results),
-    }
-    stale = [name for name, content in made.items() if _differs(folder / name, content)]
-    for name in stale:
-        if arguments.write:
-            (folder / name).write_bytes(made[name])
-        else:
-            print(f"{folder / name} is out of date: make docs", file=sys.stderr)
-    return 1 if stale and arguments.check else 0
+def stored() -> list[dict[str, Any]]:
+    """What has been found last."""
+    return json.loads(STORED.read_text(encoding="utf-8"))
 
 
-def _differs(path: Path, content: bytes) -> bool:
-    return not path.is_file() or path.read_bytes() != content
-
+PAGES: Pages = {
+    "training.md": lambda: filled(DOCS / "training.md", curves=results_table(stored())),
+    "training.svg": lambda: picture(stored()).decode(),
+}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGES, "systola.verif.training.page"))
