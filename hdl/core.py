@@ -25,7 +25,7 @@ from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.control.decoder import Decoder
 from systola.hdl.control.fetch import Fetch
 from systola.hdl.control.scalar_unit import ScalarUnit
-from systola.hdl.control.scoreboard import WATCHED, Scoreboard
+from systola.hdl.control.scoreboard import Scoreboard, list_of
 from systola.hdl.control.sequencer import Sequencer
 from systola.hdl.matrix.matrix_unit import MatrixUnit
 from systola.hdl.memories.accumulators import Accumulators
@@ -301,8 +301,6 @@ class Core(wiring.Component):
             matrix.command.eq(queue.command),
             matrix.command_valid.eq(queue.valid),
             queue.pop.eq(matrix.command_pop),
-            matrix.masks.eq(queue.masks),
-            matrix.regions.eq(queue.regions),
             matrix.weight_row.eq(weights.row),
             matrix.weight_arrived.eq(weights.row_valid),
             weights.row_take.eq(matrix.weight_take),
@@ -325,8 +323,7 @@ class Core(wiring.Component):
             self.activity.input_blocked.eq(matrix.waits.host_reading),
             self.activity.operand_blocked.eq(matrix.waits.activate_writing),
         ]
-        for name in matrix.retired.shape().members:
-            m.d.comb += matrix.retired[name].eq(getattr(board, name).retire)
+        self._show_awaited(m, board, queue, matrix)
 
     def _activation(
         self,
@@ -340,8 +337,6 @@ class Core(wiring.Component):
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
             queue.pop.eq(activation.command_pop),
-            activation.masks.eq(queue.masks),
-            activation.regions.eq(queue.regions),
             accumulators.enable.eq(activation.enable),
             accumulators.address.eq(activation.address),
             activation.ready.eq(accumulators.ready),
@@ -355,9 +350,7 @@ class Core(wiring.Component):
             board.activate_writing.advance_to.eq(activation.advance_write_to),
             board.activate_writing.retire.eq(activation.write_done),
         ]
-        for name in activation.retired.shape().members:
-            watched, _ = WATCHED.get(name, (name, ""))
-            m.d.comb += activation.retired[name].eq(getattr(board, watched).retire)
+        self._show_awaited(m, board, queue, activation)
 
     def _writer(self, m: Module, board: Scoreboard, writer: HostWriter) -> None:
         queue = board.host_writes
@@ -369,10 +362,20 @@ class Core(wiring.Component):
             board.host_writing.advance.eq(writer.advance),
             board.host_writing.advance_to.eq(writer.advance_to),
             board.host_writing.retire.eq(writer.done),
-            writer.regions.eq(queue.regions),
         ]
-        for name in writer.retired.shape().members:
+        self._show_awaited(m, board, queue, writer)
+
+    def _show_awaited(
+        self,
+        m: Module,
+        board: Scoreboard,
+        queue: wiring.PureInterface,
+        unit: MatrixUnit | ActivationUnit | HostWriter,
+    ) -> None:
+        """What a unit sees of the masks of its queue, and of the lists that they name. Both may
+        have them in orders of their own."""
+        for mask, _ in unit.masks.shape():
             m.d.comb += [
-                writer.masks[name].eq(queue.masks[name]),
-                writer.retired[name].eq(getattr(board, name).retire),
+                unit.masks[mask].eq(queue.masks[mask]),
+                unit.progress[mask].eq(getattr(board, list_of(mask)).progress),
             ]

@@ -25,8 +25,9 @@ class Event(IntEnum):
     ISSUE = 0
     """The value is the instruction's number."""
     MASKED = 1
-    """In the cycle after the issue: the value has a field for each list of Queue.lists, a bit for
-    each entry of the list that the instruction may have to wait for, oldest first."""
+    """In the cycle after the issue: the value has a field for each of Queue.masks, from bit 0 on:
+    whether the instruction may have to wait for an entry of that list, and the place of the
+    youngest such one in the list's ring, with its run."""
     HOST_READS_BEGIN = 2
     HOST_READING_END = 3
     MATRIX_BEGIN = 4
@@ -41,6 +42,7 @@ class Event(IntEnum):
     WEIGHT_BURST_END = 13
     FETCH_BEGIN = 14
     FETCH_END = 15
+    LOADING_END = 16
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Queue:
 
     name: str
     waits: str
-    """Before the name of a list: a flag, 1 while the unit waits for an instruction in that list."""
-    lists: tuple[str, ...]
+    """Before the name of a mask: a flag, 1 while the unit waits for what it names."""
+    masks: tuple[str, ...]
     begin: Event | None
     """Its unit takes the oldest instruction; None where that is not told."""
     waits_before: bool = False
@@ -74,7 +76,10 @@ QUEUES = (
     Queue(
         "activate",
         "core.activation_unit.interlock.\\waits.",
-        ("matrix_summing", "matrix_reading", "activate_writing", "host_writing", "host_reading"),
+        (
+            *("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
+            *("operand_writing", "host_reading", "loading"),
+        ),
         Event.ACTIVATE_BEGIN,
     ),
     Queue(
@@ -86,6 +91,7 @@ QUEUES = (
 )
 LISTS = {
     "host_reading": (Event.HOST_READING_END, "lines that are read from host memory"),
+    "loading": (Event.LOADING_END, "parameters and tables that are read from host memory"),
     "matrix_reading": (Event.MATRIX_READING_END, "lines that the array reads"),
     "matrix_summing": (Event.MATRIX_SUMMING_END, "sums of the array"),
     "activate_reading": (Event.ACTIVATE_READING_END, "rows that Activate reads"),
@@ -113,6 +119,7 @@ _EVENTS = {
     Event.FETCH_BEGIN: "m_axi_host_arvalid & m_axi_host_arready & (m_axi_host_arid == 1)",
     Event.FETCH_END: "m_axi_host_rvalid & m_axi_host_rready & m_axi_host_rlast "
     "& (m_axi_host_rid == 1)",
+    Event.LOADING_END: f"{_BOARD}.loading.retire",
 }
 
 HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS = "host data in", "instructions", "host out", "weights"
@@ -120,9 +127,14 @@ HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS = "host data in", "instructions", "ho
 ARRAY, AWAITING_WEIGHTS, ISSUE_WAITS = "array active", "awaiting weights", "issue waits"
 
 
-def waits(queue: Queue, watched: str) -> str:
-    """The level that tells that the unit of `queue` waits for an instruction in list `watched`."""
-    return f"{queue.name} waits for {watched}"
+def waits(queue: Queue, mask: str) -> str:
+    """The level that tells that the unit of `queue` waits for an instruction that `mask` names."""
+    return f"{queue.name} waits for {mask}"
+
+
+def list_of(mask: str) -> str:
+    """The list of a mask."""
+    return "activate_writing" if mask == "operand_writing" else mask
 
 
 _READ = "m_axi_host_rvalid & m_axi_host_rready"
@@ -134,7 +146,7 @@ _LEVELS = {
     ARRAY: "core.matrix_unit.active",
     AWAITING_WEIGHTS: "core.matrix_unit.awaiting_weights",
     ISSUE_WAITS: "core.sequencer.waits",
-    **{waits(queue, name): f"{queue.waits}{name} " for queue in QUEUES for name in queue.lists},
+    **{waits(queue, name): f"{queue.waits}{name} " for queue in QUEUES for name in queue.masks},
 }
 LEVEL_NAMES = tuple(_LEVELS)
 """In the order of their bits."""
@@ -146,7 +158,7 @@ def with_events(verilog: str) -> str:
     pushes = ", ".join(f"{place}.push" for place in reversed(queues))
     value = f"{VALUE_BITS}'d0"
     for number, (place, queue) in enumerate(zip(queues, QUEUES, strict=True)):
-        fields = ", ".join(f"{place}.\\pushed_masks.{name} " for name in reversed(queue.lists))
+        fields = ", ".join(f"{place}.\\pushed_masks.{name} " for name in reversed(queue.masks))
         value = f"events_pushed[{number}] ? {{{fields}}} : {value}"
     value = f"core.sequencer.issue ? core.sequencer.\\decoded__payload.pc : {value}"
     body = [

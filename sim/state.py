@@ -34,7 +34,10 @@ _UNITS = {
         f"{_BOARD}.activate_queue",
         "core.activation_unit.interlock.waits",
         *(
-            ("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
+            (
+                *("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
+                *("operand_writing", "host_reading", "loading"),
+            ),
             ("activate_reading", "activate_operands", "activate_writing"),
         ),
     ),
@@ -45,7 +48,7 @@ _UNITS = {
         ("host_writing",),
     ),
 }
-"""Of each unit: its queue, where flags tell for which lists it waits, those lists, and the lists in
+"""Of each unit: its queue, where flags tell for whom it waits, those masks, and the lists in
 which its own instructions stand while they are under way."""
 
 

@@ -74,14 +74,15 @@ UNIT_OF = {
 }
 COMPARED = {
     opcode: {
-        Unit.HOST_READ: (Unit.ARRAY, Unit.ACTIVATION, Unit.HOST_WRITE),
-        Unit.HOST_WRITE: (Unit.HOST_READ, Unit.ACTIVATION),
-        Unit.ARRAY: (Unit.HOST_READ, Unit.ACTIVATION),
-        Unit.ACTIVATION: (Unit.HOST_READ, Unit.ARRAY, Unit.ACTIVATION, Unit.HOST_WRITE),
+        Unit.HOST_READ: ((Unit.ARRAY, Unit.ACTIVATION), (Unit.HOST_WRITE,)),
+        Unit.HOST_WRITE: ((Unit.HOST_READ,), (Unit.ACTIVATION,)),
+        Unit.ARRAY: ((Unit.HOST_READ,), (Unit.ACTIVATION,)),
+        Unit.ACTIVATION: ((Unit.HOST_READ, Unit.HOST_WRITE), (Unit.ARRAY, Unit.ACTIVATION)),
     }[unit]
     for opcode, unit in UNIT_OF.items()
 }
-"""The units with whose instructions under way those of each opcode are compared."""
+"""The units with whose instructions under way those of each opcode are compared, and which of them
+one after the other."""
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
@@ -301,10 +302,10 @@ class _Walk:
 
     def _compared(self, opcode: Opcode, seen: float) -> float:
         """When an instruction is issued that is compared with all that it may have to wait for, an
-        entry of the longest list a cycle, from the cycle behind `seen` on."""
+        entry of the longest lists a cycle, from the cycle behind `seen` on."""
         time = 0.0
-        for unit in COMPARED.get(opcode, ()):
-            entries = sum(end + SEEN > seen for end in self._ends[unit])
+        for units in COMPARED.get(opcode, ()):
+            entries = sum(end + SEEN > seen for unit in units for end in self._ends[unit])
             time = max(time, seen + entries + ISSUE_INTERVAL - 1)
         return time
 

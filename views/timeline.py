@@ -22,6 +22,7 @@ from systola.sim.events import (
     WEIGHTS,
     Event,
     Queue,
+    list_of,
     waits,
 )
 from systola.sim.recording import Recording
@@ -51,6 +52,7 @@ class Way:
 
 
 _HOST_READ = Way(Track.HOST_READ, "host_reads", ("host_reading",))
+_LOAD = Way(Track.HOST_READ, "host_reads", ("loading", "host_reading"))
 _HOST_WRITE = Way(Track.HOST_WRITE, "host_writes", ("host_writing",))
 _MATRIX = Way(Track.ARRAY, "matrix", ("matrix_reading", "matrix_summing"))
 _ACTIVATE = Way(Track.ACTIVATION, "activate", ("activate_reading", "activate_writing"))
@@ -61,8 +63,8 @@ _MEASURE = Way(
 WAYS = {
     Opcode.READ_HOST_MEMORY: _HOST_READ,
     Opcode.READ_HOST_MEMORY_ALTERNATE: _HOST_READ,
-    Opcode.LOAD_PARAMETERS: _HOST_READ,
-    Opcode.LOAD_TABLE: _HOST_READ,
+    Opcode.LOAD_PARAMETERS: _LOAD,
+    Opcode.LOAD_TABLE: _LOAD,
     Opcode.WRITE_HOST_MEMORY: _HOST_WRITE,
     Opcode.WRITE_HOST_MEMORY_ALTERNATE: _HOST_WRITE,
     Opcode.READ_WEIGHTS: Way(Track.WEIGHT_FETCH),
@@ -172,12 +174,14 @@ class _Course:
         self._rows: list[int] = []
         """Of the recording, in which each of them was issued, and later in which it began."""
         self._lists = {name: deque[int]() for name in LISTS}
+        self._pushed = dict.fromkeys(LISTS, 0)
+        """Instructions that have entered each list."""
         self._queues = {queue.name: deque[int]() for queue in QUEUES}
         self._free = dict.fromkeys(self._queues, 0)
         """The row from which on the oldest instruction of a queue is the one that waits."""
         self._issue_row = 0
         self._in_the_way: dict[int, dict[str, int]] = {}
-        """Of an instruction for each list the last one in it that it may have to wait for."""
+        """Of an instruction for each of its masks the one that it may have to wait for."""
         self._weight_queue = deque[int]()
         self._weight_reads = deque[tuple[int, int]]()
         """Those under way, and how many beats have moved when each is complete."""
@@ -230,6 +234,7 @@ class _Course:
             return
         for name in way.lists:
             self._lists[name].append(index)
+            self._pushed[name] += 1
         if way.queue:
             self._queues[way.queue].append(index)
         if not way.queue or operands.get("from_buffer"):
@@ -240,12 +245,15 @@ class _Course:
         way = WAYS[self._work[index].entry.opcode]
         queue = next(queue for queue in QUEUES if queue.name == way.queue)
         value = int(self._recording.values[row])
-        depth = self._config.queue_depth
+        bits = (self._config.queue_depth - 1).bit_length()
         found: dict[str, int] = {}
-        for number, name in enumerate(queue.lists):
-            mask = value >> number * depth & ((1 << depth) - 1)
-            if mask:
-                found[name] = self._lists[name][mask.bit_length() - 1]
+        for number, mask in enumerate(queue.masks):
+            field = value >> number * (1 + 2 * bits)
+            if field & 1:
+                # Places of the ring are counted from the first instruction on.
+                name = list_of(mask)
+                ahead = ((field >> 1) - self._pushed[name]) % (1 << bits) - (1 << bits)
+                found[mask] = self._lists[name][ahead]
         self._in_the_way[index] = found
 
     def _begin(self, queue: Queue, row: int, cycle: int) -> None:
@@ -280,7 +288,7 @@ class _Course:
         for name, source in self._in_the_way[index].items():
             cycles = self._cycles(waits(queue, name), first, row)
             if cycles:
-                self._work[index].waits.append(Wait(source, LISTS[name][1], cycles))
+                self._work[index].waits.append(Wait(source, LISTS[list_of(name)][1], cycles))
 
     def _cycles(self, level: str, first: int, last: int) -> int:
         """Cycles with that level behind row `first` up to row `last`."""

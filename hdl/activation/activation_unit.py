@@ -29,7 +29,7 @@ from systola.hdl.commands import (
     row_bits,
     table_space,
 )
-from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.in_flight import Awaited, Progress, kept
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.ports import (
     BufferReadSignature,
@@ -54,11 +54,14 @@ PAUSES = {
 
 
 def watched(config: Config) -> dict[str, int]:
-    """The lists that instructions wait for, and the bits of their addresses."""
-    line = address_bits(config)
-    lists = ("matrix_reading", "activate_writing", "host_writing", "host_reading")
+    """Whom instructions wait for, and the bits of the addresses."""
+    line, row = address_bits(config), row_bits(config)
+    masks = (
+        *("matrix_reading", "activate_writing", "operand_writing"),
+        *("host_writing", "host_reading", "loading"),
+    )
     tiles = ("tiles_reading",) if config.training else ()
-    return {"matrix_summing": row_bits(config), **dict.fromkeys((*lists, *tiles), line)}
+    return dict.fromkeys(("matrix_summing", *tiles), row) | dict.fromkeys(masks, line)
 
 
 def checks(config: Config) -> list[Check]:
@@ -66,7 +69,8 @@ def checks(config: Config) -> list[Check]:
     entries, tables = parameter_space(config), table_space(config)
     return [
         Check(watched="host_reading", address="read", used="reads"),
-        Check(watched="activate_writing", address="read", used="reads"),
+        Check(watched="activate_writing", address="read", used="reads_first"),
+        Check(watched="operand_writing", address="read", used="reads_operand"),
         Check(watched="matrix_summing", address="row", used="sums"),
         Check(watched="matrix_reading", address="line", used="narrow"),
         Check(watched="host_writing", address="line", used="narrow"),
@@ -75,8 +79,8 @@ def checks(config: Config) -> list[Check]:
         Check(watched="matrix_reading", used="wide"),
         Check(watched="host_writing", used="wide"),
         Check(watched="host_reading", used="wide"),
-        Check(watched="host_reading", address="parameter", space=entries, used="final"),
-        Check(watched="host_reading", address="table", space=tables, used="looks_up"),
+        Check(watched="loading", address="parameter", space=entries, used="final"),
+        Check(watched="loading", address="table", space=tables, used="looks_up"),
         *([Check(watched="tiles_reading", used="final")] if config.training else []),
     ]
 
@@ -87,7 +91,7 @@ class ActivationUnit(wiring.Component):
     work. A step is a read of accumulators or of a buffer line, one a cycle; the last of a vector
     issues it. Each column has its `ActivationLane`.
 
-    `masks` are those of `command`; `regions` and `retired` tell of the lists that they name.
+    `masks` are those of `command`; `progress` tells of the lists that they name.
     `command_pop`: it was taken in the cycle before, and its steps begin. The first read comes
     FRONT_LATENCY cycles after the command, and FOLLOW_LATENCY cycles after the list that lets it
     go, or one more. It waits where the accumulators' or the buffer's bank is busy; after issue
@@ -108,22 +112,15 @@ class ActivationUnit(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         depth = config.queue_depth
-        lists = watched(config)
+        masks = watched(config)
         members = {
             "command": In(ActivateCommand(config=config)),
             "command_valid": In(1),
             "command_pop": Out(1),
-            "masks": In(data.StructLayout(dict.fromkeys(lists, depth))),
-            "regions": In(
-                data.StructLayout(
-                    {
-                        name: data.ArrayLayout(Region(bits), depth)
-                        for name, bits in lists.items()
-                        if name != "tiles_reading"
-                    }
-                )
+            "masks": In(data.StructLayout(dict.fromkeys(masks, Awaited(depth)))),
+            "progress": In(
+                data.StructLayout({name: Progress(bits, depth) for name, bits in masks.items()})
             ),
-            "retired": In(data.StructLayout(dict.fromkeys(lists, 1))),
             "enable": Out(1),
             "ready": In(1),
             "address": Out(ceil_log2(config.accumulator_rows)),
@@ -163,19 +160,12 @@ class ActivationUnit(wiring.Component):
         # What the command and the step that is offered wait for.
         masks = self.masks
         for stage, loads in (("command", planner.begins), ("step", planner.loads)):
-            kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
+            here = Signal(self.masks.shape(), name=f"masks_of_{stage}")
             source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
-            m.d.comb += source.eq(Mux(loads, masks, kept))
-            for name in self.masks.shape().members:
-                m.d.sync += kept[name].eq(source[name] >> self.retired[name])
-            masks = kept
-        for name in self.masks.shape().members:
-            m.d.comb += [
-                interlock.masks[name].eq(masks[name]),
-                interlock.retired[name].eq(self.retired[name]),
-            ]
-        for name in self.regions.shape().members:
-            m.d.comb += interlock.regions[name].eq(self.regions[name])
+            m.d.comb += source.eq(Mux(loads, masks, here))
+            m.d.sync += here.eq(kept(source, self.progress))
+            masks = here
+        m.d.comb += [interlock.awaited.eq(masks), interlock.progress.eq(self.progress)]
 
         # The instruction whose steps are taken, while the planner may have the next one. There is
         # a pause behind its last step.

@@ -56,7 +56,8 @@ class Pause(enum.Enum, shape=3):
 class Step(data.StructLayout):
     """What happens in one cycle, if nothing is in the way.
 
-    It reads buffer line `read` (`reads`), accumulator `row` (`sums`), or nothing, `outside` the
+    It reads buffer line `read` (`reads`; of operand b, taps included: `reads_operand`, of any other
+    region: `reads_first`), accumulator `row` (`sums`), or nothing, `outside` the
     map. `tap`: which one it loads or uses. `low`: the line has low bytes, whose high ones follow;
     `begins`: it has the first element of its vector.
     A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
@@ -69,6 +70,8 @@ class Step(data.StructLayout):
             {
                 "phase": Phase,
                 "reads": 1,
+                "reads_first": 1,
+                "reads_operand": 1,
                 "read": line_bits(config),
                 "sums": 1,
                 "row": row_bits(config),
@@ -315,6 +318,8 @@ class StepPlanner(wiring.Component):
         valid = Signal()
         m.d.comb += self.loads.eq(loads)
         reads = ~(now.elements & from_accumulators)
+        # A Transpose reads its operand a as others read taps.
+        of_operand = now.operand | (now.taps & ~other)
         narrow = final & ~command.wide
         if config.training:
             reads &= ~(other & depthwise & (now.elements | (command.table != Other.TRANSPOSE)))
@@ -324,6 +329,8 @@ class StepPlanner(wiring.Component):
                 valid.eq(walker.present),
                 step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
                 step.reads.eq(reads),
+                step.reads_first.eq(reads & ~of_operand),
+                step.reads_operand.eq(reads & of_operand),
                 step.read.eq(Mux(now.elements, place.line, Mux(now.addend, addend, operand))),
                 step.sums.eq(now.elements & from_accumulators),
                 step.row.eq(row),
@@ -366,6 +373,7 @@ class StepPlanner(wiring.Component):
             self.steps.valid.eq(valid),
             self.steps.payload.eq(step),
             self.steps.payload.reads.eq(step.reads & ~outside),
+            self.steps.payload.reads_first.eq(step.reads_first & ~outside),
             self.steps.payload.outside.eq(outside),
             self.steps.payload.parameter.eq(entry),
         ]

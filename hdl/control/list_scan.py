@@ -1,25 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes through the entries of a list for the instruction that is to be issued next."""
+"""Goes through some lists for the instruction that is to be issued next."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from collections.abc import Mapping, Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
-from systola.hdl.parts.ring import stepped
+from systola.hdl.parts.in_flight import Awaited
 
 
 class ListScan(wiring.Component):
-    """Goes through the entries of an `InFlight` list, oldest first, one a cycle, and collects who
-    is in the way: an entry is chosen in one cycle, compared in the next, and judged behind that.
+    """Keeps what the instructions in some `InFlight` lists use, in one small memory, and goes
+    through those lists that are `watched`, one after the other, an entry a cycle, oldest first, to
+    find the youngest that is in the way.
 
-    `entry`, a register, is the one that is compared, of those in `entries` (`valid`, `push` and
-    `retire` are the list's). `beside`, where there is such a layout, is what was `pushed_beside`
-    with it: the part of an entry that nobody else needs. Neither follows its list any more.
-    `conflicts[mask]`, in the next cycle, tells whether it is in the way. `complete`: all entries
-    have been chosen; two cycles later `masks` is final, and has a bit for each entry in the way as
-    the list stands then. `restart`: the next cycle begins with another instruction; `masks` are
-    kept for that cycle, and nothing is pushed but with a `restart`.
+    | port | |
+    |---|---|
+    | `push`, `pushed` | the list that takes what is issued, if any, and what that uses |
+    | `rises` | that begins where the youngest of the list has ended, or behind |
+    | `free`, `oldest`, `valid`, `rising`, `retire` | the lists |
+    | `restart` | the next cycle begins with another instruction; comes with each push |
+    | `watched` | lists that matter to it, in its first cycle |
+    | `entry` | the one that is compared, from its second cycle on; a register and a memory |
+    | `conflicts` | in the next cycle: for each mask whether it is in the way |
+    | `complete` | the last one is being compared, or was; means nothing in the first cycle |
+    | `masks` | final two cycles after `complete`, and until one cycle after `restart` |
+
+    `masks` names the list of each mask, `walked` the region of an entry that its instruction walks
+    through.
     """
 
     def __init__(
@@ -27,101 +38,141 @@ class ListScan(wiring.Component):
         *,
         entry: data.StructLayout,
         depth: int,
-        masks: tuple[str, ...],
-        beside: data.StructLayout | None = None,
+        lists: Sequence[str],
+        masks: Mapping[str, str],
+        walked: str,
     ):
+        self._walked = walked
         self._depth = depth
-        self._masks = masks
-        self._beside = beside
-        members: dict[str, wiring.Member] = {}
-        if beside is not None:
-            members = {"push": In(1), "pushed_beside": In(beside), "beside": Out(beside)}
+        self._lists = tuple(lists)
+        self._masks = dict(masks)
+        flags = data.StructLayout(dict.fromkeys(lists, 1))
+        places = data.StructLayout(dict.fromkeys(lists, ceil_log2(depth)))
         super().__init__(
             {
-                **members,
-                "valid": In(depth),
-                "entries": In(data.ArrayLayout(entry, depth)),
-                "retire": In(1),
+                "push": In(flags),
+                "pushed": In(entry),
+                "rises": Out(1),
+                "free": In(places),
+                "oldest": In(places),
+                "valid": In(data.StructLayout(dict.fromkeys(lists, depth))),
+                "rising": In(data.StructLayout(dict.fromkeys(lists, 1 << ceil_log2(depth)))),
+                "retire": In(flags),
                 "restart": In(1),
+                "watched": In(flags),
                 "entry": Out(entry),
                 "conflicts": In(data.StructLayout(dict.fromkeys(masks, 1))),
-                "masks": Out(data.StructLayout(dict.fromkeys(masks, depth))),
                 "complete": Out(1),
+                "masks": Out(data.StructLayout(dict.fromkeys(masks, Awaited(depth)))),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        depth = self._depth
-        # Entries already chosen are the first ones: as many ones from bit 0, and as a number.
-        # All that is behind `restart` needs no other reset.
-        shown = Signal(depth, reset_less=True)
-        position = Signal(range(depth), reset_less=True)
-        here = Signal(depth)
-        now_shown = Signal(depth)
-        through = Signal(reset_less=True)
-        m.d.comb += [
-            here.eq(self.valid & ~shown & Cat(1, shown)),
-            now_shown.eq(shown | here),
-            self.complete.eq(through),
-        ]
-        entry = Signal(self.entry.shape(), reset_less=True)
-        # The entry chosen in the cycle before, where it is now, and the one before.
-        compared = Signal(depth, reset_less=True)
-        judged = Signal(depth, reset_less=True)
-        restarted = Signal(reset_less=True)
-        m.d.comb += self.entry.eq(entry)
-        m.d.sync += [
-            entry.eq(self.entries[position]),
-            judged.eq(compared >> self.retire),
-            restarted.eq(self.restart),
-        ]
-        with m.If(self.restart):
-            m.d.sync += [shown.eq(0), position.eq(0), compared.eq(0), through.eq(0)]
-        with m.Else():
-            m.d.sync += [
-                shown.eq(now_shown >> self.retire),
-                # It goes on even where there is no entry at all.
-                position.eq(position + ~through - self.retire),
-                compared.eq(here >> self.retire),
-                through.eq((self.valid & ~now_shown) == 0),
-            ]
-        for name in self._masks:
-            found = Signal(depth, name=f"{name}_found", reset_less=True)
-            now = Signal(depth, name=f"{name}_now")
-            m.d.comb += [
-                now.eq(found | Mux(self.conflicts[name], judged, 0)),
-                self.masks[name].eq(found),
-            ]
-            with m.If(restarted):
-                m.d.sync += found.eq(0)
-            with m.Else():
-                m.d.sync += found.eq(now >> self.retire)
+        bits = ceil_log2(self._depth)
+        list_bits = ceil_log2(len(self._lists))
 
-        # What only this unit reads stays where it is; the list of the others moves up.
-        if self._beside is not None:
-            bits = Signal(len(self.beside.as_value()), reset_less=True)
-            memory = m.submodules.memory = Memory(shape=len(bits), depth=depth, init=[])
-            write = memory.write_port()
-            read = memory.read_port(domain="comb")
-            free = Signal(range(depth))
-            oldest = Signal(range(depth))
-            next_oldest = Signal(range(depth))
-            at = Signal(range(depth), reset_less=True)
+        begins = Signal()  # the first cycle of an instruction
+        todo = Signal(self.watched.shape(), reset_less=True)  # lists that are not through
+        inside = Signal(reset_less=True)  # the first of them has begun, and goes on at `place`
+        place = Signal(bits, reset_less=True)
+        here = Signal(bits)
+        following = Signal(bits)
+        first = Signal(self.watched.shape())  # of `todo`, a one
+        ends = Signal()  # the last entry of that list
+        at = Signal(list_bits)
+        m.d.comb += [
+            first.eq(todo.as_value() & -todo.as_value()),
+            here.eq(Mux(inside, place, self._chosen(first, self.oldest))),
+            following.eq(here + 1),
+            ends.eq(following == self._chosen(first, self.free)),
+            at.eq(self._number(first)),
+            self.complete.eq(~(todo.as_value() & ~Mux(ends, first, 0)).any()),
+        ]
+        m.d.sync += [begins.eq(self.restart), place.eq(following)]
+        with m.If(self.restart):
+            m.d.sync += [todo.eq(0), inside.eq(0)]
+        with m.Elif(begins):
+            m.d.sync += todo.eq(
+                self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
+            )
+        with m.Else():
+            m.d.sync += inside.eq(todo.as_value().any() & ~ends)
+            with m.If(ends):
+                m.d.sync += todo.eq(todo.as_value() & ~first.as_value())
+
+        stored = self.entry.as_value()
+        memory = m.submodules.memory = Memory(
+            shape=len(stored), depth=1 << (bits + list_bits), init=[]
+        )
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        newest = Signal(bits)
+        pushed_at = Signal(list_bits)
+        m.d.comb += [
+            newest.eq(self._chosen(self.push, self.free) - 1),
+            pushed_at.eq(self._number(self.push)),
+            write.en.eq(self.push.as_value().any()),
+            write.addr.eq(Cat((newest + 1)[:bits], pushed_at)),
+            write.data.eq(self.pushed),
+            # When something is pushed, all is done.
+            read.addr.eq(Mux(write.en, Cat(newest, pushed_at), Cat(here, at))),
+            stored.eq(read.data),
+            self.rises.eq(~(self.pushed[self._walked].base - self.entry[self._walked].end)[-1]),
+        ]
+
+        # The entry that was compared, whether or not it is in its list any longer.
+        judged = Signal(self.watched.shape())
+        judged_place = Signal(bits, reset_less=True)
+        m.d.sync += [
+            judged.eq(Mux(self.restart, 0, first)),
+            judged_place.eq(here),
+        ]
+        stays = {}
+        for name in self._lists:
+            stays[name] = Signal(name=f"{name}_stays")
+            ahead = Signal(bits, name=f"{name}_ahead")
             m.d.comb += [
-                # What is written behind the last one does not matter before its push.
-                write.en.eq(~self.valid[-1]),
-                write.addr.eq(free),
-                write.data.eq(self.pushed_beside),
-                read.addr.eq(at),
-                self.beside.eq(bits),
-                next_oldest.eq(Mux(self.retire, stepped(oldest, depth), oldest)),
+                ahead.eq(judged_place - self.oldest[name]),
+                stays[name].eq(
+                    judged[name]
+                    & Cat(self.valid[name], 0).bit_select(ahead, 1)
+                    & ~(self.retire[name] & (ahead == 0))
+                ),
             ]
-            m.d.sync += [bits.eq(read.data), oldest.eq(next_oldest)]
-            with m.If(self.push):
-                m.d.sync += free.eq(stepped(free, depth))
-            with m.If(self.restart):
-                m.d.sync += at.eq(next_oldest)
-            with m.Elif(~through):
-                m.d.sync += at.eq(stepped(at, depth))
+        for mask, name in self._masks.items():
+            pending = Signal(name=f"{mask}_pending", reset_less=True)
+            last, run_first = (
+                Signal(bits, name=f"{mask}_{which}", reset_less=True) for which in ("last", "first")
+            )
+            running = Signal(name=f"{mask}_running", reset_less=True)  # from `run_first` on
+            hit = Signal(name=f"{mask}_hit")
+            goes_on = running & self.rising[name].bit_select(judged_place, 1)
+            leaves = self.retire[name] & (last == self.oldest[name])
+            m.d.comb += [
+                hit.eq(stays[name] & self.conflicts[mask]),
+                self.masks[mask].eq(Cat(pending, last, (last - run_first)[:bits])),
+            ]
+            m.d.sync += pending.eq(~begins & (hit | (pending & ~leaves)))
+            with m.If(begins):
+                m.d.sync += running.eq(0)
+            with m.Elif(judged[name]):
+                m.d.sync += running.eq(hit | goes_on)
+            with m.If(hit):
+                m.d.sync += last.eq(judged_place)
+                with m.If(~goes_on):
+                    m.d.sync += run_first.eq(judged_place)
         return m
+
+    def _chosen(self, flags: data.View, values: data.View) -> Value:
+        """The value of the list whose flag is up; zero for none."""
+        chosen: Value = Const(0)
+        for name in self._lists:
+            chosen |= Mux(flags[name], values[name], 0)
+        return chosen
+
+    def _number(self, flags: data.View) -> Value:
+        """The number of the list whose flag is up."""
+        number: Value = Const(0)
+        for i, name in enumerate(self._lists):
+            number |= Mux(flags[name], i, 0)
+        return number

@@ -10,7 +10,6 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
 from systola.hdl.commands import (
-    HOST_OFFSET_BITS,
     TAG_BITS,
     ActivateCommand,
     HostReadEntry,
@@ -20,6 +19,7 @@ from systola.hdl.commands import (
     MatrixCommand,
     WeightCommand,
     address_bits,
+    parameter_space,
     row_bits,
 )
 from systola.hdl.control.command_queue import CommandQueue
@@ -27,92 +27,7 @@ from systola.hdl.control.decoder import Decoded
 from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.control.tag_queue import TagQueue
-from systola.hdl.parts.in_flight import InFlight, Region, overlaps
-from systola.hdl.parts.replica import Replica
-
-WATCHED = {
-    "host_memory": ("host_reading", "host_memory"),
-    "tiles_reading": ("matrix_summing", "tiles"),
-    "tiles_loading": ("host_reading", "tiles"),
-    "tiles_writing": ("activate_writing", "tiles"),
-}
-"""Masks that do not carry the name of their list, which then has two: a Write_Host_Memory waits
-for reads of the same buffer lines line by line, and for reads of the same host memory as a
-whole. Weights from the buffer wait for whole instructions that write them, and are waited for until
-the MatrixMultiply has its last sum: by then the array has had all of them."""
-WAIT_WHOLE = ("host_reads", "weights")
-"""Queues whose unit does not begin an instruction before all that it waits for has ended."""
-SOURCES = {
-    "destination": "buffer",
-    "buffer": "buffer",
-    "accumulator": "accumulator",
-    "source": "source",
-}
-"""The region of a decoded instruction that becomes the one of a list's entry."""
-COMPLETES = {
-    Unit.HOST_READER: "host_reading",
-    Unit.MATRIX_UNIT: "matrix_summing",
-    Unit.ACTIVATION_UNIT: "activate_writing",
-    Unit.HOST_WRITER: "host_writing",
-}
-"""The list that an instruction of each unit leaves when it completes."""
-
-
-class QueueSignature(wiring.Signature):
-    """A queue seen from its unit: the oldest command, what it waits for, and `pop`.
-
-    `blocked`, a cycle late, is for units that wait for whole instructions, and so is `unblocked`, a
-    register: there is a command, and none of its masks has a bit. Others compare addresses with
-    `regions`, those of all entries of a list, oldest first."""
-
-    def __init__(
-        self,
-        *,
-        command: data.StructLayout,
-        lists: dict[str, int],
-        regions: dict[str, data.ArrayLayout],
-    ):
-        members: dict[str, wiring.Member] = {}
-        if regions:
-            members = {"regions": Out(data.StructLayout(regions))}
-        super().__init__(
-            {
-                **members,
-                "valid": Out(1),
-                "command": Out(command),
-                "masks": Out(data.StructLayout(lists)),
-                "blocked": Out(data.StructLayout(dict.fromkeys(lists, 1))),
-                "unblocked": Out(1),
-                "pop": In(1),
-            }
-        )
-
-
-class OpenQueueSignature(wiring.Signature):
-    """A queue whose instructions wait for nobody."""
-
-    def __init__(self, *, command: data.StructLayout):
-        super().__init__({"valid": Out(1), "command": Out(command), "pop": In(1)})
-
-
-class ListSignature(wiring.Signature):
-    """A list seen from the unit that works its instructions off: the progress of the oldest."""
-
-    def __init__(self, *, advance_bits: int):
-        super().__init__(
-            {
-                "advance": In(1),
-                "advance_to": In(advance_bits),
-                "retire": In(1),
-            }
-        )
-
-
-def _region_of(entry: data.StructLayout) -> data.StructLayout:
-    """The layout of the one region of a list's entries, which shrinks while its oldest instruction
-    walks on."""
-    (region,) = entry.members.values()
-    return region
+from systola.hdl.parts.in_flight import Awaited, InFlight, Progress, overlaps
 
 
 @dataclass(frozen=True)
@@ -126,38 +41,134 @@ class _Group:
     from_buffer: bool = False
 
 
+_READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
+_LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
+_STORES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+_PRODUCTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+_LINE_READERS = (
+    *(Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
+    *(Opcode.TRANSPOSE, Opcode.RANDOM),
+)
 GROUPS = (
-    _Group(
-        (
-            Opcode.READ_HOST_MEMORY,
-            Opcode.READ_HOST_MEMORY_ALTERNATE,
-            Opcode.LOAD_PARAMETERS,
-            Opcode.LOAD_TABLE,
-        ),
-        "host_reads",
-        ("host_reading",),
-    ),
-    _Group(
-        (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE),
-        "host_writes",
-        ("host_writing",),
-    ),
+    _Group(_READS, "host_reads", ("host_reading",)),
+    _Group(_LOADS, "host_reads", ("host_reading", "loading")),
+    _Group(_STORES, "host_writes", ("host_writing",)),
     _Group((Opcode.READ_WEIGHTS,), "weights"),
     _Group((Opcode.MATRIX_MULTIPLY,), "weights", from_buffer=True),
-    _Group(
-        (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE), "matrix", ("matrix_reading", "matrix_summing")
-    ),
+    _Group(_PRODUCTS, "matrix", ("matrix_reading", "matrix_summing")),
     _Group((Opcode.ACTIVATE,), "activate", ("activate_reading", "activate_writing")),
-    _Group(
-        (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR, Opcode.TRANSPOSE, Opcode.RANDOM),
-        "activate",
-        ("activate_operands", "activate_writing"),
-    ),
+    _Group(_LINE_READERS, "activate", ("activate_operands", "activate_writing")),
     _Group(
         (Opcode.MEASURE,), "activate", ("activate_reading", "activate_operands", "activate_writing")
     ),
     _Group((Opcode.DEBUG_TAG,), "tags"),
 )
+COMPLETES = {
+    Unit.HOST_READER: "host_reading",
+    Unit.MATRIX_UNIT: "matrix_summing",
+    Unit.ACTIVATION_UNIT: "activate_writing",
+    Unit.HOST_WRITER: "host_writing",
+}
+"""The list that an instruction of each unit leaves when it completes."""
+SCANS = {
+    "copies": (("host_reading", "host_writing"), ("buffer", "host")),
+    "lines": (
+        ("matrix_reading", "activate_writing", "loading"),
+        ("buffer", "parameters", "table"),
+    ),
+    "rows": (("matrix_summing", "activate_reading"), ("accumulator", "source")),
+    "operands": (("activate_operands",), ("source", "operand")),
+}
+"""Lists that are gone through one after the other, of which an instruction is in one at most, and
+the regions that are kept of it, the first one being what it walks through."""
+MASKS = {
+    "host_reads": (
+        *("matrix_reading", "activate_operands", "activate_writing", "host_writing"),
+        "tiles_reading",
+    ),
+    "matrix": ("host_reading", "activate_writing", "activate_reading"),
+    "activate": (
+        *("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
+        *("operand_writing", "host_reading", "loading", "tiles_reading"),
+    ),
+    "host_writes": ("host_reading", "activate_writing", "host_memory"),
+    "weights": ("tiles_loading", "tiles_writing"),
+}
+"""What the instructions of each queue may have to wait for."""
+TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
+"""Masks for weights from the buffer, where there is training."""
+LIST_OF = {
+    "host_memory": "host_reading",
+    "operand_writing": "activate_writing",
+    "tiles_reading": "matrix_summing",
+    "tiles_loading": "host_reading",
+    "tiles_writing": "activate_writing",
+}
+"""The list of a mask that does not carry its name: a write waits for reads of the same buffer lines
+line by line, and for reads of the same host memory as a whole. Operands b, and taps, lie elsewhere
+than a and what is added, and do not wait for who writes those. Weights from the buffer wait for
+whole instructions that write them, and are waited for until the MatrixMultiply has its last sum: by
+then the array has had all of them."""
+CONFLICTS = {
+    "host_reading": (("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")),
+    "loading": (("parameters", "buffer"), ("table", "buffer")),
+    "host_memory": (("host", "host"),),
+    "matrix_reading": (("buffer", "buffer"),),
+    "matrix_summing": (("accumulator", "accumulator"),),
+    "activate_reading": (("accumulator", "accumulator"),),
+    "activate_operands": (("buffer", "source"), ("buffer", "operand")),
+    "activate_writing": (
+        *(("buffer", "buffer"), ("source", "buffer")),
+        *(("buffer", "parameters"), ("buffer", "table")),
+    ),
+    "operand_writing": (("operand", "buffer"),),
+    "host_writing": (("buffer", "buffer"), ("host", "host")),
+    "tiles_reading": (("buffer", "source"),),
+    "tiles_loading": (("source", "buffer"),),
+    "tiles_writing": (("source", "buffer"),),
+}
+"""For each mask which region of the younger instruction must not meet which one of the older."""
+
+
+def list_of(mask: str) -> str:
+    """The list whose entries a mask names."""
+    return LIST_OF.get(mask, mask)
+
+
+def list_bits(name: str, config: Config) -> int:
+    """Bits of the addresses that the instructions in a list walk through."""
+    is_rows = name in ("matrix_summing", "activate_reading")
+    return row_bits(config) if is_rows else address_bits(config)
+
+
+class QueueSignature(wiring.Signature):
+    """A queue seen from its unit: the oldest command, which list entries it awaits, if its
+    instructions wait for any, and `pop`. `unblocked`: there is one, and it awaits none."""
+
+    def __init__(self, *, command: data.StructLayout, masks: tuple[str, ...] = (), depth: int = 1):
+        members: dict[str, wiring.Member] = {}
+        if masks:
+            members = {
+                "masks": Out(data.StructLayout(dict.fromkeys(masks, Awaited(depth)))),
+                "blocked": Out(data.StructLayout(dict.fromkeys(masks, 1))),
+                "unblocked": Out(1),
+            }
+        super().__init__({**members, "valid": Out(1), "command": Out(command), "pop": In(1)})
+
+
+class ListSignature(wiring.Signature):
+    """A list: how far the unit that works its instructions off is with the oldest, and what others
+    see of that."""
+
+    def __init__(self, *, width: int, depth: int):
+        super().__init__(
+            {
+                "advance": In(1),
+                "advance_to": In(width),
+                "retire": In(1),
+                "progress": Out(Progress(width, depth)),
+            }
+        )
 
 
 class Scoreboard(wiring.Component):
@@ -165,17 +176,18 @@ class Scoreboard(wiring.Component):
     `passable` and there is `room` for it, and was in the one before; its comparison with all that
     it may have to wait for is through with that cycle.
 
-    That begins with the first cycle of `offered` and takes a cycle for each entry of the fullest
-    list that matters to it, and one at least: it must not be `passable` in the first cycle, in
-    which `room` means nothing. Behind `issue` `decoded` is the next instruction.
+    That begins with the first cycle of `offered` and takes a cycle for each entry of those lists
+    in one of SCANS that matter to it, and one at least: it must not be `passable` in the first
+    cycle, in which `room` means nothing. Behind `issue` `decoded` is the next instruction.
 
     Four queues with interlocks (`host_reads`, `matrix`, `activate`, `host_writes`), one without
     (`weights`: tiles are consumed in order, nothing else touches them, but for those that lie in
-    the buffer, where there is training), and seven lists of regions under way:
+    the buffer, where there is training), and these lists of instructions under way:
 
     | list | instructions | until |
     |---|---|---|
     | `host_reading` | reads from host memory, Load_* | the last line is written |
+    | `loading` | Load_* once more | the same |
     | `matrix_reading` | MatrixMultiply, Convolve, their buffer lines | the last vector is read |
     | `matrix_summing` | MatrixMultiply, Convolve, their rows | the last row is announced |
     | `activate_reading` | Activate, Measure, their rows | the last row is read |
@@ -190,63 +202,29 @@ class Scoreboard(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._depth = depth = config.queue_depth
-        self._training = training = config.training
-        tiles = {"tiles_reading": depth} if training else {}
-        self._groups = [group for group in GROUPS if training or not group.from_buffer]
-        self._queues: dict[str, tuple[data.StructLayout, dict[str, int]]] = {
-            "host_reads": (
-                HostTransfer(config=config),
-                {
-                    "matrix_reading": depth,
-                    "activate_operands": depth,
-                    "activate_writing": depth,
-                    "host_writing": depth,
-                    **tiles,
-                },
-            ),
-            "matrix": (
-                MatrixCommand(config=config),
-                {"host_reading": depth, "activate_writing": depth, "activate_reading": depth},
-            ),
-            "activate": (
-                ActivateCommand(config=config),
-                {
-                    "matrix_summing": depth,
-                    "matrix_reading": depth,
-                    "activate_writing": depth,
-                    "host_writing": depth,
-                    "host_reading": depth,
-                    **tiles,
-                },
-            ),
-            "host_writes": (
-                HostWriteCommand(config=config),
-                {"host_reading": depth, "activate_writing": depth, "host_memory": depth},
-            ),
-            # Weights from the buffer wait for others, those from memory for nobody.
-            "weights": (
-                WeightCommand(config=config),
-                {"tiles_loading": depth, "tiles_writing": depth} if training else {},
-            ),
+        self._training = config.training
+        self._parameter_space = parameter_space(config)
+        self._groups = [group for group in GROUPS if config.training or not group.from_buffer]
+        self._masks = {
+            queue: tuple(mask for mask in masks if config.training or mask not in TILES)
+            for queue, masks in MASKS.items()
         }
-
-        def on_chip(*names: str) -> data.StructLayout:
-            return data.StructLayout(dict.fromkeys(names, Region(address_bits(config))))
-
-        lines = on_chip("buffer")
-        rows = data.StructLayout({"accumulator": Region(row_bits(config))})
-        host = data.StructLayout({"host": Region(HOST_OFFSET_BITS)})
-        # Of each list what the units see of its entries, and what only counts at issue.
-        self._lists: dict[str, tuple[data.StructLayout, data.StructLayout | None]] = {
-            "host_reading": (on_chip("destination"), host),
-            "matrix_reading": (lines, None),
-            "matrix_summing": (rows, on_chip("source") if training else None),
-            "activate_reading": (rows, None),
-            "activate_operands": (on_chip("source"), on_chip("operand")),
-            "activate_writing": (lines, on_chip("parameters", "table")),
-            "host_writing": (lines, host),
+        self._commands: dict[str, data.StructLayout] = {
+            "host_reads": HostTransfer(config=config),
+            "matrix": MatrixCommand(config=config),
+            "activate": ActivateCommand(config=config),
+            "host_writes": HostWriteCommand(config=config),
+            "weights": WeightCommand(config=config),
+            # A read leaves this queue no later than its list, so there is always room.
+            "host_read": HostReadEntry(config=config),
         }
-        self._host_read = HostReadEntry(config=config)
+        self._lists = {
+            name: list_bits(name, config) for lists, _ in SCANS.values() for name in lists
+        }
+        queues = {
+            name: QueueSignature(command=command, masks=self._masks.get(name, ()), depth=depth)
+            for name, command in self._commands.items()
+        }
         super().__init__(
             {
                 "offered": In(1),
@@ -258,79 +236,46 @@ class Scoreboard(wiring.Component):
                 "hold_tags": In(1),
                 "tagged": Out(1),
                 "tag": Out(TAG_BITS),
+                **{name: Out(signature) for name, signature in queues.items()},
                 **{
-                    name: Out(
-                        QueueSignature(command=command, lists=lists, regions=self._regions(name))
-                        if lists
-                        else OpenQueueSignature(command=command)
-                    )
-                    for name, (command, lists) in self._queues.items()
+                    name: Out(ListSignature(width=width, depth=depth))
+                    for name, width in self._lists.items()
+                    if name != "loading"
                 },
-                "host_read": Out(OpenQueueSignature(command=self._host_read)),
-                **{
-                    name: Out(ListSignature(advance_bits=_region_of(entry)["base"].width))
-                    for name, (entry, _) in self._lists.items()
-                },
+                "loading": Out(
+                    wiring.Signature({"progress": Out(Progress(self._lists["loading"], depth))})
+                ),
             }
         )
 
-    def _kinds(self, name: str) -> tuple[str, ...]:
-        """The masks that the queues have for a list."""
-        used = {mask for _, masks in self._queues.values() for mask in masks}
-        others = {
-            kind for mask, (watched, kind) in WATCHED.items() if watched == name and mask in used
-        }
-        return ("lines", *sorted(others))
-
-    def _regions(self, queue: str) -> dict[str, data.ArrayLayout]:
-        """What the queue's unit sees of the lists that its instructions wait for."""
-        _, masks = self._queues[queue]
-        if queue in WAIT_WHOLE:
-            return {}
-        return {
-            name: data.ArrayLayout(_region_of(self._lists[name][0]), self._depth)
-            for name in masks
-            if name not in WATCHED
-        }
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        decoded = self.decoded
-        queues: dict[str, CommandQueue] = {}
         lists: dict[str, InFlight] = {}
-        scans: dict[str, ListScan] = {}
-        restart = Signal()
-        m.d.comb += restart.eq(self.issue | ~self.offered)
-        for name, (entry, beside) in self._lists.items():
-            in_flight = lists[name] = m.submodules[name] = InFlight(
-                entry=entry, depth=self._depth, advancing=next(iter(entry.members))
-            )
-            scan = scans[name] = m.submodules[f"{name}_scan"] = ListScan(
-                entry=entry,
-                depth=self._depth,
-                masks=self._kinds(name),
-                beside=beside,
-            )
+        for name, width in self._lists.items():
+            lists[name] = m.submodules[name] = InFlight(width=width, depth=self._depth)
+            if name == "loading":
+                continue
             port = getattr(self, name)
             m.d.comb += [
-                in_flight.advance.eq(port.advance),
-                in_flight.advance_to.eq(port.advance_to),
-                in_flight.retire.eq(port.retire),
-                scan.valid.eq(in_flight.valid),
-                scan.entries.eq(in_flight.entries),
-                scan.retire.eq(port.retire),
-                scan.restart.eq(restart),
+                lists[name].advance.eq(port.advance),
+                lists[name].advance_to.eq(port.advance_to),
+                lists[name].retire.eq(port.retire),
+                port.progress.eq(lists[name].progress),
             ]
-            m.d.comb += [
-                in_flight.pushed[part].eq(decoded[SOURCES[part]]) for part in entry.members
-            ]
-            if beside is not None:
-                m.d.comb += scan.push.eq(in_flight.push)
-                m.d.comb += [scan.pushed_beside[part].eq(decoded[part]) for part in beside.members]
-        for name, (command, masks) in self._queues.items():
-            depth = WEIGHT_READS_IN_FLIGHT if name == "weights" else self._depth
-            queue = CommandQueue(command=command, depth=depth, lists=masks)
-            queues[name] = m.submodules[f"{name}_queue"] = queue
+        self._follow_loads(m, lists["host_reading"], lists["loading"])
+        scans = {name: self._scan(m, name, lists) for name in SCANS}
+        found = {
+            mask: scan.masks[mask] for scan in scans.values() for mask, _ in scan.masks.shape()
+        }
+        queues: dict[str, CommandQueue] = {}
+        for name, command in self._commands.items():
+            masks = {mask: self._lists[list_of(mask)] for mask in self._masks.get(name, ())}
+            queue = queues[name] = m.submodules[f"{name}_queue"] = CommandQueue(
+                command=command,
+                depth=WEIGHT_READS_IN_FLIGHT if name == "weights" else self._depth,
+                masks=masks,
+                list_depth=self._depth,
+            )
             port = getattr(self, name)
             m.d.comb += [
                 port.valid.eq(queue.valid),
@@ -343,23 +288,17 @@ class Scoreboard(wiring.Component):
                     port.blocked.eq(queue.blocked),
                     port.unblocked.eq(queue.unblocked),
                 ]
-            # Registers of its own for each unit: it compares addresses with all of them in a cycle,
-            # far from others that do so.
-            for watched in self._regions(name):
-                following = lists[watched].following.as_value()
-                copies = m.submodules[f"{name}_{watched}"] = Replica(width=len(following))
-                m.d.comb += [copies.input.eq(following), port.regions[watched].eq(copies.output)]
             for mask in masks:
-                watched, kind = WATCHED.get(mask, (mask, "lines"))
                 m.d.comb += [
-                    queue.retired[mask].eq(lists[watched].retire),
-                    queue.pushed_masks[mask].eq(scans[watched].masks[kind]),
+                    queue.progress[mask].eq(lists[list_of(mask)].progress),
+                    queue.pushed_masks[mask].eq(found[mask]),
                 ]
+        self._fill(m, queues)
 
         tags = m.submodules.tag_queue = TagQueue(depth=self._depth)
         m.d.comb += [
-            tags.tag.eq(decoded.code),
-            tags.units.eq(decoded.units),
+            tags.tag.eq(self.decoded.code),
+            tags.units.eq(self.decoded.units),
             tags.hold.eq(self.hold_tags),
             self.tagged.eq(tags.enters),
             self.tag.eq(tags.entering),
@@ -379,46 +318,48 @@ class Scoreboard(wiring.Component):
         places = {**queues, **lists, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full = []
-        awaited: dict[str, list[Value]] = {name: [] for name in scans}
+        watched: dict[str, list[Value]] = {name: [] for name in lists}
         for group in self._groups:
             chosen = Signal(name=f"{group.queue}_chosen")
             issued = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
-            _, waits_for = self._queues.get(group.queue, (None, {}))
-            is_here = is_one_of(decoded.kind, *group.opcodes)
+            is_here = is_one_of(self.decoded.kind, *group.opcodes)
             if group.from_buffer:
-                is_here &= decoded.from_buffer
+                is_here &= self.decoded.from_buffer
             full.append(is_here & Cat(places[name].full for name in names).any())
-            for name in sorted({WATCHED.get(mask, (mask, ""))[0] for mask in waits_for}):
-                awaited[name].append(is_here)
-            m.d.sync += [
-                chosen.eq(is_here),
-                issued.eq(self.passable & self.room & chosen),
-            ]
-            for name in names:
+            for name in dict.fromkeys(map(list_of, self._masks.get(group.queue, ()))):
+                watched[name].append(is_here)
+            m.d.sync += [chosen.eq(is_here), issued.eq(self.passable & self.room & chosen)]
+            for name in (*names, *(("host_read",) if group.queue == "host_reads" else ())):
                 pushes[name].append(issued)
         no_place = Signal()
         m.d.sync += no_place.eq(Cat(full).any())
-        unseen = []
-        for name, scan in scans.items():
-            watched = Signal(name=f"{name}_watched")
-            m.d.sync += watched.eq(Cat(awaited[name]).any())
-            unseen.append(watched & ~scan.complete)
-        m.d.comb += self.room.eq(~(no_place | Cat(unseen).any()))
+        m.d.comb += self.room.eq(~no_place & Cat(scan.complete for scan in scans.values()).all())
         m.d.comb += [places[name].push.eq(Cat(issued).any()) for name, issued in pushes.items()]
-
-        self._fill(m, queues, lists["host_reading"])
-        self._compare(m, scans)
+        for scan in scans.values():
+            for name, _ in scan.watched.shape():
+                m.d.comb += scan.watched[name].eq(Cat(watched[name]).any())
         return m
 
-    def _fill(self, m: Module, queues: dict[str, CommandQueue], reading: InFlight) -> None:
+    def _follow_loads(self, m: Module, reading: InFlight, loading: InFlight) -> None:
+        """The list `loading`, whose instructions are in `host_reading`, too."""
+        are_loads = Signal(1 << len(reading.free))  # for each place there
+        is_load = Signal()
+        with m.If(reading.push):
+            m.d.sync += are_loads.bit_select(reading.free, 1).eq(loading.push)
+        m.d.comb += [
+            is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
+            # The first line of a read may be written before the load before has ended.
+            loading.advance.eq(reading.advance & (reading.advance_to > self._parameter_space)),
+            loading.advance_to.eq(reading.advance_to),
+            loading.retire.eq(reading.retire & is_load),
+            self.loading.progress.eq(loading.progress),
+        ]
+
+    def _fill(self, m: Module, queues: dict[str, CommandQueue]) -> None:
         """What goes into the queues, from the fields of the decoded instruction."""
         decoded = self.decoded
-        # A read leaves this queue no later than its list, so there is always room.
-        reads = m.submodules.host_read_queue = CommandQueue(
-            command=self._host_read, depth=self._depth, lists={}
-        )
-        read = reads.pushed
+        weights, read = queues["weights"].pushed, queues["host_read"].pushed
         # An instruction is there for a cycle at least before its issue.
         m.d.sync += read.last.eq(decoded.buffer.end - 1)
         with m.If(is_one_of(decoded.kind, Opcode.LOAD_PARAMETERS)):
@@ -427,16 +368,13 @@ class Scoreboard(wiring.Component):
             m.d.comb += read.kind.eq(Kind.TABLE)
         with m.Else():
             m.d.comb += read.kind.eq(Kind.BUFFER)
-
-        write, weights = queues["host_writes"].pushed, queues["weights"].pushed
+        write = queues["host_writes"].pushed
         m.d.comb += [
-            reads.push.eq(reading.push),
+            weights.pc.eq(decoded.pc),
+            weights.transfer.eq(decoded.weight_transfer),
             read.pc.eq(decoded.pc),
             read.destination.eq(decoded.buffer.base),
             read.tail.eq(decoded.tail),
-            self.host_read.valid.eq(reads.valid),
-            self.host_read.command.eq(reads.command),
-            reads.pop.eq(self.host_read.pop),
             queues["host_reads"].pushed.eq(decoded.transfer),
             write.pc.eq(decoded.pc),
             write.transfer.eq(decoded.transfer),
@@ -444,8 +382,6 @@ class Scoreboard(wiring.Component):
             write.tail.eq(decoded.tail),
             queues["matrix"].pushed.eq(decoded.matrix),
             queues["activate"].pushed.eq(decoded.activate),
-            weights.pc.eq(decoded.pc),
-            weights.transfer.eq(decoded.weight_transfer),
         ]
         if self._training:
             m.d.comb += [
@@ -453,47 +389,44 @@ class Scoreboard(wiring.Component):
                 weights.wide.eq(decoded.matrix.wide_weights),
             ]
 
-    def _compare(self, m: Module, scans: dict[str, ListScan]) -> None:
-        """Whether the entry of each list that is compared is in the way, a cycle later.
+    def _scan(self, m: Module, scan_name: str, lists: dict[str, InFlight]) -> ListScan:
+        """The comparison of the decoded instruction with the lists of one of SCANS.
 
-        An instruction without such a region has an empty one, which is in nobody's way.
+        An instruction without a region on the chip has an empty one, which is in nobody's way.
         """
         decoded = self.decoded
-
-        def meets(name: str, part: str, *regions: str) -> Value:
-            """Whether region `part` of the list's entry shares an address with one of these."""
-            scan = scans[name]
-            known = scan.entry if part in scan.entry.shape().members else scan.beside
-            met = Signal(len(regions), name=f"{name}_{part}_meets")
-            m.d.sync += met.eq(Cat(overlaps(known[part], decoded[region]) for region in regions))
-            return met.any()
-
-        touched = ("buffer", "source", "operand")
-        copies = Signal()
-        m.d.sync += copies.eq(is_one_of(decoded.kind, *GROUPS[0].opcodes))
-        found = {
-            "host_reading": meets("host_reading", "destination", *touched, "parameters", "table"),
-            "matrix_reading": meets("matrix_reading", "buffer", "buffer"),
-            "matrix_summing": meets("matrix_summing", "accumulator", "accumulator"),
-            "activate_reading": meets("activate_reading", "accumulator", "accumulator"),
-            "activate_operands": meets("activate_operands", "source", "buffer")
-            | meets("activate_operands", "operand", "buffer"),
-            "activate_writing": meets("activate_writing", "buffer", *touched)
-            | meets("activate_writing", "parameters", "buffer")
-            | meets("activate_writing", "table", "buffer"),
-            "host_writing": meets("host_writing", "buffer", "buffer")
-            | (copies & meets("host_writing", "host", "host")),
+        names, parts = SCANS[scan_name]
+        used = {mask for masks in self._masks.values() for mask in masks}
+        masks = {
+            mask: list_of(mask) for mask in CONFLICTS if list_of(mask) in names and mask in used
         }
-        m.d.comb += [scans[name].conflicts.lines.eq(met) for name, met in found.items()]
-        m.d.comb += scans["host_reading"].conflicts.host_memory.eq(
-            meets("host_reading", "host", "host")
+        entry = data.StructLayout({part: decoded[part].shape() for part in parts})
+        scan = m.submodules[f"{scan_name}_scan"] = ListScan(
+            entry=entry, depth=self._depth, lists=names, masks=masks, walked=parts[0]
         )
-        if self._training:
+        m.d.comb += [
+            scan.restart.eq(self.issue | ~self.offered),
+            scan.pushed.eq(Cat(decoded[part] for part in parts)),
+        ]
+        for name in names:
             m.d.comb += [
-                scans[name].conflicts.tiles.eq(meets(name, part, region))
-                for name, part, region in (
-                    ("matrix_summing", "source", "buffer"),
-                    ("host_reading", "destination", "source"),
-                    ("activate_writing", "buffer", "source"),
-                )
+                scan.push[name].eq(lists[name].push),
+                lists[name].rises.eq(scan.rises),
+                scan.rising[name].eq(lists[name].rising),
+                scan.free[name].eq(lists[name].free),
+                scan.oldest[name].eq(lists[name].progress.place),
+                scan.valid[name].eq(lists[name].valid),
+                scan.retire[name].eq(lists[name].retire),
             ]
+        # Of its own, only copies have a place in host memory.
+        copies = Signal(name=f"{scan_name}_are_copies")
+        m.d.sync += copies.eq(is_one_of(decoded.kind, *_READS, *_LOADS, *_STORES))
+        met: dict[tuple[str, str], Signal] = {}
+        for pair in dict.fromkeys(pair for mask in masks for pair in CONFLICTS[mask]):
+            met[pair] = Signal(name="{}_meets_{}".format(*pair))
+            m.d.sync += met[pair].eq(overlaps(decoded[pair[0]], scan.entry[pair[1]]))
+        for mask in masks:
+            m.d.comb += scan.conflicts[mask].eq(
+                Cat(met[pair] & (copies | (pair[0] != "host")) for pair in CONFLICTS[mask]).any()
+            )
+        return scan

@@ -14,7 +14,7 @@ from systola.hdl.matrix.vector_planner import VectorPlanner
 from systola.hdl.matrix.weight_loader import WeightLoader
 from systola.hdl.memories.accumulators import BANKS, SUMS_LATENCY, UPDATE_LATENCY
 from systola.hdl.parts.delay_line import DelayLine
-from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.in_flight import Awaited, Progress, kept
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.walker import WALK_GAP, Walker
@@ -34,7 +34,7 @@ _WATCHED = {
     "activate_writing": address_bits,
     "activate_reading": row_bits,
 }
-"""The lists that vectors wait for, and the bits of their addresses."""
+"""Whom vectors wait for, and the bits of the addresses."""
 
 
 class SumEvent(data.StructLayout):
@@ -88,9 +88,9 @@ class MatrixUnit(wiring.Component):
     a line of the buffer, or none outside the feature map, to an accumulator row (VectorPlanner).
 
     A vector waits while older instructions still use its line or its row: `masks` of the command
-    and `regions` of the lists that they name, which drop their oldest entry with `retired`. The
-    first vector of a tile waits for its weights. A tile is switched without a bubble when it has
-    been loaded into the shadow weights, which takes `rows` cycles beside the tile before;
+    name them, `progress` tells how far they are. The first vector of a tile waits for its weights.
+    A tile is switched without a bubble when it has been loaded into the shadow weights, which takes
+    `rows` cycles beside the tile before;
     COMMAND_GAP cycles lie between two commands. `command_pop`: the walk begins, and the unit keeps
     the command. The next one starts when the last place of the walk is taken, while vectors are
     still on their way to their issue. The first line is read FRONT_LATENCY cycles after its command
@@ -117,16 +117,12 @@ class MatrixUnit(wiring.Component):
                 "command": In(MatrixCommand(config=config)),
                 "command_valid": In(1),
                 "command_pop": Out(1),
-                "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, depth))),
-                "regions": In(
+                "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, Awaited(depth)))),
+                "progress": In(
                     data.StructLayout(
-                        {
-                            name: data.ArrayLayout(Region(bits(config)), depth)
-                            for name, bits in _WATCHED.items()
-                        }
+                        {name: Progress(bits(config), depth) for name, bits in _WATCHED.items()}
                     )
                 ),
-                "retired": In(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
                 "waits": Out(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "weight_row": In(8 * config.cols),
@@ -390,12 +386,11 @@ class MatrixUnit(wiring.Component):
         # What command, place and plan wait for.
         masks = self.masks
         for stage, loads in (("command", walker.walk.ready), ("place", taken), ("plan", moves)):
-            kept = Signal(self.masks.shape(), name=f"masks_of_{stage}")
+            here = Signal(self.masks.shape(), name=f"masks_of_{stage}")
             source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
-            m.d.comb += source.eq(Mux(loads, masks, kept))
-            for name, _ in self.masks.shape():
-                m.d.sync += kept[name].eq(source[name] >> self.retired[name])
-            masks = kept
+            m.d.comb += source.eq(Mux(loads, masks, here))
+            m.d.sync += here.eq(kept(source, self.progress))
+            masks = here
 
         m.d.comb += [
             planner.command.eq(command),
@@ -408,7 +403,6 @@ class MatrixUnit(wiring.Component):
             planner.plan.ready.eq(taken_on.output),
             interlock.input.valid.eq(valid),
             interlock.input.payload.eq(item),
-            interlock.masks.eq(masks),
-            interlock.regions.eq(self.regions),
-            interlock.retired.eq(self.retired),
+            interlock.awaited.eq(masks),
+            interlock.progress.eq(self.progress),
         ]

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interlocks: what is under way, and who must wait for it.
+"""What is under way, and who must wait for it.
 
-Each use of an on-chip resource by a unit has an `InFlight` list: the regions of its instructions
-from issue to completion, oldest first. When an instruction is issued, its regions are compared
-with those lists, and one mask per list (bit i: entry i is in the way) goes with it into the
-`CommandQueue` of its unit. Masks and lists shift together when an entry retires, so a mask only
-ever names older instructions, and the oldest instruction of the machine never waits.
+Each use of an on-chip resource by a unit has an `InFlight` list: a ring of places with its
+instructions from issue to completion. When an instruction is issued, its regions are compared with
+those in the lists; of each list it waits for one entry, the youngest in its way (`Awaited`), since
+the entries of a list complete in order. So it only ever waits for older instructions, and the
+oldest instruction of the machine never waits.
 
-Chaining: the oldest entry of a list shrinks from below while its instruction walks through its
-region. A follower may touch an address that no entry in its mask holds any longer: it runs a row
-behind.
+Chaining: the oldest entry of a list tells how far its instruction has got (`Progress`). Who waits
+for that one may touch what lies below: it runs a line or row behind. The same is true while the
+oldest one is an older entry of the `run` of the one that is awaited, such as the instructions that
+fill the blocks of one matrix.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 
 class Region(data.StructLayout):
@@ -24,77 +26,119 @@ class Region(data.StructLayout):
         super().__init__({"base": width, "end": width})
 
 
+class Awaited(data.StructLayout):
+    """The entry at `place` of a list of `depth` entries, while it is still `pending`. It and each
+    of the `run` - 1 entries before it rises from the one before."""
+
+    def __init__(self, depth: int):
+        super().__init__({"pending": 1, "place": ceil_log2(depth), "run": ceil_log2(depth)})
+
+
+class Progress(data.StructLayout):
+    """The oldest entry of a list stands at `place`, and needs nothing below address `reached` any
+    longer; with `retires` it leaves the list behind this cycle."""
+
+    def __init__(self, width: int, depth: int):
+        super().__init__({"retires": 1, "place": ceil_log2(depth), "reached": width})
+
+
 def overlaps(a: data.View, b: data.View) -> Value:
     """Whether two regions share an address.
 
     An empty one inside the other counts as well: a wait too many, never one too few.
     """
-    return (a.base < b.end) & (b.base < a.end)
-
-
-def holds(region: data.View, address: Value) -> Value:
-    """Whether a region contains an address."""
     # The signs of differences come out of the carry chains as they are, comparisons do not.
-    return ~(address - region.base)[-1] & (address - region.end)[-1]
+    return (a.base - b.end)[-1] & (b.base - a.end)[-1]
+
+
+def still(awaited: data.View, progress: data.View) -> Value:
+    """Whether an entry is pending behind this cycle."""
+    return awaited.pending & ~(progress.retires & (awaited.place == progress.place))
+
+
+def holds(awaited: data.View, progress: data.View, address: Value) -> Value:
+    """Whether who awaits an entry must not touch an address yet: the entry is pending, and the
+    oldest of its list is none of its run, or has not got past the address."""
+    ahead = (awaited.place - progress.place)[: len(awaited.place)]
+    past = (address - progress.reached)[-1] & (ahead <= awaited.run)
+    return awaited.pending & ~past
+
+
+def kept(awaited: data.View, progress: data.View) -> Value:
+    """What masks, a structure of `Awaited`, become behind this cycle, seeing the `progress` of the
+    list of each."""
+    return Cat(
+        Cat(still(awaited[name], progress[name]), awaited[name].place, awaited[name].run)
+        for name, _ in awaited.shape()
+    )
 
 
 class InFlight(wiring.Component):
-    """List of up to `depth` entries of layout `entry`, oldest first.
+    """List of up to `depth` instructions in a ring; all outputs but `empties` and
+    `progress.retires` are registers, and change a cycle after what changes them.
 
-    `push` (only while not `full`) appends `pushed`; `retire` drops the oldest, also in the same
-    cycle. `advance` sets the base of the region `advancing` of the oldest entry to `advance_to`.
-    Everything shows a cycle later. `valid[i]` tells whether `entries[i]` counts; `empties`: none is
-    left behind this cycle, but for what is pushed. `following` is what `entries` will be in the
-    next cycle, for copies of them.
+    | port | |
+    |---|---|
+    | `push` | appends one at place `free`, only while not `full` |
+    | `rises` | it begins where the one pushed before it has ended, or behind |
+    | `rising` | for each place whether its entry rises |
+    | `retire` | drops the oldest, also in the same cycle |
+    | `advance`, `advance_to` | the oldest needs nothing below that address any longer; or nothing \
+at all, and the next one nothing below |
+    | `progress` | how far the oldest has got; until it first advances, as far as the one before, \
+if it rises, or nowhere |
+    | `valid` | as many ones, from bit 0, as there are entries |
+    | `empties` | none is left behind this cycle, but for what is pushed |
     """
 
-    def __init__(self, *, entry: data.StructLayout, depth: int, advancing: str | None = None):
-        self._advancing = advancing
+    def __init__(self, *, width: int, depth: int):
         self._depth = depth
-        members = {
-            "push": In(1),
-            "pushed": In(entry),
-            "full": Out(1),
-            "retire": In(1),
-            "valid": Out(depth),
-            "empties": Out(1),
-            "entries": Out(data.ArrayLayout(entry, depth)),
-            "following": Out(data.ArrayLayout(entry, depth)),
-        }
-        if advancing is not None:
-            width = entry[advancing].shape["base"].width
-            members |= {"advance": In(1), "advance_to": In(width)}
-        super().__init__(members)
+        super().__init__(
+            {
+                "push": In(1),
+                "rises": In(1),
+                "rising": Out(1 << ceil_log2(depth)),
+                "free": Out(ceil_log2(depth)),
+                "full": Out(1),
+                "retire": In(1),
+                "advance": In(1),
+                "advance_to": In(width),
+                "progress": Out(Progress(width, depth)),
+                "valid": Out(depth),
+                "empties": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        depth, valid, retire = self._depth, self.valid, self.retire
-        behind = Cat(valid[1:], 0)  # whether there is an entry behind the one at a place,
-        before = Cat(1, valid[:-1])  # and before it
+        valid, retire = self.valid, self.retire
+        place = Signal.like(self.progress.place)
+        reached = Signal.like(self.progress.reached)
+        rises = Signal(1 << len(place))  # for each place
+        next_rises = Signal()
+        clears = Signal()
+        left = Signal.like(valid)
         empty = Signal(init=1)
-        m.d.comb += [self.full.eq(valid[-1]), self.empties.eq(empty | (retire & ~valid[1]))]
-        m.d.sync += empty.eq(self.empties & ~self.push)
-        m.d.sync += valid.eq(
-            Mux(
-                retire,
-                behind | Mux(self.push, valid, 0),
-                valid | Mux(self.push, before, 0),
-            )
-        )
-
-        # What does not count may be anything: all places behind the last entry take what could be
-        # pushed, and a push only makes one of them count.
-        layout = self.pushed.shape()
-        entries = [Signal(layout, name=f"entry_{i}", reset_less=True) for i in range(depth)]
-        for i, entry in enumerate(entries):
-            following = Signal(layout, name=f"following_{i}")
-            behind_it = entries[i + 1] if i + 1 < depth else self.pushed
-            m.d.comb += [self.entries[i].eq(entry), following.eq(entry)]
-            if i == 0 and self._advancing is not None:
-                with m.If(self.advance):
-                    m.d.comb += following[self._advancing].base.eq(self.advance_to)
-            with m.If(retire | ~valid[i]):
-                m.d.comb += following.eq(Mux(behind[i], behind_it, self.pushed))
-            m.d.comb += self.following[i].eq(following)
-            m.d.sync += entry.eq(following)
+        m.d.comb += [
+            left.eq(Mux(retire, valid[1:], valid)),
+            self.full.eq(valid[-1]),
+            self.empties.eq(empty | (retire & ~valid[1])),
+            self.progress.eq(Cat(retire, place, reached)),
+            # What was reached in one entry holds for the next one if that rises from it.
+            next_rises.eq(rises.bit_select((place + 1)[: len(place)], 1)),
+            clears.eq(Mux(left[0], retire & ~next_rises, self.push & ~self.rises)),
+        ]
+        m.d.sync += [
+            empty.eq(self.empties & ~self.push),
+            valid.eq(left | Mux(self.push, Cat(1, left), 0)),
+            self.free.eq(self.free + self.push),
+            place.eq(place + retire),
+        ]
+        with m.If(self.push):
+            m.d.sync += rises.bit_select(self.free, 1).eq(self.rises)
+        with m.If(clears):
+            m.d.sync += reached.eq(0)
+        with m.Elif(self.advance):
+            m.d.sync += reached.eq(self.advance_to)
+        m.d.comb += self.rising.eq(rises)
         return m

@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.hdl.commands import HostTransfer, HostWriteCommand, address_bits
-from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.in_flight import Awaited, Progress
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.skid_buffer import SkidBuffer
@@ -18,7 +18,7 @@ from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.hdl.transfers.copy_walk import CopyWalk
 
 WATCHED = ("host_reading", "activate_writing")
-"""The lists whose instructions may still have to write a line."""
+"""Whose instructions may still have to write a line."""
 LINES_AHEAD = 8
 """Lines read from the buffer ahead of the bus; with one that is not counted yet."""
 BURSTS_AHEAD = 16
@@ -45,8 +45,8 @@ class HostWriter(wiring.Component):
     """Writes the lines of one instruction at a time to host memory.
 
     AW runs ahead of W by up to BURSTS_AHEAD bursts. Throughput: one beat a cycle. Lines are read
-    from the buffer when no entry of WATCHED that the masks name holds them any longer: two cycles
-    after the lists show it, or three, as an `Interlock` has it. A line goes out on W
+    from the buffer when those of WATCHED that the masks name have got past them: two cycles after
+    `progress` shows it, as an `Interlock` has it. A line goes out on W
     BUFFER_LATENCY + 2 cycles after its read. `blocked` holds back all bursts. `advance` tells, a
     cycle later, that line `advance_to` - 1 has been read; `done`, in the cycle after the last
     acknowledgement, that all is written.
@@ -59,15 +59,14 @@ class HostWriter(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         depth = config.queue_depth
-        regions = data.ArrayLayout(Region(address_bits(config)), depth)
+        progress = Progress(address_bits(config), depth)
         super().__init__(
             {
                 "command": In(HostWriteCommand(config=config)),
                 "command_valid": In(1),
                 "blocked": In(1),
-                "masks": In(data.StructLayout(dict.fromkeys(WATCHED, depth))),
-                "regions": In(data.StructLayout(dict.fromkeys(WATCHED, regions))),
-                "retired": In(data.StructLayout(dict.fromkeys(WATCHED, 1))),
+                "masks": In(data.StructLayout(dict.fromkeys(WATCHED, Awaited(depth)))),
+                "progress": In(data.StructLayout(dict.fromkeys(WATCHED, progress))),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "bus": Out(
                     WriteSignature(
@@ -171,9 +170,8 @@ class HostWriter(wiring.Component):
             offered.payload.line.eq(walk.address),
             offered.payload.used.eq(1),
             offered.payload.tail.eq(walk.in_tail),
-            interlock.masks.eq(self.masks),
-            interlock.regions.eq(self.regions),
-            interlock.retired.eq(self.retired),
+            interlock.awaited.eq(self.masks),
+            interlock.progress.eq(self.progress),
         ]
         with m.If(~begun):
             m.d.sync += [begun.eq(self.command_valid), more.eq(self.command_valid)]

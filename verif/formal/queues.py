@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queues: nothing is lost, doubled or reordered, whatever comes and goes when."""
 
-from amaranth.hdl import Array, Assert, Assume, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from systola.hdl.control.command_queue import CommandQueue
 from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.in_flight import Awaited, Progress
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.weight_fifo import LATENCY, WeightFifo
@@ -23,61 +24,58 @@ def place_behind(first: Signal, steps: Value, depth: int) -> Value:
 
 
 class CommandQueueHarness(Harness):
-    """The word and the mask of any one instruction; the mask shifts with its list."""
+    """The word and the mask of any one instruction; the mask loses what leaves its list."""
 
     DEPTH = 4
-    LIST = 3
+    LIST = 4
 
     def claims(self, m: Module) -> None:
-        places = self.DEPTH - 1
-        dut = CommandQueue(command=WORD, depth=self.DEPTH, lists={"list": self.LIST})
+        dut = CommandQueue(command=WORD, depth=self.DEPTH, masks={"list": 2}, list_depth=self.LIST)
         unit = Unit(m, dut)
-        mask = anything(m, self.LIST, "mask")  # of what was pushed in the cycle before
-        retired = anything(m, 1, "retired")
+        mask = anything(m, Awaited(self.LIST), "mask")  # of what was pushed in the cycle before
+        progress = anything(m, Progress(2, self.LIST), "progress")
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
             Assume(~(dut.push & dut.full)),
             dut.pushed.eq(anything(m, 4, "word")),
             dut.pushed_masks["list"].eq(mask),
-            dut.retired["list"].eq(retired),
+            dut.progress["list"].eq(progress),
             dut.pop.eq(anything(m, 1, "pop")),
+            Assume(implies(dut.pop, dut.valid)),
         ]
         exits = dut.pop & dut.valid
         item = Tracked(m, enters=dut.push, word=dut.pushed, exits=exits, most=self.DEPTH)
         fresh = before(m, item.chosen, "fresh")
-        wanted = Signal(self.LIST)
-        m.d.sync += wanted.eq(Mux(fresh, mask, wanted) >> retired)
+        wanted, now = (Signal(Awaited(self.LIST), name=name) for name in ("wanted", "now"))
+        leaves = progress.retires & (now.place == progress.place)
+        m.d.comb += now.eq(Mux(fresh, mask, wanted))
+        m.d.sync += wanted.eq(Cat(now.pending & ~leaves, now.place, now.run))
         oldest = item.follows & (item.ahead == 0) & dut.valid
-        came = dut.valid & ~before(m, dut.valid & ~exits, "stayed")  # with this cycle
-        filled = before(m, (item.count != 0) & ~exits & ~came, "filled")
+        filled = before(m, item.count != exits, "filled")
         m.d.comb += [
-            Assert(implies(oldest, (dut.command.word == item.word))),
-            Assert(implies(oldest, (dut.masks["list"] == wanted))),
-            Assert(implies(item.count < places, ~dut.full)),
-            Assert(implies(filled, dut.valid)),
+            Assert(implies(oldest, dut.command.word == item.word)),
+            Assert(implies(oldest, dut.masks["list"] == wanted)),
+            Assert(implies(oldest, dut.unblocked == ~wanted.pending)),
+            Assert(dut.full == (item.count == self.DEPTH)),
+            Assert(dut.valid == filled),
         ]
 
         waiting, first, free = (unit.inside(name) for name in ("waiting", "oldest", "free"))
-        loaded, ready = unit.inside("loaded"), unit.inside("ready")
-        count = sum(waiting)
-        rows = Array(unit.rows("memory", places))
-        masks = Array([unit.inside(f"list_{i}") for i in range(places)])
-        ahead = Signal(range(places + 1))  # in the memory
-        m.d.comb += ahead.eq(item.ahead - dut.valid + loaded)
-        place = place_behind(first, ahead, places)
-        stored = item.follows & (item.ahead >= dut.valid)
+        comes, to = unit.inside("comes"), unit.inside("to")
+        rows = Array(unit.rows("memory", self.DEPTH))
+        masks = Array([unit.inside(f"masks_{i}") for i in range(self.DEPTH)])
+        place = Signal.like(first)
+        m.d.comb += place.eq(first + item.ahead)
         m.d.comb += self.lemmas(
-            (first < places) & (free < places),
-            *(implies(waiting[i + 1], waiting[i]) for i in range(places - 1)),
-            implies(loaded, waiting[0] & dut.valid & ~ready),
-            implies(~loaded, ready == waiting[0]),
-            count + dut.valid == item.count + loaded,
-            unit.inside("vacant") == ~dut.valid,
-            place_behind(first, count, places) == free,
-            implies(stored, rows[place] == item.word),
-            implies(stored & ~fresh, masks[ahead] == wanted),
-            unit.inside("fresh")
-            == Mux(before(m, dut.push, "pushed"), waiting & ~(waiting >> 1), 0),
+            waiting == Cat(item.count > i for i in range(self.DEPTH)),
+            implies(dut.valid, item.count != 0),
+            free == (first + item.count)[: len(free)],
+            implies(item.follows, rows[place] == item.word),
+            implies(item.follows & ~fresh, Value.cast(masks[place]) == wanted.as_value()),
+            implies(item.follows & fresh, comes & (to == place)),
+            implies(item.follows & ~fresh & comes, to != place),
+            implies(fresh & (item.ahead == 0), ~dut.valid),
+            implies(comes, to == (free - 1)[: len(free)]),
         )
 
 
@@ -237,11 +235,11 @@ PROOFS = (
         harness=CommandQueueHarness,
         depth=3,
         faults=(
-            Fault(unit="command_queue", old="eq(waiting[-1])", new="eq(waiting[-1] & ~self.valid)"),
+            Fault(unit="command_queue", old="eq(waiting[-1])", new="eq(waiting[-1] & ~self.pop)"),
             Fault(
                 unit="command_queue",
-                old="kept.eq(moved >> retired)",
-                new="kept.eq(moved >> (retired & ~self.push))",
+                old="masks.eq(kept(now, self.progress))",
+                new="masks.eq(Mux(comes, now, kept(now, self.progress)))",
             ),
         ),
         fault_depth=10,

@@ -3,12 +3,13 @@
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
+from amaranth.utils import ceil_log2
 
 from systola.arch.isa import TAGS_WAITING
 from systola.arch.isa import Unit as Units
 from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.tag_queue import TagQueue
-from systola.hdl.parts.in_flight import InFlight, Region
+from systola.hdl.parts.in_flight import Awaited, InFlight, Region, holds
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.verif.formal.harness import (
     Harness,
@@ -26,15 +27,17 @@ ADDRESS = 3
 DEPTH = 3
 
 
-def contains(region: data.View, address: Value) -> Value:
-    return (region.base <= address) & (address < region.end)
+def blocks(awaited: data.View, progress: data.View, address: Value) -> Value:
+    """Whether an address must wait: for what is pending, unless the oldest of its run is past."""
+    ahead = (awaited.place - progress.place)[: len(awaited.place)]
+    return awaited.pending & ~((address < progress.reached) & (ahead <= awaited.run))
 
 
 class InterlockHarness(Harness):
-    """One item with its mask among others, and regions that do what those of a list may do.
+    """One item with its masks among others, and lists that do what they may do.
 
-    Of the list only this is assumed: what the chosen item does not wait for any more it never
-    waits for again, as regions shrink and move down together with the masks.
+    Of a list only this is assumed: what the chosen item does not wait for any more it never
+    waits for again.
     """
 
     LISTS = ("first", "second")
@@ -50,55 +53,59 @@ class InterlockHarness(Harness):
         unit = Unit(m, dut)
         for port in (dut.input.valid, dut.output.ready):
             m.d.comb += port.eq(anything(m, 1, "handshake"))
-        for port in (dut.input.payload, dut.masks, dut.regions, dut.retired):
+        for port in (dut.input.payload, dut.awaited, dut.progress):
             m.d.comb += port.eq(anything(m, len(port.as_value()), "value"))
 
         enters = dut.input.valid & dut.input.ready
         exits = dut.output.valid & dut.output.ready
-        chosen = Tracked(m, enters=enters, word=dut.input.payload, exits=exits, most=4)
+        chosen = Tracked(m, enters=enters, word=dut.input.payload, exits=exits, most=3)
         word = data.View(item, chosen.word)
         oldest = chosen.follows & (chosen.ahead == 0)
-        blocked = {}
         wanted = {}
+        blocked = []
         for name, address in (("first", word.address), ("second", word.other)):
-            mask = wanted[name] = Signal(DEPTH, name=f"wanted_{name}")
-            retired = dut.retired[name]
-            m.d.sync += mask.eq(Mux(chosen.chosen, dut.masks[name], mask) >> retired)
-            held = Signal(DEPTH, name=f"held_{name}")
-            free = Signal(DEPTH, name=f"free_{name}")
-            entries = dut.regions[name]
-            m.d.comb += held.eq(Cat(contains(entries[i], address) for i in range(DEPTH)))
-            m.d.sync += free.eq(~held >> retired)
-            blocked[name] = (mask & held).any() & word.used
-            known = before(m, chosen.follows, f"known_{name}")
-            m.d.comb += Assume(implies(known, (mask & held & free) == 0))
-        clear = ~(blocked["first"] | blocked["second"])
+            progress = dut.progress[name]
+            mask = wanted[name] = Signal(Awaited(DEPTH), name=f"wanted_{name}")
+            now = Signal(Awaited(DEPTH), name=f"now_{name}")
+            leaves = progress.retires & (now.place == progress.place)
+            m.d.comb += now.eq(Mux(chosen.chosen, dut.awaited[name], mask))
+            m.d.sync += mask.eq(Cat(now.pending & ~leaves, now.place, now.run))
+            held = Signal(name=f"held_{name}")
+            m.d.comb += held.eq(blocks(mask, progress, address) & word.used)
+            free = before(m, chosen.follows & ~held, f"free_{name}")
+            m.d.comb += Assume(implies(free & chosen.follows, ~held))
+            blocked.append(held)
+        clear = ~Cat(blocked).any()
 
         assert_stays(m, dut.output.valid, dut.output.ready, dut.output.payload, "output")
+        ready = oldest & clear
+        for cycle in range(2):
+            ready = before(m, ready, f"ready_{cycle}") & oldest
         m.d.comb += [
             # Safe: what is offered waits for nobody.
             Assert(implies(oldest & dut.output.valid, clear)),
             Assert(implies(oldest & dut.output.valid, dut.output.payload == word)),
             Assert(implies(oldest & dut.oldest_valid, dut.oldest == word)),
+            # Alive: two cycles after it has become clear and the oldest, an item is offered.
+            Assert(implies(ready, dut.output.valid)),
         ]
-        # Alive: three cycles after it has become clear and the oldest, an item is offered.
-        ready = oldest & clear
-        for cycle in range(3):
-            ready = before(m, ready, f"ready_{cycle}") & oldest
-        m.d.comb += Assert(implies(ready, dut.output.valid))
 
-        # Where the items are: an item that has to wait changes places with its follower.
-        changed = unit.inside("changed")
+        stopped, free = unit.inside("blocked"), unit.inside("free")
+        looks = unit.inside("looks")
         valids = {name: unit.inside(f"{name}_valid") for name in ("judged", "compared", "arrived")}
         ahead = {
-            "judged": changed,
-            "compared": valids["judged"] & ~changed,
+            "judged": 0,
+            "compared": valids["judged"],
             "arrived": valids["judged"] + valids["compared"],
         }
-        slot = data.StructLayout({"item": item, "masks": dut.masks.shape()})
+        slot = data.StructLayout({"item": item, "masks": dut.awaited.shape()})
         m.d.comb += self.lemmas(
-            implies(changed, valids["compared"]),
             sum(valids.values()) == chosen.count,
+            free == ~valids["arrived"],
+            implies(stopped, valids["judged"]),
+            implies(looks, stopped),
+            implies(valids["arrived"], valids["compared"] & valids["judged"]),
+            implies(oldest & valids["judged"] & ~stopped, clear),
         )
         for name, valid in valids.items():
             content = data.View(slot, unit.inside(name))
@@ -110,121 +117,173 @@ class InterlockHarness(Harness):
 
 
 class InFlightHarness(Harness):
-    """Any one entry: it stands where its place in the order is, and its region shrinks as told."""
+    """Any one entry with those that rise from it: a mask that names it, or the last of these, lets
+    nobody touch an address that it still needs."""
 
     def claims(self, m: Module) -> None:
-        entry = data.StructLayout({"region": Region(ADDRESS), "name": 2})
-        dut = InFlight(entry=entry, depth=DEPTH, advancing="region")
+        places = 1 << ceil_log2(DEPTH)
+        dut = InFlight(width=ADDRESS, depth=DEPTH)
         Unit(m, dut)
+        pushed = anything(m, Region(ADDRESS), "pushed")
+        last_end = Signal(ADDRESS)
+        ends = Array([Signal(ADDRESS, name=f"end_{i}") for i in range(places)])
+        rises = pushed.base >= last_end
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
-            dut.pushed.eq(anything(m, entry.size, "pushed")),
+            dut.rises.eq(rises),
             dut.retire.eq(anything(m, 1, "retire")),
             dut.advance.eq(anything(m, 1, "advance")),
             dut.advance_to.eq(anything(m, ADDRESS, "advance_to")),
             Assume(~(dut.push & dut.full)),
+            Assume(pushed.base <= pushed.end),
         ]
-        chosen = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.retire, most=DEPTH)
-        m.d.comb += Assume(implies(dut.retire, chosen.count != 0))
-        word = data.View(entry, chosen.word)
-        base = Signal(ADDRESS)
-        with m.If(chosen.chosen):
-            m.d.sync += base.eq(dut.pushed.region.base)
-        with m.Elif(dut.advance & (chosen.ahead == 0)):
-            m.d.sync += base.eq(dut.advance_to)
-        here = dut.entries[chosen.ahead]
+        chosen = Tracked(m, enters=dut.push, word=pushed, exits=dut.retire, most=DEPTH)
+        some = chosen.count != 0
         m.d.comb += [
-            Assert(Cat(chosen.count > i for i in range(DEPTH)) == dut.valid),
-            Assert(dut.full == (chosen.count == DEPTH)),
-            Assert(implies(chosen.follows, here.region.base == base)),
-            Assert(implies(chosen.follows, here.region.end == word.region.end)),
-            Assert(implies(chosen.follows, here.name == word.name)),
+            Assume(implies(dut.retire | dut.advance, some)),
+            Assume(implies(dut.advance, dut.advance_to <= ends[dut.progress.place])),
         ]
+        with m.If(dut.push):
+            m.d.sync += [last_end.eq(pushed.end), ends[dut.free].eq(pushed.end)]
+        run = Signal(range(places))  # of the youngest that was pushed
+        with m.If(dut.push):
+            m.d.sync += run.eq(Mux(rises & (run != places - 1), run + 1, Mux(rises, run, 0)))
+
+        needs = Signal(ADDRESS)  # the first address that the chosen one still does
+        place = Signal(ceil_log2(DEPTH))
+        before_it = Signal(range(places))  # the run that ends with it
+        later = Signal(range(places))  # those that rise from it
+        unbroken = Signal()
+        with m.If(chosen.chosen):
+            m.d.sync += [
+                needs.eq(pushed.base),
+                place.eq(dut.free),
+                before_it.eq(Mux(rises & (run != places - 1), run + 1, Mux(rises, run, 0))),
+                later.eq(0),
+                unbroken.eq(1),
+            ]
+        with m.Else():
+            with m.If(dut.advance & (chosen.ahead == 0)):
+                m.d.sync += needs.eq(dut.advance_to)
+            with m.If(dut.push):
+                m.d.sync += [unbroken.eq(unbroken & rises), later.eq(later + (unbroken & rises))]
+        mask = Signal(Awaited(DEPTH))
+        longer = anything(m, ceil_log2(DEPTH), "longer")
+        address = anything(m, ADDRESS, "address")
+        count = chosen.count
+        m.d.comb += [
+            mask.pending.eq(1),
+            mask.place.eq(place + later),
+            mask.run.eq(later + longer),
+            Assume((longer <= before_it) & (later + longer < places)),
+            Assert(dut.valid == Cat(count > i for i in range(DEPTH))),
+            Assert(dut.full == (count == DEPTH)),
+            Assert(dut.empties == (count == dut.retire)),
+            Assert(dut.free == (dut.progress.place + count)[: len(dut.free)]),
+            Assert(implies(chosen.follows, place == (dut.progress.place + chosen.ahead)[:2])),
+            Assert(
+                implies(
+                    chosen.follows & ~holds(mask, dut.progress, address),
+                    address < needs,
+                )
+            ),
+            # Chaining: what the oldest has passed is free.
+            Assert(
+                implies(
+                    chosen.follows & (chosen.ahead == 0) & (address < dut.progress.reached),
+                    ~holds(mask, dut.progress, address),
+                )
+            ),
+        ]
+        advanced = before(m, dut.advance & ~dut.retire, "advanced")
+        m.d.comb += Assert(
+            implies(advanced, dut.progress.reached == before(m, dut.advance_to, "advanced_to"))
+        )
 
 
 class ListScanHarness(Harness):
-    """Any one entry of a list that comes and goes: once the scan is complete, the mask has its bit
-    if it is in the way, whether that shows in the entry or in what lies beside it."""
+    """Any one entry of one of two lists that come and go: once the scan is complete, the mask of
+    its list names it or a younger one, if it is in the way, and nobody else than one that is; its
+    run has only entries that rise."""
+
+    LISTS = ("first", "second")
 
     def claims(self, m: Module) -> None:
-        entry = data.StructLayout({"blocks": 1})
-        entries = InFlight(entry=entry, depth=DEPTH)
-        dut = ListScan(entry=entry, depth=DEPTH, masks=("list", "beside"), beside=entry)
-        Unit(m, entries, "entries")
-        unit = Unit(m, dut)
+        entry = data.StructLayout({"walked": Region(1), "blocks": 1})
+        lists = {name: InFlight(width=1, depth=DEPTH) for name in self.LISTS}
+        masks = {f"by_{name}": name for name in self.LISTS}
+        dut = ListScan(entry=entry, depth=DEPTH, lists=self.LISTS, masks=masks, walked="walked")
+        Unit(m, dut)
+        pushed = anything(m, entry, "pushed")
+        pushes = anything(m, len(self.LISTS), "pushes")
         m.d.comb += [
-            entries.push.eq(anything(m, 1, "push")),
-            Assume(~(entries.push & entries.full)),
-            entries.pushed.eq(anything(m, 1, "pushed")),
-            entries.retire.eq(anything(m, 1, "retire")),
-            dut.valid.eq(entries.valid),
-            dut.entries.eq(entries.entries),
-            dut.push.eq(entries.push),
-            dut.pushed_beside.eq(anything(m, 1, "pushed_beside")),
-            dut.retire.eq(entries.retire),
-            dut.restart.eq(entries.push | anything(m, 1, "restart")),
+            Assume((pushes & (pushes - 1)) == 0),
+            dut.pushed.eq(pushed),
+            dut.watched.eq(-1),
+            dut.restart.eq(pushes.any() | anything(m, 1, "restart")),
         ]
-        m.d.sync += [
-            dut.conflicts["list"].eq(dut.entry.blocks),
-            dut.conflicts["beside"].eq(dut.beside.blocks),
+        # An instruction is pushed once the comparison is through.
+        fresh = before(m, dut.restart, "fresh", init=1)
+        m.d.comb += Assume(implies(pushes.any(), fresh | dut.complete))
+        m.d.comb += Assume(implies(pushes.any(), ~fresh))
+        for i, (name, each) in enumerate(lists.items()):
+            Unit(m, each, name)
+            m.d.comb += [
+                each.push.eq(pushes[i]),
+                Assume(~(each.push & each.full)),
+                each.rises.eq(dut.rises),
+                each.retire.eq(anything(m, 1, "retire")),
+                Assume(implies(each.retire, each.valid[0])),
+                dut.push[name].eq(each.push),
+                dut.free[name].eq(each.free),
+                dut.oldest[name].eq(each.progress.place),
+                dut.valid[name].eq(each.valid),
+                dut.rising[name].eq(each.rising),
+                dut.retire[name].eq(each.retire),
+            ]
+            m.d.sync += dut.conflicts[f"by_{name}"].eq(dut.entry.blocks)
+        rises = Signal()
+        ends = {name: Signal(1, name=f"{name}_end") for name in self.LISTS}
+        for i, name in enumerate(self.LISTS):
+            with m.If(pushes[i]):
+                m.d.comb += rises.eq(pushed.walked.base >= ends[name])
+                m.d.sync += ends[name].eq(pushed.walked.end)
+        m.d.comb += Assert(implies(pushes.any(), dut.rises == rises))
+        first = lists["second"]
+        chosen = Tracked(
+            m,
+            enters=first.push,
+            word=Cat(pushed.blocks, rises),
+            exits=first.retire,
+            most=DEPTH,
+        )
+        known = before(m, dut.complete & ~dut.restart & ~fresh, "through")
+        known = before(m, known & ~dut.restart, "known") & ~dut.restart
+        mask = dut.masks["by_second"]
+        ahead = (mask.place - first.progress.place)[:2]
+        chosen_blocks, chosen_rises = chosen.word[0], chosen.word[1]
+        in_run = (chosen.ahead <= ahead) & (chosen.ahead + mask.run > ahead)
+        m.d.comb += [
+            Assert(
+                implies(
+                    known & chosen.follows & chosen_blocks,
+                    mask.pending & (ahead >= chosen.ahead),
+                )
+            ),
+            Assert(implies(known & mask.pending, ahead < chosen.count)),
+            Assert(
+                implies(
+                    known & chosen.follows & mask.pending & (ahead == chosen.ahead), chosen_blocks
+                )
+            ),
+            Assert(implies(known & chosen.follows & mask.pending & in_run, chosen_rises)),
         ]
-        both = Cat(entries.pushed, dut.pushed_beside)
-        chosen = Tracked(m, enters=entries.push, word=both, exits=entries.retire, most=DEPTH)
-        m.d.comb += Assume(implies(entries.retire, chosen.count != 0))
-        place = Signal(range(DEPTH + 1))
-        m.d.comb += place.eq(chosen.ahead)
-        # The next instruction may come in the cycle behind `complete`.
-        known = chosen.follows & dut.complete & ~dut.restart
-        for cycle in range(2):
-            known = before(m, known, f"known_{cycle}") & chosen.follows
-        for i, name in enumerate(("list", "beside")):
-            bit = dut.masks[name].bit_select(place[:2], 1)
-            m.d.comb += Assert(implies(known, bit == chosen.word[i]))
-        # Alive: without a restart a list is gone through in as many cycles as it has entries.
-        alone = ~dut.restart & ~entries.push
+        # Alive: without a restart all is gone through in as many cycles as there are places.
+        alone = ~dut.restart
         steady = alone
-        for cycle in range(DEPTH):
+        for cycle in range(2 * (1 << ceil_log2(DEPTH)) + 1):
             steady = before(m, steady, f"steady_{cycle}") & alone
         m.d.comb += Assert(implies(steady, dut.complete))
-
-        shown = unit.inside("shown")
-        compared, judged = unit.inside("compared"), unit.inside("judged")
-        steady = ~unit.inside("restarted")
-        position, at = unit.inside("position"), unit.inside("at")
-        oldest, free = unit.inside("oldest"), unit.inside("free")
-        rows = Array(unit.rows("memory", DEPTH))
-        turned = Signal(range(2 * DEPTH))
-        m.d.comb += turned.eq(oldest + place)
-        seen = chosen.follows & shown.bit_select(place[:2], 1)
-        some = chosen.count != 0
-        is_compared = chosen.follows & compared.bit_select(place[:2], 1)
-        is_judged = chosen.follows & judged.bit_select(place[:2], 1)
-        m.d.comb += self.lemmas(
-            Cat(chosen.count > i for i in range(DEPTH)) == entries.valid,
-            implies(chosen.follows, entries.entries[chosen.ahead].blocks == chosen.word[0]),
-            (oldest < DEPTH) & (free < DEPTH) & (at < DEPTH),
-            (oldest + chosen.count) % DEPTH == free,
-            implies(some, (oldest + position) % DEPTH == at),
-            implies(chosen.follows, rows[turned % DEPTH] == chosen.word[1]),
-            implies(some, Cat(position > i for i in range(DEPTH)) == shown),
-            implies(some, position <= chosen.count),
-            implies(some, dut.complete == (entries.valid == shown)),
-            (shown & ~entries.valid) == 0,
-            (compared == 0) | ((compared << 1) == (shown + 1)),
-            implies(steady, (judged == 0) | ((judged << 1) == ((shown & ~compared) + 1))),
-            implies(is_compared, dut.entry.blocks == chosen.word[0]),
-            implies(is_compared, dut.beside.blocks == chosen.word[1]),
-            implies(is_judged, dut.conflicts["list"] == chosen.word[0]),
-            implies(is_judged, dut.conflicts["beside"] == chosen.word[1]),
-        )
-        for i, name in enumerate(("list", "beside")):
-            found = unit.inside(f"{name}_found")
-            bit = found.bit_select(place[:2], 1)
-            known = steady & seen & ~is_compared & ~is_judged
-            m.d.comb += self.lemmas(
-                implies(known, bit == chosen.word[i]),
-                implies(steady, (found & (compared | judged | ~shown)) == 0),
-            )
 
 
 class TagQueueHarness(Harness):
@@ -287,60 +346,63 @@ class TagQueueHarness(Harness):
 PROOFS = (
     Proof(
         unit="interlock",
-        claim="items pass once, in order, never while blocked, and three cycles later at most",
+        claim="items pass once, in order, never while blocked, and two cycles later at most",
         harness=InterlockHarness,
-        depth=5,
+        depth=4,
         faults=(
             Fault(
                 unit="interlock",
-                old="kept[n].eq(masks.masks[n] >> self.retired[n])",
-                new="kept[n].eq(masks.masks[n])",
+                old='judged.masks.eq(Mux(moves, masks["compared"], masks["judged"]))',
+                new='judged.masks.eq(Mux(moves, masks["compared"], judged.masks))',
             ),
             Fault(
                 unit="interlock",
-                old="((exchange[1] | proceeds) & compared_valid)",
-                new="compared_valid",
+                old="looked_at.eq(Mux(blocked, judged, compared))",
+                new="looked_at.eq(compared)",
             ),
-            Fault(
-                unit="in_flight",
-                old="~(address - region.base)[-1] & (address - region.end)[-1]",
-                new="(region.base - address)[-1] & (address - region.end)[-1]",
-            ),
+            Fault(unit="in_flight", old="(ahead <= awaited.run)", new="(ahead == 0)"),
         ),
         fault_depth=10,
     ),
     Proof(
         unit="in_flight",
-        claim="entries stand in order from place 0; the oldest region shrinks; none is lost",
+        claim="what an entry still needs nobody touches who waits for it or for one of its run",
         harness=InFlightHarness,
-        depth=3,
+        depth=8,
+        bounded=True,
         faults=(
             Fault(
                 unit="in_flight",
-                old="behind | Mux(self.push, valid, 0)",
-                new="behind | Mux(self.push, before, 0)",
+                old="Mux(left[0], retire & ~next_rises, self.push & ~self.rises)",
+                new="Mux(left[0], retire & ~next_rises, 0)",
+            ),
+            Fault(
+                unit="in_flight",
+                old="next_rises.eq(rises.bit_select((place + 1)",
+                new="next_rises.eq(rises.bit_select((place + 0)",
             ),
         ),
         fault_depth=8,
     ),
     Proof(
         unit="list_scan",
-        claim="a complete mask names an entry exactly if it is in the way; it is soon complete",
+        claim="a mask names the youngest entry in the way; it is soon complete",
         harness=ListScanHarness,
-        depth=4,
+        depth=12,
+        bounded=True,
         faults=(
             Fault(
                 unit="list_scan",
-                old="judged.eq(compared >> self.retire)",
-                new="judged.eq(compared)",
+                old="(self.retire[name] & (ahead == 0))",
+                new="(self.retire[name] & 0)",
             ),
             Fault(
                 unit="list_scan",
-                old="at.eq(next_oldest)",
-                new="at.eq(oldest)",
+                old="goes_on = running & self.rising[name].bit_select(judged_place, 1)",
+                new="goes_on = running",
             ),
         ),
-        fault_depth=10,
+        fault_depth=12,
     ),
     Proof(
         unit="tag_queue",

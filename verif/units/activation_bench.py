@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from systola.hdl.activation.activation_unit import ActivationUnit
 from systola.hdl.commands import Source, line_bits, parameter_space, table_space
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
+from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.unit import Bench
 from systola.verif.units.walks import walk_of
 
@@ -40,7 +41,7 @@ FRONT_LATENCY = 5
 """Cycles from a command to its first read."""
 ANNOUNCED = 2
 """Cycles from the announcement of a line to its write."""
-OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading")
+OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading", "loading")
 """Lists of older instructions in other units."""
 AFRESH = 7
 """Cycles from the last step of an instruction to the first one of the second behind it, if the one
@@ -92,21 +93,27 @@ class Job(NamedTuple):
         return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
 
     def reads(self) -> set[int]:
-        """Buffer lines that the instruction reads, or might."""
+        """Buffer lines that the instruction reads, or might, but for `operands`."""
         f, found = self.fields, set[int]()
         if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             size = self.blocks * self.window["height"] * self.window["pitch"]
             found |= set(range(f["buffer"], f["buffer"] + size))
-            if self.opcode == Opcode.DEPTHWISE:
-                found |= set(range(f["taps"], f["taps"] + self.blocks * self.taps))
         if self.opcode == Opcode.VECTOR:
             size = f["rows"] * (1 + f["wide_operands"])
             found |= set(range(f["buffer"], f["buffer"] + size))
-            if f["operation"] != Operation.COPY:
-                found |= set(range(f["operand"], f["operand"] + size))
         if self.accumulates:
             found |= set(self.writes())
         return found
+
+    def operands(self) -> set[int]:
+        """Buffer lines of taps and of operand b."""
+        f = self.fields
+        if self.opcode == Opcode.DEPTHWISE:
+            return set(range(f["taps"], f["taps"] + self.blocks * self.taps))
+        if self.opcode == Opcode.VECTOR and f["operation"] != Operation.COPY:
+            size = f["rows"] * (1 + f["wide_operands"])
+            return set(range(f["operand"], f["operand"] + size))
+        return set()
 
     def writes(self) -> list[int]:
         """Buffer lines in the order in which they are written."""
@@ -263,7 +270,8 @@ class Unit(wiring.Component):
         inner, outer = (part.signature.flatten(part) for part in (unit, self))
         for (_, member, its), (_, _, mine) in zip(inner, outer, strict=True):
             m.d.comb += its.eq(mine) if member.flow is wiring.In else mine.eq(its)
-        m.d.comb += unit.retired["activate_writing"].eq(unit.write_done)
+        for mask in ("activate_writing", "operand_writing"):
+            m.d.comb += unit.progress[mask].retires.eq(unit.write_done)
         return m
 
 
@@ -278,6 +286,8 @@ class Run:
     offered: int
     awaits: set[int]
     """Numbers of the entries that its masks name."""
+    writers: list[set[int]]
+    """Of those of the unit itself the ones that write its lines, and the ones of its operands."""
     steps: list[list[int]] = field(default_factory=lambda: [[]])
     entries: list[int] = field(default_factory=list[int])
     counts: list[int] = field(default_factory=list[int])
@@ -286,14 +296,6 @@ class Run:
     def over(self) -> bool:
         """Whether all steps are taken."""
         return len(self.steps) > len(self.counts)
-
-
-class Entry(NamedTuple):
-    """An entry of a list."""
-
-    number: int
-    base: int
-    end: int
 
 
 class _Before(NamedTuple):
@@ -479,7 +481,7 @@ class Surroundings(Bench):
         self.rows = deque([0] * ROW_LATENCY)
         self.lines = deque([0] * LINE_LATENCY)
         """What the accumulators and the buffer show in the next cycles."""
-        self.lists: dict[str, list[Entry]] = {name: [] for name in (*OLDER, "activate_writing")}
+        self.lists = {name: Entries(config.queue_depth) for name in (*OLDER, "activate_writing")}
         self.numbers = itertools.count()
         self.runs: deque[Run] = deque()
         """Those whose steps are not all taken."""
@@ -546,14 +548,20 @@ class Surroundings(Bench):
     def _offer(self, job: Job) -> Run:
         """A job that comes into the queue: what it does, and what it waits for."""
         pending = {line for line, _ in self.pending}
-        reads, own = job.reads(), self.lists["activate_writing"]
-        awaits = {e.number for e in own if not reads.isdisjoint(range(e.base, e.end))}
+        own = self.lists["activate_writing"]
+        writers = [
+            {e.number for e in own if not lines.isdisjoint(range(e.base, e.end))}
+            for lines in (job.reads(), job.operands())
+        ]
+        reads = job.reads() | job.operands()
+        awaits = writers[0] | writers[1]
         run = Run(
             job=job,
             first=len(self.written) + len(self.pending),
             hindered=not reads.isdisjoint(pending),
             offered=self.now,
             awaits=awaits,
+            writers=writers,
             entries=job.entries(),
             counts=job.steps(),
         )
@@ -562,17 +570,16 @@ class Surroundings(Bench):
             "matrix_summing": [],
             "matrix_reading": [lines],
             "host_writing": [lines],
-            "host_reading": [
-                lines,
-                sorted(reads),
-                [parameter_space(self.config) + entry for entry in sorted(set(run.entries))],
+            "host_reading": [lines, sorted(reads)],
+            "loading": [
+                [parameter_space(self.config) + entry for entry in sorted(set(run.entries))]
             ],
         }
         if job.opcode == Opcode.ACTIVATE:
             first = job.fields["accumulator"]
             targets["matrix_summing"].append(list(range(first, first + len(run.entries))))
         if job.looks_up:
-            targets["host_reading"].append([table_space(self.config) + job.fields["table"]])
+            targets["loading"].append([table_space(self.config) + job.fields["table"]])
         for name, choices in targets.items():
             choices = [choice for choice in choices if choice]
             known = self.lists[name]
@@ -581,7 +588,7 @@ class Surroundings(Bench):
             if self.random.random() < self.rates[0]:
                 base = self.random.choice(self.random.choice(choices))
                 entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
-                known.append(entry)
+                known.take(entry)
                 # Some are in nobody's way.
                 if self.random.random() < 0.7:
                     awaits.add(entry.number)
@@ -591,33 +598,30 @@ class Surroundings(Bench):
         golden.set_config_scale(**job.scale)
         getattr(golden, job.opcode.name.lower())(**job.fields)
         self.pending += [(line, _number(golden.buffer[line])) for line in lines]
-        own.append(Entry(next(self.numbers), lines[0], lines[-1] + 1))
+        own.take(Entry(next(self.numbers), lines[0], lines[-1] + 1))
         self.runs.append(run)
         return run
 
     async def step(self, offered: Run | None = None) -> None:
         """One cycle, with a command or none."""
-        random, depth = self.random, self.config.queue_depth
-        masks = {name: random.getrandbits(depth) for name in self.lists}
+        random = self.random
+        masks = {name: random.getrandbits(5) for name in (*self.lists, "operand_writing")}
         if offered is not None:
             self.set(command=offered.job.command(self.config))
-            masks = {
-                name: sum((e.number in offered.awaits) << i for i, e in enumerate(entries))
-                for name, entries in self.lists.items()
-            }
-        regions = {
-            name: [{"base": e.base, "end": e.end} for e in entries]
-            + [{"base": 0, "end": (1 << 17) - 1}] * (depth - len(entries))
+            masks = {name: entries.mask(offered.awaits) for name, entries in self.lists.items()}
+            own = self.lists["activate_writing"]
+            masks["activate_writing"], masks["operand_writing"] = map(own.mask, offered.writers)
+        ends = {name: bool(self.lists[name]) and random.random() < 0.05 for name in OLDER}
+        progress = {
+            name: entries.progress(retires=ends.get(name, False))
             for name, entries in self.lists.items()
         }
-        ends = {name: bool(self.lists[name]) and random.random() < 0.05 for name in OLDER}
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
         self.set(accumulators=self.rows.popleft(), operands__data=self.lines.popleft())
         await self.cycle(
             command_valid=offered is not None,
             masks=masks,
-            regions=regions,
-            retired=ends,
+            progress=progress | {"operand_writing": progress["activate_writing"]},
             ready=ready,
             operands__ready=operands_ready,
             buffer__ready=1,
@@ -635,7 +639,7 @@ class Surroundings(Bench):
         self.rows.append(row)
         self.lines.append(line)
         self.before = _Before(
-            {name: list(entries) for name, entries in self.lists.items()},
+            {name: [replace(entry) for entry in entries] for name, entries in self.lists.items()},
             self.get("address") if row_taken else None,
             self.get("operands__address") if line_taken else None,
         )
@@ -661,10 +665,7 @@ class Surroundings(Bench):
         assert told == (final and not is_reader, last and not is_reader, last and is_reader), job
 
         def held(name: str, address: int) -> bool:
-            return any(
-                entry.number in run.awaits and entry.base <= address < entry.end
-                for entry in lists[name]
-            )
+            return any(entry.number in run.awaits and entry.needs(address) for entry in lists[name])
 
         if row is not None:
             assert not held("matrix_summing", row)
@@ -683,9 +684,9 @@ class Surroundings(Bench):
                     assert not any(entry.number in run.awaits for entry in lists[name])
                 else:
                     assert not held(name, target)
-            assert not held("host_reading", parameter_space(self.config) + run.entries[vector])
+            assert not held("loading", parameter_space(self.config) + run.entries[vector])
             if job.looks_up:
-                assert not held("host_reading", table_space(self.config) + job.fields["table"])
+                assert not held("loading", table_space(self.config) + job.fields["table"])
         if last:
             run.steps.pop()
             self.runs.popleft()
@@ -696,18 +697,18 @@ class Surroundings(Bench):
         for name, end in ends.items():
             entries = self.lists[name]
             if end:
-                entries.pop(0)
+                entries.retire()
             elif entries and random.random() < 0.3:
-                number, base, top = entries[0]
-                entries[0] = Entry(number, min(base + 1, top), top)
+                oldest = entries[0]
+                entries.advance(min(max(oldest.base, oldest.reached) + 1, oldest.end))
         own = self.lists["activate_writing"]
         if self.get("advance_write"):
-            own[0] = own[0]._replace(base=self.get("advance_write_to"))
+            own.advance(self.get("advance_write_to"))
             self.announced.append((self.now, self.get("advance_write_to"), self.get("write_done")))
         else:
             assert not self.get("write_done")
         if self.get("write_done"):
-            own.pop(0)
+            own.retire()
 
     def _writes(self) -> None:
         """What the unit writes in this cycle: the next of the pending lines."""

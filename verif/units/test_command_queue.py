@@ -9,13 +9,16 @@ from systola.hdl.control.command_queue import CommandQueue
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 VARIANTS = {"three": 3, "two": 2}
-LISTS = {"first": 4, "second": 2}
+MASKS = {"first": 4, "second": 9}
+LIST_DEPTH = 4
 CYCLES = 3000
 
 
 def unit(variant=None):
     depth = VARIANTS[variant or chosen_variant()]
-    return CommandQueue(command=data.StructLayout({"tag": 12}), depth=depth, lists=LISTS)
+    return CommandQueue(
+        command=data.StructLayout({"tag": 12}), depth=depth, masks=MASKS, list_depth=LIST_DEPTH
+    )
 
 
 @cocotb.test
@@ -25,45 +28,52 @@ async def random_use(dut, rate):
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("command_queue", rate)
-    places = VARIANTS[chosen_variant()] - 1
-    shown, waiting = None, []
-    just_shown = False  # the oldest shows since this cycle, and was one of those that wait before
+    waiting = []
+    shows = False  # the oldest of them
     without_masks = None  # what was pushed in the cycle before
     for _ in range(CYCLES):
-        full = len(waiting) + just_shown == places
+        full = len(waiting) == VARIANTS[chosen_variant()]
         push = not full and random.random() < rate
-        pop = shown is not None and random.random() < (0.5 if rate == 1 else rate)
-        new = random.getrandbits(12), {}, {}
-        masks_now = {name: random.getrandbits(n) for name, n in LISTS.items()}
-        retired = {name: random.random() < 0.3 for name in LISTS}
+        pop = shows and random.random() < (0.5 if rate == 1 else rate)
+        new = random.getrandbits(12), {}
+        masks = {
+            name: {
+                "pending": random.getrandbits(1),
+                "place": random.randrange(LIST_DEPTH),
+                "run": random.randrange(LIST_DEPTH),
+            }
+            for name in MASKS
+        }
+        progress = {
+            name: {
+                "retires": random.random() < 0.3,
+                "place": random.randrange(LIST_DEPTH),
+                "reached": random.getrandbits(width),
+            }
+            for name, width in MASKS.items()
+        }
         await bench.cycle(
-            push=push,
-            pushed={"tag": new[0]},
-            pushed_masks=masks_now,
-            pop=pop,
-            retired={name: int(value) for name, value in retired.items()},
+            push=push, pushed={"tag": new[0]}, pushed_masks=masks, pop=pop, progress=progress
         )
-        assert bench.gets("valid", "full") == (shown is not None, full)
+        assert bench.gets("valid", "full") == (shows, full)
         if without_masks:
-            without_masks[1].update(masks_now)
-        if shown is not None:
-            masks = bench.get("masks")
-            blocked = bench.get("blocked")
-            assert bench.get("command").tag == shown[0]
-            assert {name: masks[name] for name in LISTS} == shown[1]
-            assert {name: blocked[name] for name in LISTS} == shown[2]
-        clear = shown is not None and not any(shown[2].values())
+            without_masks[1].update({name: dict(mask) for name, mask in masks.items()})
+        if shows:
+            tag, wanted = waiting[0]
+            shown, blocked = bench.gets("masks", "blocked")
+            assert bench.get("command").tag == tag
+            for name, mask in wanted.items():
+                assert {field: shown[name][field] for field in mask} == mask
+                assert blocked[name] == mask["pending"]
+        clear = shows and not any(mask["pending"] for mask in waiting[0][1].values())
         assert bench.get("unblocked") == clear
+        for _, wanted in waiting:
+            for name, mask in wanted.items():
+                now = progress[name]
+                mask["pending"] &= not (now["retires"] and now["place"] == mask["place"])
         if pop:
-            shown = None
-        just_shown = shown is None and bool(waiting) and not just_shown
-        if just_shown:
-            shown = waiting.pop(0)
-        everyone = waiting if shown is None else [shown, *waiting]
-        for _, masks, blocked in everyone:
-            for name in LISTS:
-                blocked[name] = masks[name] != 0
-                masks[name] >>= retired[name]
+            waiting.pop(0)
+        shows = bool(waiting)
         without_masks = new if push else None
         if push:
             waiting.append(new)

@@ -14,6 +14,7 @@ from systola.sim.memory import MemoryModel
 from systola.verif.kit import scoreboard
 from systola.verif.kit.axi_memory import AxiMemory
 from systola.verif.kit.checker import AxiRules
+from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
@@ -67,7 +68,8 @@ class Writer(Bench):
         self.memory = AxiMemory(WriteOnly(dut), "bus_", model, rules)
         self.expected = model.data.copy()
         self.data = deque([0] * BUFFER_LATENCY)
-        self.lists = {name: [] for name in WATCHED}
+        self.lists = {name: Entries(self.config.queue_depth) for name in WATCHED}
+        self.awaits = set()  # numbers of the entries that the masks name
         self.beats = []
         self.strobed = 0
         self.bursts = 0
@@ -81,28 +83,30 @@ class Writer(Bench):
         for entries in self.lists.values():
             for _ in range(self.random.randint(0, self.config.queue_depth - len(entries))):
                 first = self.random.randint(base, end - 1)
-                region = {"base": first, "end": self.random.randint(first, end)}
-                entries.append({"region": region, "named": self.random.random() < 0.7})
+                number = self.random.getrandbits(32)
+                entries.take(Entry(number, first, self.random.randint(first, end)))
+                if self.random.random() < 0.7:
+                    self.awaits.add(number)
 
     def older(self):
-        """What the lists and masks are in this cycle, and whether they drop their oldest entry."""
-        inputs = {"masks": {}, "regions": {}, "retired": {}}
+        """What lists and masks are in this cycle, with whose end the oldest entries go on."""
+        inputs = {"masks": {}, "progress": {}}
         for name, entries in self.lists.items():
-            inputs["masks"][name] = sum(entry["named"] << i for i, entry in enumerate(entries))
-            inputs["regions"][name] = [dict(entry["region"]) for entry in entries]
             proceeds = bool(entries) and self.random.random() >= self.refuse
-            region = entries[0]["region"] if entries else {"base": 0, "end": 0}
-            inputs["retired"][name] = proceeds and region["base"] == region["end"]
-            if inputs["retired"][name]:
-                entries.pop(0)
+            reached = max(entries[0].base, entries[0].reached) if entries else 0
+            retires = proceeds and reached == entries[0].end
+            inputs["masks"][name] = entries.mask(self.awaits)
+            inputs["progress"][name] = entries.progress(retires=retires)
+            if retires:
+                entries.retire()
             elif proceeds:
-                region["base"] += 1
+                entries.advance(reached + 1)
         return inputs
 
     def is_blocked(self, line):
         """Whether an older instruction still has to write a line, or does in this cycle."""
         return any(
-            entry["named"] and entry["region"]["base"] <= line < entry["region"]["end"]
+            entry.number in self.awaits and entry.needs(line)
             for entries in self.lists.values()
             for entry in entries
         )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of regions under way against a Python list, and the comparisons made with them."""
+"""Lists of what is under way against a Python list, and the comparisons made with them."""
 
 import cocotb
 import pytest
 from amaranth.hdl import Module
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.hdl.parts.in_flight import InFlight, Region, holds, overlaps
+from systola.hdl.parts.in_flight import Awaited, InFlight, Region, holds, overlaps, still
 from systola.verif.kit.launch import simulators
+from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.unit import Bench, rng, run_unit
 
 DEPTH = 4
@@ -16,17 +17,21 @@ CYCLES = 3000
 
 
 class Watched(wiring.Component):
-    """A list, and which of its entries hold `address`, and touch what is `pushed`."""
+    """A list, whether a mask holds `address` back and is pending behind the cycle, and whether two
+    regions touch."""
 
     def __init__(self):
-        entry = data.StructLayout({"tag": 6, "region": Region(8)})
-        self._list = InFlight(entry=entry, depth=DEPTH, advancing="region")
+        self._list = InFlight(width=8, depth=DEPTH)
         super().__init__(
             {
                 **self._list.signature.members,
+                "mask": In(Awaited(DEPTH)),
                 "address": In(8),
-                "holds": Out(DEPTH),
-                "touches": Out(DEPTH),
+                "one": In(Region(8)),
+                "other": In(Region(8)),
+                "holds": Out(1),
+                "still": Out(1),
+                "touches": Out(1),
             }
         )
 
@@ -36,12 +41,11 @@ class Watched(wiring.Component):
         for name, member in inner.signature.members.items():
             mine, its = getattr(self, name), getattr(inner, name)
             m.d.comb += its.eq(mine) if member.flow is In else mine.eq(its)
-        regions = [entry.region for entry in inner.entries]
-        for i, region in enumerate(regions):
-            m.d.comb += [
-                self.holds[i].eq(holds(region, self.address)),
-                self.touches[i].eq(overlaps(region, self.pushed.region)),
-            ]
+        m.d.comb += [
+            self.holds.eq(holds(self.mask, inner.progress, self.address)),
+            self.still.eq(still(self.mask, inner.progress)),
+            self.touches.eq(overlaps(self.one, self.other)),
+        ]
         return m
 
 
@@ -49,67 +53,66 @@ def unit():
     return Watched()
 
 
-def region(random):
-    base = random.randint(0, 40)
-    return {"base": base, "end": base + random.randint(1, 8)}
-
-
-def contents(entries):
-    """All places of a list, whether they count or not."""
-    return [
-        {"tag": entry.tag, "region": {"base": entry.region.base, "end": entry.region.end}}
-        for entry in entries
-    ]
-
-
-def check(bench, entries):
-    """The list shows `entries`, oldest first, and nothing else."""
-    valid, shown, full = bench.gets("valid", "entries", "full")
+def check(bench, entries, retires):
+    """The list shows `entries`, and nothing else."""
+    valid, full, empties, free = bench.gets("valid", "full", "empties", "free")
     assert valid == (1 << len(entries)) - 1
     assert full == (len(entries) == DEPTH)
-    assert contents(shown)[: len(entries)] == entries
+    assert empties == (len(entries) - retires <= 0)
+    assert free == (entries.left + len(entries)) % DEPTH
+    shown = bench.get("progress")
+    for name, value in entries.progress(retires=retires).items():
+        assert shown[name] == value, name
 
 
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Any mixture of push, retire and advance in one cycle."""
+    """Any mixture of push, retire and advance in one cycle; a mask for some of what is there holds
+    back what these still need, and what it does not hold back nobody needs."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("in_flight", rate)
-    entries = []
-    told = []
-    for _ in range(CYCLES):
+    entries = Entries(DEPTH)
+    passed = runs = 0
+    for number in range(CYCLES):
         push = len(entries) < DEPTH and random.random() < rate
         retire = bool(entries) and random.random() < (0.5 if rate == 1 else rate)
-        advance = bool(entries) and random.random() < 0.5
-        pushed = {"tag": random.getrandbits(6), "region": region(random)}
-        base = random.randint(0, 48)
-        address = random.randint(0, 50)
+        advance = None
+        if entries and random.random() < 0.5:
+            advance = random.randint(max(entries[0].base, entries[0].reached), entries[0].end)
+        awaits = {entry.number for entry in entries if random.random() < 0.5}
+        mask, address = entries.mask(awaits), random.randint(0, 50)
+        # Often behind the one before.
+        base = entries[-1].end if entries and random.random() < 0.5 else random.randint(0, 40)
+        new = Entry(number, base, base + random.randint(1, 8))
+        one, other = ((base, base + random.randint(1, 8)) for base in random.sample(range(20), 2))
         await bench.cycle(
             push=push,
-            pushed=pushed,
+            rises=entries.rises(new),
             retire=retire,
-            advance=advance,
-            advance_to=base,
+            advance=advance is not None,
+            advance_to=random.getrandbits(8) if advance is None else advance,
+            mask=mask,
             address=address,
+            one=dict(zip(("base", "end"), one, strict=True)),
+            other=dict(zip(("base", "end"), other, strict=True)),
         )
-        check(bench, entries)
-        assert told[: len(entries)] == entries
-        told = contents(bench.get("following"))
-        for i, r in enumerate(entry["region"] for entry in entries):
-            assert bench.get("holds") >> i & 1 == (r["base"] <= address < r["end"])
-            common = set(range(r["base"], r["end"])) & set(
-                range(pushed["region"]["base"], pushed["region"]["end"])
-            )
-            if r["base"] < r["end"]:
-                assert (bench.get("touches") >> i & 1) == bool(common)
-        if advance:
-            entries[0] = {**entries[0], "region": {**entries[0]["region"], "base": base}}
+        check(bench, entries, retire)
+        held, stays, touches = bench.gets("holds", "still", "touches")
+        assert held == entries.holds(mask, address)
+        assert stays == entries.kept(mask, retire)["pending"]
+        assert held or not any(e.needs(address) for e in entries if e.number in awaits)
+        assert touches == (one[0] < other[1] and other[0] < one[1])
+        passed += bool(awaits) and not held
+        runs += mask["run"] > 0 and not held
+        if advance is not None:
+            entries.advance(advance)
         if retire:
-            entries.pop(0)
+            entries.retire()
         if push:
-            entries.append(pushed)
+            entries.take(new)
+    assert passed > 50 and runs > 10
 
 
 @cocotb.test
@@ -117,20 +120,15 @@ async def one_in_one_out(dut):
     """A list of one entry that is replaced in every cycle, then filled and emptied."""
     bench = Bench(dut, unit())
     await bench.start()
-    entry = [{"tag": i, "region": {"base": i, "end": i + 1}} for i in range(20)]
-    await bench.cycle(push=1, pushed=entry[0])
-    for i in range(1, 10):
-        await bench.cycle(push=1, pushed=entry[i], retire=1)
-        check(bench, [entry[i - 1]])
-    for i in range(10, 13):
-        await bench.cycle(push=1, pushed=entry[i], retire=0)
-        check(bench, entry[9:i])
-    await bench.cycle(push=0)
-    for i in range(9, 13):
-        await bench.cycle(retire=1)
-        check(bench, entry[i:13])
-    await bench.cycle(retire=0)
-    check(bench, [])
+    entries = Entries(DEPTH)
+    for push, retire in [(1, 0)] + [(1, 1)] * 9 + [(1, 0)] * 3 + [(0, 1)] * 4 + [(0, 0)]:
+        await bench.cycle(push=push, retire=retire)
+        check(bench, entries, retire)
+        if retire:
+            entries.retire()
+        if push:
+            entries.take(Entry(0, 0, 1))
+    assert not entries
 
 
 @pytest.mark.parametrize("simulator", simulators())

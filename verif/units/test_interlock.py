@@ -9,12 +9,14 @@ from amaranth.lib import data
 
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.verif.kit.launch import simulators
+from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.unit import Bench, rng, run_unit
 
 DEPTH = 4
 LISTS = ("filling", "draining", "summing")
 SPACE = 256
 """Where entries begin among the addresses of `filling`, behind the lines."""
+LAST = {"filling": 511, "draining": 63, "summing": 31}
 FLAGS = ("reads", "sums", "enters", "alone")
 ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "entry": 4, **dict.fromkeys(FLAGS, 1)})
 
@@ -41,7 +43,7 @@ class Model(Bench):
     def __init__(self, dut, name):
         super().__init__(dut, unit())
         self.random = rng("interlock", name)
-        self.lists = {name: [] for name in LISTS}
+        self.lists = {name: Entries(DEPTH) for name in LISTS}
         self.entries = 0
         self.items = 0
         self.inside = deque()
@@ -51,78 +53,80 @@ class Model(Bench):
 
     def push(self, name, low, high):
         """A list takes an entry, which the masks of later items may name."""
-        self.lists[name].append({"number": self.entries, "base": low, "end": high})
+        self.lists[name].take(Entry(self.entries, low, high))
         self.entries += 1
 
-    def blocked(self, item):
-        """The lists that an item must wait for in this cycle."""
-        checks = [
+    def checks(self, item):
+        """The list and the address of each check of an item, which may be unused."""
+        return [
             ("filling", item["line"], item["reads"]),
             ("draining", item["line"], item["reads"]),
             ("summing", item["row"], item["sums"]),
             ("filling", SPACE + item["entry"], item["enters"]),
             ("draining", None, item["alone"]),
         ]
-        return {
-            name
-            for name, address, used in checks
+
+    def blocked(self, item):
+        """Whether its masks hold an item back in this cycle."""
+        return any(
+            used and self.lists[name].holds(item["masks"][name], address)
+            for name, address, used in self.checks(item)
+        )
+
+    def needed(self, item):
+        """Whether an entry that it waits for still needs one of its addresses."""
+        return any(
+            used and entry.number in item["awaits"] and (address is None or entry.needs(address))
+            for name, address, used in self.checks(item)
             for entry in self.lists[name]
-            if used and entry["number"] in item["awaits"]
-            if address is None or entry["base"] <= address < entry["end"]
-        }
+        )
 
     async def step(self, item=None, *, ready=True, retire=(), advance=None):
         """One cycle that offers `item`, and what happens to lists with its end: `retire` the oldest
         entries of these, `advance` the base of the oldest of these. Whether it was taken."""
         noise = self.random.getrandbits
-        masks = {name: noise(DEPTH) for name in LISTS}
+        masks = {name: noise(5) for name in LISTS}
         if item is not None:
-            masks = {
-                name: sum(
-                    (entry["number"] in item["awaits"]) << place
-                    for place, entry in enumerate(self.lists[name])
-                )
-                for name in LISTS
-            }
+            masks = {name: self.lists[name].mask(item["awaits"]) for name in LISTS}
+            item = {**item, "masks": masks}
             fields = {name: item[name] for name in ITEM.members}
-        regions = {
-            name: [{"base": entry["base"], "end": entry["end"]} for entry in entries]
-            + [{"base": 0, "end": 31}] * (DEPTH - len(entries))
-            for name, entries in self.lists.items()
-        }
         await self.cycle(
             input__valid=item is not None,
             input__payload=fields if item is not None else noise(ITEM.size),
-            masks=masks,
-            regions=regions,
-            retired={name: name in retire for name in LISTS},
+            awaited=masks,
+            progress={name: self.lists[name].progress(retires=name in retire) for name in LISTS},
             output__ready=ready,
         )
         valid, taken = self.get("output__valid"), item is not None and self.get("input__ready")
         if valid:
             oldest = self.inside[0]
             assert self.get("output__payload").number == oldest["number"]
-            assert not self.blocked(oldest), "too early"
+            assert not self.needed(oldest), "too early"
             assert not any(self.get("waits")[name] for name in LISTS)
         if valid and ready:
             self.left.append((self.inside.popleft()["number"], self.now))
             self.clear_since = None
         elif self.inside and not self.blocked(self.inside[0]):
             self.clear_since = self.now if self.clear_since is None else self.clear_since
-            assert valid or self.now - self.clear_since <= 2, "clear, and not offered"
+            assert valid or self.now <= self.clear_since + 1, "clear, and not offered"
         if taken:
             self.inside.append(item)
-        for name in retire:
-            self.lists[name].pop(0)
+        for inside in self.inside:
+            inside["masks"] = {
+                name: self.lists[name].kept(mask, name in retire)
+                for name, mask in inside["masks"].items()
+            }
         for name, base in (advance or {}).items():
-            self.lists[name][0]["base"] = base
+            self.lists[name].advance(base)
+        for name in retire:
+            self.lists[name].retire()
         self.now += 1
         return bool(taken)
 
     def some(self):
         """An item that waits for any of the entries."""
         random = self.random
-        numbers = [e["number"] for entries in self.lists.values() for e in entries]
+        numbers = [e.number for entries in self.lists.values() for e in entries]
         self.items += 1
         return {
             "number": self.items,
@@ -148,7 +152,10 @@ async def random_use(dut, rate, lively):
     for _ in range(3000):
         retire = [name for name in LISTS if bench.lists[name] and random.random() < lively]
         advance = {
-            name: random.randint(bench.lists[name][0]["base"], bench.lists[name][0]["end"])
+            name: random.randint(
+                max(bench.lists[name][0].base, bench.lists[name][0].reached),
+                bench.lists[name][0].end,
+            )
             for name in LISTS
             if bench.lists[name] and name not in retire and random.random() < lively
         }
@@ -159,6 +166,9 @@ async def random_use(dut, rate, lively):
         for name in LISTS:
             if len(bench.lists[name]) < DEPTH and random.random() < 2 * lively:
                 low = random.randrange(12) + SPACE * (name == "filling" and random.random() < 0.3)
+                if bench.lists[name] and random.random() < 0.4:
+                    low = bench.lists[name][-1].end
+                low = min(low, LAST[name] - 6)
                 bench.push(name, low, low + random.randint(1, 6))
     assert len(bench.left) > 50
     assert [number for number, _ in bench.left] == list(range(1, len(bench.left) + 1))
@@ -179,11 +189,13 @@ async def full_rate(dut):
     assert not bench.inside
 
     bench.push("filling", 0, 9)
-    waiting = free | {"line": 5, "awaits": {0}}
+    waiting = free | {"line": 5, "enters": 0, "awaits": {0}}
     assert await bench.step(waiting | {"number": 20})
     number = 21
     for cycle in range(6):
-        number += await bench.step(free | {"number": number}, advance={"filling": cycle - 1})
+        number += await bench.step(
+            free | {"number": number}, advance={"filling": max(0, cycle - 1)}
+        )
     assert number == 23 and len(bench.left) == 20 and bench.get("waits").filling
     for _ in range(10):
         number += await bench.step(free | {"number": number}, advance={"filling": 6})

@@ -208,12 +208,10 @@ class Machine(Bench):
         """
         oldest = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
         weights, self.oldest = self.oldest, oldest
-        mask = {name: int(name in self.older) for name in self.older_names}
         await self.cycle(
-            masks=mask,
-            regions={
-                name: [self.older.get(name, {"base": 0, "end": 0})]
-                + [{"base": 0, "end": self.config.accumulator_rows}] * (self.config.queue_depth - 1)
+            masks={name: {"pending": name in self.older, "place": 1} for name in self.older_names},
+            progress={
+                name: {"place": 1, "reached": self.older.get(name, {"base": 0})["base"]}
                 for name in self.older_names
             },
             buffer__ready=1,
@@ -545,17 +543,17 @@ async def reasons(dut):
         assert bench.gets(*names) == expected
         assert {name for name in bench.older_names if bench.get("waits")[name]} == set(waits)
 
-    bench.older = {"host_reading": {"base": 0, "end": 1}, "activate_reading": {"base": 0, "end": 1}}
+    bench.older = {"host_reading": {"base": 0, "end": 2}, "activate_reading": {"base": 0, "end": 2}}
     for _ in range(FRONT_LATENCY + 1):
         await see(0, 0, 0)
     for _ in range(4):
         await see(0, 1, 0, waits=bench.older)
-    bench.older["host_reading"]["base"] = 1
+    bench.older["host_reading"]["base"] = 2
     for _ in range(3):
         await bench.step(0)
     for _ in range(4):
         await see(0, 1, 0, waits={"activate_reading"})
-    bench.older["activate_reading"]["base"] = 1
+    bench.older["activate_reading"]["base"] = 2
     for _ in range(4):
         await bench.step(0)
     await see(0, 1, 0, arrive=1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interlocks: who waits for whom, for each pair of instructions and under random progress.
 
-The expectation names each older instruction that a younger one must wait for; the masks must point
-at just those, wherever in their list they stand by then.
+The expectation names each older instruction that a younger one must wait for; the masks must
+point at the youngest of those in each list, as long as it is there.
 """
 
 import itertools
@@ -18,7 +18,8 @@ from systola.hdl.commands import (
     parameter_space,
     table_space,
 )
-from systola.hdl.control.scoreboard import Scoreboard
+from systola.hdl.control.scoreboard import SCANS, Scoreboard
+from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 
@@ -45,7 +46,8 @@ QUEUE = {
     TAG: "tags",
 }
 LISTS = {
-    **dict.fromkeys(LOADS, ("host_reading",)),
+    **dict.fromkeys(READS, ("host_reading",)),
+    **dict.fromkeys((PARAMETERS, TABLE), ("host_reading", "loading")),
     **dict.fromkeys(WRITES, ("host_writing",)),
     WEIGHTS: (),
     **dict.fromkeys(PRODUCTS, ("matrix_reading", "matrix_summing")),
@@ -71,6 +73,7 @@ USES = {
 """Regions of an instruction; Load_* have their parameters or table as `buffer`, too."""
 ADVANCING = {
     "host_reading": "buffer",
+    "loading": "buffer",
     "matrix_reading": "buffer",
     "matrix_summing": "accumulator",
     "activate_reading": "accumulator",
@@ -97,15 +100,11 @@ WAITS = {
     "activate": {
         "matrix_summing": [("accumulator", "accumulator")],
         "matrix_reading": [("buffer", "buffer")],
-        "activate_writing": [("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")],
+        "activate_writing": [("buffer", "buffer"), ("source", "buffer")],
+        "operand_writing": [("operand", "buffer")],
         "host_writing": [("buffer", "buffer")],
-        "host_reading": [
-            ("buffer", "buffer"),
-            ("source", "buffer"),
-            ("operand", "buffer"),
-            ("parameters", "buffer"),
-            ("table", "buffer"),
-        ],
+        "host_reading": [("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")],
+        "loading": [("parameters", "buffer"), ("table", "buffer")],
     },
     "host_writes": {
         "host_reading": [("buffer", "buffer")],
@@ -114,14 +113,9 @@ WAITS = {
     },
 }
 """For each queue and mask: the younger's region and that of the older one in the mask's list."""
-SHOWN = [
-    (queue, name)
-    for queue, waits in WAITS.items()
-    for name in waits
-    if queue != "host_reads" and name in ADVANCING
-]
-"""The queues whose units see the regions of a list."""
-WATCHED = {"host_memory": "host_reading"}
+WATCHED = {"host_memory": "host_reading", "operand_writing": "activate_writing"}
+FOLLOWS = ("loading",)
+"""Lists whose instructions leave with those of `host_reading`."""
 REGIONS = (
     "buffer",
     "accumulator",
@@ -183,13 +177,11 @@ class Model(Bench):
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.depth = DEPTHS[chosen_variant()]
-        self.lists = {name: [] for name in ADVANCING}
+        self.lists = {name: Entries(self.depth) for name in ADVANCING}
         self.oldest = dict.fromkeys((*WAITS, "weights"))
         """What each queue shows: an instruction, and for each mask the numbers that it waits for"""
         self.queues = {name: [] for name in self.oldest}
         """What waits behind."""
-        self.just_shown = set()
-        """The queues whose oldest instruction shows since this cycle."""
         self.tags = []
         self.offered = False
         self.fitted = False
@@ -198,8 +190,10 @@ class Model(Bench):
         """`passable` and `room` came together in the cycle before."""
         self.idle = None
         """What `idle` must show, None where it means nothing."""
-        self.compared = dict.fromkeys(self.lists, 0)
-        """Entries of each list that the next instruction has been compared with."""
+        self.todo = {name: [] for name in SCANS}
+        """Lists that the next instruction is still to be compared with, in their order."""
+        self.places = dict.fromkeys(SCANS)
+        """In the first of them the number of the next entry, None for the oldest."""
         self.found = {}
 
     def fits(self, new):
@@ -209,14 +203,25 @@ class Model(Bench):
             return len(self.tags) < TAGS
         depth = WEIGHT_DEPTH if queue == "weights" else self.depth
         places = [self.lists[name] for name in LISTS[new["opcode"]]]
-        return len(self.queues[queue]) + (queue in self.just_shown) < depth - 1 and all(
+        return len(self.queues[queue]) + (self.oldest[queue] is not None) < depth and all(
             len(place) < self.depth for place in places
         )
 
-    def room(self, new):
+    def room(self):
         """Whether there was a place in the cycle before, and the comparison is through."""
-        watched = {WATCHED.get(mask, mask) for mask in WAITS.get(QUEUE[new["opcode"]], {})}
-        return self.fitted and all(self.compared[name] == len(self.lists[name]) for name in watched)
+        return self.fitted and all(
+            not todo or (len(todo) == 1 and self.at(scan)[1]) for scan, todo in self.todo.items()
+        )
+
+    def at(self, scan):
+        """The entry of a scan that is compared in this cycle, if it is there, and whether it is
+        the last one of its list."""
+        entries = self.lists[self.todo[scan][0]]
+        number = self.places[scan]
+        number = entries.left if number is None else number
+        ends = (number + 1 - entries.left - len(entries)) % (1 << entries.bits) == 0
+        there = entries.left <= number < entries.left + len(entries)
+        return number, ends, entries[number - entries.left] if there else None
 
     def decoded(self, new):
         """The ports' value for an instruction; regions that it lacks are empty."""
@@ -229,7 +234,7 @@ class Model(Bench):
 
     async def issue(self, new):
         """As many cycles as it takes to issue an instruction."""
-        for _ in range(self.depth + 3):
+        for _ in range(3 * self.depth + 3):
             if await self.step(new):
                 return
         raise AssertionError("too slow")
@@ -242,100 +247,133 @@ class Model(Bench):
         """
         issue = self.passes
         passable = passable and self.offered and not issue
-        self.passes = passable and self.room(new)
+        self.passes = passable and self.room()
         fits = new is not None and self.fits(new)
         inputs = {"offered": new is not None, "passable": passable, "issue": issue}
         inputs["hold_tags"] = hold
         if new is not None:
             inputs["decoded"] = self.decoded(new)
         inputs |= {f"{name}__pop": name in pops for name in self.queues}
-        for name in self.lists:
+        for name in set(self.lists).difference(FOLLOWS):
             inputs[f"{name}__retire"] = name in retires
             inputs[f"{name}__advance"] = name in (advances or {})
             inputs[f"{name}__advance_to"] = (advances or {}).get(name, 0)
         await self.cycle(**inputs)
         if self.offered and not issue:
-            assert self.get("room") == self.room(new)
-        self.check()
+            assert self.get("room") == self.room()
+        leaves = {name: name in retires for name in self.lists}
+        leaves["loading"] = self.leaves_loading(retires)
+        self.check(leaves)
         self.fitted = fits
         few_tags = len(self.tags) < 2
         self.check_tags(new if issue and new["opcode"] == TAG else None, hold)
 
         waits, self.found = self.found, {} if issue or new is None else self.compare(new)
         self.offered = new is not None and not issue
-        for name in self.lists:
-            left = max(0, self.compared[name] - (name in retires))
-            self.compared[name] = left if self.offered else 0
-        for name, base in (advances or {}).items():
-            oldest, region = self.lists[name][0], ADVANCING[name]
-            self.lists[name][0] = {**oldest, region: (base, oldest[region][1])}
-        for name in retires:
-            self.lists[name].pop(0)
+        for name in [*retires, *(["loading"] if self.leaves_loading(retires) else [])]:
+            self.advance(name, advances)
+            self.lists[name].retire()
+        for name in advances or {}:
+            if name not in retires:
+                self.advance(name, advances)
         for name in pops:
             self.oldest[name] = None
         self.idle = None if issue else few_tags and not any(self.lists[name] for name in COMPLETES)
-        shown = self.just_shown
-        self.just_shown = set()
         for name, queue in self.queues.items():
-            if queue and self.oldest[name] is None and name not in shown:
+            if queue and self.oldest[name] is None:
                 self.oldest[name] = queue.pop(0)
-                self.just_shown.add(name)
         if issue:
             queue = QUEUE[new["opcode"]]
             if queue != "tags":
                 self.queues[queue].append((new, waits))
             for name in LISTS[new["opcode"]]:
-                self.lists[name].append(dict(new))
+                base, end = new.get(ADVANCING[name], (0, 0))
+                entry = Entry(new["pc"], base, end)
+                entry.instruction = new
+                self.lists[name].take(entry)
         return issue
 
+    def leaves_loading(self, retires):
+        """Whether host_reading is one of these lists, and its oldest is a load."""
+        oldest = self.lists["host_reading"][0] if "host_reading" in retires else None
+        return oldest is not None and "loading" in LISTS[oldest.instruction["opcode"]]
+
+    def advance(self, name, advances):
+        """The oldest entry of a list goes on, if it does; a load does in both of its lists."""
+        if name in (advances or {}):
+            self.lists[name].advance(advances[name])
+            if self.leaves_loading([name]):
+                self.lists["loading"].advance(advances[name])
+
     def compare(self, new):
-        """Goes on to the next entry of each list; who must be waited for as far as is known."""
-        found = {mask: set(numbers) for mask, numbers in self.found.items()}
-        next_ones = {
-            name: entries[self.compared[name]]
-            for name, entries in self.lists.items()
-            if self.compared[name] < len(entries)
-        }
-        for mask, pairs in WAITS.get(QUEUE[new["opcode"]], {}).items():
-            older = next_ones.get(WATCHED.get(mask, mask), {})
-            known = found.setdefault(mask, set())
-            if any(a in new and b in older and common(new[a], older[b]) for a, b in pairs):
-                known.add(older["pc"])
-        for name in next_ones:
-            self.compared[name] += 1
+        """Goes on to the next entries; who must be waited for as far as is known, all whether or
+        not they are still there."""
+        masks = WAITS.get(QUEUE[new["opcode"]], {})
+        if not self.offered:
+            watched = {WATCHED.get(mask, mask) for mask in masks}
+            for scan, (names, _) in SCANS.items():
+                self.todo[scan] = [n for n in names if n in watched and self.lists[n]]
+                self.places[scan] = None
+            return {mask: [] for mask in masks}
+        found = {mask: list(entries) for mask, entries in self.found.items()}
+        for scan, todo in self.todo.items():
+            if not todo:
+                continue
+            number, ends, entry = self.at(scan)
+            older = {} if entry is None else entry.instruction
+            for mask, pairs in masks.items():
+                if WATCHED.get(mask, mask) == todo[0] and any(
+                    a in new and b in older and common(new[a], older[b]) for a, b in pairs
+                ):
+                    found[mask].append(entry)
+            self.places[scan] = None if ends else number + 1
+            if ends:
+                todo.pop(0)
         return found
 
-    def check(self):
+    def check(self, retires):
         """All outputs are as the model says."""
         if self.idle is not None:
             assert self.get("idle") == self.idle
-        for queue, name in SHOWN:
-            shown = self.get(f"{queue}__regions")[name]
-            for position, entry in enumerate(self.lists[name]):
-                region = shown[position].base, shown[position].end
-                assert region == entry[ADVANCING[name]], f"{name}[{position}] for {queue}"
+        for name, entries in self.lists.items():
+            progress = self.get(f"{name}__progress")
+            wanted = entries.progress(retires=retires.get(name, False))
+            assert {part: progress[part] for part in wanted} == wanted, name
         for name, oldest in self.oldest.items():
             assert self.get(f"{name}__valid") == (oldest is not None), f"queue {name}"
             if oldest is not None and name != "weights":
-                new, waits = oldest
+                _, waits = oldest
                 shown = self.get(f"{name}__masks")
-                for mask, numbers in waits.items():
-                    entries = self.lists[WATCHED.get(mask, mask)]
-                    bits = {entries[i]["pc"] for i in range(len(entries)) if shown[mask] >> i & 1}
-                    still = {entry["pc"] for entry in entries}
-                    assert bits == numbers & still, f"{name}.{mask} of {new}"
-                    assert shown[mask] >> len(entries) == 0, f"{name}.{mask} names nobody"
+                for mask, found in waits.items():
+                    self.check_mask(shown[mask], self.lists[WATCHED.get(mask, mask)], found)
+
+    def check_mask(self, mask, entries, found):
+        """A mask names the last of those found, if that is still there. Of its run those that have
+        left do not matter."""
+        there = [entry for entry in entries if entry in found]
+        assert mask.pending == bool(there)
+        if not there:
+            return
+        position = entries.index(there[-1])
+        assert mask.place == (entries.left + position) % (1 << entries.bits)
+        run = min(mask.run, position)
+        first = position - run
+        assert all(entry.rises for entry in entries[first + 1 : position + 1])
+        assert run >= entries.mask({entry.number for entry in there})["run"]
+        # Before its first entry nobody is waited for, unless addresses fall there.
+        gone = any(entry not in entries for entry in found)
+        assert gone or entries[first] in found
 
     def check_tags(self, new, hold):
         """The oldest tag enters when nothing that it waits for is left in its list."""
-        left = {entry["pc"] for name in COMPLETES for entry in self.lists[name]}
+        left = {entry.number for name in COMPLETES for entry in self.lists[name]}
         enters = bool(self.tags) and not hold and not self.tags[0][1] & left
         assert self.get("tagged") == enters
         if enters:
             assert self.get("tag") == self.tags.pop(0)[0]
         if new is not None:
             units = [name for bit, name in enumerate(COMPLETES) if new["units"] >> bit & 1]
-            awaited = {entry["pc"] for name in units for entry in self.lists[name]}
+            awaited = {entry.number for name in units for entry in self.lists[name]}
             self.tags.append((new["pc"] & 0xFFFF, awaited))
 
 
@@ -402,7 +440,7 @@ async def every_pair(dut):
         while any(bench.lists.values()) or any(bench.oldest.values()):
             await bench.step(
                 pops=[name for name, oldest in bench.oldest.items() if oldest],
-                retires=[name for name, entries in bench.lists.items() if entries],
+                retires=[n for n, entries in bench.lists.items() if entries and n not in FOLLOWS],
             )
         await bench.step()
 
@@ -430,8 +468,6 @@ async def commands(dut):
 
     for opcode in LOADS:
         await pass_through({"kind": kind(opcode), **common_part, **regions})
-        destination = bench.get("matrix__regions").host_reading[0]
-        assert (destination.base, destination.end) == (5, 35)
         await bench.cycle(host_reads__pop=1, host_read__pop=1, host_reading__retire=1)
         entry = bench.get("host_read__command")
         assert entry.pc == 9 and {name: entry.tail[name] for name in tail} == tail
@@ -484,13 +520,17 @@ async def random_progress(dut, rate):
         offered = new if random.random() < rate or bench.offered else None
         advances = {}
         for name, entries in bench.lists.items():
-            if entries and random.random() < 0.3:
-                base, end = entries[0][ADVANCING[name]]
-                advances[name] = min(base + 1, end - 1)
+            if entries and name not in FOLLOWS and random.random() < 0.3:
+                base = max(entries[0].base, entries[0].reached)
+                advances[name] = min(base + 1, entries[0].end)
         issued = await bench.step(
             offered,
             pops=[n for n, oldest in bench.oldest.items() if oldest and random.random() < 0.3],
-            retires=[n for n, entries in bench.lists.items() if entries and random.random() < 0.25],
+            retires=[
+                name
+                for name, entries in bench.lists.items()
+                if entries and name not in FOLLOWS and random.random() < 0.25
+            ],
             advances=advances,
             hold=random.random() < 0.1,
             passable=random.random() < 0.8,
