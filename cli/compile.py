@@ -16,12 +16,14 @@ from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel, compile
 from systola.runtime.program_file import is_program
 from systola.runtime.report_table import report_table
 
-HELP = "compile a quantised network (.tflite or .onnx) for a machine"
+HELP = "compile a quantised network (.tflite, .onnx, or trained here) for a machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
-    parser.add_argument("model", metavar="MODEL", help=".tflite or .onnx model")
+    parser.add_argument(
+        "model", metavar="MODEL", help=".tflite or .onnx model, or one that was trained here"
+    )
     parser.add_argument(
         "-o", "--output", required=True, metavar="PROGRAM", help="file to write, for 'tpu run'"
     )

@@ -63,7 +63,9 @@ HELP = "run a quantised network, or what 'tpu compile' has made of one, on sampl
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     parser.add_argument(
-        "model", metavar="MODEL", help=".tflite or .onnx model, or compiled program"
+        "model",
+        metavar="MODEL",
+        help=".tflite or .onnx model, one that was trained here, or compiled program",
     )
     parser.add_argument("--input", required=True, metavar="X.npz", help="file with the samples")
     parser.add_argument(

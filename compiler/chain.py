@@ -32,7 +32,7 @@ def as_chain(operations: Operations) -> Chain | None:
         if node.sources != (current,):
             return None
         match node:
-            case Product():
+            case Product(wide=False):
                 size = current.pixels * current.channels
                 if layers and size != rows * node.layer.k:
                     return None

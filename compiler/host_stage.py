@@ -79,6 +79,19 @@ class Dequantise:
 
 
 @dataclass(frozen=True)
+class DequantiseWide:
+    """int16, in rows of low bytes and of high bytes, to float32."""
+
+    scale: float
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        rows = x.reshape(len(x), 2, -1).view(np.uint8).astype(np.uint16)
+        codes = (rows[:, 0] | rows[:, 1] << 8).view(np.int16)
+        return (codes * self.scale).astype(np.float32)
+
+
+@dataclass(frozen=True)
 class Softmax:
     """Along the last axis, int8 to int8 in units of 1/256, as LiteRT's SOFTMAX."""
 
@@ -264,6 +277,7 @@ HostFunction = (
     | Quantise
     | QuantiseEven
     | Dequantise
+    | DequantiseWide
     | Softmax
     | QuantisedSoftmax
     | RealSoftmax

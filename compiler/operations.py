@@ -159,6 +159,8 @@ class Product(Node):
 
     source: Value
     layer: Layer
+    wide: bool = False
+    """Results of int16: one row, as a pixel of low bytes and one of high bytes."""
 
     @property
     def sources(self) -> tuple[Value, ...]:

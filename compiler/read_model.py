@@ -8,6 +8,7 @@ from systola.compiler.network import Network, build_network, make_network
 from systola.compiler.onnx.translate import translate_onnx
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
+from systola.runtime.program_file import is_trained
 
 _ONNX_START = b"\x08"
 """The tag of the first field of an ONNX model, the version of the format."""
@@ -19,14 +20,21 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
     `semantics`: None for the first that the format has. Raises ModelError for what cannot be
     read, is not supported, or has not these semantics.
     """
+    if is_trained(content):
+        if semantics not in (None, Semantics.TRAINING):
+            raise ModelError("a network that was trained here has the semantics training")
+        # Only who has trained needs all that trains.
+        from systola.training.network import translate_trained
+
+        return make_network(translate_trained(content)), Semantics.TRAINING
     if content[4:8] == IDENTIFIER:
         semantics = semantics or Semantics.LITERT_2
         graph = read_tflite(content)
-        if semantics == Semantics.ONNX:
+        if semantics not in (Semantics.LITERT_2, Semantics.LITERT_1_2):
             raise ModelError("a TensorFlow Lite model has the semantics litert-2 or litert-1.2")
         return build_network(graph, semantics), semantics
     if not content.startswith(_ONNX_START):
-        raise ModelError("neither a TensorFlow Lite nor an ONNX model")
+        raise ModelError("neither a TensorFlow Lite nor an ONNX model, nor one trained here")
     if semantics not in (None, Semantics.ONNX):
         raise ModelError("an ONNX model has the semantics onnx")
     return make_network(translate_onnx(content)), Semantics.ONNX

@@ -18,3 +18,5 @@ class Semantics(Enum):
     """
     ONNX = "onnx"
     """ONNX Runtime 1.31."""
+    TRAINING = "training"
+    """What predict() of a network that systola.training has trained gives."""

@@ -32,7 +32,8 @@ def compile(
     batch: int | None = None,
     semantics: str | None = None,
 ) -> CompiledModel | PodModel:
-    """Compiles a quantised .tflite or .onnx model, `batch` samples in one program.
+    """Compiles a quantised .tflite or .onnx model, or one that systola.training has saved, `batch`
+    samples in one program.
 
     In the scope of a Strategy the model is one for its pod, whose preset it then has.
     `preset` is DEFAULT_PRESET and `batch` DEFAULT_BATCH where they are not given, `batch` of a pod

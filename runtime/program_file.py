@@ -24,7 +24,12 @@ FORMAT = "systola program"
 VERSION = 2
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 
+TRAINED = b"about.npy"
+"""The first member of what systola.training saves."""
+
 _MAGIC = b"PK\x03\x04"
+_NAME = 30
+"""Where an archive has the name of its first member."""
 _DESCRIPTION = "program.json"
 _TIME = (1980, 1, 1, 0, 0, 0)
 _DAMAGED = (
@@ -51,7 +56,12 @@ class ProgramFileError(ValueError):
 
 def is_program(content: bytes) -> bool:
     """Whether a file with that content claims to be a compiled model."""
-    return content.startswith(_MAGIC)
+    return content.startswith(_MAGIC) and not is_trained(content)
+
+
+def is_trained(content: bytes) -> bool:
+    """Whether it claims to be an archive with a network that systola.training has saved."""
+    return content.startswith(_MAGIC) and content[_NAME : _NAME + len(TRAINED)] == TRAINED
 
 
 def write_program(item: object) -> bytes:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,6 +56,7 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
         "settings": settings
         | {"optimizer": asdict(settings["optimizer"]), "preset": settings["preset"].name},
         "bits": state.bits,
+        "unit_bits": state.unit_bits,
         "input_bits": model.input_bits,
         "epochs": model.epochs,
         "steps": model.steps,
@@ -66,31 +69,59 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
     temporary.replace(path)  # an interruption leaves the file before it
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file has of a model."""
+
+    layers: list[Layer]
+    settings: dict[str, Any]
+    """What compile() was given, the optimiser as its numbers, the preset as its name."""
+    state: State
+    input_bits: int | None
+    epochs: int
+    steps: int
+
+
+def read(content: bytes) -> Checkpoint:
+    """What `save` has written. Raises TrainingError where it is something else."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            about = json.loads(str(archive["about"]))
+            arrays = {name: archive[name] for name in archive.files if name != "about"}
+        if about["format"] != FORMAT:
+            raise KeyError("format")
+        masters, velocities = (
+            tuple(arrays[name] for name in sorted(arrays) if name.startswith(kind))
+            for kind in ("master", "velocity")
+        )
+        return Checkpoint(
+            layers=[_read(layer) for layer in about["layers"]],
+            settings=about["settings"],
+            state=State(masters, velocities, tuple(about["bits"]), tuple(about["unit_bits"])),
+            input_bits=about["input_bits"],
+            epochs=about["epochs"],
+            steps=about["steps"],
+        )
+    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise TrainingError("it is no model that was saved by training") from None
+
+
 def load(path: str | PathLike[str], **machine: Any) -> Sequential:
     """The model that `save` has stored; `machine`: preset, backend, latency, as for compile().
 
     Raises OSError where there is no such file, TrainingError where it is something else.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            about = json.loads(str(archive["about"]))
-            arrays = {name: archive[name] for name in archive.files if name != "about"}
-        if about["format"] != FORMAT:
-            raise KeyError("format")
-        model = Sequential([_read(layer) for layer in about["layers"]])
-        settings = about["settings"]
-        model.compile(**settings | {"optimizer": SGD(**settings["optimizer"])} | machine)
-        masters, velocities = (
-            tuple(arrays[name] for name in sorted(arrays) if name.startswith(kind))
-            for kind in ("master", "velocity")
-        )
-        state = State(masters, velocities, tuple(about["bits"]))
-        model.restore(state, about["input_bits"], epochs=about["epochs"], steps=about["steps"])
-        return model
-    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, TrainingError):
-            raise
+        found = read(Path(path).read_bytes())
+    except TrainingError:
         raise TrainingError(f"{path} is no model that was saved by training") from None
+    model = Sequential(found.layers)
+    settings: dict[str, Any] = found.settings | machine
+    if "optimizer" not in machine:
+        settings["optimizer"] = SGD(**settings["optimizer"])
+    model.compile(**settings)
+    model.restore(found.state, found.input_bits, epochs=found.epochs, steps=found.steps)
+    return model
 
 
 def _written(layer: Layer) -> dict[str, Any]:

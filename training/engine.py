@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from systola.arch.image import Image
 from systola.runtime.backend import Backend, BackendError, Result, fault_text
 from systola.training.errors import TrainingError
+from systola.training.forward import hidden_scale
 from systola.training.layout import Layout
 from systola.training.lines import (
     blocked,
@@ -22,7 +23,7 @@ from systola.training.lines import (
     store_wide,
 )
 from systola.training.loss import LOSS_BITS
-from systola.training.numbers import LOGIT_BITS
+from systola.training.numbers import LOGIT_BITS, MOST_INPUT_BITS
 from systola.training.programs import (
     StepProgram,
     evaluate_program,
@@ -63,6 +64,8 @@ class Engine:
             raise TrainingError(f"a batch of {batch} does not fit '{config.name}'")
         self.host = np.zeros(self.layout.window, np.uint8)
         self._programs: dict[tuple[str, Task], StepProgram] = {}
+        self._least_bits: list[int] = []
+        """Fraction bits of the units of each stage, the least in the epoch."""
         self.cycles: int | None = None
         """Of the last batch, on a machine with a clock."""
         self._program("train", self.layout.samples)  # it must fit, before anything runs
@@ -74,12 +77,13 @@ class Engine:
         self._put(layout.masters, state.masters)
         if layout.velocities and state.velocities:
             self._put(layout.velocities, state.velocities)
-        self.task = replace(self.task, master_bits=state.bits)
+        self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
         """What `load` takes."""
         layout = self.layout
-        return State(self._get(layout.masters), self._get(layout.velocities), self.task.master_bits)
+        masters, velocities = self._get(layout.masters), self._get(layout.velocities)
+        return State(masters, velocities, self.task.master_bits, self.task.unit_bits)
 
     def _put(self, places: Sequence[int], tensors: Sequence[NDArray[np.int16]]) -> None:
         layout = self.layout
@@ -103,10 +107,28 @@ class Engine:
     def train(self, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
         """One step with a batch of samples."""
         batch = self._feed("train", x, y, step)
+        self._note_unit_bits()
         done = step + 1
         if done % SURVEY_STEPS == 0 or (done < SURVEY_STEPS and done & step == 0):
             self._survey()
         return batch
+
+    def end_epoch(self) -> None:
+        """Makes what fitted all steps of the epoch the fraction bits of the units."""
+        if self._least_bits:
+            self.task = replace(self.task, unit_bits=tuple(self._least_bits))
+        self._least_bits = []
+
+    def _note_unit_bits(self) -> None:
+        hidden = self.task.stages[:-1]
+        found = load_wide(self.host, self.layout.unit_bits, self.layout, len(hidden))[:, 0]
+        # Without dropout there is room for the bits that its scale has taken.
+        lost = [hidden_scale(stage.rate, True)[1] for stage in hidden]
+        bits = [
+            MOST_INPUT_BITS + min(0, room - code.bit_length())
+            for code, room in zip(found.tolist(), lost, strict=True)
+        ]
+        self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
     def evaluate(self, x: NDArray[np.int8], y: NDArray[np.int16]) -> Batch:
         """Loss and logits of a batch, nothing changes."""

@@ -106,15 +106,16 @@ class Forward:
             mask = writer.allocate(shape.units * samples)
         self.left.masks.append(mask)
         columns = Columns(writer, number)
-        least = sums.value - MOST_INPUT_BITS - lost
-        writer.measure(SHIFT, first=sums.register, value=least)
+        known = None if self._train or not self._task.unit_bits else self._task.unit_bits[number]
+        bits = MOST_INPUT_BITS if known is None else known
+        writer.measure(SHIFT, first=sums.register, value=sums.value - bits - lost)
         # The activation unit has time while the array multiplies.
         turning = self._transpose(number, x) if self._train else iter(())
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
-                writer.measure(
-                    SHIFT, Source.ACCUMULATORS, accumulator=row, rows=samples, bits=8, first=SHIFT
-                )
+                if known is None:
+                    at = {"accumulator": row, "rows": samples, "bits": 8}
+                    writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
                 if mask and len(parts) == 1:
                     self._mask(number, mask.start, units.start, row, block)
                 next(turning, None)

@@ -60,11 +60,12 @@ class Layout:
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
         self.survey = self._take(2 * len(stages))
+        self.unit_bits = self._take(2 * len(stages))
         self.selected = _blocks(self.groups, size) * size
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
         self.constant_lines = (
-            2 * (self.samples + self.selected) + select + self.shapes[-1].units + 2
+            2 * (self.samples + self.selected) + select + self.shapes[-1].units + 4
         )
         self.constants = self._take(self.constant_lines)
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)

@@ -236,6 +236,7 @@ class Sequential:
             total.add(batch.loss, batch.outputs, labels[chosen])
             for each in everyone:
                 each.on_train_batch_end(number, total.logs())
+        engine.end_epoch()
         self.epochs += 1
         return total.logs()
 
@@ -277,6 +278,8 @@ class Sequential:
         settings, state = self._compiled(), self.state()
         if self._input_bits is None:
             self._input_bits = input_bits(rows)
+            if self._input_bits < 0:
+                raise TrainingError("x has numbers beyond 127: scale them")
         chosen: SGD = settings["optimizer"]
         task = Task(
             stages=self.stages(),

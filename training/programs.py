@@ -16,7 +16,7 @@ from systola.training.backward import Backward
 from systola.training.forward import COUNTER_REGISTER, Forward
 from systola.training.layout import Layout
 from systola.training.loss import Loss
-from systola.training.task import SPARE, Task
+from systola.training.task import INPUTS, SPARE, Task
 from systola.training.writer import WIDE, Entry, Writer
 
 COUNTER_STEP = 1 << 12
@@ -52,6 +52,7 @@ def train_program(config: Config, layout: Layout, task: Task) -> StepProgram:
     forward = Forward(writer, task, train=True)
     logits = forward.write()
     writer.write(layout.logits, logits)
+    _tell_unit_bits(writer, len(task.stages) - 1)
     gradient = Loss(writer, task).write(logits, train=True)
     writer.free(logits)
     Backward(writer, task, forward.left).write(gradient)
@@ -113,6 +114,20 @@ def rescale_program(config: Config, layout: Layout, stages: list[int]) -> StepPr
                 writer.copy(lines.start, lines.start, len(lines) // 2, Entry(), WIDE)
                 writer.write(host, lines)
     return _end(writer)
+
+
+def _tell_unit_bits(writer: Writer, stages: int) -> None:
+    """Puts 2^(MOST_INPUT_BITS - f) into host memory for the units of each stage, of f bits."""
+    if not stages:
+        return
+    one = np.zeros((2, writer.layout.size), np.int8)
+    one[0] = -128  # the low byte of 2^7, which a shift by f bits and one makes of it
+    source, result = writer.constant(one), writer.allocate(2 * stages)
+    for number in range(stages):
+        writer.measure(SPARE, first=INPUTS + number)
+        writer.copy(source.start, result.start + 2 * number, 1, Entry(), WIDE, exponent=SPARE)
+    writer.write(writer.layout.unit_bits, result)
+    writer.free(source, result)
 
 
 def _in_turn(writer: Writer) -> Iterator[range]:

@@ -25,6 +25,9 @@ class State:
     """Empty where there is no momentum."""
     bits: tuple[int, ...]
     """Fraction bits of the masters."""
+    unit_bits: tuple[int, ...] = ()
+    """The same of the units of all stages but the last one, as the last epoch had them; none before
+    there was one."""
 
     def weights(self) -> list[Floats]:
         """Kernels and biases in turn, as Keras has them."""

@@ -33,5 +33,8 @@ class Task:
     """Samples in the batch: the loss is their mean."""
     learning_rate: float = 0.0
     momentum: float = 0.0
+    unit_bits: tuple[int, ...] = ()
+    """Fraction bits of the units, of all stages but the last one, where nothing is learnt; none:
+    measured as in a step."""
     seed: int = 0
     """Of the masks of Dropout."""

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.compiler.errors import CompileError
-from systola.compiler.layer import Layer
 from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.channels import Channels
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import Entries, channel_entries, window_tiles
 from systola.compiler.lower.feature_map import FeatureMap
 from systola.compiler.lower.step import MapStep
-from systola.compiler.operations import Requantisation, Window
+from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
 """Rows of a kernel, and how far they may be apart, that Set_Config_Window takes."""
@@ -59,6 +58,13 @@ class ConvolutionStep(MapStep):
     passes: tuple[Pass, ...]
     fill: int
     output: Requantisation
+    wide: bool = False
+    """Results of int16: each takes two lines of the target, low bytes and high bytes."""
+
+    @property
+    def _lines(self) -> int:
+        """Of each result."""
+        return 2 if self.wide else 1
 
     @property
     def tables(self) -> tuple[bytes, ...]:
@@ -81,7 +87,7 @@ class ConvolutionStep(MapStep):
         )
 
     def emit(self, emitter: Emitter) -> None:
-        height, width = self.target.height, self.target.width
+        height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
         rows, columns, group = self._sizes(emitter.config)
         groups = [range(n, min(n + group, blocks)) for n in range(0, blocks, group)]
@@ -100,7 +106,7 @@ class ConvolutionStep(MapStep):
 
     def _sizes(self, config: Config) -> tuple[int, int, int]:
         """Rows and columns of an area, blocks of a group: the largest that fit, in equal parts."""
-        height, width = self.target.height, self.target.width
+        height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
         limit = config.accumulator_rows
         if width > limit:
@@ -154,10 +160,10 @@ class ConvolutionStep(MapStep):
         )
 
     def _activate(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
-        target, output = self.target, self.output
-        assert area.pixels == target.plane or len(blocks) == 1
-        assert area.columns == target.width or area.rows == 1
-        line = target.block(blocks.start) + area.row * target.width + area.column
+        target, output, lines = self.target, self.output, self._lines
+        assert area.pixels * lines == target.plane or len(blocks) == 1
+        assert area.columns * lines == target.width or area.rows == 1
+        line = target.block(blocks.start) + area.row * target.width + area.column * lines
         table = 0 if output.table is None else emitter.table(output.table)
         emitter.emit(
             Opcode.ACTIVATE,
@@ -171,6 +177,7 @@ class ConvolutionStep(MapStep):
             zero_point=output.zero_point,
             ceiling=output.ceiling,
             table=table,
+            wide=int(self.wide),
         )
 
 
@@ -202,16 +209,18 @@ def convolution_step(
 
 def product_step(
     config: Config,
-    operator: str,
+    node: Product,
     source: FeatureMap,
     target: FeatureMap,
-    layer: Layer,
     samples: int,
 ) -> ConvolutionStep:
     """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it.
 
     All pixels are there for each of `samples` samples, as batch_rows has them.
     """
+    layer = node.layer
+    if node.wide and not config.wide:
+        raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
     channels = source.channels.count
     pixels, rest = divmod(layer.k, channels)
     if rest or pixels == 0 or source.pixels % (pixels * samples):
@@ -235,11 +244,11 @@ def product_step(
     else:
         source = source.grid(rows, pixels)
         window = Window(kernel=(1, pixels), out=(rows, 1))
-    return convolution_step(
+    step = convolution_step(
         config,
-        operator,
+        node.operator,
         source,
-        target.grid(*window.out),
+        target.grid(window.out[0], target.pixels // window.out[0]),
         layer.weights.reshape(*window.kernel, channels, layer.n),
         window,
         0,
@@ -254,6 +263,7 @@ def product_step(
             table=layer.table,
         ),
     )
+    return replace(step, wide=node.wide)
 
 
 def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8]) -> int:

@@ -47,6 +47,7 @@ from systola.compiler.operations import (
     Node,
     Operations,
     Pooling,
+    Product,
     Reshape,
     Slice,
     Unary,
@@ -277,6 +278,8 @@ class Lowering:
                 if like is not None and like.channels.count != node.result.channels:
                     height, width = like.height, like.width
                 target = new_map(node.result.name, height, width, channels)
+            case Product(wide=True):
+                target = new_map(node.result.name, 1, 2 * self._at_once, channels)
             case Convolution() if (beside := self._beside(node, homes[0])) > 1:
                 line = Channels((self._config.cols,), self._config.cols)
                 target = new_map(node.result.name, height, width // beside, line)

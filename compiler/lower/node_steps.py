@@ -57,8 +57,7 @@ def node_steps(
                 )
             ]
         case Product():
-            layer = node.layer
-            return [product_step(config, node.operator, sources[0], target, layer, samples)]
+            return [product_step(config, node, sources[0], target, samples)]
         case DepthwiseConvolution():
             return depthwise_steps(config, node, sources[0], target, taps)
         case Pooling():

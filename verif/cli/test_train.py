@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from systola.training import load
 from systola.verif.cli.test_errors import run
 from systola.verif.training.data import digits
 
@@ -42,6 +43,14 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     # Four batches of 64 in each of two epochs, and one of 50.
     assert (figures["epochs"], figures["steps"], figures["preset"]) == (3, 9, "8x8-training")
     assert len(figures["loss"]) == 1 and "val_loss" not in figures
+    for model, options in (("m.tpu", "--preset 8x8"), ("p", "")):
+        if model == "p":
+            assert run("compile m.tpu -o p --preset 8x8 --batch 20", capsys)[0] == 0
+        command = f"run {model} --input d.npz --key x_test --output y.npz --backend iss {options}"
+        status, out, err = run(command, capsys)
+        assert (status, err) == (0, "") and "results as of training" in out
+        expected = load("m.tpu", backend="iss").predict(np.load("d.npz")["x_test"])
+        assert np.array_equal(np.load("y.npz")["y"], expected)
 
 
 @pytest.mark.parametrize(
