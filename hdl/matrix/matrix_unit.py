@@ -12,7 +12,7 @@ from systola.hdl.matrix.mxu import MXU
 from systola.hdl.matrix.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.matrix.vector_planner import VectorPlanner
 from systola.hdl.matrix.weight_loader import WeightLoader
-from systola.hdl.memories.accumulators import BANKS, SUMS_LATENCY, UPDATE_LATENCY
+from systola.hdl.memories.accumulators import BANKS, UPDATE_LATENCY
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.in_flight import Awaited, Progress, kept
 from systola.hdl.parts.interlock import Check, Interlock
@@ -24,7 +24,7 @@ FRONT_LATENCY = 6
 """Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a line go to its read: interlock, read."""
-SUMS_ANNOUNCED = UPDATE_LATENCY - SUMS_LATENCY
+SUMS_ANNOUNCED = UPDATE_LATENCY
 """Cycles from the announcement of a row to its write. An `Interlock` lets nobody read it before the
 cycle behind the write."""
 COMMAND_GAP = WALK_GAP
@@ -273,39 +273,33 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_weights.eq(unsigned_weights),
             ]
 
-        # Rows meet their sums. Their delay is as far ahead of the array as an update is of its
-        # sums, and so knows that it goes through; as is the read, from which they come.
-        hold = holds[-1 - SUMS_LATENCY]
+        # Rows meet their sums. Their delay is as far ahead of the array as the issue, and so knows
+        # early that an update goes through.
+        hold = holds[-1 - BUFFER_LATENCY]
         delay = m.submodules.delay = DelayLine(
-            layout=SumEvent(config=config), cycles=self.latency(config) - 1 - SUMS_LATENCY
+            layout=SumEvent(config=config), cycles=self.latency(config) - 1 - BUFFER_LATENCY
         )
+        coming = Signal(SumEvent(config=config), reset_less=True)
+        comes = Signal()
         update = Signal(SumEvent(config=config), reset_less=True)
-        reading = Signal()
-        read_sum = Signal(SumEvent(config=config), reset_less=True)  # whose old sums are read
         m.d.sync += [
-            self.update.eq(delay.output_valid & ~hold),
+            comes.eq(delay.output_valid & ~hold),
+            coming.eq(delay.output),
+            self.update.eq(comes),
+            update.eq(coming),
             *(
-                self.update_reads[bank].eq(
-                    delay.output_valid
-                    & ~hold
-                    & delay.output.accumulate
-                    & (delay.output.row[0] == bank)
-                )
+                self.update_reads[bank].eq(comes & coming.accumulate & (coming.row[0] == bank))
                 for bank in range(BANKS)
             ),
-            update.eq(delay.output),
-            reading.eq(self.update),
-            read_sum.eq(update),
-            # In the cycle of the sums.
-            self.advance_sum.eq(reading & read_sum.final),
-            self.advance_sum_to.eq(read_sum.row + 1),
-            self.sum_done.eq(reading & read_sum.last),
+            self.advance_sum.eq(comes & coming.final),
+            self.sum_done.eq(comes & coming.last),
         ]
         m.d.comb += [
             delay.input.eq(event.sum),
             delay.input_valid.eq(self.active),
             delay.hold.eq(hold),
             self.update_row.eq(update.row),
+            self.advance_sum_to.eq(update.row + 1),
             self.accumulate.eq(update.accumulate),
             self.shift.eq(update.shift),
             self.sums.eq(mxu.sums),

@@ -2,7 +2,7 @@
 """The accumulators: 32-bit sums below the array."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import enum, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -10,28 +10,18 @@ from systola.arch.config import Config
 from systola.hdl.memories.parity_sram import ParitySram
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.replica import Replica
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 BANKS = 2
-CHOICES_PER_COLUMN = 4
-"""Registers that say where a column's old sum is: each one for its share of the bits."""
 COLUMNS_PER_SHIFT = 2
 """Columns that share the register that says how far they are shifted."""
 READ_LATENCY = 3
 """Cycles from `enable` & `ready` to the row: memory, its output register, choice of the bank."""
-SUMS_LATENCY = 2
+SUMS_LATENCY = 1
 """Cycles from `update` to its sums."""
-UPDATE_LATENCY = SUMS_LATENCY + 2
-"""Cycles from `update` to the write of the row: memory, its register, choice of the old sums, new
-ones; the sums come and are shifted beside."""
-
-
-class Old(enum.IntEnum):
-    """Where the old sums are, a cycle before they are added to: one of the banks, or a register."""
-
-    EVEN = 0
-    ODD = 1
-    NEW = 2
-    YOUNGER = 3
+UPDATE_LATENCY = SUMS_LATENCY + 1
+"""Cycles from `update` to the write of the row: memory, its output register; the sums come and are
+shifted beside, and are added in the cycle of the write."""
 
 
 class Accumulators(wiring.Component):
@@ -75,30 +65,22 @@ class Accumulators(wiring.Component):
         config, cols = self._config, self._config.cols
         m.d.comb += self.ready.eq(~self.reads.bit_select(self.address[0], 1))
 
-        # Updates on their way, the youngest first: read, memory's register, choice, addition,
-        # write; and which of them have the row of the one behind its read, in every other bit each.
-        distances = range(1, UPDATE_LATENCY + 1)
+        # Updates on their way, the youngest first: read, memory's register, addition and write; and
+        # which of them have the row of the one that is read, in every other bit each.
         row = [self.row]
         valid = [self.update]
         halves = range(min(2, len(self.row)))
-        same = {distance: Signal(len(halves), name=f"same_{distance}") for distance in distances}
-        meets = {distance: Signal(name=f"meets_{distance}") for distance in distances}
-        same_again = m.submodules.same_again = Replica(width=len(halves))  # as `same[3]`, for rows
-        for stage in range(1 + UPDATE_LATENCY):
+        found = []
+        for stage in range(UPDATE_LATENCY):
             row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
-        for distance in distances:
-            now, before = row[0], row[distance]
-            found = Cat(valid[distance] & (before[n::2] == now[n::2]) for n in halves)
-            m.d.sync += same[distance].eq(found)
-            m.d.comb += meets[distance].eq(same[distance].all())
-            if distance == 3:
-                m.d.comb += same_again.input.eq(found)
-        accumulate = Signal()
-        m.d.sync += accumulate.eq(self.accumulate)
+            found.append(Cat(valid[-1] & (row[-1][n::2] == self.row[n::2]) for n in halves))
 
-        new = Signal(32 * cols, reset_less=True)
+        totals = [SelectingAdder(width=32) for _ in range(cols)]
+        for c, total in enumerate(totals):
+            m.submodules[f"total_{c}"] = total
+        written = Cat(total.total for total in totals)
         outputs = []
         flaws = []
         counts = Signal(BANKS)  # of what is shown, somebody takes this
@@ -116,75 +98,65 @@ class Accumulators(wiring.Component):
             m.d.comb += [
                 bank.read_enable.eq(by_update | (self.enable & (self.address[0] == index))),
                 bank.read_address.eq(address[1:]),
-                bank.write_enable.eq(valid[UPDATE_LATENCY] & (row[UPDATE_LATENCY][0] == index)),
-                bank.write_address.eq(row[UPDATE_LATENCY][1:]),
-                bank.write_data.eq(new),
+                bank.write_enable.eq(valid[-1] & (row[-1][0] == index)),
+                bank.write_address.eq(row[-1][1:]),
+                bank.write_data.eq(written),
             ]
-            outputs.append(bank.read_data)
+            outputs.append([bank.read_data.word_select(c, 32) for c in range(cols)])
+        even, odd = outputs
 
         sums = Signal(32 * cols, reset_less=True)
         m.d.sync += sums.eq(self.sums)
         if config.wide:
-            coming = Signal.like(self.shift, reset_less=True)
-            m.d.sync += coming.eq(self.shift)
             for first in range(0, cols, COLUMNS_PER_SHIFT):
                 shift = m.submodules[f"shift_{first}"] = Replica(width=len(self.shift))
-                m.d.comb += shift.input.eq(coming)
+                m.d.comb += shift.input.eq(self.shift)
                 for amount in (1, 2):
                     with m.If(shift.output == amount):
                         for c in range(first, min(first + COLUMNS_PER_SHIFT, cols)):
                             unshifted = self.sums.word_select(c, 32)
                             m.d.sync += sums.word_select(c, 32).eq(unshifted << 8 * amount)
 
-        # The old row is the one made in the cycle before; else it was chosen in that cycle: the one
-        # made just then, a younger one than the banks have, or none, or the one of a bank.
-        behind = Signal.like(new, reset_less=True)
-        younger = Signal.like(new, reset_less=True)
+        # The old row comes from its bank; or it is the one that is being written while the bank's
+        # register is loaded, or was in the cycle before; or there is none.
+        accumulate = Signal()
         elsewhere = Signal()
-        m.d.comb += elsewhere.eq(~accumulate | meets[1] | meets[3] | meets[4])
-        m.d.sync += [behind.eq(new), younger.eq(Mux(same_again.output.all(), new, behind))]
-        with m.If(~accumulate):
-            m.d.sync += younger.eq(0)
-        chosen = Signal(2)
-        m.d.comb += chosen.eq(Mux(elsewhere, Old.YOUNGER, row[1][0]))
-        with m.If(accumulate & meets[2]):
-            m.d.comb += chosen.eq(Old.NEW)
-        follows = Signal(reset_less=True)  # the update a cycle before has the same row
-        m.d.sync += follows.eq(accumulate & meets[1])
-
-        old = Signal.like(new, reset_less=True)
-        shares = CHOICES_PER_COLUMN * cols
-        choices = m.submodules.choices = Replica(width=2 * shares)
-        again = m.submodules.again = Replica(width=shares)
+        same = [Signal(len(halves), name=f"same_{distance}") for distance in (1, 2)]
+        m.d.sync += [accumulate.eq(self.accumulate), *map(Signal.eq, same, found)]
+        m.d.comb += elsewhere.eq(~accumulate | same[0].all() | same[1].all())
+        youngest = m.submodules.youngest = Replica(width=len(halves) * cols)  # as same[0]
+        none = m.submodules.none = Replica(width=cols)  # as ~accumulate
+        aside = m.submodules.aside = Replica(width=cols)
+        from_odd = m.submodules.from_odd = Replica(width=cols)
         m.d.comb += [
-            choices.input.eq(chosen.replicate(shares)),
-            again.input.eq(follows.replicate(shares)),
+            youngest.input.eq(found[0].replicate(cols)),
+            none.input.eq((~self.accumulate).replicate(cols)),
+            aside.input.eq(elsewhere.replicate(cols)),
+            from_odd.input.eq(row[1][0].replicate(cols)),
         ]
-        share = 32 // CHOICES_PER_COLUMN
-        present = Signal.like(new)
-        for place in range(shares):
-            with m.Switch(choices.output.word_select(place, 2)):
-                for number, origin in enumerate((*outputs, new, younger)):
-                    with m.Case(number):
-                        part = origin.word_select(place, share)
-                        m.d.sync += old.word_select(place, share).eq(part)
-            m.d.comb += present.word_select(place, share).eq(
-                Mux(
-                    again.output[place],
-                    new.word_select(place, share),
-                    old.word_select(place, share),
-                )
-            )
-        for c in range(cols):
-            total = sums.word_select(c, 32) + present.word_select(c, 32)
-            m.d.sync += new.word_select(c, 32).eq(total)
+        for c, total in enumerate(totals):
+            before = Signal(32, name=f"before_{c}", reset_less=True)
+            forwarded = Signal(32, name=f"forwarded_{c}", reset_less=True)
+            takes_youngest = youngest.output.word_select(c, len(halves)).all()
+            m.d.sync += [
+                before.eq(total.total),
+                forwarded.eq(Mux(takes_youngest, total.total, before)),
+            ]
+            with m.If(none.output[c]):
+                m.d.sync += forwarded.eq(0)
+            m.d.comb += [
+                total.a.eq(sums.word_select(c, 32)),
+                total.b.eq(forwarded),
+                total.c.eq(Mux(from_odd.output[c], odd[c], even[c])),
+                total.choose_b.eq(aside.output[c]),
+            ]
 
         if config.parity:
             taken = Signal(BANKS)
-            for index, place in enumerate((Old.EVEN, Old.ODD)):
+            for index in range(BANKS):
                 m.d.sync += [
                     taken[index].eq(self.enable & self.ready & (self.address[0] == index)),
-                    counts[index].eq(taken[index] | (valid[1] & (chosen == place))),
+                    counts[index].eq(taken[index] | (valid[1] & ~elsewhere & (row[1][0] == index))),
                 ]
         m.d.comb += self.flawed.eq(Cat(flaws).any())
 
@@ -194,6 +166,5 @@ class Accumulators(wiring.Component):
         read = Signal.like(self.data, reset_less=True)
         m.d.comb += [sources.input.eq(source.replicate(cols)), self.data.eq(read)]
         for c in range(cols):
-            odd, even = (outputs[bank].word_select(c, 32) for bank in (1, 0))
-            m.d.sync += read.word_select(c, 32).eq(Mux(sources.output[c], odd, even))
+            m.d.sync += read.word_select(c, 32).eq(Mux(sources.output[c], odd[c], even[c]))
         return m

@@ -34,9 +34,9 @@ BETWEEN_COMMANDS = 1
 """Cycles lost there."""
 LINE_LISTS = ("host_reading", "activate_writing")
 """Lists of older instructions that may use a line."""
-SUMS_LATENCY = 2
+SUMS_LATENCY = 1
 """Cycles from an update of a row to its sums."""
-UPDATE_LATENCY = 4
+UPDATE_LATENCY = 2
 """Cycles from an update of a row to its write."""
 SUMS_ANNOUNCED = 2
 """Cycles from the announcement of a row to its write."""

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An adder with a choice before it, in the look-up tables of the adder."""
+
+from amaranth.hdl import Cat, Const, Instance, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.fabric import Fabric, fabric_of
+
+_INIT = 0x665A
+"""A ^ (D ? B : C). Without C and D it is A, what the cell's carry needs: a bit where both operands
+are equal carries what A is."""
+
+
+class SelectingAdder(wiring.Component):
+    """`total` = `a` + (`b` if `choose_b` else `c`) modulo 2^width, in the same cycle.
+
+    On an ECP5 a look-up table a bit, where synthesis takes two: the cell of its carry chains has
+    two more inputs than an adder, Lattice FPGA-TN-02032, "CCU2C".
+    """
+
+    def __init__(self, *, width: int):
+        super().__init__(
+            {
+                "a": In(width),
+                "b": In(width),
+                "c": In(width),
+                "choose_b": In(1),
+                "total": Out(width),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if fabric_of(platform) is not Fabric.ECP5:
+            m.d.comb += self.total.eq(self.a + Mux(self.choose_b, self.b, self.c))
+            return m
+        width = len(self.total)
+        operands = {
+            letter: Cat(operand, Const(0, width % 2))
+            for letter, operand in (("A", self.a), ("B", self.b), ("C", self.c))
+        }
+        totals = Signal(width + width % 2)
+        carry = Signal(width // 2 + width % 2 + 1)
+        for cell in range(len(carry) - 1):
+            ports: dict[str, object] = {"i_CIN": carry[cell], "o_COUT": carry[cell + 1]}
+            for half in range(2):
+                bit = 2 * cell + half
+                ports |= {f"i_{letter}{half}": operand[bit] for letter, operand in operands.items()}
+                ports |= {f"i_D{half}": self.choose_b, f"o_S{half}": totals[bit]}
+            m.submodules[f"cell_{cell}"] = Instance(
+                "CCU2C",
+                p_INIT0=Const(_INIT, 16),
+                p_INIT1=Const(_INIT, 16),
+                p_INJECT1_0="NO",
+                p_INJECT1_1="NO",
+                **ports,
+            )
+        m.d.comb += self.total.eq(totals)
+        return m

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adder with a choice before it, on each fabric, against Python's integers."""
+
+import cocotb
+import pytest
+from cocotb.triggers import Timer
+
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.parts.selecting_adder import SelectingAdder
+from systola.verif.units.unit import chosen_variant, rng, run_unit, variants
+
+VARIANTS = [f"{fabric} {width}" for fabric in ("generic", "ecp5") for width in (1, 7, 32)]
+CYCLES = 2000
+
+
+def unit(variant=None):
+    return SelectingAdder(width=int((variant or chosen_variant()).split()[1]))
+
+
+@cocotb.test
+async def sums(dut):
+    """Random operands, often with long carries."""
+    width = int(chosen_variant().split()[1])
+    random = rng("selecting_adder")
+    for _ in range(CYCLES):
+        a, b, c = (
+            random.choice((0, 1, -1, random.getrandbits(width))) % (1 << width) for _ in range(3)
+        )
+        chosen = random.getrandbits(1)
+        dut.a.value, dut.b.value, dut.c.value, dut.choose_b.value = a, b, c, chosen
+        await Timer(1, "ns")
+        assert int(dut.total.value) == (a + (b if chosen else c)) % (1 << width)
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))
+def test_selecting_adder(simulator, variant):
+    fabric = Fabric(variant.split()[0])
+    run_unit("test_selecting_adder", simulator, unit(variant), variant=variant, fabric=fabric)
