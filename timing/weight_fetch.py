@@ -54,7 +54,7 @@ class WeightFetch:
         self._free = 0.0  # no beat before
         self._begun = deque([0.0] * config.weight_fifo_tiles, maxlen=config.weight_fifo_tiles)
         self._loaded = 0.0  # the last row of a tile
-        self._swapped = -float(self._stages)
+        self._swapped = -float(self._stages + 1)
         self.tiles = 0
         """Tiles consumed so far."""
         self.row_interval = self._row_beats * self._beat
@@ -87,7 +87,7 @@ class WeightFetch:
             self._queue.popleft()
         self._free = first + self._rows * command.row
         arrived = first + command.delay
-        begun = max(arrived, self._loaded + 1, self._swapped + self._stages)
+        begun = max(arrived, self._loaded + 1, self._swapped + self._stages + 1)
         last = arrived + (self._rows - 1) * command.row
         self._loaded = max(begun + self._rows - 1, last)
         self._begun.append(begun)

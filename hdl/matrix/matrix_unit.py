@@ -248,29 +248,30 @@ class MatrixUnit(wiring.Component):
             behind.input_valid.eq(self.active),
         ]
 
-        # The swap goes one cycle ahead of its vector.
-        swap = Signal()
-        unsigned_weights = Signal()
-        unsigned_vector = Signal(2)
+        # What comes with a vector, for as long as the feeder makes it.
+        swap, unsigned_weights, unsigned_vector = (
+            Signal(FEED_LATENCY - BUFFER_LATENCY, name=name)
+            for name in ("swap", "unsigned_weights", "unsigned_vector")
+        )
         with m.If(~holds[-1]):
             m.d.sync += [
-                swap.eq(behind.output_valid & arriving.first),
-                unsigned_weights.eq(arriving.unsigned_weights),
+                swap.eq(Cat(behind.output_valid & arriving.first, swap)),
+                unsigned_weights.eq(Cat(arriving.unsigned_weights, unsigned_weights)),
                 unsigned_vector.eq(Cat(arriving.unsigned_vector, unsigned_vector)),
             ]
         m.d.comb += [
             feeder.buffer_data.eq(self.buffer.data),
             feeder.hold.eq(holds[-1]),
             mxu.vector.eq(feeder.vector),
-            mxu.swap.eq(swap),
+            mxu.swap.eq(swap[-1]),
             mxu.weights.eq(weights),
             mxu.load.eq(load),
             mxu.hold_next.eq(holds[-2]),
         ]
         if config.wide:
             m.d.comb += [
-                mxu.unsigned_vector.eq(unsigned_vector[1]),
-                mxu.unsigned_weights.eq(unsigned_weights),
+                mxu.unsigned_vector.eq(unsigned_vector[-1]),
+                mxu.unsigned_weights.eq(unsigned_weights[-1]),
             ]
 
         # Rows meet their sums. Their delay is as far ahead of the array as the issue, and so knows

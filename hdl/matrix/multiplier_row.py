@@ -27,13 +27,14 @@ def product_shape(*, wide: bool) -> Shape:
 
 
 class MultiplierRow(wiring.Component):
-    """`products[c]` is `activations[g]` times `weights[c]`, where column c is one of the
-    `columns_per_stage` columns of group g: PRODUCT_LATENCY cycles later, one a cycle.
+    """`products[c]` is `activations[g]` times the weight of column c, one of the
+    `columns_per_stage` columns of group g: PRODUCT_LATENCY cycles later, one a cycle. With
+    `load[g]` the activation of that cycle and those behind meet `weights` of that cycle.
 
     `products_per_dsp`: how many share a DSP block, where the fabric leaves the choice.
 
-    A cycle without `enable` does not count: nothing moves in it. There is one for each group, all
-    with the same value, so that none has many users.
+    A cycle without `enable` does not count: nothing moves in it, and nothing is loaded. There is
+    one for each group, all with the same value, so that none has many users.
     """
 
     def __init__(self, *, cols: int, columns_per_stage: int, wide: bool, products_per_dsp: int):
@@ -48,6 +49,7 @@ class MultiplierRow(wiring.Component):
                 "activations": In(data.ArrayLayout(operand, stages)),
                 "weights": In(data.ArrayLayout(operand, cols)),
                 "enable": In(stages),
+                "load": In(stages),
                 "products": Out(data.ArrayLayout(product_shape(wide=wide), cols)),
             }
         )
@@ -74,6 +76,7 @@ class MultiplierRow(wiring.Component):
                 activation=self.activations[stage],
                 weights=[self.weights[c] for c in columns],
                 enable=self.enable[stage],
+                load=self.enable[stage] & self.load[stage],
                 name=f"_{stage}",
             )
             m.d.comb += [self.products[c].eq(p) for c, p in zip(columns, products, strict=True)]
@@ -81,7 +84,7 @@ class MultiplierRow(wiring.Component):
 
 
 def _multiply(
-    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Plain Amaranth: products of one activation and several weights."""
     operand = Signal.like(activation, name=f"activation{name}", reset_less=True)
@@ -92,7 +95,9 @@ def _multiply(
         factor = Signal.like(weight, name=f"factor{name}_{c}", reset_less=True)
         product = Signal.like(operand * factor, name=f"product{name}_{c}", reset_less=True)
         result = Signal.like(product, name=f"result{name}_{c}", reset_less=True)
+        with m.If(load):
+            m.d.sync += factor.eq(weight)
         with m.If(enable):
-            m.d.sync += [factor.eq(weight), product.eq(operand * factor), result.eq(product)]
+            m.d.sync += [product.eq(operand * factor), result.eq(product)]
         results.append(result)
     return results

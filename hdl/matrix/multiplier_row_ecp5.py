@@ -12,32 +12,39 @@ _FIELD = 9
 
 
 def multiply(
-    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights, a MULT18X18D each."""
     results = []
     for c, weight in enumerate(weights):
         where = f"{name}_{c}"
-        product = _block(m, activation, _upper(weight), enable, pipeline=True, name=where)
+        product = _block(m, activation, _upper(weight), enable, load, pipeline=True, name=where)
         results.append(product[_BITS - len(weight) :].as_signed())
     return results
 
 
 def multiply_pairs(
-    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights, a MULT18X18D for two of them."""
     even = len(weights) // 2 * 2
     results = []
     for c in range(0, even, 2):
-        results += _pair(m, activation, weights[c], weights[c + 1], enable, f"{name}_{c}")
+        results += _pair(m, activation, weights[c], weights[c + 1], enable, load, f"{name}_{c}")
     rest = multiply(
-        m, activation=activation, weights=weights[even:], enable=enable, name=f"{name}_{even}"
+        m,
+        activation=activation,
+        weights=weights[even:],
+        enable=enable,
+        load=load,
+        name=f"{name}_{even}",
     )
     return results + rest
 
 
-def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: str) -> list[Value]:
+def _pair(
+    m: Module, a: Value, lower: Value, upper: Value, enable: Value, load: Value, name: str
+) -> list[Value]:
     """The products p1 = a * lower and p2 = a * upper, out of p = a * (upper * 2^9 + lower).
 
     The low 9 bits of p are those of p1; the others are p2 + (p1 >> 9). The low bits of p2 come from
@@ -48,7 +55,8 @@ def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: 
     small = 6 if len(a) == 8 else 7
     low_a = Signal(small, name=f"low_a{name}", reset_less=True)
     low_upper = Signal(small, name=f"low_upper{name}", reset_less=True)
-    signs_differ = Signal(name=f"signs_differ{name}", reset_less=True)
+    sign_a = Signal(name=f"sign_a{name}", reset_less=True)
+    sign_lower = Signal(name=f"sign_lower{name}", reset_less=True)
     some_a = Signal(name=f"some_a{name}", reset_less=True)
     some_lower = Signal(name=f"some_lower{name}", reset_less=True)
     low = Signal(small, name=f"low{name}", reset_less=True)
@@ -63,45 +71,54 @@ def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: 
     field = Cat(lower, lower[-1].replicate(_FIELD - len(lower)))
     borrowed = Signal(_FIELD, name=f"borrowed{name}")
     m.d.comb += borrowed.eq(upper - lower[-1])
-    product = _block(m, a, Cat(field, borrowed), enable, pipeline=False, name=name)
+    product = _block(m, a, Cat(field, borrowed), enable, load, pipeline=False, name=name)
     rest = Signal(2 * _BITS, name=f"rest{name}")
     m.d.comb += rest.eq(product[_FIELD:].as_signed() - Cat(low, negative).as_signed())
 
     first = Signal(len(a) + 8, name=f"first{name}", reset_less=True)
     second = Signal.like(first, name=f"second{name}", reset_less=True)
+    with m.If(load):
+        m.d.sync += [
+            low_upper.eq(upper),
+            sign_lower.eq(lower[-1]),
+            some_lower.eq(lower.any()),
+        ]
     with m.If(enable):
         m.d.sync += [
             low_a.eq(a),
-            low_upper.eq(upper),
-            signs_differ.eq(a[-1] ^ lower[-1]),
+            sign_a.eq(a[-1]),
             some_a.eq(a.any()),
-            some_lower.eq(lower.any()),
             low.eq(low_product),
-            negative.eq(signs_differ & some_a & some_lower),
+            negative.eq((sign_a ^ sign_lower) & some_a & some_lower),
             first.eq(Cat(product[:_FIELD], rest[:small], negative)),
             second.eq(Cat(low, rest[small:])),
         ]
     return [first.as_signed(), second.as_signed()]
 
 
-def _block(m: Module, a: Value, b: Value, enable: Value, *, pipeline: bool, name: str) -> Value:
-    """a * b with b of 18 bits.
+def _block(
+    m: Module, a: Value, b: Value, enable: Value, load: Value, *, pipeline: bool, name: str
+) -> Value:
+    """a * b with b of 18 bits, as it was when it was loaded.
 
     `a` is the upper bits of its operand, so that its sign need not reach more than one pin.
     """
     product = Signal(2 * _BITS, name=f"product{name}")
     ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_CE0": enable, "i_RST0": Const(0)}
+    ports |= {"i_CE1": load}
     for letter, operand in (("A", _upper(a)), ("B", b)):
         ports |= _pins(f"i_{letter}", operand)
         ports |= {f"i_SIGNED{letter}": Const(1), f"i_SOURCE{letter}": Const(0)}
     ports |= _pins("i_C", Const(0, _BITS))
     ports |= _pins("o_P", product)
     for k in range(1, 4):
-        ports |= {f"i_CLK{k}": Const(0), f"i_CE{k}": Const(0), f"i_RST{k}": Const(0)}
+        ports |= {f"i_CLK{k}": Const(0), f"i_RST{k}": Const(0)}
+    ports |= {f"i_CE{k}": Const(0) for k in range(2, 4)}
     m.submodules[f"dsp{name}"] = Instance(
         "MULT18X18D",
         p_REG_INPUTA_CLK="CLK0",
         p_REG_INPUTB_CLK="CLK0",
+        p_REG_INPUTB_CE="CE1",
         p_REG_PIPELINE_CLK="CLK0" if pipeline else "NONE",
         p_REG_OUTPUT_CLK="CLK0",
         p_GSR="DISABLED",

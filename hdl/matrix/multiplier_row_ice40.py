@@ -11,7 +11,7 @@ _REGISTERED_SUM, _WHOLE_PRODUCT = Const(1, 2), Const(3, 2)
 
 
 def multiply(
-    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights: a SB_MAC16 for two of int8, or for one of
     more bits."""
@@ -19,18 +19,20 @@ def multiply(
     if len(activation) > 8:
         for c, weight in enumerate(weights):
             a, b = (Cat(x, x[-1].replicate(16 - len(x))) for x in (activation, weight))
-            product = _block(m, a, b, enable, pair=False, name=f"{name}_{c}")
+            product = _block(m, a, b, enable, load, pair=False, name=f"{name}_{c}")
             results.append(product[: len(activation) + 8].as_signed())
         return results
     for c in range(0, len(weights), 2):
         upper = weights[c + 1] if c + 1 < len(weights) else Const(0, 8)
         a, b = Cat(activation, activation), Cat(weights[c], upper)
-        product = _block(m, a, b, enable, pair=True, name=f"{name}_{c}")
+        product = _block(m, a, b, enable, load, pair=True, name=f"{name}_{c}")
         results += [product[:16].as_signed(), product[16:].as_signed()]
     return results[: len(weights)]
 
 
-def _block(m: Module, a: Value, b: Value, enable: Value, *, pair: bool, name: str) -> Value:
+def _block(
+    m: Module, a: Value, b: Value, enable: Value, load: Value, *, pair: bool, name: str
+) -> Value:
     """Products of the halves of a and b, or the one of both whole.
 
     The adders behind the multipliers have the register of a pair; they add nothing.
@@ -46,7 +48,7 @@ def _block(m: Module, a: Value, b: Value, enable: Value, *, pair: bool, name: st
             f"p_{half}ADDSUB_UPPERINPUT": Const(pair, 1),  # C or D, which are 0
         }
     unused = (
-        *("AHOLD", "BHOLD", "CHOLD", "DHOLD", "IRSTTOP", "IRSTBOT", "ORSTTOP", "ORSTBOT"),
+        *("AHOLD", "CHOLD", "DHOLD", "IRSTTOP", "IRSTBOT", "ORSTTOP", "ORSTBOT"),
         *("OLOADTOP", "OLOADBOT", "ADDSUBTOP", "ADDSUBBOT", "OHOLDTOP", "OHOLDBOT"),
         *("CI", "ACCUMCI", "SIGNEXTIN"),
     )
@@ -62,6 +64,7 @@ def _block(m: Module, a: Value, b: Value, enable: Value, *, pair: bool, name: st
         p_B_SIGNED=Const(1, 1),
         i_CLK=ClockSignal(),
         i_CE=enable,
+        i_BHOLD=~load,
         i_A=a,
         i_B=b,
         i_C=Const(0, 16),

@@ -10,7 +10,7 @@ _OPERAND_BITS = 9
 
 
 def multiply(
-    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights, a MULT9X9 for each: half a block.
 
@@ -28,7 +28,7 @@ def multiply(
             p_GSR="DISABLED",
             i_CLK=ClockSignal(),
             i_CEA=enable,
-            i_CEB=enable,
+            i_CEB=load,
             i_CEOUT=enable,
             **{f"i_RST{register}": Const(0) for register in ("A", "B", "OUT")},
             i_SIGNEDA=Const(1),

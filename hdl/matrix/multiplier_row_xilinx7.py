@@ -11,35 +11,39 @@ _FIELD = 16
 
 
 def multiply(
-    m: Module, *, activation: Value, weights: list[Value], enable: Value, name: str
+    m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights, a DSP48E1 for two of them."""
     results = []
     for c in range(0, len(weights), 2):
         upper = weights[c + 1] if c + 1 < len(weights) else Const(0, weights[c].shape())
-        results += _pair(m, activation, weights[c], upper, enable, f"{name}_{c}")
+        results += _pair(m, activation, weights[c], upper, enable, load, f"{name}_{c}")
     return results[: len(weights)]
 
 
-def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: str) -> list[Value]:
+def _pair(
+    m: Module, a: Value, lower: Value, upper: Value, enable: Value, load: Value, name: str
+) -> list[Value]:
     """The products p1 = a * lower and p2 = a * upper, out of p = a * (upper * 2^16 + lower).
 
     The low 16 bits of p are those of p1, the others are p2, less 1 where p1 is negative. The sign
     of p1 follows from its operands, and the block's adder makes up for it.
     """
-    signs_differ = Signal(name=f"signs_differ{name}", reset_less=True)
+    sign_a = Signal(name=f"sign_a{name}", reset_less=True)
+    sign_lower = Signal(name=f"sign_lower{name}", reset_less=True)
     some_a = Signal(name=f"some_a{name}", reset_less=True)
     some_lower = Signal(name=f"some_lower{name}", reset_less=True)
     negative = Signal(name=f"negative{name}")
     negatives = Signal(2, name=f"negatives{name}", reset_less=True)
-    m.d.comb += negative.eq(signs_differ & some_a & some_lower)
+    m.d.comb += negative.eq((sign_a ^ sign_lower) & some_a & some_lower)
     with m.If(enable):
         m.d.sync += [
-            signs_differ.eq(a[-1] ^ lower[-1]),
+            sign_a.eq(a[-1]),
             some_a.eq(a.any()),
-            some_lower.eq(lower.any()),
             negatives.eq(Cat(negative, negatives)),
         ]
+    with m.If(load):
+        m.d.sync += [sign_lower.eq(lower[-1]), some_lower.eq(lower.any())]
 
     # upper * 2^16 + lower: what a negative lower one borrows, its upper bits show.
     borrowed = Signal(9, name=f"borrowed{name}")
@@ -57,7 +61,8 @@ def _pair(m: Module, a: Value, lower: Value, upper: Value, enable: Value, name: 
         **{f"p_{register}": 0 for register in bypassed},
         p_USE_DPORT="FALSE",
         i_CLK=ClockSignal(),
-        **{f"i_CE{which}": enable for which in ("A2", "B2", "C", "M", "P")},
+        **{f"i_CE{which}": enable for which in ("B2", "C", "M", "P")},
+        i_CEA2=load,
         **{f"i_CE{which}": Const(0) for which in idle},
         **{f"i_RST{which}": Const(0) for which in resets},
         i_A=_extended(weights, 30),

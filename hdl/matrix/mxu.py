@@ -54,7 +54,7 @@ class MXU(wiring.Component):
     Latency: a vector in `vector` at cycle t gives its `cols` sums in `sums` at t + `latency`
     with latency = rows + stages. Throughput one vector a cycle, no back-pressure.
 
-    `swap` in the cycle before a vector makes the shadow weights active for it and those after it.
+    A vector with `swap` and those after it meet the shadow weights of that time.
     `load[k]` writes shadow row k, no later than k - 1 cycles after the swap, and no sooner than
     `stages` - 1 + k cycles after the swap that took its last content.
 

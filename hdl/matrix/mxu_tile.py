@@ -28,9 +28,8 @@ class MXUTile(wiring.Component):
     back-pressure: bubbles are vectors whose result nobody takes.
 
     Weights are double-buffered. `load[k]` writes `weights` into the shadow row k. A one in
-    `swap[k]` moves along row k with the activations, and copies shadow to active weights between
-    the activation in front of it and the one behind: it comes in the cycle before the first vector
-    that shall meet the new weights.
+    `swap[k]` moves along row k with the activations, and takes the shadow weights into the
+    multipliers: it comes with the first vector that shall meet them.
 
     With `wide`, operands are the bytes of int16 and have 9 bits, -128 to 255, and
     `unsigned_weights[k]` comes with the swap of a tile of low bytes.
@@ -93,24 +92,20 @@ class MXUTile(wiring.Component):
                     moves = replica.output
                     if stage:
                         row = self._later(m, f"{k}_{stage}", row, moves)
-                    swaps = Signal(name=f"swaps_{k}_{stage}")
                     m.d.comb += [
                         replica.input.eq(~self.hold_next),
-                        swaps.eq(row["swap"] & moves),
                         products.enable[stage].eq(moves),
+                        products.load[stage].eq(row["swap"]),
                         products.activations[stage].eq(row["activations"]),
                     ]
                 shadow = Signal(signed(8), name=f"shadow_{k}_{c}", reset_less=True)
-                active = Signal(self._operand, name=f"active_{k}_{c}", reset_less=True)
                 total = Signal(self._sum, name=f"partial_{k}_{c}", reset_less=True)
                 fresh = shadow
                 if self._wide:
                     fresh = Cat(shadow, shadow[7] & ~row["unsigned_weights"])
                 with m.If(self.load[k]):
                     m.d.sync += shadow.eq(self.weights[c])
-                with m.If(swaps):
-                    m.d.sync += active.eq(fresh)
-                m.d.comb += products.weights[c].eq(active)
+                m.d.comb += products.weights[c].eq(fresh)
                 with m.If(moves):
                     m.d.sync += total.eq(partial[c] + products.products[c])
                 partial[c] = total

@@ -12,11 +12,11 @@ class WeightLoader(wiring.Component):
     """Loads a tile row by row as its rows arrive, when the shadow weights are free; row 0 first.
 
     The wave of the swap takes a cycle from row to row as well, so a tile is `ready` to be swapped
-    in from the cycle in which its row 0 is written, and the next one may follow `stages` cycles
-    after the swap: with rows >= stages a tile every `rows` cycles. When a row has not arrived, and
-    the wave may be about to need it, `hold` stops the array until it has.
+    in from the cycle in which its row 0 is written, and the next one may follow `stages` + 1
+    cycles after the swap: with rows > stages a tile every `rows` cycles. When a row has not
+    arrived, and the wave may be about to need it, `hold` stops the array until it has.
 
-    `swap` (only when `ready`) takes the tile: the array sees it one cycle later. `load` and
+    `swap` (only when `ready`) takes the tile: the array sees it two cycles later. `load` and
     `take`: this row of the array takes the oldest row of the FIFO (`arrived`: there is one).
     """
 
@@ -48,7 +48,7 @@ class WeightLoader(wiring.Component):
         begin = Signal()
         inside = ~following[0]
         m.d.comb += [
-            cool.eq((stages == 1) | (cooled & ~swapped)),
+            cool.eq(cooled & ~swapped),
             waits.eq(loaded & ~swapped),
             begin.eq(self.arrived & following[0] & ~waits & cool),
             self.take.eq(begin | (self.arrived & inside)),
@@ -60,7 +60,7 @@ class WeightLoader(wiring.Component):
         with m.If(self.take):
             m.d.sync += following.eq(following.rotate_left(1))
         left = Signal.like(cooling)
-        m.d.comb += left.eq(Mux(swapped, stages - 1, cooling))
+        m.d.comb += left.eq(Mux(swapped, stages, cooling))
         with m.If(self.hold | (left == 0)):
             m.d.sync += [cooling.eq(left), cooled.eq(left == 0)]
         with m.Else():

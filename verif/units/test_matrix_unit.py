@@ -435,7 +435,7 @@ async def random_waits(dut, kind):
 
 def at_full_rate(bench, kind):
     """Two instructions whose tiles serve for as many vectors as the next one takes to load."""
-    period = max(bench.config.rows, bench.config.stages)
+    period = max(bench.config.rows, bench.config.stages + 1)
     shape = {"rows": period, "k_tiles": 3, "n_tiles": 2}
     if "wide" in kind:
         shape |= {"wide_vectors": "vectors" in kind, "wide_weights": "weights" in kind}
@@ -501,10 +501,11 @@ async def full_rate(dut, kind):
 
 @cocotb.test
 async def one_vector_a_tile(dut):
-    """With one vector to a tile, loading sets the pace: a vector every max(rows, stages) cycles."""
+    """With one vector to a tile, loading sets the pace: a vector every max(rows, stages + 1)
+    cycles."""
     bench = Machine(dut, "one")
     await bench.start()
-    period = max(bench.config.rows, bench.config.stages)
+    period = max(bench.config.rows, bench.config.stages + 1)
     instruction = bench.multiply(
         buffer=3, accumulator=9, rows=1, k_tiles=7, n_tiles=2, accumulate=1
     )

@@ -44,7 +44,7 @@ async def every_product(dut):
         weights = [w for both in zip(lower, upper, strict=True) for w in both]
         weights = weights[2 * first : 2 * (first + pairs)]
         for a in random.sample(operands, len(operands)):
-            await bench.cycle(activations=packed([a]), weights=packed(weights), enable=1)
+            await bench.cycle(activations=packed([a]), weights=packed(weights), enable=1, load=1)
             if len(expected) >= 3:
                 assert list(bench.get("products")) == expected[-3]
             expected.append([a * w for w in weights])

@@ -73,7 +73,7 @@ async def products(dut, gap, holds):
         for tile, begin in enumerate(begins):
             if 0 <= t - begin < rows:
                 load, bus = 1 << (t - begin), weights[tile, t - begin]
-        corner = t == swaps[0] + 1
+        corner = t == swaps[0]
         x = np.full(rows, -128) if corner else data.integers(-128, 128, rows)
         low = 0 if corner else random.getrandbits(1) * config.wide
         held = random.randint(0, holds)
@@ -83,12 +83,12 @@ async def products(dut, gap, holds):
             low_tile = low_tiles[swaps.index(t)] if t in swaps else random.getrandbits(1)
             bench.set(unsigned_vector=low, unsigned_weights=low_tile)
         await bench.cycle(vector=int8(x), swap=t in swaps, hold_next=held > 0)
+        if t in swaps:
+            active = swaps.index(t)
         if active is not None and t < end:
             vector = x % 256 if low else x
             matrix = weights[active] % 256 if low_tiles[active] else weights[active]
             expected[t + latency] = vector @ matrix
-        if t in swaps:
-            active = swaps.index(t)
         if t in expected:
             sums = np.array(bench.get("sums"))
             assert (sums == expected[t]).all(), f"vector of cycle {t - latency}"

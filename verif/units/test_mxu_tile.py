@@ -81,7 +81,7 @@ async def products(dut, gap, holds):
     weights = data.integers(-128, 128, (TILES, rows, cols))
     weights[0] = -128
     x = data.integers(-128, 128, (end, rows))
-    x[swaps[0] + 1] = -128
+    x[swaps[0]] = -128
     least, most = (-128 * 255, 255 * 255) if wide else (-128 * 127, 128 * 128)
     above = ROWS_ABOVE * data.choice([least, 0, most], (length, cols))
     above //= data.choice([1, 3, 1000], (length, cols))
@@ -90,13 +90,13 @@ async def products(dut, gap, holds):
     swap = np.zeros(length, int)
     # Whether vectors and tiles are low bytes. What comes without a swap means nothing.
     low_vectors = data.integers(0, 2, end) * wide
-    low_vectors[swaps[0] + 1] = 0
+    low_vectors[swaps[0]] = 0
     low_tiles = data.integers(0, 2, TILES) * wide
     low_tiles[0] = 0
     if wide:
         # The largest product of each kind.
-        weights[1] = x[swaps[1] + 1] = -1
-        low_tiles[1] = low_vectors[swaps[1] + 1] = 1
+        weights[1] = x[swaps[1]] = -1
+        low_tiles[1] = low_vectors[swaps[1]] = 1
     unsigned_weights = data.integers(0, 1 << rows, length) * wide
     load = np.zeros(length, int)
     bus = np.zeros((length, cols), int)
@@ -143,8 +143,8 @@ async def products(dut, gap, holds):
     for name, seen in right_flags.items():
         assert seen[stages:] == list(flags[name][:-stages]), name
     columns = np.arange(cols)
-    for t in range(swaps[0] + 1, end):
-        tile = sum(when < t for when in swaps) - 1
+    for t in range(swaps[0], end):
+        tile = sum(when <= t for when in swaps) - 1
         vector = x[t] % 256 if low_vectors[t] else x[t]
         matrix = weights[tile] % 256 if low_tiles[tile] else weights[tile]
         expected = vector @ matrix + above[t + 3 + group, columns]

@@ -38,7 +38,7 @@ class Model(Bench):
     async def step(self, arrive=0, swap=False):
         """One cycle in which `arrive` rows come in and, where `ready`, the tile is swapped in."""
         tile, row = divmod(self.loads, self.rows)
-        cold = not self.swaps or self.time >= self.swaps[-1] + self.stages
+        cold = not self.swaps or self.time > self.swaps[-1] + self.stages
         begins = self.level > 0 and row == 0 and tile == len(self.swaps) and cold
         waiting = -(-self.loads // self.rows) > len(self.swaps)
         would_be_ready = begins or waiting
@@ -50,13 +50,13 @@ class Model(Bench):
         assert hold == (row > 0 and tile < len(self.swaps) and self.level == 0)
         if self.level > 0 and (row > 0 or begins):
             assert (load, take) == (1 << row, 1)
-            # The array sees a swap a cycle after this unit, row k another k cycles later, and the
-            # last stage takes the weights `stages` - 1 cycles after the first.
+            # The array sees a swap two cycles after this unit, row k another k cycles later, and
+            # the last stage takes the weights `stages` - 1 cycles after the first.
             if tile:
-                taken = self.swaps[tile - 1] + 1 + row + self.stages - 1
+                taken = self.swaps[tile - 1] + 2 + row + self.stages - 1
                 assert self.time >= taken, "weights still in use"
             if tile < len(self.swaps):
-                assert self.time < self.swaps[tile] + 1 + row, "weights come too late"
+                assert self.time < self.swaps[tile] + 2 + row, "weights come too late"
             self.loads += 1
         else:
             assert (load, take) == (0, 0)
@@ -69,14 +69,14 @@ class Model(Bench):
 
 @cocotb.test
 async def full_rate(dut):
-    """With rows at hand, a tile can be swapped in every max(rows, stages) cycles."""
+    """With rows at hand, a tile can be swapped in every max(rows, stages + 1) cycles."""
     bench = Model(dut)
     await bench.start()
     bench.level = 2
     for _ in range(100):
         await bench.step(arrive=bench.level <= 2, swap=True)
     assert bench.holds == 0 and bench.time == 100
-    period = max(bench.rows, bench.stages)
+    period = max(bench.rows, bench.stages + 1)
     assert bench.swaps == list(range(0, 100, period))
 
 
