@@ -51,6 +51,8 @@ class Config:
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
     training: bool = False
     """What training takes: weights from the buffer, Measure, Transpose, Random, EXP."""
+    links: bool = False
+    """Links to two neighbours, for a core of a pod: Send, Receive, Reduce and Barrier."""
     parity: bool = False
     """A parity bit for each byte of the unified buffer and the accumulators."""
     instruction_buffer: int = 64
@@ -156,6 +158,22 @@ class Config:
         return self.rows * self.weight_row_pitch
 
     @property
+    def link_beats(self) -> int:
+        """Beats that a core may have sent to a neighbour and that the neighbour has not taken: two
+        accumulator rows, and as many as cover the way there and back."""
+        return max(16, 1 << (2 * self.link_row_beats - 1).bit_length())
+
+    @property
+    def link_line_beats(self) -> int:
+        """Beats of a line of the unified buffer on a link, which is as wide as the host port."""
+        return -(-self.line_bytes // self.host_bus_bytes)
+
+    @property
+    def link_row_beats(self) -> int:
+        """Beats of an accumulator row on a link."""
+        return -(-4 * self.cols // self.host_bus_bytes)
+
+    @property
     def stages(self) -> int:
         """Horizontal pipeline stages of the array: groups of columns_per_stage columns."""
         return -(-self.cols // self.columns_per_stage)
@@ -244,6 +262,7 @@ PRESETS: dict[str, Config] = {
 DEFAULT_PRESET = "base"
 SUFFIXES: dict[str, dict[str, bool]] = {
     "-training": {"training": True},
+    "-links": {"links": True},
     "-parity": {"parity": True},
 }
 """What may stand after the name of a preset, and what it sets."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode
+from systola.arch.isa import LINK_OPCODES, Function, Opcode
 
 _TRAINING = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
 _WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
@@ -34,4 +34,6 @@ def unavailable(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> 
     )
     if trains and not config.training:
         return f"configuration '{config.name}' has no training"
+    if opcode in LINK_OPCODES and not config.links:
+        return f"configuration '{config.name}' has no links"
     return None

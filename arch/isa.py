@@ -69,6 +69,10 @@ class Opcode(IntEnum):
     MEASURE = 0x44
     TRANSPOSE = 0x45
     RANDOM = 0x46
+    SEND = 0x58
+    RECEIVE = 0x59
+    REDUCE = 0x5A
+    BARRIER = 0x5B
 
 
 class Function(IntEnum):
@@ -119,6 +123,23 @@ class Source(IntEnum):
     LINES = 2
 
 
+class Side(IntEnum):
+    """The `side` field of Send, Receive and Reduce: a neighbour in the ring."""
+
+    LEFT = 0
+    RIGHT = 1
+
+
+class LinkPart(IntFlag):
+    """Parts of a core's link unit, as FAULT_ADDRESS names them."""
+
+    SEND_LEFT = 1
+    SEND_RIGHT = 2
+    RECEIVE_LEFT = 4
+    RECEIVE_RIGHT = 8
+    BARRIER = 16
+
+
 class Unit(IntFlag):
     """Bits of the `wait` field of Debug_Tag: the units that it waits for."""
 
@@ -153,6 +174,9 @@ class Fault(IntEnum):
     LOOP = 19
     BUS_TIMEOUT = 20
     MEMORY_ERROR = 21
+    LINK_KIND = 22
+    LINK_TIMEOUT = 23
+    POD_STOPPED = 24
 
 
 FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
@@ -220,6 +244,21 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
         "configuration with PARITY. FAULT_PC is 0. What the program wrote to host memory may be "
         "wrong",
         "1 unified buffer, 2 accumulators, or their sum",
+    ),
+    Fault.LINK_KIND: (
+        "lines came where a Reduce takes sums, or sums where a Receive takes lines. FAULT_PC is 0",
+        "who took them: 4 from the left, 8 from the right",
+    ),
+    Fault.LINK_TIMEOUT: (
+        "instructions of the links wait for what no neighbour sends, takes, or comes to, and "
+        "nothing has moved on them for as many cycles as the register BUS_TIMEOUT says. FAULT_PC "
+        "is 0",
+        "what has not completed, the sum of: "
+        + ", ".join(f"{int(part)} {str(part.name).lower()}" for part in LinkPart),
+    ),
+    Fault.POD_STOPPED: (
+        "another core of the pod had a fault before this one had ended. FAULT_PC is 0",
+        "0",
     ),
 }
 """For each cause: what it means, and what the FAULT_ADDRESS register then holds."""
@@ -975,9 +1014,77 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         ),
     ),
 )
+"""Instructions that every configuration knows."""
 
-BY_OPCODE: Mapping[Opcode, Instruction] = {entry.opcode: entry for entry in INSTRUCTIONS}
-BY_MNEMONIC: Mapping[str, Instruction] = {entry.mnemonic: entry for entry in INSTRUCTIONS}
+_ROWS_OF_LINKS = Field(name="rows", width=16, doc="lines or accumulator rows", minimum=1)
+
+_SIDE = Field(name="side", width=1, doc="the neighbour", values=Side)
+
+LINK_INSTRUCTIONS: tuple[Instruction, ...] = (
+    Instruction(
+        opcode=Opcode.SEND,
+        fields=(
+            _SIDE,
+            _flag("sums", "1: accumulator rows; 0: lines of the unified buffer"),
+            Field(name="buffer", width=20, doc="lines: the first one", default=0),
+            Field(name="accumulator", width=16, doc="sums: first accumulator row", default=0),
+            _ROWS_OF_LINKS,
+            *_registers("buffer", "accumulator"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
+        summary="Sends lines or sums to a neighbour.",
+        semantics=(
+            "See Links. For m = 0 .. `rows` - 1 line `buffer` + m, or with `sums` accumulator row "
+            "`accumulator` + m, goes to the neighbour on that `side`. It completes when the last "
+            "one has left. BUFFER_RANGE is for lines only, ACCUMULATOR_RANGE for sums only."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.RECEIVE,
+        fields=(_SIDE, _BUFFER, _ROWS_OF_LINKS, *_registers("buffer")),
+        checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
+        summary="Takes lines that a neighbour sends.",
+        semantics=(
+            "For m = 0 .. `rows` - 1 line `buffer` + m becomes the next line that the neighbour on "
+            "that `side` sends here. LINK_KIND where that is a row of sums."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.REDUCE,
+        fields=(
+            _SIDE,
+            _ACCUMULATOR,
+            _ROWS_OF_LINKS,
+            Field(name="accumulate", width=1, doc="1: add; 0: overwrite", default=1),
+            *_registers("accumulator"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),
+        summary="Adds sums that a neighbour sends to accumulator rows.",
+        semantics=(
+            "For m = 0 .. `rows` - 1 the next row of sums that the neighbour on that `side` sends "
+            "here is added to accumulator row `accumulator` + m, modulo 2^32, or replaces it with "
+            "`accumulate` = 0. LINK_KIND where it is a line."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.BARRIER,
+        checks=(Fault.UNAVAILABLE,),
+        summary="Waits for all cores of the pod.",
+        semantics=(
+            "The next instruction starts when every core of the pod has come to its Barrier of the "
+            "same number, counted from the start of the program, and completed all instructions "
+            "before it."
+        ),
+    ),
+)
+"""Instructions of a core with links. A configuration without answers their opcodes, whatever the
+fields hold, with UNAVAILABLE."""
+LINK_OPCODES = frozenset(entry.opcode for entry in LINK_INSTRUCTIONS)
+
+BY_OPCODE: Mapping[Opcode, Instruction] = {
+    entry.opcode: entry for entry in (*INSTRUCTIONS, *LINK_INSTRUCTIONS)
+}
+BY_MNEMONIC: Mapping[str, Instruction] = {entry.mnemonic: entry for entry in BY_OPCODE.values()}
 
 
 class EncodingError(ValueError):

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum, IntFlag
 
 from systola.arch.isa import (
+    BY_OPCODE,
     FAULT_TEXT,
     INSTRUCTION_BYTES,
-    INSTRUCTIONS,
     OPCODE_BITS,
     Fault,
     Field,
@@ -54,6 +54,35 @@ after power-up. R and C are the rows and columns of the array.
 An operand with a field `..._register` means the sum of its own field and that index register,
 modulo 2^width of its field; every check, and FAULT_ADDRESS, takes the sum. Register 0 is always
 zero.
+"""
+
+_LINK_TEXT = """## Links
+
+Send, Receive, Reduce and Barrier are for a configuration with links, a core of a
+[pod](pod.md): n of them in a ring, the right neighbour of core i being core i + 1, that of the last
+one core 0. Without links their opcodes are UNAVAILABLE, before any other check. The golden model
+runs pods; the RTL has no links yet, and answers these opcodes with ILLEGAL_OPCODE.
+
+A link carries beats as wide as the host bus: a line of the unified buffer, or an accumulator row of
+4 C bytes, each value least significant byte first, filled up to whole beats. A neighbour gets lines
+and rows in the order in which they were sent, without an address: what one Send sends may be taken
+by several Receives or Reduces, and the other way round. Each leaves when there is room for all of
+its beats: 16 may have been sent that the neighbour has not taken, or, where that is more, those of
+two accumulator rows, up to the next power of two. What nobody has taken when the programs of the
+pod have ended is dropped.
+
+Of the four parts, a Send to each side, and a Receive or Reduce from each, a core does the
+instructions of one in order; later instructions of the others, and those that are not of the
+links, go on meanwhile, unless they touch lines or rows that an earlier one has not sent or
+received yet. So the result of a program is, as ever, that of its instructions one after the other;
+and what is sent is never lost, and never asked for but by waiting: what the cores compute, and
+whether they come to an end, does not depend on how fast each one is. What
+waits, and no more, is an instruction of a part of which `queue_depth` of the configuration are
+under way, one that touches lines or rows of a Send, Receive or Reduce before it (between two of
+these it is single lines and rows that wait), and Halt, Synchronize, those that wait like it, and
+Barrier, for all before them. Where a pod cannot go on, each core that waits ends in LINK_TIMEOUT.
+Hardware may wait for less, and run a program to its end that the golden model stops so. A fault of
+one core stops the others, wherever they are; in the golden model they go on as far as they can.
 """
 
 _FAULT_INTRODUCTION = """
@@ -99,7 +128,7 @@ def isa_page() -> str:
                 f"`{entry.mnemonic}`",
                 entry.summary,
             )
-            for entry in INSTRUCTIONS
+            for entry in BY_OPCODE.values()
         ),
     )
     faults = table(
@@ -112,7 +141,8 @@ def isa_page() -> str:
             "# Instruction set",
             _ISA_TEXT,
             overview,
-            *map(_instruction_section, INSTRUCTIONS),
+            *map(_instruction_section, BY_OPCODE.values()),
+            _LINK_TEXT,
             "## Faults",
             _FAULT_INTRODUCTION,
             faults,

@@ -16,6 +16,7 @@ from systola.arch.features import unavailable
 from systola.arch.isa import (
     DEPTHWISE_TAPS,
     INSTRUCTION_BYTES,
+    LINK_OPCODES,
     LOOP_DEPTH,
     PARAMETER_PLANES,
     TABLE_BYTES,
@@ -33,7 +34,9 @@ from systola.arch.isa import (
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.golden import ranges
 from systola.golden.legality import fields_legal
+from systola.golden.links import link_part
 from systola.golden.outcome import FaultReport, LimitReached, Outcome
+from systola.golden.ranges import Access
 from systola.golden.requantise import (
     Integers,
     activate,
@@ -76,6 +79,7 @@ class Machine:
         self.tables = np.zeros((config.tables, TABLE_BYTES), np.int8)
         self._host = np.zeros(0, np.uint8)
         self._tiles = np.zeros((0, config.rows, config.weight_row_pitch), np.uint8)
+        self._program = 0
         self._reset()
         self._execute: dict[Opcode, Callable[..., None]] = {
             Opcode.NOP: self.nop,
@@ -122,8 +126,29 @@ class Machine:
         `program_offset` is a multiple of 128. Raises ValueError where one of these is not so, and
         LimitReached before the program executes more than `limit` instructions; what goes wrong
         in the program itself is reported in the outcome. Each instruction is fetched when all
-        earlier ones have completed.
+        earlier ones have completed. A machine by itself has no neighbours: instructions of the
+        links end in LINK_TIMEOUT here, and run in a pod (golden/pod.py).
         """
+        self.start(host, weights, program_offset)
+        while True:
+            found = self.next_instruction()
+            if isinstance(found, Outcome):
+                return found
+            entry, operands = found
+            if self.executed == limit:
+                raise LimitReached(
+                    f"the program still runs after {limit} instructions, at {self._next}"
+                )
+            if entry.opcode in LINK_OPCODES:
+                return self.stopped(Fault.LINK_TIMEOUT, 0, link_part(entry.opcode, operands))
+            self.execute(entry, operands)
+            if entry.opcode == Opcode.HALT:
+                return self.outcome(None)
+
+    def start(
+        self, host: NDArray[np.uint8], weights: NDArray[np.uint8], program_offset: int
+    ) -> None:
+        """Before the first instruction of a program; see `run`."""
         config = self.config
         if host.ndim != 1 or host.size % HOST_PAGE_BYTES or not host.flags.c_contiguous:
             raise ValueError(
@@ -139,32 +164,40 @@ class Machine:
         self._tiles = weights.reshape(
             weights.size // config.tile_bytes, config.rows, config.weight_row_pitch
         )
+        self._program = program_offset
         self._reset()
 
-        while True:
-            pc = self._next
-            offset = program_offset + pc * INSTRUCTION_BYTES
-            if offset + INSTRUCTION_BYTES > host.size:
-                return self._stopped(Fault.FETCH_WINDOW, pc, offset)
-            word = host[offset : offset + INSTRUCTION_BYTES].tobytes()
-            decoded = _decoded(word)
-            if decoded is None:
-                return self._stopped(Fault.ILLEGAL_OPCODE, pc, word[0])
-            entry, fields = decoded
-            operands = self._scalar.effective(entry, fields)
-            if not fields_legal(config, entry, operands, word):
-                return self._stopped(Fault.ILLEGAL_FIELD, pc, 0)
-            for cause in entry.checks:
-                address = self._failed(cause, entry.opcode, operands)
-                if address is not None:
-                    return self._stopped(cause, pc, address)
-            if self._executed == limit:
-                raise LimitReached(f"the program still runs after {limit} instructions, at {pc}")
-            self._next = pc + 1
-            self._execute[entry.opcode](**operands)
-            self._executed += 1
-            if entry.opcode == Opcode.HALT:
-                return self._outcome(None)
+    def next_instruction(self) -> tuple[Instruction, Mapping[str, int]] | Outcome:
+        """The next instruction and its effective operands, or the end where it is no sound one."""
+        config, host, pc = self.config, self._host, self._next
+        offset = self._program + pc * INSTRUCTION_BYTES
+        if offset + INSTRUCTION_BYTES > host.size:
+            return self.stopped(Fault.FETCH_WINDOW, pc, offset)
+        word = host[offset : offset + INSTRUCTION_BYTES].tobytes()
+        decoded = _decoded(word)
+        if decoded is None:
+            return self.stopped(Fault.ILLEGAL_OPCODE, pc, word[0])
+        entry, fields = decoded
+        if entry.opcode in LINK_OPCODES and not config.links:
+            return self.stopped(Fault.UNAVAILABLE, pc, entry.opcode)
+        operands = self._scalar.effective(entry, fields)
+        if not fields_legal(config, entry, operands, word):
+            return self.stopped(Fault.ILLEGAL_FIELD, pc, 0)
+        for cause in entry.checks:
+            address = self._failed(cause, entry.opcode, operands)
+            if address is not None:
+                return self.stopped(cause, pc, address)
+        return entry, operands
+
+    def skip(self) -> None:
+        """Goes on to the instruction after the next one."""
+        self._next += 1
+
+    def execute(self, entry: Instruction, operands: Mapping[str, int]) -> None:
+        """Does what the next instruction says, unless it is one of the links."""
+        self.skip()
+        self._execute[entry.opcode](**operands)
+        self.executed += 1
 
     def nop(self) -> None:
         """Does nothing."""
@@ -517,7 +550,8 @@ class Machine:
     def _reset(self) -> None:
         """The state in which every program starts; memories are no part of it."""
         self._next = 0
-        self._executed = 0
+        self.executed = 0
+        """Instructions that have completed."""
         self._queue: deque[range] = deque()
         """Tiles not yet consumed; one range, never empty, for each Read_Weights."""
         self._interrupts: list[int] = []
@@ -546,7 +580,7 @@ class Machine:
                 return result.start if meets else None
             case Fault.ACCUMULATOR_RANGE:
                 rows = ranges.accumulator_rows(opcode, at, self._window)
-                if opcode == Opcode.MEASURE and at["source"] != Source.ACCUMULATORS:
+                if not ranges.uses_accumulators(opcode, at):
                     return None
                 return rows.start if rows.stop > config.accumulator_rows else None
             case Fault.PARAMETER_RANGE:
@@ -579,6 +613,10 @@ class Machine:
             case _:
                 raise ValueError(f"{cause.name} is no check of an instruction")
 
+    def accesses(self, entry: Instruction, operands: Mapping[str, int]) -> list[Access]:
+        """The parts of the unified buffer and the accumulators that the instruction uses."""
+        return ranges.accesses(entry, operands, self._window, self.config.rows)
+
     def _window_fits(self, opcode: Opcode, at: Mapping[str, int]) -> bool:
         """Whether the window is one that the instruction can use."""
         window = self._window
@@ -590,11 +628,13 @@ class Machine:
             return False
         return window.width <= window.pitch
 
-    def _stopped(self, cause: Fault, pc: int, address: int) -> Outcome:
-        return self._outcome(FaultReport(cause, pc, address & 0xFFFF_FFFF))
+    def stopped(self, cause: Fault, pc: int, address: int) -> Outcome:
+        """The end of the program by a fault."""
+        return self.outcome(FaultReport(cause, pc, address & 0xFFFF_FFFF))
 
-    def _outcome(self, fault: FaultReport | None) -> Outcome:
-        return Outcome(fault, tuple(self._interrupts), tuple(self._tags), self._executed)
+    def outcome(self, fault: FaultReport | None) -> Outcome:
+        """The end of the program, as it stands."""
+        return Outcome(fault, tuple(self._interrupts), tuple(self._tags), self.executed)
 
     def _next_tiles(self, count: int) -> NDArray[np.int8]:
         """Takes `count` tiles from the queue: (count, R, C)."""

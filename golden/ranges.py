@@ -8,12 +8,71 @@ the memory: that is for the checks to find out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from systola.arch.config import Config
-from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Opcode, Operation, Reduction, Source
+from systola.arch.isa import (
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    Fault,
+    Instruction,
+    Opcode,
+    Operation,
+    Reduction,
+    Source,
+)
 from systola.golden.window import Window
 
 Operands = Mapping[str, int]
+
+_READ_ONLY = (
+    *(Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE, Opcode.MATRIX_MULTIPLY),
+    *(Opcode.CONVOLVE, Opcode.MEASURE, Opcode.SEND),
+)
+"""Instructions that write no line; of the others' regions the last one is the result."""
+_SUMMING = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.REDUCE)
+"""Instructions that write accumulator rows."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """A part of a memory that an instruction uses."""
+
+    accumulators: bool
+    """Rows of the accumulators; else lines of the unified buffer."""
+    region: range
+    writes: bool
+
+    def meets(self, other: Access) -> bool:
+        """Whether the order of the two shows."""
+        return (
+            self.accumulators == other.accumulators
+            and (self.writes or other.writes)
+            and self.region.start < other.region.stop
+            and other.region.start < self.region.stop
+        )
+
+
+def accesses(entry: Instruction, at: Operands, window: Window, size: int) -> list[Access]:
+    """The regions of the unified buffer and the accumulators that an instruction uses."""
+    opcode = entry.opcode
+    found: list[Access] = []
+    if Fault.BUFFER_RANGE in entry.checks:
+        regions = buffer_lines(opcode, at, window, size)
+        for place, region in enumerate(regions, start=1):
+            writes = place == len(regions) and opcode not in _READ_ONLY
+            found.append(Access(False, region, writes))
+    if Fault.ACCUMULATOR_RANGE in entry.checks and uses_accumulators(opcode, at):
+        rows = accumulator_rows(opcode, at, window)
+        found.append(Access(True, rows, opcode in _SUMMING))
+    return found
+
+
+def uses_accumulators(opcode: Opcode, at: Operands) -> bool:
+    """Whether an instruction that may use accumulator rows does."""
+    if opcode == Opcode.SEND:
+        return bool(at["sums"])
+    return opcode != Opcode.MEASURE or at["source"] == Source.ACCUMULATORS
 
 
 def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tuple[range, ...]:
@@ -66,6 +125,10 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tup
             return (source, lines("destination", at["count"] * size))
         case Opcode.RANDOM:
             return (lines("destination", at["rows"]),)
+        case Opcode.SEND if at["sums"]:
+            return ()
+        case Opcode.SEND | Opcode.RECEIVE:
+            return (lines("buffer", at["rows"]),)
         case _:
             raise ValueError(f"{opcode.name} has no buffer lines")
 

@@ -6,7 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from systola.arch.config import Config
+from systola.arch.config import Config, ConfigError
 from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
 from systola.hdl.core import UNITS, Core
 from systola.hdl.host.bus_watchdog import BusWatchdog, handshakes
@@ -28,6 +28,8 @@ class TPU(wiring.Component):
     """
 
     def __init__(self, *, config: Config):
+        if config.links:
+            raise ConfigError(f"configuration '{config.name}': links are for the golden model only")
         self._config = config
         host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
         weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}

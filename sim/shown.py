@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from systola.arch.assembler import disassemble
-from systola.arch.isa import INSTRUCTION_BYTES, Opcode
+from systola.arch.isa import INSTRUCTION_BYTES, INSTRUCTIONS
 
 _ISSUE = "tpu.core.sequencer"
 """Where instructions are issued: signal `issue`, with `decoded__payload`."""
@@ -77,8 +77,8 @@ def groups(verilog: str, top: str, program: bytes) -> Iterator[Group]:
     of the instruction by its text in `program`.
     """
     if top == "tpu":
-        opcodes = {1 << bit: opcode.name.lower() for bit, opcode in enumerate(Opcode)}
-        kind = Names("opcodes", len(Opcode), opcodes)
+        opcodes = {1 << bit: entry.mnemonic for bit, entry in enumerate(INSTRUCTIONS)}
+        kind = Names("opcodes", len(INSTRUCTIONS), opcodes)
         number = Names("program", _NUMBER_BITS, dict(enumerate(_texts(program))))
         payload = f"{_ISSUE}.decoded__payload"
         yield Group(

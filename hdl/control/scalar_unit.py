@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
+    INSTRUCTIONS,
     LOOP_DEPTH,
     OPCODE_BITS,
     REGISTERS,
@@ -16,7 +17,7 @@ from systola.hdl.commands import PC_BITS, InstructionLayout
 from systola.hdl.control.fetch import FetchedInstruction
 from systola.hdl.control.indexed_operands import ADDERS, REGISTER_BITS, operands_of, sums_at
 
-OPCODES = tuple(Opcode)
+OPCODES = tuple(entry.opcode for entry in INSTRUCTIONS)
 
 
 class Coming(data.StructLayout):

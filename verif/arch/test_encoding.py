@@ -10,7 +10,8 @@ import pytest
 
 from systola.arch.config import PRESETS
 from systola.arch.isa import (
-    INSTRUCTIONS,
+    BY_OPCODE,
+    LINK_OPCODES,
     EncodingError,
     Fault,
     Opcode,
@@ -312,6 +313,38 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "counter_register": (112, 110),
         },
     ),
+    "send": (
+        0x58,
+        {
+            "side": (8, 8),
+            "sums": (9, 9),
+            "buffer": (29, 10),
+            "accumulator": (45, 30),
+            "rows": (61, 46),
+            "buffer_register": (64, 62),
+            "accumulator_register": (67, 65),
+        },
+    ),
+    "receive": (
+        0x59,
+        {
+            "side": (8, 8),
+            "buffer": (28, 9),
+            "rows": (44, 29),
+            "buffer_register": (47, 45),
+        },
+    ),
+    "reduce": (
+        0x5A,
+        {
+            "side": (8, 8),
+            "accumulator": (24, 9),
+            "rows": (40, 25),
+            "accumulate": (41, 41),
+            "accumulator_register": (44, 42),
+        },
+    ),
+    "barrier": (0x5B, {}),
 }
 """Opcode and (most, least significant bit) of each field."""
 SIGNED = {"zero_point", "ceiling", "floor", "fill", "zero_a", "zero_b", "value", "top", "left"}
@@ -344,7 +377,7 @@ def packed(opcode: int, spans: dict[str, tuple[int, int]], operands: dict[str, i
 
 
 def test_the_table_is_complete() -> None:
-    assert [entry.mnemonic for entry in INSTRUCTIONS] == list(LAYOUT)
+    assert [entry.mnemonic for entry in BY_OPCODE.values()] == list(LAYOUT)
 
 
 def test_the_fields_follow_one_another() -> None:
@@ -390,7 +423,7 @@ def test_index_registers() -> None:
     """Each index field of three bits belongs to the operand that it is named after."""
     indexed = {
         entry.mnemonic: [field.indexes for field in entry.fields if field.indexes]
-        for entry in INSTRUCTIONS
+        for entry in BY_OPCODE.values()
     }
     matrix = ["host", "buffer"]
     assert {name: operands for name, operands in indexed.items() if operands} == {
@@ -411,11 +444,20 @@ def test_index_registers() -> None:
         "measure": ["accumulator", "buffer"],
         "transpose": ["buffer", "destination"],
         "random": ["destination", "counter"],
+        "send": ["buffer", "accumulator"],
+        "receive": ["buffer"],
+        "reduce": ["accumulator"],
     }
-    for entry in INSTRUCTIONS:
+    for entry in BY_OPCODE.values():
         for field in entry.fields:
             if field.indexes:
                 assert (field.name, field.width) == (f"{field.indexes}_register", 3)
+
+
+def test_no_flipped_bit_makes_an_instruction_one_of_the_links() -> None:
+    for number in LINK_OPCODES:
+        others = {number ^ 1 << bit for bit in range(8)} - set(LINK_OPCODES)
+        assert not others & set(BY_OPCODE)
 
 
 def test_bytes_by_hand() -> None:
@@ -510,7 +552,7 @@ def test_reserved_bits_are_those_above_the_fields() -> None:
 
 def test_checks_are_faults_that_an_instruction_can_raise() -> None:
     copies = (Fault.BUFFER_RANGE, Fault.HOST_WINDOW)
-    assert {entry.mnemonic: entry.checks for entry in INSTRUCTIONS if entry.checks} == {
+    assert {entry.mnemonic: entry.checks for entry in BY_OPCODE.values() if entry.checks} == {
         "loop": (Fault.LOOP,),
         "end_loop": (Fault.LOOP,),
         "read_host_memory": copies,
@@ -558,6 +600,10 @@ def test_checks_are_faults_that_an_instruction_can_raise() -> None:
         "measure": (Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE, Fault.BUFFER_RANGE),
         "transpose": (Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
         "random": (Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
+        "send": (Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
+        "receive": (Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
+        "reduce": (Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),
+        "barrier": (Fault.UNAVAILABLE,),
     }
 
 

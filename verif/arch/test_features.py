@@ -9,14 +9,15 @@ import pytest
 
 from systola.arch.config import Config, preset
 from systola.arch.features import unavailable
-from systola.arch.isa import INSTRUCTIONS, Function, Opcode
+from systola.arch.isa import BY_OPCODE, LINK_OPCODES, Function, Opcode
 
-BASE = preset("base-training")
+BASE = preset("base-training-links")
 LACKING: dict[str, Config] = {
     "tables": dataclasses.replace(BASE, name="bare", tables=0, training=False),
     "depthwise lanes": dataclasses.replace(BASE, name="bare", depthwise=False),
     "16-bit modes": dataclasses.replace(BASE, name="bare", wide=False, training=False),
     "training": dataclasses.replace(BASE, name="bare", training=False),
+    "links": dataclasses.replace(BASE, name="bare", links=False),
 }
 TABLE = {"function": Function.TABLE}
 NEEDS: list[tuple[Opcode, dict[str, int], str]] = [
@@ -37,13 +38,13 @@ NEEDS: list[tuple[Opcode, dict[str, int], str]] = [
     (Opcode.VECTOR, {"exponent": 1}, "training"),
     (Opcode.ACTIVATE, {"function": Function.EXP}, "training"),
     (Opcode.VECTOR, {"function": Function.EXP}, "training"),
+    *((opcode, {}, "links") for opcode in sorted(LINK_OPCODES)),
 ]
 
 
 def operands(opcode: Opcode, changes: dict[str, int]) -> dict[str, int]:
     """All fields of an instruction: the given ones, and zeros."""
-    entry = next(entry for entry in INSTRUCTIONS if entry.opcode == opcode)
-    return {field.name: 0 for field in entry.fields} | changes
+    return {field.name: 0 for field in BY_OPCODE[opcode].fields} | changes
 
 
 @pytest.mark.parametrize(("opcode", "changes", "part"), NEEDS)
@@ -59,6 +60,7 @@ def test_needs(opcode: Opcode, changes: dict[str, int], part: str) -> None:
 def test_all_else_is_everywhere() -> None:
     bare = dataclasses.replace(preset("base"), name="bare", tables=0, depthwise=False, wide=False)
     needing = (Opcode.LOAD_TABLE, Opcode.DEPTHWISE)
-    for entry in INSTRUCTIONS:
-        if entry.opcode not in (*needing, Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM):
-            assert unavailable(bare, entry.opcode, operands(entry.opcode, {})) is None
+    trains = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
+    for opcode in BY_OPCODE:
+        if opcode not in (*needing, *trains, *LINK_OPCODES):
+            assert unavailable(bare, opcode, operands(opcode, {})) is None

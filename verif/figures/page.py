@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from systola.arch.isa import INSTRUCTIONS, Fault
+from systola.arch.isa import BY_OPCODE, Fault
 from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.verif.figures.campaigns import CAMPAIGNS
 from systola.verif.figures.record import Figure, stored
@@ -28,7 +28,7 @@ def page() -> str:
         if (figure := known.get(campaign.name))
     ]
     text = (
-        f"The testplan has {len(plan)} features; each of the {len(INSTRUCTIONS)} instructions,\n"
+        f"The testplan has {len(plan)} features; each of the {len(BY_OPCODE)} instructions,\n"
         f"each of the {len(Fault) - 1} causes of faults and each unit is one.\n"
     )
     campaigns = table(("What", "Result", "Again", "When"), rows)

@@ -43,9 +43,12 @@ STATIC_FAULTS = tuple(
         Fault.FETCH_ERROR,
         Fault.BUS_TIMEOUT,
         Fault.MEMORY_ERROR,
+        Fault.LINK_KIND,
+        Fault.LINK_TIMEOUT,
+        Fault.POD_STOPPED,
     )
 )
-"""Faults that the program alone causes, with no error on a bus or in a memory."""
+"""Faults that the program alone causes, with no error on a bus or in a memory, and no neighbour."""
 
 _READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)

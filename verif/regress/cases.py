@@ -12,10 +12,10 @@ from systola.arch.image import Image
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
+    LINK_OPCODES,
     OPCODE_BITS,
     Fault,
     Field,
-    Opcode,
     encode,
 )
 from systola.verif.kit.arithmetic_programs import arithmetic_program
@@ -147,9 +147,12 @@ def _word(rng: random.Random, word: bytes) -> bytes:
     bits = 8 * INSTRUCTION_BYTES
     kind = rng.random()
     if kind < 0.1:
-        return rng.getrandbits(bits).to_bytes(INSTRUCTION_BYTES, "little")
+        noise = rng.getrandbits(bits)
+        if noise & 0xFF in LINK_OPCODES:  # not in the hardware yet
+            noise ^= 0x80
+        return noise.to_bytes(INSTRUCTION_BYTES, "little")
     if kind < 0.2:
-        opcode = rng.choice(list(Opcode))
+        opcode = rng.choice(INSTRUCTIONS).opcode
         noise = rng.getrandbits(bits) >> OPCODE_BITS << OPCODE_BITS | opcode
         return noise.to_bytes(INSTRUCTION_BYTES, "little")
     if kind < 0.5:

@@ -9,6 +9,7 @@ from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
     DEPTHWISE_TAPS,
+    LINK_OPCODES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
@@ -166,7 +167,7 @@ class Reader:
         if error:
             return Fault.FETCH_ERROR, 0
         number = bits & 0xFF
-        if number not in set(Opcode):
+        if number not in set(Opcode) - LINK_OPCODES:
             return Fault.ILLEGAL_OPCODE, number
         opcode = Opcode(number)
         f = operands_of(opcode, bits)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import random
 
-from systola.arch.isa import BY_OPCODE, LOOP_DEPTH, Opcode, encode
+from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode
 from systola.hdl.control.indexed_operands import PLACE_BITS
 
 MODULO = 1 << 32
+
+KNOWN = {entry.opcode: entry for entry in INSTRUCTIONS}
+"""What the hardware knows: no instructions of the links."""
 
 
 class Interpreter:
@@ -20,7 +23,7 @@ class Interpreter:
 
     def shown(self, word: int) -> tuple[int, bool]:
         """The word with all sums in it, and whether check LOOP fails."""
-        entry = BY_OPCODE.get(word & 0xFF)
+        entry = KNOWN.get(word & 0xFF)
         for field in entry.fields if entry else ():
             if field.indexes:
                 offset, width = entry.offset(field.indexes), entry.field(field.indexes).width
@@ -57,12 +60,12 @@ class Interpreter:
 
 def selectors(word: int) -> list[int]:
     """The index registers that a word names, in their order."""
-    entry = BY_OPCODE.get(word & 0xFF)
+    entry = KNOWN.get(word & 0xFF)
     fields = entry.fields if entry else ()
     names = [field.name for field in fields if field.indexes]
     if word & 0xFF == Opcode.SET_REGISTER:
         names = ["first", "second"]
-    found = [word >> BY_OPCODE[Opcode(word & 0xFF)].offset(name) & 7 for name in names]
+    found = [word >> KNOWN[Opcode(word & 0xFF)].offset(name) & 7 for name in names]
     return [*found, *[0] * (3 - len(found))]
 
 
@@ -78,7 +81,7 @@ def known(word: int) -> dict[str, object]:
 
 def kind(word: int) -> int:
     """A bit for each opcode, in the order in which they are listed."""
-    return sum(1 << place for place, opcode in enumerate(Opcode) if opcode == word & 0xFF)
+    return sum(1 << place for place, opcode in enumerate(KNOWN) if opcode == word & 0xFF)
 
 
 def word_of(opcode: Opcode, **operands: int) -> int:
@@ -106,7 +109,7 @@ NOP, END = word_of(Opcode.NOP), word_of(Opcode.END_LOOP)
 
 def wild_word(chance: random.Random) -> int:
     """Any bits behind any opcode, legal or not; most loops short."""
-    opcode = chance.choice([*Opcode, *[Opcode.SET_REGISTER] * 4, *[Opcode.END_LOOP] * 8])
+    opcode = chance.choice([*KNOWN, *[Opcode.SET_REGISTER] * 4, *[Opcode.END_LOOP] * 8])
     word = chance.getrandbits(128) & ~0xFF | opcode
     if chance.random() < 0.1:
         return word & ~0xFF | chance.getrandbits(8)

@@ -32,7 +32,7 @@ from systola.hdl.commands import (
     vector_walk,
 )
 from systola.hdl.control.decoder import Decoded, Decoder
-from systola.hdl.control.scalar_unit import EffectiveInstruction
+from systola.hdl.control.scalar_unit import OPCODES, EffectiveInstruction
 from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.decoder_model import (
     ALTERNATE,
@@ -483,7 +483,7 @@ def changed(random, opcode, operands, step):
 
 def some(random, writer):
     """An instruction, legal, slightly wrong, or anything, as the payload of the decoder."""
-    opcode = random.choice((*Opcode, *WINDOWED, Opcode.VECTOR, Opcode.ACTIVATE))
+    opcode = random.choice((*OPCODES, *WINDOWED, Opcode.VECTOR, Opcode.ACTIVATE))
     operands = writer.legal(opcode)
     bits = word(opcode, operands)
     kind = random.random()

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import Out, connect, flipped
 
 from systola.arch.isa import LOOP_DEPTH, Opcode
 from systola.hdl.control.fetch import Fetch
-from systola.hdl.control.scalar_unit import EffectiveInstruction, ScalarUnit
+from systola.hdl.control.scalar_unit import OPCODES, EffectiveInstruction, ScalarUnit
 from systola.verif.units.fetch_bench import WORD
 from systola.verif.units.scalar_model import (
     END,
@@ -45,7 +45,7 @@ Loop, which stays in the unit longer. It leaves as much behind the instruction b
 End_Loop costs two empty cycles."""
 MOST = 2000
 """Instructions of one random program."""
-PLAIN = [op for op in Opcode if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
+PLAIN = [op for op in OPCODES if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
 
 
 class FetchedScalar(wiring.Component):

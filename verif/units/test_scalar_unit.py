@@ -8,7 +8,7 @@ import pytest
 
 from systola.arch.isa import LOOP_DEPTH, Opcode
 from systola.hdl.commands import PC_BITS
-from systola.hdl.control.scalar_unit import ScalarUnit
+from systola.hdl.control.scalar_unit import OPCODES, ScalarUnit
 from systola.verif.kit.launch import simulators
 from systola.verif.units.scalar_model import (
     END,
@@ -84,7 +84,7 @@ async def streams(dut, rate):
     bench = Scalar(dut, rng("scalar streams", rate), rate)
     await bench.start()
     random = bench.random
-    kinds = [op for op in Opcode if op not in (Opcode.LOOP, Opcode.END_LOOP)]
+    kinds = [op for op in OPCODES if op not in (Opcode.LOOP, Opcode.END_LOOP)]
     kinds += [Opcode.SET_REGISTER] * 8
     given = [random.getrandbits(128) & ~0xFF | random.choice(kinds) for _ in range(1500)]
     inside, out, now = 0, [], 0
