@@ -14,15 +14,18 @@ from systola.arch.isa import GATES, Function, Opcode, Operation, Source
 from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
-from systola.hdl.activation.result_lanes import (
+from systola.hdl.activation.spacings import (
+    ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
     GATE_SPACING,
-    OTHER_SPACING,
+    LONG_SPACING,
+    SCALED_LATENCY,
+    SLOT_DISTANCE,
     SUM_LATENCY,
     TAP_SPACING,
-    addend_spacing,
 )
+from systola.hdl.activation.step_planner import HALF
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.regions import Regions, Times, paced
@@ -58,6 +61,8 @@ class Work:
     """Cycles lost behind each block but the last."""
     drain: int = 0
     """Cycles lost behind the instruction."""
+    shared: bool = False
+    """Whether elements and sums of int8 take the requantisers in turn."""
     read_lines: NDArray[np.int64] | None = None
     """Vectors x reads: the buffer line that it reads in each cycle, negative for none."""
 
@@ -75,6 +80,8 @@ class ActivationUnit:
         """When the last two instructions took their last steps."""
         self.written: tuple[Times, int] = np.zeros(1), 0
         """When the last instruction writes its lines, and the first of them."""
+        self.scale: Mapping[str, int] = {}
+        """What the last Set_Config_Scale said."""
         self.other: OtherReads | None = None
         """What is read during the instruction that comes next."""
 
@@ -86,7 +93,7 @@ class ActivationUnit:
         work = Work(
             vectors=rows,
             reads=1 + ADDEND * accumulate,
-            spacing=GATE_SPACING if gate else self._spacing(False) if accumulate else wide,
+            spacing=GATE_SPACING if gate else 0 if accumulate else wide,
             latency=Hardware.latency() + GateSequencer.LATENCY * gate,
             destination=operands["buffer"],
             lines=1 + wide,
@@ -105,10 +112,6 @@ class ActivationUnit:
         self._use_entries(first, operands["n_tiles"], span.end)
         self._use_table(operands, span.end)
         return span
-
-    def _spacing(self, sums: bool) -> int:
-        """Cycles lost behind a vector that is added to what is there."""
-        return addend_spacing(self._config, sums=sums)
 
     def depthwise(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
         """A Depthwise with the present window."""
@@ -190,10 +193,14 @@ class ActivationUnit:
         wide, accumulate = operands["wide"], operands["accumulate"]
         halves = 1 + operands["wide_operands"]
         both = operands["operation"] != Operation.COPY
-        two_lines = int(wide and not both and halves == 1)
-        drain = GATE_SPACING + DRAIN_SPACING if gate else DRAIN_SPACING
-        if accumulate and not gate and not self._config.training:
-            drain = 0
+        two_lines = wide and not both and halves == 1
+        scaled = operands["operation"] in (Operation.ADD, Operation.SUBTRACT)
+        if gate:
+            spacing, drain = GATE_SPACING + LONG_SPACING * scaled, GATE_SPACING + LONG_SPACING
+        elif scaled:
+            spacing, drain = LONG_SPACING * accumulate, LONG_SPACING
+        else:
+            spacing, drain = ADDEND_SPACING if accumulate else int(two_lines), DRAIN_SPACING
         reads = [operands["buffer"] + half for half in range(halves)]
         if both:
             reads += [operands["operand"] + half for half in range(halves)]
@@ -205,11 +212,14 @@ class ActivationUnit:
         work = Work(
             vectors=operands["rows"],
             reads=halves * (1 + both) + ADDEND * accumulate,
-            spacing=GATE_SPACING if gate else self._spacing(True) if accumulate else two_lines,
-            latency=SUM_LATENCY + Hardware.latency() + GateSequencer.LATENCY * gate,
+            spacing=spacing,
+            latency=(SCALED_LATENCY if scaled else SUM_LATENCY)
+            + Hardware.latency()
+            + GateSequencer.LATENCY * gate,
             destination=operands["destination"],
             lines=1 + wide,
             drain=drain,
+            shared=scaled and halves == 1 and not spacing,
             read_lines=read_lines,
         )
         space = self._regions.buffer
@@ -249,8 +259,8 @@ class ActivationUnit:
             latency=Hardware.latency() + SUM_LATENCY * (source == Source.LINES),
             destination=0,
             lines=0,
-            before_block=0 if source else 1 + OTHER_SPACING,
-            drain=OTHER_SPACING,
+            before_block=0 if source else 1 + LONG_SPACING,
+            drain=LONG_SPACING,
         )
         times, span = self._run(work, needed, issued)
         if source == Source.ACCUMULATORS:
@@ -273,9 +283,9 @@ class ActivationUnit:
             destination=operands["destination"],
             lines=1,
             blocks=count,
-            before_block=size + (OTHER_SPACING if size <= TAP_SPACING else 0),
-            between_blocks=OTHER_SPACING,
-            drain=OTHER_SPACING,
+            before_block=size + (LONG_SPACING if size <= TAP_SPACING else 0),
+            between_blocks=LONG_SPACING,
+            drain=LONG_SPACING,
         )
         times, span = self._run(work, np.repeat(written, size), issued)
         source = slice(operands["buffer"], int(lines[-1, -1]) + 1)
@@ -291,8 +301,8 @@ class ActivationUnit:
             latency=Hardware.latency(),
             destination=operands["destination"],
             lines=1,
-            before_block=1 + OTHER_SPACING,
-            drain=OTHER_SPACING,
+            before_block=1 + LONG_SPACING,
+            drain=LONG_SPACING,
         )
         return self._run(work, 0.0, issued)[1]
 
@@ -311,13 +321,12 @@ class ActivationUnit:
         needed = np.maximum(needed, free)
         step = work.reads + work.spacing
         offsets = step * np.arange(work.vectors, dtype=np.float64) + (work.reads - 1)
-        before = np.full(work.vectors, float(work.spacing))
-        before[0] = 0
+        if work.shared:
+            offsets = _in_turn(work.vectors, self._halved())
         per_block = work.vectors // work.blocks
         block = np.arange(work.vectors) // per_block
         offsets += (block + 1) * work.before_block + block * work.between_blocks
-        before[::per_block] += work.before_block
-        before[per_block::per_block] += work.between_blocks
+        before = np.diff(offsets, prepend=-1.0) - work.reads
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
         start = max(came + 1 + FRONT_LATENCY, self.free)
@@ -338,8 +347,7 @@ class ActivationUnit:
         self._left = self._left[1], last
         self.free = last + 1 + max(work.spacing, work.drain, WALK_GAP)
         end = last + work.latency - ANNOUNCED
-        busy = work.vectors * step + work.blocks * work.before_block + work.drain
-        busy += (work.blocks - 1) * work.between_blocks
+        busy = float(offsets[-1]) + 1 + work.spacing + work.drain
         if not work.lines:
             self.written = np.zeros(1), 0
             return times, Span(float(times[0]) - offsets[0], last, end, busy)
@@ -352,6 +360,13 @@ class ActivationUnit:
         end = float(told[-1])
         space.activated[target] = np.maximum(space.activated[target], end)
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
+
+    def _halved(self) -> tuple[bool, bool]:
+        """Whether the operands of Vector are scaled by one half."""
+        a, b = (
+            (self.scale[f"multiplier_{n}"], self.scale[f"shift_{n}"]) == (HALF, 0) for n in "ab"
+        )
+        return a, b
 
     def _read_lines(self, source: slice, operand: slice, end: float) -> None:
         used = self._regions.buffer.activated
@@ -370,6 +385,21 @@ class ActivationUnit:
         """Moves everything that happened to later."""
         self.free += cycles
         self._left = self._left[0] + cycles, self._left[1] + cycles
+
+
+def _in_turn(vectors: int, halved: tuple[bool, bool]) -> NDArray[np.float64]:
+    """When vectors of two elements are issued, none of which meets an older sum on its way into
+    the requantisers, where it goes unless `halved`."""
+    now, sums = -1, set[int]()
+    issued: list[int] = []
+    for _ in range(vectors):
+        for half in halved:
+            now += 1
+            while now in sums and not half:
+                now += 1
+        sums.add(now + SLOT_DISTANCE)
+        issued.append(now)
+    return np.array(issued, dtype=np.float64)
 
 
 def result_lines(

@@ -320,6 +320,8 @@ class _Walk:
                 _set_register(self._registers, operands)
             case Opcode.SET_CONFIG_WINDOW:
                 self._window = self._window_of(operands)
+            case Opcode.SET_CONFIG_SCALE:
+                self._activation.scale = operands
             case Opcode.READ_WEIGHTS:
                 self._weights.read(self._issued + QUEUED, operands["count"])
             case Opcode.DEBUG_TAG:

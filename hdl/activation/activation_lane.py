@@ -2,7 +2,7 @@
 """One lane of the activation unit: all that is done for one column."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
-from amaranth.lib import enum, wiring
+from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -13,12 +13,12 @@ from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.ports import TableWriteSignature
 
 TABLE_LATENCY = 2
 ADDEND_DELAY = 7
-"""Cycles that an addend waits in registers of its own where there is training, so that the next one
-may come."""
+"""Cycles that an addend waits, so that the next one may come."""
 
 
 class Pick(enum.Enum, shape=2):
@@ -34,11 +34,31 @@ class Pick(enum.Enum, shape=2):
     """The high byte of the one picked before."""
 
 
+class ScalingControl(data.StructLayout):
+    """With an element at the requantiser: it is to be `scaled`, an int16 (`wide`), by `shift`."""
+
+    def __init__(self) -> None:
+        super().__init__({"scaled": 1, "wide": 1, "shift": 5})
+
+
+class ScaleControl(data.StructLayout):
+    """At MULTIPLIER_STAGE of the requantiser: what an element is `scaled` by."""
+
+    def __init__(self) -> None:
+        super().__init__({"scaled": 1, "multiplier": 31})
+
+
+BYTE_SHIFT = 5
+"""Bits by which int8 are shifted further than int16 before they are scaled."""
+
+
 def lane_members(config: Config) -> dict[str, wiring.Member]:
     """The members of an ActivationLane."""
     bits = lane_bits(config)
     members = {
         **line_inputs(config),
+        "scaling": In(ScalingControl()),
+        "scale": In(ScaleControl()),
         "accumulator": In(signed(32)),
         "use_sum": In(1),
         "bias": In(signed(32)),
@@ -69,24 +89,26 @@ class ActivationLane(wiring.Component):
     """`requantiser` (see there), a look-up in `table`, and the choice of the byte to be written.
 
     The value is `accumulator` or, with `use_sum`, the `sum` of the lane's VectorLane, whose members
-    are here, too. `byte_out` comes PICK_STAGE cycles after the value, with `pick`, out of logic: a
-    register comes behind it. One value a cycle, no back-pressure. `table` comes TABLE_STAGE cycles
-    after the value. Each lane has its own copy of the tables.
+    are here, too; with `scaling` it is the element that the VectorLane took VALUE_STAGE cycles ago,
+    on its way to that sum, with `scale` MULTIPLIER_STAGE cycles later, and rounding and offsets are
+    as the requantiser says. `byte_out` comes PICK_STAGE cycles after the value, with `pick`, out of
+    logic: a register comes behind it. One value a cycle, no back-pressure. `table` comes
+    TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
 
     With training `magnitude` tells of the value that it has these bits, or its inverse where it is
     negative.
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
-    VectorLane has then, or with training had ADDEND_DELAY cycles before, instead of `zero_point`;
-    the lane has a GateLane for its result, at GATE_STAGE, with `gate`. The gates borrow a
-    multiplier of the requantiser, which has nothing to do as long as they need one.
+    VectorLane had ADDEND_DELAY cycles before, instead of `zero_point`; the lane has a GateLane for
+    its result, at GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which
+    has nothing to do as long as they need one.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
     GATE_STAGE = Requantiser.LATENCY
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
-    _MADE_HERE = ("accumulator", "offset", "borrow", "first", "second")
-    """Inputs of the requantiser that are not those of the lane."""
+    _PASSED_ON = ("bias", "rounding", "low", "high")
+    """Inputs of the requantiser that are those of the lane."""
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -99,14 +121,22 @@ class ActivationLane(wiring.Component):
         m.submodules.requantiser = requantiser = Requantiser(
             bits=lane_bits(config), lends=config.wide
         )
-        for unit in (vector, requantiser):
-            for name, member in unit.signature.members.items():
-                if member.flow is In and name not in self._MADE_HERE:
-                    m.d.comb += getattr(unit, name).eq(getattr(self, name))
+        for unit, names in ((vector, line_inputs(config)), (requantiser, self._PASSED_ON)):
+            m.d.comb += [getattr(unit, name).eq(getattr(self, name)) for name in names]
+        scaling, scale = self.scaling, self.scale
         value = Signal(signed(32))
         m.d.comb += [
             value.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
             requantiser.accumulator.eq(value),
+            requantiser.scales.eq(scaling.scaled),
+            requantiser.element.eq(vector.value),
+            requantiser.shift_right.eq(Mux(scaling.scaled, scaling.shift, self.shift_right)),
+            requantiser.shift_left.eq(
+                Mux(scaling.scaled, Mux(scaling.wide, 0, BYTE_SHIFT), self.shift_left)
+            ),
+            requantiser.multiplier.eq(Mux(scale.scaled, scale.multiplier, self.multiplier)),
+            vector.number.eq(requantiser.number),
+            vector.carry.eq(requantiser.carry),
             requantiser.offset.eq(self.zero_point),
         ]
         if config.training:
@@ -129,13 +159,10 @@ class ActivationLane(wiring.Component):
             with m.If(self.pick == Pick.TABLE):
                 m.d.comb += self.byte_out.eq(tables.read_data)
         if config.wide:
-            addend = vector.addend
-            for stage in range(ADDEND_DELAY * config.training):
-                later = Signal.like(addend, name=f"addend_{stage}", reset_less=True)
-                m.d.sync += later.eq(addend)
-                addend = later
+            m.submodules.addends = addends = DelayRing(width=16, cycles=ADDEND_DELAY)
+            m.d.comb += addends.input.eq(vector.addend)
             with m.If(self.accumulate):
-                m.d.comb += requantiser.offset.eq(addend)
+                m.d.comb += requantiser.offset.eq(addends.output)
             m.submodules.gate_lane = gate = GateLane()
             high = Signal(8, reset_less=True)
             m.d.comb += [

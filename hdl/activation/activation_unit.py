@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activate, Depthwise, Pool and Vector: everything that writes results into the unified buffer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import Operation
-from systola.hdl.activation.result_lanes import (
+from systola.hdl.activation.result_lanes import ResultLanes
+from systola.hdl.activation.spacings import (
+    ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
-    OTHER_SPACING,
+    LONG_SPACING,
+    SLOT_DISTANCE,
     TAP_SPACING,
-    ResultLanes,
-    addend_spacing,
 )
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
 from systola.hdl.activation.vector_lane import Coefficient
@@ -45,12 +46,13 @@ FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 PAUSES = {
     Pause.ONE: 1,
     Pause.TAPS: TAP_SPACING,
+    Pause.ADDEND: ADDEND_SPACING,
     Pause.DRAIN: DRAIN_SPACING,
     Pause.GATE: GATE_SPACING,
-    Pause.GATE_DRAIN: GATE_SPACING + DRAIN_SPACING,
-    Pause.OTHER: OTHER_SPACING,
+    Pause.LONG: LONG_SPACING,
+    Pause.GATE_DRAIN: GATE_SPACING + LONG_SPACING,
 }
-"""Cycles without a step; those of ADDEND are `addend_spacing`."""
+"""Cycles without a step."""
 
 
 def watched(config: Config) -> dict[str, int]:
@@ -99,9 +101,11 @@ class ActivationUnit(wiring.Component):
     instructions, and more where the first of them has less than five steps.
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
-    SIGMOID, TANH or EXP GATE_SPACING more, one that is added to what its lines hold
-    `addend_spacing` more; DRAIN_SPACING are lost behind an instruction that reads lines,
-    TAP_SPACING behind fewer than three taps, and OTHER_SPACING where ResultLanes says.
+    SIGMOID, TANH or EXP GATE_SPACING more, a sum of lines that is added to what its lines hold
+    ADDEND_SPACING more; DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING
+    behind fewer than three taps. ADD and SUBTRACT need the requantisers for three cycles a vector,
+    or for two where an operand of int8 has a scale of one half, and lose LONG_SPACING where others
+    lose ADDEND_SPACING or DRAIN_SPACING; so do those that ResultLanes names.
 
     `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
     before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
@@ -186,12 +190,18 @@ class ActivationUnit(wiring.Component):
         with m.If(~present):
             m.d.sync += command.eq(planner.planned)
 
-        step, taken = self._step(m, interlock)
         from_accumulators = command.source == Source.ACCUMULATORS
         in_both = Signal()  # a Measure is in the lists of rows and of lines
         if self._config.training:
             m.d.comb += in_both.eq((command.function == OTHER) & measures(command.table))
+        adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
+        scaled = Signal()
+        m.d.comb += scaled.eq((command.source == Source.VECTOR) & adds)
+        # Bit n: n + 1 cycles ago a sum of scaled elements was issued.
+        scaled_sums = Signal(SLOT_DISTANCE)
+        step, taken = self._step(m, interlock, scaled_sums[-1])
         issues = Signal()
+        m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
         m.d.comb += [issues.eq(taken & step.final), ends.eq(taken & step.ends)]
         m.d.sync += [
             self.advance_read.eq(issues & from_accumulators),
@@ -212,8 +222,9 @@ class ActivationUnit(wiring.Component):
                 lanes.about.eq(scale.multiplier_b),
                 lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
             ]
-        self._control_line(m, lanes.line, command, step, taken)
+        self._control_line(m, lanes.line, command, step, taken, scaled)
         self._control_vector(m, lanes.vector, command, step)
+        m.d.comb += lanes.vector.scaled.eq(scaled)
         m.d.comb += [
             lanes.issue.eq(issues),
             lanes.accumulators.eq(self.accumulators),
@@ -224,18 +235,23 @@ class ActivationUnit(wiring.Component):
         ]
         return m
 
-    def _step(self, m: Module, interlock: Interlock) -> tuple[data.View, Signal]:
-        """The step that reads in this cycle, and whether it is taken."""
+    def _step(self, m: Module, interlock: Interlock, busy: Value) -> tuple[data.View, Signal]:
+        """The step that reads in this cycle, and whether it is taken: none whose element needs
+        the requantisers while they are `busy`."""
         layout = Step(config=self._config)
         step, valid = Signal(layout, reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
         granted, taken = Signal(), Signal()
+        blocked = Signal()
         m.d.comb += [
+            blocked.eq(step.scales & busy),
             self.enable.eq(enable_row),
             self.address.eq(step.row),
-            self.operands.enable.eq(enable_line),
+            self.operands.enable.eq(enable_line & ~blocked),
             self.operands.address.eq(step.read),
-            granted.eq((~enable_row | self.ready) & (~enable_line | self.operands.ready)),
+            granted.eq(
+                (~enable_row | self.ready) & (~enable_line | (self.operands.ready & ~blocked))
+            ),
             taken.eq(valid & granted),
         ]
 
@@ -247,7 +263,6 @@ class ActivationUnit(wiring.Component):
         following = Signal(layout)
         comes = Signal()
         pauses = Signal()  # behind this step
-        pause_cycles = {**PAUSES, Pause.ADDEND: addend_spacing(self._config, sums=True)}
         rest, rests = Signal(range(max(PAUSES.values()))), Signal()
         leaves = Signal()
         proceeds = Signal()
@@ -276,7 +291,7 @@ class ActivationUnit(wiring.Component):
         with m.If(leaves):
             m.d.sync += long_rest.eq(0)
             with m.Switch(following.pause):
-                for pause, cycles in pause_cycles.items():
+                for pause, cycles in PAUSES.items():
                     with m.Case(pause):
                         m.d.sync += long_rest.eq(cycles - 1)
         with m.If(rests):
@@ -286,7 +301,13 @@ class ActivationUnit(wiring.Component):
         return step, taken
 
     def _control_line(
-        self, m: Module, control: data.View, command: data.View, step: data.View, taken: Signal
+        self,
+        m: Module,
+        control: data.View,
+        command: data.View,
+        step: data.View,
+        taken: Signal,
+        scaled: Signal,
     ) -> None:
         """The control of a buffer line."""
         is_vector = command.source == Source.VECTOR
@@ -294,12 +315,18 @@ class ActivationUnit(wiring.Component):
         in_operand = step.phase == Phase.OPERAND
         in_addend = step.phase == Phase.ADDEND
         multiplies = is_vector & (command.operation == Operation.MULTIPLY)
-        scaled = is_vector & (
-            (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
-        )
         scale = command.scale
         loads = taken & (step.phase == Phase.TAPS)
         other = self._config.training & (command.function == OTHER)
+        skips = (command.source == Source.POOL) & step.outside
+        with m.If(~taken | scaled | skips):
+            m.d.comb += control.element.coefficient.eq(Coefficient.ZERO)
+        with m.Elif(command.source == Source.DEPTHWISE):
+            m.d.comb += control.element.coefficient.eq(Coefficient.TAP)
+        with m.Elif(multiplies & in_operand):
+            m.d.comb += control.element.coefficient.eq(Coefficient.FIRST)
+        with m.Else():
+            m.d.comb += control.element.coefficient.eq(Coefficient.ONE)
         m.d.comb += [
             control.load_tap.eq(loads),
             control.load_tile.eq(loads & other & (command.table == Other.TRANSPOSE)),
@@ -316,25 +343,18 @@ class ActivationUnit(wiring.Component):
                     Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0),
                 )
             ),
-            control.element.coefficient.eq(
-                Mux(
-                    command.source == Source.DEPTHWISE,
-                    Coefficient.TAP,
-                    Mux(multiplies & in_operand, Coefficient.FIRST, Coefficient.MULTIPLIER),
-                )
-            ),
-            control.element.multiplier.eq(
-                Mux(scaled, Mux(in_operand, scale.multiplier_b, scale.multiplier_a), 1)
-            ),
             control.element.keep.eq(taken & in_elements),
-            control.scaling.scaled.eq(scaled),
+            control.scaling.scaled.eq(taken & step.scales),
             control.scaling.wide.eq(command.wide_operands),
-            control.scaling.shift.eq(Mux(scaled, Mux(in_operand, scale.shift_b, scale.shift_a), 0)),
+            control.scaling.shift.eq(Mux(in_operand, scale.shift_b, scale.shift_a)),
+            control.multiplier.eq(Mux(in_operand, scale.multiplier_b, scale.multiplier_a)),
             control.summing.update.eq(
                 taken & ~step.low & (in_operand | (in_elements & ~multiplies))
             ),
             control.summing.first.eq(Mux(is_vector, in_elements | multiplies, step.begins)),
-            control.summing.skip.eq((command.source == Source.POOL) & step.outside),
+            control.summing.scaled.eq(taken & step.scales),
+            control.summing.halved.eq(taken & step.halves),
+            control.summing.skip.eq(skips),
             control.summing.maximum.eq(command.maximum),
             control.summing.subtract.eq(in_operand & (command.operation == Operation.SUBTRACT)),
         ]

@@ -7,7 +7,8 @@ from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS
-from systola.hdl.activation.vector_lane import ElementControl, ScalingControl, SumControl
+from systola.hdl.activation.activation_lane import ScalingControl
+from systola.hdl.activation.vector_lane import ElementControl, SumControl
 from systola.hdl.commands import address_bits
 
 
@@ -24,6 +25,7 @@ class LineControl(data.StructLayout):
                 "tap": range(DEPTHWISE_TAPS),
                 "element": ElementControl(),
                 "scaling": ScalingControl(),
+                "multiplier": 31,
                 "summing": SumControl(),
             }
         )
@@ -39,6 +41,7 @@ class VectorControl(data.StructLayout):
                 "last": 1,
                 "parameter": bits_for(config.parameter_entries),
                 "use_sum": 1,
+                "scaled": 1,
                 "accumulate": 1,
                 "wide": 1,
                 "rounding": 1,

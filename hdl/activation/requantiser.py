@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane of the activation unit: from a 32-bit sum to an int8 code."""
+"""One lane of the activation unit: from a 32-bit sum to an int8 code, and an operand scaled."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
@@ -12,6 +12,8 @@ HALF_WORD = 16
 """Bits of the lower parts of the factors."""
 KEPT_FROM = 30
 """The first bit of the product that is kept: half a unit of the high word."""
+ELEMENT_SHIFT = 15
+"""Bits by which an element is shifted left, in addition to `shift_left`."""
 COARSE = 4
 """The shift right goes in steps of this many bits first, and then by what is left."""
 
@@ -21,9 +23,11 @@ class Requantiser(wiring.Component):
     (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
 
     `result`, a register, is there LATENCY cycles after the value. One value a cycle, no
-    back-pressure. The other inputs come as many cycles after the value as MULTIPLIER_STAGE
-    (`multiplier`), ROUNDING_STAGE (`rounding`) and OFFSET_STAGE (`offset`, `low` and `high`, `low`
-    <= `high`) say. Nothing overflows.
+    back-pressure. With `scales` the value is `element` << ELEMENT_SHIFT, without `bias`; where
+    `offset` is 0, `number` + `carry` is what comes of a value before the clamp, NUMBER_LATENCY
+    cycles after it, in 32 bits (the f of Vector, as `rounding` is DOUBLE). The other inputs come as
+    many cycles after the value as MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`) and
+    OFFSET_STAGE (`offset`, `low` and `high`, `low` <= `high`) say. Nothing overflows.
 
     With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
     and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
@@ -33,6 +37,7 @@ class Requantiser(wiring.Component):
     MULTIPLIER_STAGE = 2
     ROUNDING_STAGE = 6
     OFFSET_STAGE = 7
+    NUMBER_LATENCY = 8
     LATENCY = 9
     LENT_LATENCY = 2
 
@@ -50,6 +55,8 @@ class Requantiser(wiring.Component):
             {
                 **(lending if lends else {}),
                 "accumulator": In(signed(32)),
+                "scales": In(1),
+                "element": In(signed(bits + 1)),
                 "bias": In(signed(32)),
                 "multiplier": In(unsigned(31)),
                 "shift_right": In(5),
@@ -59,6 +66,8 @@ class Requantiser(wiring.Component):
                 "low": In(number),
                 "high": In(number),
                 "result": Out(number),
+                "number": Out(signed(32)),
+                "carry": Out(1),
             }
         )
 
@@ -82,7 +91,9 @@ class Requantiser(wiring.Component):
         shift = Signal(3, reset_less=True)
         at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n
         m.d.sync += [
-            biased.eq(self.accumulator + self.bias),
+            biased.eq(
+                Mux(self.scales, self.element << ELEMENT_SHIFT, self.accumulator + self.bias)
+            ),
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
@@ -179,15 +190,17 @@ class Requantiser(wiring.Component):
             (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
             for k, i in enumerate(range(kept, 32, COARSE))
         )
+        coarsely = Signal(signed(33))
+        m.d.comb += coarsely.eq(product.as_signed() >> (coarse << 2))
         number = Signal(signed(kept + 2), reset_less=True)
+        upper = Signal(signed(33 - kept), reset_less=True)
         any_cut = Signal(reset_less=True)
         all_cut = Signal(reset_less=True)
         by_first = Signal(reset_less=True)
         rest = Signal(2, reset_less=True)
         m.d.sync += [
-            number.eq(
-                Cat((product.as_signed() >> (coarse << 2))[:kept], sign ^ beyond.any(), sign)
-            ),
+            number.eq(Cat(coarsely[:kept], sign ^ beyond.any(), sign)),
+            upper.eq(coarsely[kept:]),
             any_cut.eq(Cat(c & g.any() for c, g in zip(longer, groups, strict=False)).any()),
             all_cut.eq(Cat(~c | g.all() for c, g in zip(longer, groups, strict=False)).all()),
             by_first.eq((self.rounding == Rounding.SINGLE) | (shift == 0)),
@@ -206,9 +219,15 @@ class Requantiser(wiring.Component):
                         all_others.eq(all_cut & number[:n].all()),
                     ]
         moved = Signal(signed(kept + 2), reset_less=True)
+        high = Signal(32 - self._bits, reset_less=True)
         carry = Signal(reset_less=True)
+        m.d.comb += [
+            self.number.eq(Cat(moved[: self._bits], high)),
+            self.carry.eq(carry),
+        ]
         m.d.sync += [
             moved.eq((number[1:].as_signed() >> rest) + self.offset),
+            high.eq(Cat(number[1 + self._bits : kept], upper).as_signed() >> rest),
             carry.eq(Mux(by_first, first, Mux(number[-1], first & any_other, first | all_others))),
         ]
         return moved, carry

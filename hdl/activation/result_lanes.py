@@ -19,16 +19,12 @@ from amaranth.hdl import (
     ValueLike,
 )
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function
-from systola.hdl.activation.activation_lane import (
-    ADDEND_DELAY,
-    ActivationLane,
-    Pick,
-    lane_members,
-)
+from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function, Rounding
+from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
 from systola.hdl.activation.controls import LineControl, VectorControl
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
@@ -36,56 +32,28 @@ from systola.hdl.activation.lane_group import OF_EACH, group_size
 from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import Requantiser
-from systola.hdl.activation.vector_lane import VectorLane, lane_bits
-from systola.hdl.commands import (
-    OTHER,
-    MeasureLayout,
-    address_bits,
-    is_gate,
-    measures,
+from systola.hdl.activation.spacings import (
+    ANNOUNCED,
+    OPERAND_LATENCY,
+    SCALED_LATENCY,
+    SUM_LATENCY,
+    TAP_LATENCY,
 )
+from systola.hdl.activation.vector_lane import SumControl, VectorLane, lane_bits
+from systola.hdl.commands import OTHER, MeasureLayout, address_bits, is_gate, measures
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.tile_limit import TILE_LIMIT
-from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 
-OPERAND_LATENCY = LINE_LATENCY + 1
-"""Cycles from the read of a buffer line to its bytes at the lanes, which are behind a register."""
 ENTRY_LATENCY = 2
 """Cycles from the number of a parameter entry to its bytes."""
-SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
-"""Cycles by which the sum of lines comes later to the requantisers than an accumulator row."""
-GATE_SPACING = GateSequencer.LATENCY + 1
-"""Cycles between a vector with SIGMOID or TANH and the next one."""
-OTHER_SPACING = SUM_LATENCY + 6
-"""Cycles behind the last vector of a tile that is transposed, of random bytes or of a Measure, and
-behind a seed: until the lines have been taken, and an exponent is known."""
-DRAIN_SPACING = SUM_LATENCY + 1
-"""Cycles in which the front of the lanes empties, so that nothing overtakes it."""
-TAP_LATENCY = 2
-"""Cycles from the number of a tap to its weights."""
-TAP_SPACING = TAP_LATENCY
-"""Cycles between the load of a tap and its use, at least."""
-ANNOUNCED = 2
-"""Cycles from the announcement of a line to its write. An `Interlock` lets nobody read it before
-the cycle behind the write."""
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 MULTIPLIER_PLANES = range(4, 8)
-CLOSE = ("shift", "longer", "summing", "use_sum", "gate")
+CLOSE = ("scaling", "scale", "summing", "use_sum", "gate")
 """Controls of a lane's whole words, from registers as near as can be."""
-
-
-def addend_spacing(config: Config, *, sums: bool) -> int:
-    """Cycles between vectors that add to what is there, `sums` of lines or accumulator rows: the
-    addend of a vector comes with its second line at the earliest, and then that of the vector
-    before has been added, or has been taken on."""
-    spacing = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2
-    if not config.training:
-        return spacing
-    return spacing - ADDEND_DELAY if sums else 0
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -99,15 +67,18 @@ class ResultLanes(wiring.Component):
     LINE_LATENCY cycles after `line`, the row of `accumulators` ROW_LATENCY cycles after `issue`.
 
     The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
-    is the sum of lines (`use_sum`), the last of which comes with it, and GateSequencer.LATENCY
-    later with SIGMOID or TANH, which are for int16 results only; the second line of an int16 result
-    a cycle later. Nothing stops a vector. Between vectors the caller leaves GATE_SPACING cycles
-    behind one with SIGMOID or TANH, one behind any other int16 result, `addend_spacing` behind one
-    that adds to what is there, and DRAIN_SPACING, in addition to GATE_SPACING, between a sum and an
-    accumulator row; TAP_SPACING between a tap and its use. `vector.low` <= `vector.high`.
+    is the sum of lines (`use_sum`), the last of which comes with it, SCALED_LATENCY cycles if their
+    elements are `scaled`, and GateSequencer.LATENCY later with SIGMOID or TANH, which are for int16
+    results only; the second line of an int16 result a cycle later. Nothing stops a vector. Between
+    vectors the caller leaves GATE_SPACING cycles behind one with SIGMOID or TANH, one behind any
+    other int16 result, ADDEND_SPACING behind a sum that is added to what is there, and
+    DRAIN_SPACING between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING
+    in both cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue. Behind a
+    gate these come on top of GATE_SPACING; TAP_SPACING between a tap and its use. `vector.low` <=
+    `vector.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
-    none of these is a sum of lines but the last. OTHER_SPACING cycles lie behind the last one of a
+    none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
     tile, and of an instruction, and behind the load of a `seed`.
     `advance_write`, `advance_write_to`: lines below are written in ANNOUNCED cycles; `write_done`:
     all are. Both lines of an int16 result are announced together.
@@ -147,16 +118,7 @@ class ResultLanes(wiring.Component):
         m.d.sync += operands.eq(self.operands)
         inputs, copied = self._line_controls(m, operands)
 
-        # A sum is ready later than an accumulator row. The contract keeps the two apart.
-        summed = self._delayed(
-            m, "to_sum", self.vector, self.issue & self.vector.use_sum, SUM_LATENCY
-        )
-        control = Signal(VectorControl(config=config))
-        issued = Signal()
-        m.d.comb += [
-            control.eq(Mux(summed.output_valid, summed.output, self.vector)),
-            issued.eq(summed.output_valid | (self.issue & ~self.vector.use_sum)),
-        ]
+        control, issued = self._issued(m)
         planes = self._planes(m, control)
 
         # The control of each vector, delayed to where the lanes need it.
@@ -179,14 +141,16 @@ class ResultLanes(wiring.Component):
         for stage in sorted(stages):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
-        before_offset = at[Requantiser.OFFSET_STAGE - 1].output
+        # Without a vector the requantisers scale an element, or nothing.
+        rounds, offsets = at[Requantiser.ROUNDING_STAGE], at[Requantiser.OFFSET_STAGE - 1]
+        before_offset = offsets.output
         copied |= {
             "use_sum": at[-1].output.use_sum,
-            "zero_point": before_offset.zero_point,
+            "zero_point": Mux(offsets.output_valid, before_offset.zero_point, 0),
             "low": before_offset.low[: lane_bits(config)],
             "high": before_offset.high[: lane_bits(config)],
         }
-        inputs["rounding"] = at[Requantiser.ROUNDING_STAGE].output.rounding
+        inputs["rounding"] = Mux(rounds.output_valid, rounds.output.rounding, Rounding.DOUBLE)
         if config.tables:
             inputs |= {
                 "table": at[ActivationLane.TABLE_STAGE].output.table,
@@ -201,7 +165,7 @@ class ResultLanes(wiring.Component):
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
             copied |= {
-                "accumulate": before_offset.accumulate,
+                "accumulate": offsets.output_valid & before_offset.accumulate,
                 "gate": gates.following,
                 "pick": self._write_wide(m, gates, at, written),
             }
@@ -252,6 +216,36 @@ class ResultLanes(wiring.Component):
         m.d.sync += self.buffer.data.eq(line)
         return m
 
+    def _issued(self, m: Module) -> tuple[data.View, Signal]:
+        """The control of a vector when its row could be read, and whether there is one.
+
+        A sum is ready later than an accumulator row. The contract keeps the two apart.
+        """
+        layout = VectorControl(config=self._config)
+        depth = 1 << SCALED_LATENCY.bit_length()
+        kept = m.submodules.kept = Memory(shape=layout, depth=depth, init=[])
+        write, read = kept.write_port(), kept.read_port(domain="comb")
+        place = Signal(range(depth))
+        sums, scaled = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
+        issues = self.issue & self.vector.use_sum
+        control, summed = Signal(layout), Signal()
+        issued = Signal()
+        m.d.sync += [
+            place.eq(place + 1),
+            sums.eq(Cat(issues & ~self.vector.scaled, sums)),
+            scaled.eq(Cat(issues & self.vector.scaled, scaled)),
+        ]
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(place),
+            write.data.eq(self.vector),
+            read.addr.eq(place - Mux(scaled[-1], SCALED_LATENCY, SUM_LATENCY)),
+            summed.eq(sums[-1] | scaled[-1]),
+            control.eq(Mux(summed, read.data, self.vector)),
+            issued.eq(summed | (self.issue & ~self.vector.use_sum)),
+        ]
+        return control, issued
+
     def _delayed(
         self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
     ) -> DelayLine:
@@ -279,20 +273,26 @@ class ResultLanes(wiring.Component):
         """The controls of a line, delayed to where the fronts of the lanes need them, or one cycle
         less for those that get copies; the taps."""
         self._stages = stages = [self.line]
-        for stage in range(OPERAND_LATENCY + VectorLane.SUM_STAGE):
+        for stage in range(OPERAND_LATENCY + VectorLane.SCALED_STAGE):
             stages.append(Signal(LineControl(), name=f"line_{stage}", reset_less=True))
             m.d.sync += stages[-1].eq(stages[-2])
         lanes = stages[OPERAND_LATENCY:]
-        product = VectorLane.PRODUCT_STAGE
-        coarse = lanes[product + 1].scaling.shift[2:]
+        summing = Signal(SumControl())
+        soon = lanes[VectorLane.SUM_STAGE - 1].summing
+        late = lanes[VectorLane.SCALED_STAGE - 1].summing
+        m.d.comb += [
+            summing.eq(soon),
+            summing.update.eq(soon.update & ~soon.scaled & ~soon.halved),
+        ]
+        with m.If(late.scaled | late.halved):
+            m.d.comb += summing.eq(late)
+        multiplied = lanes[VectorLane.VALUE_STAGE + Requantiser.MULTIPLIER_STAGE - 1]
         found = {}
         copied = {
             "element": stages[OPERAND_LATENCY - 1].element,
-            "product_scaling": lanes[product - 1].scaling,
-            "scaling": lanes[product].scaling,
-            "shift": coarse,
-            "longer": Cat(coarse > n for n in range(7)),
-            "summing": lanes[VectorLane.SUM_STAGE - 1].summing,
+            "scaling": lanes[VectorLane.VALUE_STAGE - 1].scaling,
+            "scale": Cat(multiplied.scaling.scaled, multiplied.multiplier),
+            "summing": summing,
         }
         if self._config.depthwise:
             width = 8 * self._config.cols

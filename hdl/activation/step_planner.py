@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.arch.isa import Function, Operation
-from systola.hdl.activation.result_lanes import TAP_SPACING
+from systola.hdl.activation.spacings import TAP_SPACING
 from systola.hdl.commands import (
     OTHER,
     ActivateCommand,
@@ -48,9 +48,9 @@ class Pause(enum.Enum, shape=3):
     TAPS = 2
     ADDEND = 3
     DRAIN = 4
-    GATE = 5
-    GATE_DRAIN = 6
-    OTHER = 7
+    LONG = 5
+    GATE = 6
+    GATE_DRAIN = 7
 
 
 class Step(data.StructLayout):
@@ -59,7 +59,8 @@ class Step(data.StructLayout):
     It reads buffer line `read` (`reads`; of operand b, taps included: `reads_operand`, of any other
     region: `reads_first`), accumulator `row` (`sums`), or nothing, `outside` the
     map. `tap`: which one it loads or uses. `low`: the line has low bytes, whose high ones follow;
-    `begins`: it has the first element of its vector.
+    `scales`, `halves`: it completes an element that is scaled, or one of int8 that is
+    halved; `begins`: it has the first element of its vector.
     A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
     there on, with the parameter entry `parameter` and, where it `looks_up`, with `table`. `narrow`:
     final and not wide. `ends`: it is the last step of its instruction. `pause` comes behind it.
@@ -78,6 +79,8 @@ class Step(data.StructLayout):
                 "outside": 1,
                 "tap": range(most_taps(config)),
                 "low": 1,
+                "scales": 1,
+                "halves": 1,
                 "begins": 1,
                 "final": 1,
                 "narrow": 1,
@@ -92,6 +95,8 @@ class Step(data.StructLayout):
         )
 
 
+HALF = 1 << 30
+"""The multiplier of one half."""
 PLAN_LATENCY = WALK_GAP + 1
 """Cycles from a command to its first step."""
 
@@ -143,6 +148,7 @@ class StepPlanner(wiring.Component):
         coming_sums = coming.source == Source.ACCUMULATORS
         coming_vector = coming.source == Source.VECTOR
         coming_depthwise = coming.source == Source.DEPTHWISE
+        coming_adds = (coming.operation == Operation.ADD) | (coming.operation == Operation.SUBTRACT)
         coming_operand = coming_vector & (coming.operation != Operation.COPY)
         coming_addend = coming_sums & coming.accumulate  # comes first
         coming_end = ~coming_operand & (~coming.accumulate | coming_sums)
@@ -156,6 +162,8 @@ class StepPlanner(wiring.Component):
         two_lines = Signal(reset_less=True)  # are written for one that is read
         gate = Signal(reset_less=True)
         other = Signal(reset_less=True)  # nothing is requantised
+        scaled = Signal(reset_less=True)
+        halved = Signal(data.StructLayout({"a": 1, "b": 1}), reset_less=True)
         few_taps = Signal(reset_less=True)
         one_tap = Signal(reset_less=True)
         last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
@@ -174,6 +182,15 @@ class StepPlanner(wiring.Component):
                 two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
                 gate.eq(is_gate(coming.function)),
                 other.eq(coming.function == OTHER),
+                scaled.eq(coming_vector & coming_adds),
+                *(
+                    halved[operand].eq(
+                        (coming.scale[f"multiplier_{operand}"] == HALF)
+                        & (coming.scale[f"shift_{operand}"] == 0)
+                        & ~coming.wide_operands
+                    )
+                    for operand in "ab"
+                ),
                 few_taps.eq(coming.taps <= TAP_SPACING),
                 one_tap.eq(coming.taps == 1),
                 last_but_one.eq(coming.taps - 2),
@@ -290,20 +307,18 @@ class StepPlanner(wiring.Component):
 
         drains = ends & ~from_accumulators
         pauses: list[tuple[Value, ValueLike]] = [
-            (final & gate, Mux(drains, Pause.GATE_DRAIN, Pause.GATE)),
-            (final & command.accumulate, Pause.ADDEND),
+            (final & gate, Mux(drains | scaled, Pause.GATE_DRAIN, Pause.GATE)),
+            (((final & command.accumulate) | drains) & scaled, Pause.LONG),
             (drains, Pause.DRAIN),
-            (final & (two_lines | ends), Pause.ONE),
+            # An addend that comes first comes late enough by itself.
+            (final & command.accumulate & ~from_accumulators, Pause.ADDEND),
+            (final & (two_lines | ends), Mux(addend_first & ~ends, Pause.NONE, Pause.ONE)),
             (taps_end & few_taps, Pause.TAPS),
         ]
         if config.training:
             # Behind a tile, a Measure, random bytes and their seed.
             rests = other & Mux(now.taps, last_load & few_taps, final & block_ends)
-            pauses.insert(0, (rests, Pause.OTHER))
-            # The next addend comes late enough by itself.
-            pauses.insert(2, (final & addend_first, Mux(ends, Pause.ONE, Pause.NONE)))
-            # Elsewhere it may come before the lanes are empty.
-            pauses.insert(3, (drains & ~gate, Pause.DRAIN))
+            pauses.insert(0, (rests, Pause.LONG))
         pause = Signal(Pause)
         for number, (holds, which) in enumerate(pauses):
             with m.Elif(holds) if number else m.If(holds):
@@ -311,6 +326,8 @@ class StepPlanner(wiring.Component):
 
         # The step, but for what follows from its place: whether that lies outside the map, and what
         # the places of its window say about its parameter entry.
+        first_half = command.wide_operands & Mux(now.elements, first.kx, ~half)
+        halves = Mux(now.elements, halved.a, halved.b)
         step = Signal(Step(config=config), reset_less=True)
         in_window = Signal(reset_less=True)
         in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
@@ -335,13 +352,9 @@ class StepPlanner(wiring.Component):
                 step.sums.eq(now.elements & from_accumulators),
                 step.row.eq(row),
                 step.tap.eq(tap),
-                step.low.eq(
-                    Mux(
-                        now.addend,
-                        ~half,
-                        command.wide_operands & Mux(now.elements, first.kx, ~half),
-                    )
-                ),
+                step.low.eq(Mux(now.addend, ~half, first_half)),
+                step.scales.eq(scaled & ~now.addend & ~first_half & ~halves),
+                step.halves.eq(scaled & ~now.addend & halves),
                 step.begins.eq(now.elements & first.kx & first.ky),
                 step.final.eq(final),
                 step.narrow.eq(narrow),

@@ -14,7 +14,7 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Module, Mux, Signal, Value,
 from amaranth.lib.wiring import In
 
 from systola.arch.isa import Rounding
-from systola.hdl.activation.requantiser import KEPT_FROM, Requantiser
+from systola.hdl.activation.requantiser import ELEMENT_SHIFT, KEPT_FROM, Requantiser
 from systola.hdl.parts.multiplier import Multiplier
 from systola.verif.formal.harness import Harness, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
@@ -71,7 +71,7 @@ class FactorsHarness(_Requantiser):
         biased = Signal(signed(32))
         scaled = Signal(signed(32))
         m.d.comb += [
-            biased.eq(dut.accumulator + dut.bias),
+            biased.eq(Mux(dut.scales, dut.element << ELEMENT_SHIFT, dut.accumulator + dut.bias)),
             scaled.eq(clipped(biased << dut.shift_left, Const(BOTTOM), Const(TOP))),
         ]
         x = ago(m, scaled, Requantiser.MULTIPLIER_STAGE, "x")
@@ -109,7 +109,8 @@ class LendingFactorsHarness(FactorsHarness):
 
 
 class RoundingHarness(_Requantiser):
-    """From the product, without the bits that no rounding looks at, to the clamped result.
+    """From the product, without the bits that no rounding looks at, to the clamped result and to
+    the number that is not clamped.
 
     (p + 2^(30 + r)) >> (31 + r) is (p' + 2^r) >> (r + 1) where p' = p >> 30, and the high word of
     twice the product, rounded, is (p' + 1) >> 1.
@@ -136,6 +137,8 @@ class RoundingHarness(_Requantiser):
             ago(m, value, latency - Requantiser.OFFSET_STAGE, name).as_signed()
             for name, value in (("offset", dut.offset), ("low", dut.low), ("high", dut.high))
         )
+        number = Signal(32)
+        m.d.sync += number.eq(dut.number + dut.carry)
         doubled = Signal(signed(34))
         power = Signal(32)
         single, double, y = Signal(signed(34)), Signal(signed(36)), Signal(signed(38))
@@ -146,6 +149,7 @@ class RoundingHarness(_Requantiser):
             double.eq(Mux(r == 0, doubled, (doubled + power[1:] - (doubled < 0)) >> r)),
             y.eq(Mux(rounding == Rounding.SINGLE, single, double) + offset),
             Assert(implies(started, dut.result == clipped(y, low, high))),
+            Assert(implies(started & (offset == 0), number == y[:32])),
         ]
 
 
@@ -167,6 +171,9 @@ ROUNDING_FAULTS = (
         new="first & any_other, first & all_others",
     ),
     Fault(unit="requantiser", old="m.If(beyond_high >= 0)", new="m.If(beyond_high >= 1)"),
+    Fault(
+        unit="requantiser", old="number[1 + self._bits : kept]", new="number[self._bits : kept - 1]"
+    ),
 )
 PROOFS = (
     Proof(
@@ -177,6 +184,9 @@ PROOFS = (
         faults=(
             Fault(unit="requantiser", old="(biased[30 - n] ^", new="(biased[31 - n] ^"),
             Fault(unit="requantiser", old="Cat(negative ^ carry,", new="Cat(negative | carry,"),
+            Fault(
+                unit="requantiser", old="self.element << ELEMENT", new="self.element << 1 + ELEMENT"
+            ),
         ),
         fault_depth=STAGES,
     ),

@@ -35,8 +35,10 @@ Fields = dict[str, int]
 
 LATENCY = 15
 """Cycles from the issue of an accumulator row to the write of its line."""
-SUM_LATENCY = 7
+SUM_LATENCY = 4
 """Cycles that a vector of buffer lines takes longer."""
+SCALED_LATENCY = 10
+"""Cycles that a sum of scaled operands takes longer."""
 FRONT_LATENCY = 5
 """Cycles from a command to its first read."""
 ANNOUNCED = 2
@@ -72,6 +74,15 @@ class Job(NamedTuple):
     @property
     def looks_up(self) -> bool:
         return self.fields.get("function") == Function.TABLE
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.fields.get("operation") in (Operation.ADD, Operation.SUBTRACT)
+
+    def is_halved(self, operand: str) -> bool:
+        """Whether an operand of int8 is scaled by one half."""
+        scale = self.scale[f"multiplier_{operand}"], self.scale[f"shift_{operand}"]
+        return scale == (1 << 30, 0) and not self.fields["wide_operands"]
 
     @property
     def taps(self) -> int:
@@ -365,6 +376,10 @@ class Jobs:
     def scale(self) -> Fields:
         """Any scale; shifts and multipliers mostly such that something is left of a sum."""
         random = self.random
+        half = {}
+        for operand in "ab":
+            if random.random() < 0.3:
+                half |= {f"multiplier_{operand}": 1 << 30, f"shift_{operand}": 0}
         return {
             "multiplier_a": random.choice((0, (1 << 31) - 1, random.getrandbits(31))),
             "shift_a": random.choice((0, 1, 31, random.randint(0, 12))),
@@ -374,6 +389,7 @@ class Jobs:
             "zero_b": random.randint(-128, 127),
             "ceiling": random.randint(-128, 127),
             "limit": random.choice((0, 0, 32767, random.randint(1, 9000))),
+            **half,
         }
 
     def _function(self, f: Fields) -> None:

@@ -12,21 +12,24 @@ from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit
 from systola.hdl.activation.lane_group import LaneGroup, group_size
-from systola.hdl.activation.result_lanes import ANNOUNCED as HARDWARE_ANNOUNCED
-from systola.hdl.activation.result_lanes import (
+from systola.hdl.activation.result_lanes import lanes_are_instances
+from systola.hdl.activation.spacings import (
+    ADDEND_SPACING,
     DRAIN_SPACING,
     GATE_SPACING,
+    LONG_SPACING,
     TAP_SPACING,
-    addend_spacing,
-    lanes_are_instances,
 )
-from systola.hdl.activation.result_lanes import SUM_LATENCY as HARDWARE_SUM_LATENCY
+from systola.hdl.activation.spacings import ANNOUNCED as HARDWARE_ANNOUNCED
+from systola.hdl.activation.spacings import SCALED_LATENCY as HARDWARE_SCALED_LATENCY
+from systola.hdl.activation.spacings import SUM_LATENCY as HARDWARE_SUM_LATENCY
 from systola.verif.units.activation_bench import (
     AFRESH,
     ANNOUNCED,
     FRONT_LATENCY,
     LATENCY,
     READERS,
+    SCALED_LATENCY,
     SUM_LATENCY,
     Jobs,
     Surroundings,
@@ -86,20 +89,37 @@ async def started(dut, name, **rates):
 def spacing(job, ends):
     """Cycles without a step behind a vector: at least, at most."""
     if job.is_gate:
-        cycles = GATE_SPACING + DRAIN_SPACING * (ends and job.opcode in READERS)
+        drains = job.is_scaled or (ends and job.opcode in READERS)
+        cycles = GATE_SPACING + LONG_SPACING * drains
         return cycles, cycles
-    if job.accumulates:
-        config = CONFIGS[chosen_variant()]
-        cycles = addend_spacing(config, sums=job.opcode in READERS)
-        if ends and config.training:
-            cycles = DRAIN_SPACING if job.opcode in READERS else 1
-        return cycles, cycles
+    if job.is_scaled and (ends or job.accumulates):
+        return LONG_SPACING, LONG_SPACING
     if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
+    if job.accumulates:
+        cycles = ADDEND_SPACING if job.opcode in READERS else int(ends)
+        return cycles, cycles
     if job.wide:
         # Two lines are written. Where as many are read meanwhile, nothing need be lost.
         return int(job.opcode == Opcode.ACTIVATE), 1
     return 0, 0
+
+
+SLOT = 9
+"""Cycles from the last step of a sum to the one in which no element may be scaled."""
+
+
+def waits(run, step, before, now):
+    """Cycles between two steps, but for those in which this one must not be taken: it would
+    need the requantisers when the sum of an older vector does."""
+    job, halves = run.job, 1 + run.job.fields.get("wide_operands", 0)
+    free = list(range(before + 1, now))
+    operand = "ab"[step // halves] if job.is_scaled and step < 2 * halves else None
+    if operand and step % halves == halves - 1 and not job.is_halved(operand):
+        taken = {steps[-1] + SLOT for steps in run.steps}
+        assert now not in taken, job
+        free = [cycle for cycle in free if cycle not in taken]
+    return len(free)
 
 
 def check_cycles(bench, runs):
@@ -114,18 +134,24 @@ def check_cycles(bench, runs):
         before_that = before
         for vector, steps in enumerate(run.steps):
             if not run.hindered:
-                gaps = [b - a - 1 for a, b in itertools.pairwise(steps)]
+                gaps = [
+                    waits(run, step + 1, a, b)
+                    for step, (a, b) in enumerate(itertools.pairwise(steps))
+                ]
                 loads = len(steps) - job.taps
                 if loads > 0 and job.opcode == Opcode.DEPTHWISE and job.taps <= TAP_SPACING:
                     assert gaps.pop(loads - 1) == TAP_SPACING, (job, vector)
                 assert not any(gaps), (job, vector)
                 if before is not None:
-                    assert least <= steps[0] - before - 1 <= most, (job, vector)
+                    assert least <= steps[0] - before - 1, (job, vector)
+                    assert waits(run, 0, before, steps[0]) <= most, (job, vector)
             before = steps[-1]
             least, most = spacing(job, vector + 1 == len(run.steps))
         lines = bench.written[run.first : run.first + len(job.writes())]
         issued = [steps[-1] for steps in run.steps]
         delay = LATENCY + (SUM_LATENCY if job.opcode in READERS else 0)
+        if job.is_scaled:
+            delay = LATENCY + SCALED_LATENCY
         if not job.is_gate:
             assert lines[:: 1 + job.wide] == [now + delay for now in issued], job
         if job.wide:
@@ -152,6 +178,11 @@ async def random_waits(dut):
     await bench.finish(done)
 
 
+def scaled_by(job, scale):
+    """The job with other scales of its operands."""
+    return job._replace(scale={**job.scale, **scale})
+
+
 @cocotb.test
 async def durations(dut):
     """Cycles from the first step to the last one."""
@@ -160,12 +191,28 @@ async def durations(dut):
     narrow = {"rows": 7, "wide": 0, "function": Function.NONE}
     bytes_only = {**narrow, "wide_operands": 0}
     operations = {Operation.COPY: 1, Operation.ADD: 2, Operation.SUBTRACT: 2, Operation.MULTIPLY: 2}
+    half = {"multiplier_a": 1 << 30, "shift_a": 0}
+    third = {f"{name}_b": value for name, value in (("multiplier", 1431655765), ("shift", 1))}
+    third_of_a = {name.replace("_b", "_a"): value for name, value in third.items()}
     small = {**WINDOW, "kernel_height": 1, "kernel_width": 1}
     cases = [
         (jobs.of(Opcode.ACTIVATE, **{**narrow, "n_tiles": 3}), 3 * 7),
         *(
-            (jobs.of(Opcode.VECTOR, **bytes_only, operation=operation), 7 * lines)
+            (
+                scaled_by(jobs.of(Opcode.VECTOR, **bytes_only, operation=operation), half | third),
+                7 * lines,
+            )
             for operation, lines in operations.items()
+        ),
+        # From the sixth vector on both elements and the sum of each take the requantisers in turn.
+        *(
+            (
+                scaled_by(
+                    jobs.of(Opcode.VECTOR, **bytes_only, operation=operation), third_of_a | third
+                ),
+                5 * 2 + 2 * 4,
+            )
+            for operation in (Operation.ADD, Operation.SUBTRACT)
         ),
         (jobs.of(Opcode.POOL, window=WINDOW, blocks=2), 2 * 12 * 6),
         (jobs.of(Opcode.POOL, window=small, blocks=2), 2 * 12),
@@ -190,7 +237,7 @@ async def durations(dut):
             ),
             (
                 jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD),
-                6 * (4 + addend_spacing(CONFIGS[chosen_variant()], sums=True)) + 4,
+                6 * (4 + LONG_SPACING) + 4,
             ),
         ]
     for job, cycles in cases:
@@ -231,6 +278,7 @@ async def corners(dut):
 def test_activation_unit(simulator, variant):
     assert ActivationUnit.latency() == LATENCY
     assert HARDWARE_SUM_LATENCY == SUM_LATENCY
+    assert HARDWARE_SCALED_LATENCY == SCALED_LATENCY
     assert HARDWARE_ANNOUNCED == ANNOUNCED
     assert HARDWARE_FRONT_LATENCY == FRONT_LATENCY
     config = CONFIGS[variant]

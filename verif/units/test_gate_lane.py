@@ -14,7 +14,7 @@ from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_lane import PRODUCT_LATENCY, GateLane
 from systola.hdl.activation.gate_sequencer import LAST_PRODUCT, GateSequencer
 from systola.hdl.activation.requantiser import Requantiser
-from systola.hdl.activation.result_lanes import GATE_SPACING
+from systola.hdl.activation.spacings import GATE_SPACING
 from systola.hdl.parts.multiplier import Multiplier
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit

@@ -23,10 +23,11 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, varia
 BITS = {"int16": 16, "int8": 8, "lends": 16}
 LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE = 9, 2, 6, 7
 LENT_LATENCY = 2
+NUMBER_LATENCY = 8
 RANDOM = 4000
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
-    0: ("accumulator", "bias", "shift_left", "shift_right"),
+    0: ("accumulator", "scales", "element", "bias", "shift_left", "shift_right"),
     MULTIPLIER_STAGE: ("multiplier",),
     ROUNDING_STAGE: ("rounding",),
     OFFSET_STAGE: ("offset", "low", "high"),
@@ -63,6 +64,8 @@ def make(accumulator, bias, multiplier, left, right, rounding, offset=0, low=Non
     lowest, highest = ends()
     return {
         "accumulator": accumulator,
+        "scales": 0,
+        "element": 0,
         "bias": bias,
         "multiplier": multiplier,
         "shift_left": left,
@@ -117,6 +120,27 @@ def some(random):
     )
 
 
+def an_element(random):
+    """An element to be scaled, as the lanes have it: an int8 is shifted further than an int16."""
+    kept = BITS[chosen_variant()]
+    wide = kept == 16 and random.getrandbits(1)
+    most = (1 << (16 if wide else 8)) - 1
+    value = some(random) | {"scales": 1, "shift_left": 0 if wide else 5, "offset": 0}
+    return value | {
+        "element": random.choice((0, 1, -1, most, -most, random.randint(-most, most))),
+        "multiplier": random.choice((0, 1 << 30, (1 << 31) - 1, random.getrandbits(31))),
+        "shift_right": random.choice((0, 0, 1, 31, random.randint(0, 31))),
+        "rounding": int(Rounding.DOUBLE),
+    }
+
+
+def scaled(value):
+    """The f of Vector."""
+    k = 11 if value["shift_left"] else 16
+    h, r = (value["element"] * value["multiplier"] + (1 << (k - 1))) >> k, value["shift_right"]
+    return wrap32(h if r == 0 else (h + (1 << (r - 1)) - (h < 0)) >> r)
+
+
 async def stream(bench, values):
     """One value a cycle, and each result exactly LATENCY cycles later."""
     for cycle in range(len(values) + LATENCY):
@@ -127,7 +151,12 @@ async def stream(bench, values):
         await bench.cycle(**now)
         if cycle >= LATENCY:
             value = values[cycle - LATENCY]
-            assert bench.get("result") == expected(value), f"{value}"
+            assert value["scales"] or bench.get("result") == expected(value), f"{value}"
+        if 0 <= cycle - NUMBER_LATENCY < len(values):
+            value = values[cycle - NUMBER_LATENCY]
+            if value["scales"]:
+                number = wrap32(bench.get("number") + bench.get("carry"))
+                assert number == scaled(value), f"{value}"
 
 
 @cocotb.test
@@ -143,6 +172,15 @@ async def random_values(dut):
     await bench.start()
     random = rng("requantiser")
     await stream(bench, [some(random) for _ in range(RANDOM)])
+
+
+@cocotb.test
+async def scaled_elements(dut):
+    """Elements among values, in any order."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    random = rng("requantiser", "scaled")
+    await stream(bench, [random.choice((some, an_element))(random) for _ in range(RANDOM)])
 
 
 @cocotb.test(skip=os.environ.get("TPU_UNIT_VARIANT") != "lends")
@@ -178,4 +216,5 @@ def test_requantiser(simulator, variant):
     assert (Requantiser.LATENCY, Requantiser.MULTIPLIER_STAGE) == (LATENCY, MULTIPLIER_STAGE)
     assert (Requantiser.ROUNDING_STAGE, Requantiser.OFFSET_STAGE) == (ROUNDING_STAGE, OFFSET_STAGE)
     assert Requantiser.LENT_LATENCY == LENT_LATENCY
+    assert Requantiser.NUMBER_LATENCY == NUMBER_LATENCY
     run_unit("test_requantiser", simulator, unit(variant), variant=variant)

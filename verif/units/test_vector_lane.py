@@ -21,8 +21,8 @@ CONFIGS = {
     "no wide": small_config(wide=False),
     "no depthwise": small_config(depthwise=False),
 }
-PRODUCT, SUM, LATENCY = 3, 6, 7
-"""Cycles from a byte to its controls, and to the sum."""
+SUM, LATENCY, SCALED, SCALED_LATENCY = 3, 4, 9, 10
+"""Cycles from a byte to the control of the sum and to the sum, of products and of others."""
 COUNT = 1500
 
 
@@ -36,19 +36,16 @@ class Element(NamedTuple):
     byte: int
     element: dict
     tap: int
-    scaling: dict
+    number: int
+    carry: int
     summing: dict
+    x: int | None
+    """What it is worth."""
 
 
 def wrapped(value, bits=32):
     """`value` modulo 2^bits, signed."""
     return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-
-
-def scaled(x, multiplier, shift, k):
-    """The f of Vector."""
-    h = (x * multiplier + (1 << (k - 1))) >> k
-    return h if shift == 0 else (h + (1 << (shift - 1)) - (h < 0)) >> shift
 
 
 class Numbers:
@@ -62,20 +59,18 @@ class Numbers:
     def byte(self):
         return self.random.choice((-128, 127, 0, -1, self.random.randint(-128, 127)))
 
-    def element(self, byte, *, element=None, product=None, scaling=None, summing=None):
+    def element(self, byte, *, element=None, product=None, summing=None, x=None):
         """An element; what is left open does nothing, or does not matter."""
         random = self.random
-        noise = {
-            "coefficient": Coefficient.MULTIPLIER,
-            "multiplier": 1 if summing else random.getrandbits(31),
-            "keep": 0,
-        }
+        noise = {"coefficient": Coefficient.ONE if summing else Coefficient.ZERO, "keep": 0}
         return Element(
             byte,
             {**noise, **(element or {}), **(product or {})},
             self.byte(),
-            scaling or {},
+            random.randint(-(1 << 31), (1 << 31) - 1),
+            random.getrandbits(1),
             {"first": random.getrandbits(1), **(summing or {})},
+            x,
         )
 
     def idle(self):
@@ -101,7 +96,7 @@ class Numbers:
         return found
 
     def pool(self):
-        """Taps of a window, the largest one or their sum; those outside do not count."""
+        """Taps of a window, the largest one or their sum; those outside have a product of 0."""
         random, found, inside = self.random, [], []
         maximum = random.getrandbits(1)
         share = random.choice((0, 0.3, 1))
@@ -109,7 +104,11 @@ class Numbers:
             skip = int(random.random() < share)
             element = self.element(
                 self.byte(),
-                element={"outside": skip},
+                element={
+                    "outside": skip,
+                    "zero": self.byte() if skip else 0,
+                },
+                product={"coefficient": Coefficient.ZERO} if skip else None,
                 summing={
                     "update": 1,
                     "first": int(number == 0),
@@ -121,11 +120,11 @@ class Numbers:
             found.append((element, max([-128, *inside]) if maximum else sum(inside), None))
         return found
 
-    def vector(self):
+    def vector(self, operations):
         """One of the operations on one or two operands, of int8 or int16."""
         random = self.random
         wide = random.getrandbits(1) if self.config.wide else 0
-        operation = random.choice(("copy", "add", "subtract", "multiply"))
+        operation = random.choice(operations)
         x, found = [], []
         count = 1 if operation == "copy" else 2
         total = 0
@@ -139,15 +138,12 @@ class Numbers:
             value = (byte << 8 | low & 0xFF) if wide else byte
             x.append(value - zero)
             product = {"keep": int(number == 0)}
-            scaling, summing = {"wide": wide}, {"update": 1, "first": int(number == 0)}
+            summing = {"update": 1, "first": int(number == 0)}
             if operation in ("add", "subtract"):
-                multiplier = random.choice((0, (1 << 31) - 1, random.getrandbits(31)))
-                shift = random.choice((0, 0, 1, 31, random.randint(0, 31)))
-                product |= {"multiplier": multiplier}
-                scaling |= {"scaled": 1, "shift": shift}
-                term = scaled(x[-1], multiplier, shift, 16 if wide else 11)
+                halved = int(not wide and random.random() < 0.4)
+                product |= {"coefficient": Coefficient.ZERO}
+                summing |= {"halved": halved, "scaled": 1 - halved}
                 summing["subtract"] = int(operation == "subtract" and number == 1)
-                total += -term if summing["subtract"] else term
             elif operation == "multiply":
                 if number == 0:
                     summing["update"] = 0
@@ -157,9 +153,10 @@ class Numbers:
                     total = x[0] * x[1]
             else:
                 total = x[0]
-            element = self.element(
-                byte, element=control, product=product, scaling=scaling, summing=summing
-            )
+            element = self.element(byte, element=control, product=product, summing=summing, x=x[-1])
+            if operation in ("add", "subtract"):
+                term = x[-1] << 19 if halved else element.number + element.carry
+                total += -term if summing["subtract"] else term
             found.append((element, wrapped(total) if summing["update"] else None, None))
             if random.random() < 0.2:
                 found += self.idle()
@@ -173,44 +170,45 @@ class Numbers:
             (self.element(byte, element={"addend": 1}), None, byte << 8 | low & 0xFF),
         ]
 
-    def some(self):
-        kinds = [self.idle, self.pool, self.vector]
+    def plain(self):
+        """What adds up products, or nothing."""
+        kinds = [self.idle, self.pool, lambda: self.vector(("copy", "multiply"))]
         kinds += [self.depthwise] * self.config.depthwise + [self.addend] * self.config.wide
         return self.random.choice(kinds)()
 
+    def scaled(self):
+        """What adds up elements that come back from the requantiser, or halves."""
+        kinds = [self.idle, *3 * [lambda: self.vector(("add", "subtract"))]]
+        kinds += [self.addend] * self.config.wide
+        return self.random.choice(kinds)()
 
-@cocotb.test
-async def formulas(dut):
+
+async def check(dut, name, *, scaled):
     """A byte in every cycle; sums and addends when they are due, and no change before."""
     bench = Bench(dut, unit())
     await bench.start()
-    numbers = Numbers("formulas")
+    numbers = Numbers(name)
+    due, latency = (SCALED, SCALED_LATENCY) if scaled else (SUM, LATENCY)
     timeline = []
     while len(timeline) < COUNT:
-        timeline += numbers.some()
-    timeline += [entry for _ in range(LATENCY + 1) for entry in numbers.idle()]
+        timeline += numbers.scaled() if scaled else numbers.plain()
+    timeline += [entry for _ in range(latency + 1) for entry in numbers.idle()]
     elements = [element for element, _, _ in timeline]
-    total = addend = None
+    total = addend = value_due = None
     for now in range(len(timeline)):
-
-        def before(cycles, now=now):
-            return elements[now - cycles] if now >= cycles else elements[0]
-
-        coarse = before(PRODUCT + 2).scaling.get("shift", 0) >> 2
+        then = elements[max(0, now - due)]
         inputs = {
-            "byte": before(0).byte,
-            "element": before(0).element,
-            "product_scaling": before(PRODUCT).scaling,
-            "scaling": before(PRODUCT + 1).scaling,
-            "shift": coarse,
-            "longer": (1 << coarse) - 1,
-            "summing": before(SUM).summing if now >= SUM else {},
+            "byte": elements[now].byte,
+            "element": elements[now].element,
+            "number": then.number,
+            "carry": then.carry,
+            "summing": then.summing if now >= due else {},
         }
         if numbers.config.depthwise:
-            inputs["tap"] = before(0).tap
+            inputs["tap"] = elements[now].tap
         await bench.cycle(**inputs)
-        if now >= LATENCY and timeline[now - LATENCY][1] is not None:
-            total = timeline[now - LATENCY][1]
+        if now >= latency and timeline[now - latency][1] is not None:
+            total = timeline[now - latency][1]
         if total is not None:
             assert bench.get("sum") == total, f"cycle {now}"
         if now >= 2 and timeline[now - 2][2] is not None:
@@ -218,10 +216,23 @@ async def formulas(dut):
         # It may already be the next one, whose second byte came in the cycle before.
         if addend is not None and timeline[now - 1][2] is None:
             assert bench.get("addend") == addend, f"cycle {now}"
+        if value_due is not None:
+            assert bench.get("value") == value_due, f"cycle {now}"
+        value_due = None if elements[now].x is None else elements[now].x
+
+
+@cocotb.test
+async def products(dut):
+    await check(dut, "products", scaled=False)
+
+
+@cocotb.test
+async def scaled_elements(dut):
+    await check(dut, "scaled", scaled=True)
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
 def test_vector_lane(simulator, variant):
-    stages = VectorLane.PRODUCT_STAGE, VectorLane.SUM_STAGE, VectorLane.LATENCY
-    assert stages == (PRODUCT, SUM, LATENCY)
+    assert (VectorLane.SUM_STAGE, VectorLane.LATENCY) == (SUM, LATENCY)
+    assert (VectorLane.SCALED_STAGE, VectorLane.SCALED_LATENCY) == (SCALED, SCALED_LATENCY)
     run_unit("test_vector_lane", simulator, unit(variant), variant=variant)

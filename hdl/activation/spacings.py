@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycles by which the lanes' results are late, and those between vectors that would meet."""
+
+from systola.hdl.activation.activation_lane import ADDEND_DELAY
+from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.activation.requantiser import Requantiser
+from systola.hdl.activation.vector_lane import VectorLane
+from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
+from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
+
+OPERAND_LATENCY = LINE_LATENCY + 1
+"""Cycles from the read of a buffer line to its bytes at the lanes, which are behind a register."""
+SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
+"""Cycles by which the sum of lines comes later to the requantisers than an accumulator row."""
+SCALED_LATENCY = SUM_LATENCY + VectorLane.SCALED_LATENCY - VectorLane.LATENCY
+"""The same for a sum of elements that the requantisers have scaled before."""
+SLOT_DISTANCE = VectorLane.SCALED_LATENCY - VectorLane.VALUE_STAGE
+"""Cycles from the last line of such a sum to the one whose element would meet the sum."""
+GATE_SPACING = GateSequencer.LATENCY + 1
+"""Cycles between a vector with SIGMOID or TANH and the next one."""
+DRAIN_SPACING = SUM_LATENCY + 1
+"""Cycles in which the front of the lanes empties, so that nothing overtakes it."""
+LONG_SPACING = SCALED_LATENCY + 1
+"""The same behind a sum of scaled elements, which covers what they are added to. Also behind the
+last vector of a tile that is transposed, of random bytes or of a Measure, and behind a seed: until
+the lines have been taken, and an exponent is known."""
+ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - ADDEND_DELAY
+"""Cycles between sums of lines that are added to what is there: the addend of a vector comes with
+its second line at the earliest, and then that of the vector before has been taken on."""
+TAP_LATENCY = 2
+"""Cycles from the number of a tap to its weights."""
+TAP_SPACING = TAP_LATENCY
+"""Cycles between the load of a tap and its use, at least."""
+ANNOUNCED = 2
+"""Cycles from the announcement of a line to its write. An `Interlock` lets nobody read it before
+the cycle behind the write."""

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fixed delay in a small memory, for what nobody resets or holds up."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.ring import stepped
+
+
+class DelayRing(wiring.Component):
+    """`output` is `input`, of `width` bits, as it was `cycles` cycles ago; undefined before."""
+
+    def __init__(self, *, width: int, cycles: int):
+        self._cycles = cycles
+        super().__init__({"input": In(width), "output": Out(width)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        memory = m.submodules.memory = Memory(shape=len(self.input), depth=self._cycles, init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        place = Signal(range(self._cycles))
+        m.d.sync += place.eq(stepped(place, self._cycles))
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(place),
+            write.data.eq(self.input),
+            read.addr.eq(place),
+            self.output.eq(read.data),
+        ]
+        return m

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The delay in a small memory: values exactly so many cycles later."""
+
+import cocotb
+import pytest
+
+from systola.hdl.parts.delay_ring import DelayRing
+from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
+
+CYCLES = {"8": 8, "5": 5}
+WIDTH = 9
+
+
+def unit(variant=None):
+    return DelayRing(width=WIDTH, cycles=CYCLES[variant or chosen_variant()])
+
+
+@cocotb.test
+async def delay(dut):
+    """A value in every cycle, for several turns of the ring."""
+    bench = Bench(dut, unit())
+    await bench.start()
+    random, cycles = rng("delay_ring"), CYCLES[chosen_variant()]
+    given = [random.getrandbits(WIDTH) for _ in range(100)]
+    for now, value in enumerate(given):
+        await bench.cycle(input=value)
+        if now >= cycles:
+            assert bench.get("output") == given[now - cycles]
+
+
+@pytest.mark.parametrize(("simulator", "variant"), variants(*CYCLES))
+def test_delay_ring(simulator, variant):
+    run_unit("test_delay_ring", simulator, unit(variant), variant=variant)
