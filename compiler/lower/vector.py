@@ -17,6 +17,9 @@ from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map, runs
 from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Binary, Requantisation, Unary, identity
 
+HALF = 1 << 30, 0
+"""Multiplier and shift of the commonest scale."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorStep(Step):
@@ -157,6 +160,9 @@ def binary_steps(
             )
         maps.append(wide)
     a, b = node.scale_a, node.scale_b
+    if node.operation == Operation.ADD and (b.multiplier, b.shift) == HALF:
+        # The hardware adds faster where the operand with that scale comes first.
+        a, b, maps = b, a, maps[::-1]
     steps.append(
         VectorStep(
             operator=node.operator,
