@@ -148,7 +148,7 @@ class Accumulators(wiring.Component):
                 total.a.eq(sums.word_select(c, 32)),
                 total.b.eq(forwarded),
                 total.c.eq(Mux(from_odd.output[c], odd[c], even[c])),
-                total.choose_b.eq(aside.output[c]),
+                total.choose_b.eq(aside.output[c].replicate(32)),
             ]
 
         if config.parity:

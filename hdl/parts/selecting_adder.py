@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An adder with a choice before it, in the look-up tables of the adder."""
 
-from amaranth.hdl import Cat, Const, Instance, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,7 +13,8 @@ are equal carries what A is."""
 
 
 class SelectingAdder(wiring.Component):
-    """`total` = `a` + (`b` if `choose_b` else `c`) modulo 2^width, in the same cycle.
+    """`total` = `a` + (`b` if `choose_b` else `c`) + `carry` modulo 2^width, in the same cycle. The
+    choice is made bit by bit.
 
     On an ECP5 a look-up table a bit, where synthesis takes two: the cell of its carry chains has
     two more inputs than an adder, Lattice FPGA-TN-02032, "CCU2C".
@@ -25,7 +26,8 @@ class SelectingAdder(wiring.Component):
                 "a": In(width),
                 "b": In(width),
                 "c": In(width),
-                "choose_b": In(1),
+                "choose_b": In(width),
+                "carry": In(1),
                 "total": Out(width),
             }
         )
@@ -33,21 +35,24 @@ class SelectingAdder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         if fabric_of(platform) is not Fabric.ECP5:
-            m.d.comb += self.total.eq(self.a + Mux(self.choose_b, self.b, self.c))
+            chosen = (self.choose_b & self.b) | (~self.choose_b & self.c)
+            # The carry comes out of a place of its own: one adder for three numbers.
+            m.d.comb += self.total.eq((Cat(1, self.a) + Cat(self.carry, chosen))[1:])
             return m
         width = len(self.total)
         operands = {
             letter: Cat(operand, Const(0, width % 2))
-            for letter, operand in (("A", self.a), ("B", self.b), ("C", self.c))
+            for letter, operand in zip("ABCD", (self.a, self.b, self.c, self.choose_b), strict=True)
         }
         totals = Signal(width + width % 2)
         carry = Signal(width // 2 + width % 2 + 1)
+        m.d.comb += carry[0].eq(self.carry)
         for cell in range(len(carry) - 1):
             ports: dict[str, object] = {"i_CIN": carry[cell], "o_COUT": carry[cell + 1]}
             for half in range(2):
                 bit = 2 * cell + half
                 ports |= {f"i_{letter}{half}": operand[bit] for letter, operand in operands.items()}
-                ports |= {f"i_D{half}": self.choose_b, f"o_S{half}": totals[bit]}
+                ports[f"o_S{half}"] = totals[bit]
             m.submodules[f"cell_{cell}"] = Instance(
                 "CCU2C",
                 p_INIT0=Const(_INIT, 16),

@@ -26,10 +26,13 @@ async def sums(dut):
         a, b, c = (
             random.choice((0, 1, -1, random.getrandbits(width))) % (1 << width) for _ in range(3)
         )
-        chosen = random.getrandbits(1)
+        chosen = random.choice((0, -1, random.getrandbits(width))) % (1 << width)
+        carry = random.getrandbits(1)
         dut.a.value, dut.b.value, dut.c.value, dut.choose_b.value = a, b, c, chosen
+        dut.carry.value = carry
         await Timer(1, "ns")
-        assert int(dut.total.value) == (a + (b if chosen else c)) % (1 << width)
+        total = a + (b & chosen | c & ~chosen) + carry
+        assert int(dut.total.value) == total % (1 << width)
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))
