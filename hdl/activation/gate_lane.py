@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One lane of the functions SIGMOID and TANH: it works off a microprogram with one multiplier."""
 
-from functools import reduce
-from operator import or_
-
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 FACTORS = 7
 """Conditions 0 to 6: the factors exp(-2^-2), exp(-2^-1), ... exp(-2^4) that the argument needs."""
@@ -24,21 +23,12 @@ class First(enum.Enum, shape=1):
 
 
 class Second(enum.Enum, shape=2):
-    """What the second operand of the multiplier is."""
+    """What the second operand of the multiplier is, and what the adder adds to."""
 
     CONSTANT = 0
     ARGUMENT = 1
     SAVED = 2
     SPARE = 3
-
-
-class Base(enum.IntEnum):
-    """What the adder adds to: a bit for each, for the sake of the clock; none: nothing."""
-
-    CONSTANT = 1
-    ARGUMENT = 2
-    SAVED = 4
-    VALUE = 8
 
 
 class ProductTerm(enum.Enum, shape=2):
@@ -51,11 +41,11 @@ class ProductTerm(enum.Enum, shape=2):
 
 
 class ValueTerm(enum.Enum, shape=2):
-    """What the adder adds of the value: it, or half of it, or it negated."""
+    """What the adder adds of the value: half of it, or twice it, or it negated."""
 
     NONE = 0
-    VALUE = 1
-    HALF = 2
+    HALF = 1
+    DOUBLE = 2
     NEGATED = 3
 
 
@@ -63,7 +53,7 @@ class GateControl(data.StructLayout):
     """What all lanes do in one cycle; all bits zero: nothing.
 
     With `multiply` the multiplier starts with operands `first` and `second`; the product is there
-    PRODUCT_LATENCY cycles later. With `update` the value becomes `base` + `product` or `base` +
+    PRODUCT_LATENCY cycles later. With `update` the value becomes `second` + `product` or `second` +
     `value`, where `condition` holds; half of the value is rounded half up with `upwards`, else
     down. `save` and `keep` put the value, as it is before that, into registers `saved` and `spare`.
     `shift` doubles the argument, `load` takes a new one.
@@ -77,7 +67,6 @@ class GateControl(data.StructLayout):
                 "multiply": 1,
                 "first": First,
                 "second": Second,
-                "base": 4,
                 "product": ProductTerm,
                 "value": ValueTerm,
                 "upwards": 1,
@@ -115,13 +104,18 @@ class GateLane(wiring.Component):
         # are the whole quarters between that and a. Bit 20 is the sign: 0 for a = 0 only.
         argument = Signal(signed(21), reset_less=True)
         negative = Signal(reset_less=True)
+        positive = ~self.argument[-1]
+        m.submodules.start = start = SelectingAdder(width=21)
+        m.d.comb += [
+            start.choose_b.eq(control.load.replicate(21)),
+            start.b.eq((self.argument.as_unsigned() ^ positive.replicate(16)).as_signed()),
+            start.c.eq(argument << 1),
+            start.carry.eq(control.load & positive),
+        ]
         with m.If(control.load):
-            m.d.sync += [
-                argument.eq(Mux(self.argument < 0, self.argument, -self.argument)),
-                negative.eq(self.argument < 0),
-            ]
-        with m.Elif(control.shift):
-            m.d.sync += argument.eq(argument << 1)
+            m.d.sync += negative.eq(~positive)
+        with m.If(control.load | control.shift):
+            m.d.sync += argument.eq(start.total)
         # a modulo 1/4, less 1/8: from -1/8 to 1/8, with 15 fractional bits.
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
@@ -155,15 +149,8 @@ class GateLane(wiring.Component):
             with m.Case(Second.SPARE):
                 m.d.comb += self.second.eq(spare)
 
-        def chosen(bits: Value, *sources: ValueLike) -> Value:
-            """The source whose bit is set."""
-            pairs = zip(bits, sources, strict=True)
-            return reduce(or_, (Mux(bit, source, 0) for bit, source in pairs))
-
         # One adder rounds, negates and adds: -x is ~x and a carry. One of the two terms is NONE; a
         # bit of either takes one look-up table.
-        base = Signal(signed(17))
-        m.d.comb += base.eq(chosen(control.base, control.constant, centred, saved, value))
         of_product = Signal(18)  # from the carry on
         with m.Switch(control.product):
             with m.Case(ProductTerm.ROUNDED):
@@ -174,14 +161,20 @@ class GateLane(wiring.Component):
                 m.d.comb += of_product.eq(~(product >> 14))
         of_value = Signal(18)
         with m.Switch(control.value):
-            with m.Case(ValueTerm.VALUE):
-                m.d.comb += of_value.eq(Cat(0, value))
             with m.Case(ValueTerm.HALF):
                 m.d.comb += of_value.eq(Cat(value[0] & control.upwards, value[1:], value[-1]))
+            with m.Case(ValueTerm.DOUBLE):
+                m.d.comb += of_value.eq(Cat(0, 0, value))
             with m.Case(ValueTerm.NEGATED):
                 m.d.comb += of_value.eq(~Cat(0, value))
-        total = Signal(18)
-        m.d.comb += total.eq(Cat(1, base) + (of_product | of_value))
+        m.submodules.adder = adder = SelectingAdder(width=17)
+        m.d.comb += [
+            adder.a.eq(self.second),
+            adder.choose_b.eq(of_product[1:]),
+            adder.b.eq(-1),
+            adder.c.eq(of_value[1:]),
+            adder.carry.eq(of_product[0] | of_value[0]),
+        ]
         with m.If(control.update & holds):
-            m.d.sync += value.eq(total[1:])
+            m.d.sync += value.eq(adder.total)
         return m

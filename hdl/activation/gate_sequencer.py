@@ -20,7 +20,6 @@ from systola.hdl.activation.gate_lane import (
     NEGATIVE,
     PRODUCT_LATENCY,
     ZERO,
-    Base,
     First,
     GateControl,
     ProductTerm,
@@ -66,9 +65,9 @@ class _Steps:
             raise ValueError(f"row {row} has {clash} already")
         self.rows[row] |= fields
 
-    def add(self, *, condition: int = ALWAYS, base: Base = Base.CONSTANT, **fields: Any) -> None:
+    def add(self, *, condition: int = ALWAYS, **fields: Any) -> None:
         """The next value, from the adder."""
-        self.also(self.now, update=1, condition=condition, base=base, **fields)
+        self.also(self.now, update=1, condition=condition, **fields)
         self.now += 1
 
     def multiply(self, **operands: Any) -> None:
@@ -90,17 +89,16 @@ def _exponential() -> _Steps:
     add(**product)
     steps.also(steps.now, save=1)  # x^2
     steps.now += 1
+    steps.also(steps.now, multiply=1, first=First.ARGUMENT, second=Second.SAVED)
+    steps.now += 1
     multiply(first=First.VALUE, second=Second.SAVED)
-    add(**product)  # x^4
+    steps.also(steps.now - 1, update=1, condition=ALWAYS, **product)  # x^3
+    add(keep=1, **product)  # x^4
     add(value=ValueTerm.HALF)
-    # x^3, so early that it comes right behind the next value.
-    early = steps.now + 1 - PRODUCT_LATENCY
-    steps.also(early, multiply=1, first=First.ARGUMENT, second=Second.SAVED)
-    add(value=ValueTerm.HALF, upwards=1)
-    add(base=Base.VALUE, **product)
+    add(second=Second.SPARE, value=ValueTerm.HALF, upwards=1)
     multiply(constant=ONE_THIRD)
-    add(base=Base.SAVED, **product)
-    add(base=Base.ARGUMENT, value=ValueTerm.HALF, upwards=1)
+    add(second=Second.SAVED, **product)
+    add(second=Second.ARGUMENT, value=ValueTerm.HALF, upwards=1)
     multiply(constant=EXP_OF_EIGHTH)
     add(constant=EXP_OF_EIGHTH, **product)
 
@@ -126,20 +124,17 @@ def microprogram(*, tanh: bool) -> list[Row]:
         multiply(second=Second.SPARE)
         add(constant=ONE, product=ProductTerm.NEGATED)  # 1 - d * y
         multiply(second=Second.SAVED)
-        add(base=Base.SAVED, product=ProductTerm.QUADRUPLE)  # y + y * (1 - d * y)
+        add(second=Second.SAVED, product=ProductTerm.QUADRUPLE)  # y + y * (1 - d * y)
 
     # 1/d / 2 = 1 / (1 + e), or 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
-    doublings = 1
     if tanh:
-        add(constant=-ONE, value=ValueTerm.VALUE)
-        doublings = 2
-    for _ in range(doublings):
-        add(base=Base.VALUE, value=ValueTerm.VALUE)
+        add(constant=-2 * ONE, value=ValueTerm.DOUBLE)
+    add(value=ValueTerm.DOUBLE)
     # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x); the argument 0 has a result of its own.
     opposite, middle = (0, 0) if tanh else (HIGHEST, ONE_HALF)
     steps.also(steps.now, save=1)
     steps.now += 1
-    add(base=Base.SAVED)  # never 2^15
+    add(second=Second.SAVED)  # never 2^15
     add(constant=opposite, value=ValueTerm.NEGATED, condition=NEGATIVE)
     add(constant=middle, condition=ZERO)
     return steps.rows

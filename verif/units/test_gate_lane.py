@@ -19,7 +19,7 @@ from systola.hdl.parts.multiplier import Multiplier
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 
-LATENCY = 73
+LATENCY = 72
 """Cycles from the arguments to the results, and from start to start."""
 KEPT = 3
 """Cycles after a start in which the results before it can still be read, at least."""
