@@ -17,7 +17,7 @@ from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.ports import TableWriteSignature
 
 TABLE_LATENCY = 2
-ADDEND_DELAY = 7
+ADDEND_DELAY = 8
 """Cycles that an addend waits, so that the next one may come."""
 
 
@@ -107,7 +107,7 @@ class ActivationLane(wiring.Component):
     TABLE_STAGE = Requantiser.LATENCY
     GATE_STAGE = Requantiser.LATENCY
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
-    _PASSED_ON = ("bias", "rounding", "low", "high")
+    _PASSED_ON = ("accumulator", "use_sum", "bias", "rounding", "low", "high")
     """Inputs of the requantiser that are those of the lane."""
 
     def __init__(self, *, config: Config):
@@ -124,10 +124,8 @@ class ActivationLane(wiring.Component):
         for unit, names in ((vector, line_inputs(config)), (requantiser, self._PASSED_ON)):
             m.d.comb += [getattr(unit, name).eq(getattr(self, name)) for name in names]
         scaling, scale = self.scaling, self.scale
-        value = Signal(signed(32))
         m.d.comb += [
-            value.eq(Mux(self.use_sum, vector.sum, self.accumulator)),
-            requantiser.accumulator.eq(value),
+            requantiser.sum.eq(vector.sum),
             requantiser.scales.eq(scaling.scaled),
             requantiser.element.eq(vector.value),
             requantiser.shift_right.eq(Mux(scaling.scaled, scaling.shift, self.shift_right)),
@@ -140,6 +138,7 @@ class ActivationLane(wiring.Component):
             requantiser.offset.eq(self.zero_point),
         ]
         if config.training:
+            value = Mux(self.use_sum, vector.sum, self.accumulator)
             m.d.comb += self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS))
         waiting = Signal(lane_bits(config), reset_less=True)  # as long as the tables take
         plain = Signal(lane_bits(config), reset_less=True)

@@ -39,6 +39,8 @@ from systola.hdl.ports import (
     TableWriteSignature,
 )
 
+LEAST = 128
+"""What 0 is less where a tap of a maximum does not count."""
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a step go to its read: interlock, read."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
@@ -318,8 +320,8 @@ class ActivationUnit(wiring.Component):
         scale = command.scale
         loads = taken & (step.phase == Phase.TAPS)
         other = self._config.training & (command.function == OTHER)
-        skips = (command.source == Source.POOL) & step.outside
-        with m.If(~taken | scaled | skips):
+        pools = command.source == Source.POOL
+        with m.If(~taken | scaled):
             m.d.comb += control.element.coefficient.eq(Coefficient.ZERO)
         with m.Elif(command.source == Source.DEPTHWISE):
             m.d.comb += control.element.coefficient.eq(Coefficient.TAP)
@@ -334,12 +336,12 @@ class ActivationUnit(wiring.Component):
             control.tap.eq(step.tap),
             control.element.low.eq(taken & step.low),
             control.element.wide.eq(command.wide_operands),
-            control.element.outside.eq(step.outside),
+            control.outside.eq(step.outside),
             control.element.addend.eq(taken & in_addend & ~step.low),
             control.element.zero.eq(
                 Mux(
                     step.outside,
-                    -command.fill,
+                    Mux(pools, Mux(command.maximum, LEAST, 0), -command.fill),
                     Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0),
                 )
             ),
@@ -354,7 +356,6 @@ class ActivationUnit(wiring.Component):
             control.summing.first.eq(Mux(is_vector, in_elements | multiplies, step.begins)),
             control.summing.scaled.eq(taken & step.scales),
             control.summing.halved.eq(taken & step.halves),
-            control.summing.skip.eq(skips),
             control.summing.maximum.eq(command.maximum),
             control.summing.subtract.eq(in_operand & (command.operation == Operation.SUBTRACT)),
         ]

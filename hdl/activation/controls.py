@@ -13,8 +13,8 @@ from systola.hdl.commands import address_bits
 
 
 class LineControl(data.StructLayout):
-    """What accompanies the elements of a buffer line through the front of the lanes, or a line of
-    a tile to be transposed, or the load of a seed."""
+    """What accompanies the elements of a buffer line through the front of the lanes, or of zeros
+    instead (`outside`), or a line of a tile to be transposed, or the load of a seed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -23,6 +23,7 @@ class LineControl(data.StructLayout):
                 "load_tile": 1,
                 "load_seed": 1,
                 "tap": range(DEPTHWISE_TAPS),
+                "outside": 1,
                 "element": ElementControl(),
                 "scaling": ScalingControl(),
                 "multiplier": 31,

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Rounding
 from systola.hdl.parts.multiplier import Multiplier
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 HALF_WORD = 16
 """Bits of the lower parts of the factors."""
@@ -23,11 +24,12 @@ class Requantiser(wiring.Component):
     (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
 
     `result`, a register, is there LATENCY cycles after the value. One value a cycle, no
-    back-pressure. With `scales` the value is `element` << ELEMENT_SHIFT, without `bias`; where
-    `offset` is 0, `number` + `carry` is what comes of a value before the clamp, NUMBER_LATENCY
-    cycles after it, in 32 bits (the f of Vector, as `rounding` is DOUBLE). The other inputs come as
-    many cycles after the value as MULTIPLIER_STAGE (`multiplier`), ROUNDING_STAGE (`rounding`) and
-    OFFSET_STAGE (`offset`, `low` and `high`, `low` <= `high`) say. Nothing overflows.
+    back-pressure. The value is `accumulator` or, with `use_sum`, `sum`. With `scales` it is
+    `element` << ELEMENT_SHIFT, without `bias`; `number` + `carry` is what comes of a value before
+    the offset, NUMBER_LATENCY cycles after it, in 32 bits (the f of Vector, as `rounding` is
+    DOUBLE). The other inputs come as many cycles after the value as MULTIPLIER_STAGE
+    (`multiplier`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE (`offset`) and CLAMP_STAGE (`low` and
+    `high`, `low` <= `high`) say. Nothing overflows.
 
     With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
     and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
@@ -36,9 +38,10 @@ class Requantiser(wiring.Component):
 
     MULTIPLIER_STAGE = 2
     ROUNDING_STAGE = 6
-    OFFSET_STAGE = 7
+    OFFSET_STAGE = 8
+    CLAMP_STAGE = 9
     NUMBER_LATENCY = 8
-    LATENCY = 9
+    LATENCY = 10
     LENT_LATENCY = 2
 
     def __init__(self, *, bits: int, lends: bool = False):
@@ -55,6 +58,8 @@ class Requantiser(wiring.Component):
             {
                 **(lending if lends else {}),
                 "accumulator": In(signed(32)),
+                "sum": In(signed(32)),
+                "use_sum": In(1),
                 "scales": In(1),
                 "element": In(signed(bits + 1)),
                 "bias": In(signed(32)),
@@ -90,35 +95,48 @@ class Requantiser(wiring.Component):
         biased = Signal(signed(32), reset_less=True)
         shift = Signal(3, reset_less=True)
         at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n
+        m.submodules.adder = adder = SelectingAdder(width=32)
+        m.d.comb += [
+            adder.a.eq(self.bias),
+            adder.choose_b.eq(self.use_sum.replicate(32)),
+            adder.b.eq(self.sum),
+            adder.c.eq(self.accumulator),
+        ]
         m.d.sync += [
-            biased.eq(
-                Mux(self.scales, self.element << ELEMENT_SHIFT, self.accumulator + self.bias)
-            ),
+            biased.eq(Mux(self.scales, self.element << ELEMENT_SHIFT, adder.total)),
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
+        # One table a bit for each bit of the shift; the last two have an input left to saturate.
         sign = Signal(reset_less=True)
-        shifted = Signal(32, reset_less=True)
-        overflows = Signal(reset_less=True)
+        by_four = Signal(32, reset_less=True)
+        rest = Signal(2, reset_less=True)
+        too_high, too_low = Signal(reset_less=True), Signal(reset_less=True)
+        overflows = Signal()
+        m.d.comb += overflows.eq(
+            Cat(longer & (biased[30 - n] ^ biased[31]) for n, longer in enumerate(at_least)).any()
+        )
         m.d.sync += [
             sign.eq(biased[31]),
-            shifted.eq((biased << shift)[:32]),
-            overflows.eq(
-                Cat(
-                    longer & (biased[30 - n] ^ biased[31]) for n, longer in enumerate(at_least)
-                ).any()
+            by_four.eq(Mux(shift[2], biased << 4, biased)),
+            rest.eq(shift[:2]),
+            too_high.eq(overflows & ~biased[31]),
+            too_low.eq(overflows & biased[31]),
+        ]
+        by_two, scaled = Signal(31), Signal(32)
+        m.d.comb += [
+            by_two.eq(Mux(rest[1], by_four << 2, by_four) | too_high.replicate(31)),
+            scaled.eq(
+                Cat(Mux(rest[0], Cat(too_high, by_two), by_two)[:31] & ~too_low.replicate(31), sign)
             ),
         ]
-        scaled = Signal(32)
-        m.d.comb += scaled.eq(Mux(overflows, Cat((~sign).replicate(31), sign), shifted))
         return scaled
 
     def _product(self, m: Module, scaled: Signal) -> Signal:
         """Stages 2 to 5: the product, without the bits below KEPT_FROM.
 
         With the factors in halves: Cat(low * low, high * high) and, HALF_WORD bits higher, the sum
-        of the two mixed products. A row of full adders makes two numbers of those three, which wait
-        in registers: the ways out of multiplier blocks are long, and so is the carry.
+        of the two mixed products.
         """
 
         def part(name: str, a: Signal, b: Signal) -> Signal:
@@ -141,22 +159,15 @@ class Requantiser(wiring.Component):
         first = part("low_high", low, factor_high)
         second = part("high_low", high, factor_low)
 
-        width = len(first)
-        aligned = outer[HALF_WORD:]
-        a, b, c = aligned[:width], first, second[:width]
-        sums, carries = Signal(width, reset_less=True), Signal(width, reset_less=True)
-        m.d.sync += [sums.eq(a ^ b ^ c), carries.eq((a & b) | (a & c) | (b & c))]
-        # Above `first` there is the sign of `second` only, which is worth -1 there, and the last
-        # of the carries: -1, 0 or 1 together.
-        above = Signal(len(aligned) - width, reset_less=True)
-        negative = Signal(reset_less=True)
-        m.d.sync += [above.eq(aligned[width:]), negative.eq(second[-1])]
-        carry = carries[-1]
-        rest = Cat(negative ^ carry, (negative & ~carry).replicate(len(above) - 1))
-        total = Signal(len(aligned))
-        m.d.comb += total.eq(Cat(sums, above) + Cat(0, carries[:-1], rest))
+        mixed, waiting = Signal(signed(33), reset_less=True), Signal.like(outer, reset_less=True)
+        total = Signal(len(outer) - HALF_WORD)
         product = Signal(len(outer) - KEPT_FROM, reset_less=True)
-        m.d.sync += product.eq(total[KEPT_FROM - HALF_WORD :])
+        m.d.comb += total.eq(waiting[HALF_WORD:] + mixed)
+        m.d.sync += [
+            mixed.eq(first + second),
+            waiting.eq(outer),
+            product.eq(total[KEPT_FROM - HALF_WORD :]),
+        ]
         return product
 
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
@@ -174,7 +185,7 @@ class Requantiser(wiring.Component):
     def _shifted(
         self, m: Module, product: Signal, shift: Signal, longer: Signal
     ) -> tuple[Signal, Signal]:
-        """Stages 6 and 7: the product shifted right, with the offset, and what rounding adds.
+        """Stages 6 and 7: the product shifted right, and what rounding adds.
 
         Rounding twice, first half up (bit 0 of `product`) and then half away from zero, gives the
         same as cutting off and adding one where, of the bits cut off, the first one is set and,
@@ -218,7 +229,7 @@ class Requantiser(wiring.Component):
                         any_other.eq(any_cut | number[:n].any()),
                         all_others.eq(all_cut & number[:n].all()),
                     ]
-        moved = Signal(signed(kept + 2), reset_less=True)
+        moved = Signal(signed(kept + 1), reset_less=True)
         high = Signal(32 - self._bits, reset_less=True)
         carry = Signal(reset_less=True)
         m.d.comb += [
@@ -226,32 +237,27 @@ class Requantiser(wiring.Component):
             self.carry.eq(carry),
         ]
         m.d.sync += [
-            moved.eq((number[1:].as_signed() >> rest) + self.offset),
+            moved.eq(number[1:].as_signed() >> rest),
             high.eq(Cat(number[1 + self._bits : kept], upper).as_signed() >> rest),
             carry.eq(Mux(by_first, first, Mux(number[-1], first & any_other, first | all_others))),
         ]
         return moved, carry
 
     def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
-        """Stage 8: moved + carry, clamped. Three adders side by side.
-
-        The bounds wait inverted: x - bound - 1 is x + ~bound.
-        """
-        total = Signal(self._bits + 1)
-        beyond = []
-        for name, bound in (("high", self.high), ("low", self.low)):
-            inverted = Signal.like(bound, name=f"not_{name}", reset_less=True)
-            m.d.sync += inverted.eq(~bound)
-            excess = Signal(signed(len(moved) + 2), name=f"beyond_{name}")
-            m.d.comb += excess.eq(Cat(1, moved).as_signed() + Cat(carry, inverted).as_signed())
-            beyond.append((excess, ~inverted))
-        (beyond_high, high), (beyond_low, low) = beyond
-        m.d.comb += total.eq(Cat(1, moved) + Cat(carry, 0))
+        """Stages 8 and 9: moved + carry, with the offset, clamped."""
+        total = Signal(signed(len(moved) + 1), reset_less=True)
+        sum_of_all = Signal(len(total) + 1)
         result = Signal.like(self.result, reset_less=True)
-        m.d.comb += self.result.eq(result)
-        with m.If(beyond_high >= 0):
-            m.d.sync += result.eq(high)
-        with m.Elif(beyond_low < 0):
-            m.d.sync += result.eq(low)
+        m.d.comb += [
+            sum_of_all.eq(Cat(1, moved).as_signed() + Cat(carry, self.offset).as_signed()),
+            self.result.eq(result),
+        ]
+        m.d.sync += total.eq(sum_of_all[1:])
+        room_above, room_below = Signal(signed(len(total) + 1)), Signal(signed(len(total) + 1))
+        m.d.comb += [room_above.eq(self.high - total), room_below.eq(total - self.low)]
+        with m.If(room_above < 0):
+            m.d.sync += result.eq(self.high)
+        with m.Elif(room_below < 0):
+            m.d.sync += result.eq(self.low)
         with m.Else():
-            m.d.sync += result.eq(total[1:])
+            m.d.sync += result.eq(total)

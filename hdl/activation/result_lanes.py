@@ -115,8 +115,10 @@ class ResultLanes(wiring.Component):
         m = Module()
         config = self._config
         operands = Signal(8 * config.cols, reset_less=True)
-        m.d.sync += operands.eq(self.operands)
         inputs, copied = self._line_controls(m, operands)
+        m.d.sync += operands.eq(self.operands)
+        with m.If(self._stages[OPERAND_LATENCY - 1].outside):
+            m.d.sync += operands.eq(0)
 
         control, issued = self._issued(m)
         planes = self._planes(m, control)
@@ -128,6 +130,7 @@ class ResultLanes(wiring.Component):
             -1,
             Requantiser.ROUNDING_STAGE,
             Requantiser.OFFSET_STAGE - 1,
+            Requantiser.CLAMP_STAGE - 1,
             ActivationLane.TABLE_STAGE,
             ANNOUNCED_STAGE - 1,
             ANNOUNCED_STAGE,
@@ -142,13 +145,14 @@ class ResultLanes(wiring.Component):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
         # Without a vector the requantisers scale an element, or nothing.
-        rounds, offsets = at[Requantiser.ROUNDING_STAGE], at[Requantiser.OFFSET_STAGE - 1]
-        before_offset = offsets.output
+        rounds = at[Requantiser.ROUNDING_STAGE]
+        before_offset = at[Requantiser.OFFSET_STAGE - 1].output
+        before_clamp = at[Requantiser.CLAMP_STAGE - 1].output
         copied |= {
             "use_sum": at[-1].output.use_sum,
-            "zero_point": Mux(offsets.output_valid, before_offset.zero_point, 0),
-            "low": before_offset.low[: lane_bits(config)],
-            "high": before_offset.high[: lane_bits(config)],
+            "zero_point": before_offset.zero_point,
+            "low": before_clamp.low[: lane_bits(config)],
+            "high": before_clamp.high[: lane_bits(config)],
         }
         inputs["rounding"] = Mux(rounds.output_valid, rounds.output.rounding, Rounding.DOUBLE)
         if config.tables:
@@ -165,7 +169,7 @@ class ResultLanes(wiring.Component):
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
             copied |= {
-                "accumulate": offsets.output_valid & before_offset.accumulate,
+                "accumulate": before_offset.accumulate,
                 "gate": gates.following,
                 "pick": self._write_wide(m, gates, at, written),
             }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycles by which the lanes' results are late, and those between vectors that would meet."""
 
-from systola.hdl.activation.activation_lane import ADDEND_DELAY
+from systola.hdl.activation.activation_lane import ADDEND_DELAY, ActivationLane
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane
@@ -20,7 +20,7 @@ GATE_SPACING = GateSequencer.LATENCY + 1
 """Cycles between a vector with SIGMOID or TANH and the next one."""
 DRAIN_SPACING = SUM_LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
-LONG_SPACING = SCALED_LATENCY + 1
+LONG_SPACING = max(SCALED_LATENCY + 1, ActivationLane.PICK_STAGE - 1)
 """The same behind a sum of scaled elements, which covers what they are added to. Also behind the
 last vector of a tile that is transposed, of random bytes or of a Measure, and behind a seed: until
 the lines have been taken, and an exponent is known."""

@@ -9,6 +9,7 @@ from systola.arch.config import Config
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.multiplier import Multiplier
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 HALF_SHIFT = 19
 """What an int8 is shifted left by where it is scaled by one half, the commonest scale."""
@@ -26,9 +27,8 @@ class Coefficient(enum.Enum, shape=2):
 class ElementControl(data.StructLayout):
     """Stage 0, with the byte: it is the `low` half of an int16, or completes an element.
 
-    The element is the number less `zero`, but `zero` alone, negated, with `outside`. `coefficient`:
-    its factor. `keep`: it is the FIRST of those that follow. `addend`: it is what the result is
-    added to.
+    The element is the number less `zero`. `coefficient`: its factor. `keep`: it is the FIRST of
+    those that follow. `addend`: it is what the result is added to.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,6 @@ class ElementControl(data.StructLayout):
             {
                 "low": 1,
                 "wide": 1,
-                "outside": 1,
                 "zero": signed(9),
                 "addend": 1,
                 "coefficient": Coefficient,
@@ -50,7 +49,7 @@ class SumControl(data.StructLayout):
     made of an element (`scaled`), or half of an int8 (`halved`); or that negated (`subtract`); it
     begins with it (`first`).
 
-    It is the largest element, from -128 on, with `maximum`: of int8, but for one to `skip`.
+    It is the largest of the products with `maximum`, which are int8.
     """
 
     def __init__(self) -> None:
@@ -58,7 +57,6 @@ class SumControl(data.StructLayout):
             {
                 "update": 1,
                 "first": 1,
-                "skip": 1,
                 "maximum": 1,
                 "subtract": 1,
                 "scaled": 1,
@@ -124,18 +122,22 @@ class VectorLane(wiring.Component):
     def _element(self, m: Module) -> Signal:
         """Stage 0: the element."""
         element = self.element
-        number = Signal(signed(lane_bits(self._config)))
         value = Signal.like(self.value)
-        m.d.comb += number.eq(self.byte)
+        m.submodules.difference = difference = SelectingAdder(width=len(value))
+        m.d.comb += [
+            difference.a.eq(~element.zero),
+            difference.choose_b.eq(element.wide.replicate(len(value))),
+            difference.c.eq(self.byte),
+            difference.carry.eq(1),
+            value.eq(difference.total),
+        ]
         if self._config.wide:
             low = Signal(8, reset_less=True)
             with m.If(element.low):
                 m.d.sync += low.eq(self.byte)
             with m.Elif(element.addend):
                 m.d.sync += self.addend.eq(Cat(low, self.byte))
-            with m.If(element.wide):
-                m.d.comb += number.eq(Cat(low, self.byte))
-        m.d.comb += value.eq(Mux(element.outside, 0, number) - element.zero)
+            m.d.comb += difference.b.eq(Cat(low, self.byte).as_signed())
         return value
 
     def _product(self, m: Module, value: Signal) -> Signal:
@@ -174,14 +176,9 @@ class VectorLane(wiring.Component):
     def _sum(self, m: Module, product: Signal) -> None:
         """Stage SUM_STAGE."""
         summing = self.summing
-        # One of the two is 0, so that no choice lies behind the adder.
         total = Signal(signed(32), reset_less=True)
-        largest = Signal(signed(8), reset_less=True)
-        m.d.comb += self.sum.eq(total | largest)
-        begun = Signal(signed(32))
         term = Signal(33)
-        added = Signal(33)
-        distance = Signal(signed(9))
+        m.d.comb += self.sum.eq(total)
         # Halves wait for what the requantiser makes of others.
         m.submodules.halves = halves = DelayRing(
             width=9, cycles=self.SCALED_STAGE - self.VALUE_STAGE
@@ -196,19 +193,15 @@ class VectorLane(wiring.Component):
             | Mux(summing.halved, half, 0)
             | Cat(0, product)
         )
+        distance = Signal(signed(9))
+        m.submodules.adder = adder = SelectingAdder(width=32)
         m.d.comb += [
-            begun.eq(Mux(summing.first, 0, total)),
             term.eq(number ^ summing.subtract.replicate(33)),
-            added.eq(Cat(1, begun) + term),
-            distance.eq(largest - product[:8].as_signed()),
+            distance.eq(total[:8].as_signed() - product[:8].as_signed()),
+            adder.a.eq(term[1:]),
+            adder.choose_b.eq((~summing.first & ~summing.maximum).replicate(32)),
+            adder.b.eq(total),
+            adder.carry.eq(term[0]),
         ]
-        with m.If(summing.update):
-            m.d.sync += total.eq(added[1:])
-            with m.If(summing.maximum):
-                m.d.sync += total.eq(0)
-                with m.If(summing.first):
-                    m.d.sync += largest.eq(Mux(summing.skip, -128, product[:8].as_signed()))
-                with m.Elif(~summing.skip & (distance < 0)):
-                    m.d.sync += largest.eq(product[:8])
-            with m.Else():
-                m.d.sync += largest.eq(0)
+        with m.If(summing.update & (~summing.maximum | summing.first | (distance < 0))):
+            m.d.sync += total.eq(adder.total)

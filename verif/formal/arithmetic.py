@@ -68,10 +68,11 @@ class FactorsHarness(_Requantiser):
     def claims(self, m: Module) -> None:
         dut, unit, multipliers = self.unit(m)
         started = ago(m, Const(1), Requantiser.LATENCY, "started")
-        biased = Signal(signed(32))
+        value, biased = Signal(signed(32)), Signal(signed(32))
         scaled = Signal(signed(32))
         m.d.comb += [
-            biased.eq(Mux(dut.scales, dut.element << ELEMENT_SHIFT, dut.accumulator + dut.bias)),
+            value.eq(Mux(dut.use_sum, dut.sum, dut.accumulator)),
+            biased.eq(Mux(dut.scales, dut.element << ELEMENT_SHIFT, value + dut.bias)),
             scaled.eq(clipped(biased << dut.shift_left, Const(BOTTOM), Const(TOP))),
         ]
         x = ago(m, scaled, Requantiser.MULTIPLIER_STAGE, "x")
@@ -134,22 +135,28 @@ class RoundingHarness(_Requantiser):
         m.d.comb += r.eq(shift - latency)
         rounding = ago(m, dut.rounding, latency - Requantiser.ROUNDING_STAGE, "rounding")
         offset, low, high = (
-            ago(m, value, latency - Requantiser.OFFSET_STAGE, name).as_signed()
-            for name, value in (("offset", dut.offset), ("low", dut.low), ("high", dut.high))
+            ago(m, value, latency - stage, name).as_signed()
+            for name, value, stage in (
+                ("offset", dut.offset, Requantiser.OFFSET_STAGE),
+                ("low", dut.low, Requantiser.CLAMP_STAGE),
+                ("high", dut.high, Requantiser.CLAMP_STAGE),
+            )
         )
         number = Signal(32)
-        m.d.sync += number.eq(dut.number + dut.carry)
+        m.d.comb += number.eq(dut.number + dut.carry)
+        number = ago(m, number, latency - Requantiser.NUMBER_LATENCY, "number")
         doubled = Signal(signed(34))
         power = Signal(32)
-        single, double, y = Signal(signed(34)), Signal(signed(36)), Signal(signed(38))
+        single, double = Signal(signed(34)), Signal(signed(36))
+        y = Signal(signed(37))
         m.d.comb += [
             power.eq(1 << r),
             doubled.eq((p + 1) >> 1),
             single.eq(((p + power) >> r) >> 1),
             double.eq(Mux(r == 0, doubled, (doubled + power[1:] - (doubled < 0)) >> r)),
-            y.eq(Mux(rounding == Rounding.SINGLE, single, double) + offset),
-            Assert(implies(started, dut.result == clipped(y, low, high))),
-            Assert(implies(started & (offset == 0), number == y[:32])),
+            y.eq(Mux(rounding == Rounding.SINGLE, single, double)),
+            Assert(implies(started, dut.result == clipped(y + offset, low, high))),
+            Assert(implies(started, number == y[:32])),
         ]
 
 
@@ -170,7 +177,7 @@ ROUNDING_FAULTS = (
         old="first & any_other, first | all_others",
         new="first & any_other, first & all_others",
     ),
-    Fault(unit="requantiser", old="m.If(beyond_high >= 0)", new="m.If(beyond_high >= 1)"),
+    Fault(unit="requantiser", old="m.If(room_above < 0)", new="m.If(room_above < -1)"),
     Fault(
         unit="requantiser", old="number[1 + self._bits : kept]", new="number[self._bits : kept - 1]"
     ),
@@ -183,7 +190,9 @@ PROOFS = (
         depth=STAGES,
         faults=(
             Fault(unit="requantiser", old="(biased[30 - n] ^", new="(biased[31 - n] ^"),
-            Fault(unit="requantiser", old="Cat(negative ^ carry,", new="Cat(negative | carry,"),
+            Fault(
+                unit="requantiser", old="mixed.eq(first + second)", new="mixed.eq(first ^ second)"
+            ),
             Fault(
                 unit="requantiser", old="self.element << ELEMENT", new="self.element << 1 + ELEMENT"
             ),

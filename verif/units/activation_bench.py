@@ -33,7 +33,7 @@ from systola.verif.units.walks import walk_of
 
 Fields = dict[str, int]
 
-LATENCY = 15
+LATENCY = 16
 """Cycles from the issue of an accumulator row to the write of its line."""
 SUM_LATENCY = 4
 """Cycles that a vector of buffer lines takes longer."""

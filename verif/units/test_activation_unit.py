@@ -257,10 +257,12 @@ async def corners(dut):
         {**WINDOW, "left": 5, "out_width": 2},
         {**WINDOW, "top": -2, "left": -3, "dilation_y": 2, "dilation_x": 4},
     ]
+    # Parameters with short shifts, so that it shows what a window without a pixel is.
+    shown = {"zero_point": 0, "floor": -128, "ceiling": 127}
     done = [
-        jobs.of(Opcode.POOL, window=window, reduction=int(reduction))
-        for window in away
-        for reduction in Reduction
+        jobs.of(Opcode.POOL, window=window, reduction=reduction, parameter=4 * entry, **shown)
+        for entry, window in enumerate(away)
+        for reduction in map(int, Reduction)
     ]
     if bench.config.depthwise:
         full = {**WINDOW, "kernel_height": 8, "kernel_width": 8}

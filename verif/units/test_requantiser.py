@@ -21,16 +21,17 @@ from systola.verif.golden.scalar import (
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 BITS = {"int16": 16, "int8": 8, "lends": 16}
-LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE = 9, 2, 6, 7
+LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE, CLAMP_STAGE = 10, 2, 6, 8, 9
 LENT_LATENCY = 2
 NUMBER_LATENCY = 8
 RANDOM = 4000
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
-    0: ("accumulator", "scales", "element", "bias", "shift_left", "shift_right"),
+    0: ("accumulator", "sum", "use_sum", "scales", "element", "bias", "shift_left", "shift_right"),
     MULTIPLIER_STAGE: ("multiplier",),
     ROUNDING_STAGE: ("rounding",),
-    OFFSET_STAGE: ("offset", "low", "high"),
+    OFFSET_STAGE: ("offset",),
+    CLAMP_STAGE: ("low", "high"),
 }
 """When the inputs come, in cycles after the value."""
 
@@ -48,7 +49,8 @@ def ends():
 
 def expected(value):
     """The result for one dict of inputs, in plain numbers."""
-    x = saturate32(wrap32(value["accumulator"] + value["bias"]) << value["shift_left"])
+    taken = value["sum"] if value["use_sum"] else value["accumulator"]
+    x = saturate32(wrap32(taken + value["bias"]) << value["shift_left"])
     right = value["shift_right"]
     if value["rounding"] == Rounding.SINGLE:
         y = single(x, value["multiplier"], -right)
@@ -62,8 +64,12 @@ def expected(value):
 def make(accumulator, bias, multiplier, left, right, rounding, offset=0, low=None, high=None):
     """One dict of inputs; bounds that are not given are the ends of the range."""
     lowest, highest = ends()
+    # In one of two places, while in the other one there is something else.
+    use_sum, other = accumulator & 1, ~accumulator
     return {
-        "accumulator": accumulator,
+        "accumulator": other if use_sum else accumulator,
+        "sum": accumulator if use_sum else other,
+        "use_sum": use_sum,
         "scales": 0,
         "element": 0,
         "bias": bias,
@@ -125,7 +131,7 @@ def an_element(random):
     kept = BITS[chosen_variant()]
     wide = kept == 16 and random.getrandbits(1)
     most = (1 << (16 if wide else 8)) - 1
-    value = some(random) | {"scales": 1, "shift_left": 0 if wide else 5, "offset": 0}
+    value = some(random) | {"scales": 1, "shift_left": 0 if wide else 5}
     return value | {
         "element": random.choice((0, 1, -1, most, -most, random.randint(-most, most))),
         "multiplier": random.choice((0, 1 << 30, (1 << 31) - 1, random.getrandbits(31))),
@@ -215,6 +221,7 @@ async def borrowed_multiplier(dut):
 def test_requantiser(simulator, variant):
     assert (Requantiser.LATENCY, Requantiser.MULTIPLIER_STAGE) == (LATENCY, MULTIPLIER_STAGE)
     assert (Requantiser.ROUNDING_STAGE, Requantiser.OFFSET_STAGE) == (ROUNDING_STAGE, OFFSET_STAGE)
+    assert Requantiser.CLAMP_STAGE == CLAMP_STAGE
     assert Requantiser.LENT_LATENCY == LENT_LATENCY
     assert Requantiser.NUMBER_LATENCY == NUMBER_LATENCY
     run_unit("test_requantiser", simulator, unit(variant), variant=variant)

@@ -84,8 +84,8 @@ class Numbers:
         for number in range(count):
             outside, fill = int(random.random() < 0.3), self.byte()
             element = self.element(
-                self.byte(),
-                element={"outside": outside, "zero": -fill if outside else 0},
+                0 if outside else self.byte(),
+                element={"zero": -fill if outside else 0},
                 product={"coefficient": Coefficient.TAP},
                 summing={"update": 1, "first": int(number == 0)},
             )
@@ -96,25 +96,16 @@ class Numbers:
         return found
 
     def pool(self):
-        """Taps of a window, the largest one or their sum; those outside have a product of 0."""
+        """Taps of a window, the largest one or their sum; those outside are the least, or 0."""
         random, found, inside = self.random, [], []
         maximum = random.getrandbits(1)
         share = random.choice((0, 0.3, 1))
         for number in range(random.choice((1, 4, 9))):
             skip = int(random.random() < share)
             element = self.element(
-                self.byte(),
-                element={
-                    "outside": skip,
-                    "zero": self.byte() if skip else 0,
-                },
-                product={"coefficient": Coefficient.ZERO} if skip else None,
-                summing={
-                    "update": 1,
-                    "first": int(number == 0),
-                    "skip": skip,
-                    "maximum": maximum,
-                },
+                0 if skip else self.byte(),
+                element={"zero": 128 * maximum * skip},
+                summing={"update": 1, "first": int(number == 0), "maximum": maximum},
             )
             inside += [] if skip else [element.byte]
             found.append((element, max([-128, *inside]) if maximum else sum(inside), None))
