@@ -8,6 +8,7 @@ from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import Operation
+from systola.hdl.activation.controls import INSTRUCTIONS
 from systola.hdl.activation.result_lanes import ResultLanes
 from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
@@ -225,6 +226,13 @@ class ActivationUnit(wiring.Component):
                 lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
             ]
         self._control_line(m, lanes.line, command, step, taken, scaled)
+        number = Signal(range(INSTRUCTIONS))
+        with m.If(ends):
+            m.d.sync += number.eq(number + 1)
+        m.d.comb += [
+            lanes.vector.number.eq(number),
+            *(lanes.said[name].eq(command[name]) for name in lanes.said.shape().members),
+        ]
         self._control_vector(m, lanes.vector, command, step)
         m.d.comb += lanes.vector.scaled.eq(scaled)
         m.d.comb += [
@@ -371,19 +379,5 @@ class ActivationUnit(wiring.Component):
             control.use_sum.eq(
                 (command.source == Source.VECTOR)
                 | ((command.source != Source.ACCUMULATORS) & (command.function != OTHER))
-            ),
-            *(
-                control[name].eq(command[name])
-                for name in (
-                    *(["exponent"] if self._config.training else []),
-                    "low",
-                    "accumulate",
-                    "wide",
-                    "rounding",
-                    "function",
-                    "zero_point",
-                    "high",
-                    "table",
-                )
             ),
         ]

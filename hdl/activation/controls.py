@@ -32,8 +32,13 @@ class LineControl(data.StructLayout):
         )
 
 
+INSTRUCTIONS = 16
+"""More than have vectors in the lanes at a time: two cycles lie between two of them."""
+
+
 class VectorControl(data.StructLayout):
-    """What accompanies a vector through the rest of the lanes."""
+    """What accompanies a vector through the rest of the lanes. `number`: which of the last
+    INSTRUCTIONS it belongs to."""
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -43,6 +48,17 @@ class VectorControl(data.StructLayout):
                 "parameter": bits_for(config.parameter_entries),
                 "use_sum": 1,
                 "scaled": 1,
+                "number": range(INSTRUCTIONS),
+            }
+        )
+
+
+class InstructionControl(data.StructLayout):
+    """What is the same for all vectors of an instruction, and waits in small memories."""
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
                 "accumulate": 1,
                 "wide": 1,
                 "rounding": 1,
@@ -53,4 +69,13 @@ class VectorControl(data.StructLayout):
                 "table": 4,
                 **({"exponent": 3} if config.training else {}),
             }
+        )
+
+
+class EndControl(data.StructLayout):
+    """What accompanies a vector to its line, once the number of its instruction is not needed."""
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {"line": address_bits(config), "last": 1, "wide": 1, "function": 3, "table": 4}
         )

@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lanes of the activation unit side by side, where there are many: a module converted once."""
 
+from collections.abc import Mapping, Sequence
 from math import gcd
 
-from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Shape, Signal
+from amaranth.hdl import (
+    Cat,
+    ClockSignal,
+    Instance,
+    Module,
+    ResetSignal,
+    Shape,
+    Signal,
+    ValueLike,
+)
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -64,3 +74,27 @@ class LaneGroup(wiring.Component):
                 "activation_lane", i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
             )
         return m
+
+
+def place_groups(
+    m: Module,
+    config: Config,
+    lanes: Sequence[Mapping[str, ValueLike]],
+    outputs: Mapping[str, Sequence[Signal]],
+) -> None:
+    """The lanes, with these values at their inputs, as instances of the module `lane_group`."""
+    size = group_size(config)
+    for number in range(len(lanes) // size):
+        first, end = number * size, (number + 1) * size
+        values = {
+            name: Cat(lane[name] for lane in lanes[first:end]) if name in OF_EACH else value
+            for name, value in lanes[first].items()
+        }
+        results = {name: Cat(of_lanes[first:end]) for name, of_lanes in outputs.items()}
+        m.submodules[f"lanes_{number}"] = Instance(
+            "lane_group",
+            i_clk=ClockSignal(),
+            i_rst=ResetSignal(),
+            **{f"i_lane_{name}": value for name, value in values.items()},
+            **{f"o_lane_{name}": value for name, value in results.items()},
+        )

@@ -6,7 +6,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.activation.controls import VectorControl
 from systola.hdl.activation.exponent_registers import (
     MAGNITUDE_BITS,
     ExponentRegisters,
@@ -19,7 +18,7 @@ from systola.hdl.commands import OTHER, MeasureLayout, Other, measures
 
 def is_other(port: data.View) -> Value:
     """Whether there is a vector that is not requantised."""
-    return port.valid & (port.vector.function == OTHER)
+    return port.valid & (port.function == OTHER)
 
 
 class OtherResults(wiring.Component):
@@ -32,7 +31,9 @@ class OtherResults(wiring.Component):
     def __init__(self, *, config: Config):
         self._cols = config.cols
         line = 8 * config.cols
-        vector = data.StructLayout({"valid": 1, "vector": VectorControl(config=config)})
+        vector = data.StructLayout(
+            {"valid": 1, "last": 1, "function": 3, "table": 4, "exponent": 3}
+        )
         super().__init__(
             {
                 **{name: In(vector) for name in ("issued", "coming", "valued", "ending")},
@@ -53,15 +54,15 @@ class OtherResults(wiring.Component):
         registers = m.submodules.exponents = ExponentRegisters()
         counts = Signal()
         m.d.comb += [
-            registers.select.eq(self.coming.vector.exponent),
+            registers.select.eq(self.coming.exponent),
             self.shifts.eq(registers.shifts),
-            registers.take.eq(is_other(self.issued) & self.issued.vector.last),
+            registers.take.eq(is_other(self.issued) & self.issued.last),
             registers.about.eq(self.about),
-            counts.eq(is_other(self.valued) & measures(self.valued.vector.table)),
+            counts.eq(is_other(self.valued) & measures(self.valued.table)),
             registers.counts.eq(counts),
             registers.magnitude.eq(self.magnitude),
-            registers.last.eq(counts & self.valued.vector.last),
-            registers.magnitudes.eq(self.valued.vector.table == Other.MEASURE),
+            registers.last.eq(counts & self.valued.last),
+            registers.magnitudes.eq(self.valued.table == Other.MEASURE),
         ]
         tiles = m.submodules.transposer = Transposer(cols=self._cols)
         random = m.submodules.random_bytes = RandomBytes(cols=self._cols)
@@ -71,10 +72,10 @@ class OtherResults(wiring.Component):
             ends.eq(is_other(self.ending)),
             tiles.load.eq(self.load_tile),
             tiles.line.eq(self.bytes),
-            tiles.take.eq(ends & (self.ending.vector.table == Other.TRANSPOSE)),
+            tiles.take.eq(ends & (self.ending.table == Other.TRANSPOSE)),
             random.load.eq(self.load_seed),
             random.seed.eq(self.seed),
-            random.take.eq(ends & (self.ending.vector.table == Other.RANDOM)),
+            random.take.eq(ends & (self.ending.table == Other.RANDOM)),
             self.line.eq(Mux(ended, 0, self.plain) | tiles.result | random.result),
         ]
         m.d.sync += ended.eq(ends)

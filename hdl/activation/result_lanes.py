@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The datapath of the activation unit: lanes, parameters, taps, and the line that is written."""
 
-from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
 
 from amaranth.hdl import (
     Cat,
-    ClockSignal,
     Const,
-    Instance,
     Module,
     Mux,
-    ResetSignal,
     Signal,
     Value,
     ValueLike,
+    signed,
 )
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
@@ -25,10 +22,16 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function, Rounding
 from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
-from systola.hdl.activation.controls import LineControl, VectorControl
+from systola.hdl.activation.controls import (
+    INSTRUCTIONS,
+    EndControl,
+    InstructionControl,
+    LineControl,
+    VectorControl,
+)
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
-from systola.hdl.activation.lane_group import OF_EACH, group_size
+from systola.hdl.activation.lane_group import place_groups
 from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import Requantiser
@@ -51,6 +54,8 @@ from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, Tab
 ENTRY_LATENCY = 2
 """Cycles from the number of a parameter entry to its bytes."""
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
+END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
+"""The first one for which more than the number of a vector's instruction waits in registers."""
 MULTIPLIER_PLANES = range(4, 8)
 CLOSE = ("scaling", "scale", "summing", "use_sum", "gate")
 """Controls of a lane's whole words, from registers as near as can be."""
@@ -63,7 +68,8 @@ def lanes_are_instances(config: Config) -> bool:
 
 class ResultLanes(wiring.Component):
     """Takes a buffer line for the front of the lanes with `line`, and makes a result of each vector
-    with `issue` and `vector`. An ActivationLane for each column; the bytes of `operands` come
+    with `issue`, `vector`, and what its instruction `said`, which begins a cycle before and stays
+    until the last issue. An ActivationLane for each column; the bytes of `operands` come
     LINE_LATENCY cycles after `line`, the row of `accumulators` ROW_LATENCY cycles after `issue`.
 
     The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
@@ -74,8 +80,8 @@ class ResultLanes(wiring.Component):
     other int16 result, ADDEND_SPACING behind a sum that is added to what is there, and
     DRAIN_SPACING between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING
     in both cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue. Behind a
-    gate these come on top of GATE_SPACING; TAP_SPACING between a tap and its use. `vector.low` <=
-    `vector.high`.
+    gate these come on top of GATE_SPACING; TAP_SPACING between a tap and its use. `said.low` <=
+    `said.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
@@ -92,6 +98,7 @@ class ResultLanes(wiring.Component):
             "line": In(LineControl()),
             "issue": In(1),
             "vector": In(VectorControl(config=config)),
+            "said": In(InstructionControl(config=config)),
             "accumulators": In(32 * config.cols),
             "operands": In(8 * config.line_bytes),
             "parameters": In(ParameterWriteSignature(config=config)),
@@ -126,35 +133,30 @@ class ResultLanes(wiring.Component):
         # The control of each vector, delayed to where the lanes need it.
         at: dict[int, DelayLine] = {}
         last, value, valid = -ROW_LATENCY, control, issued
-        stages = {
-            -1,
-            Requantiser.ROUNDING_STAGE,
-            Requantiser.OFFSET_STAGE - 1,
-            Requantiser.CLAMP_STAGE - 1,
-            ActivationLane.TABLE_STAGE,
-            ANNOUNCED_STAGE - 1,
-            ANNOUNCED_STAGE,
-            ANNOUNCED_STAGE + 1,
-            0,
-            ActivationLane.GATE_STAGE - 1,
-            ActivationLane.GATE_STAGE,
-            ActivationLane.PICK_STAGE - 1,
-            ActivationLane.PICK_STAGE,
-        }
-        for stage in sorted(stages):
+        rounding, clamp = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
+        for stage in (-1, 0, rounding, clamp, END_STAGE - 1):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
-        # Without a vector the requantisers scale an element, or nothing.
-        rounds = at[Requantiser.ROUNDING_STAGE]
-        before_offset = at[Requantiser.OFFSET_STAGE - 1].output
-        before_clamp = at[Requantiser.CLAMP_STAGE - 1].output
+        rounds = self._said(m, at[rounding].output, "rounding", "zero_point", "accumulate")
+        bounds = self._said(m, at[clamp].output, "low", "high")
+        ending = Signal(EndControl(config=config))
+        said = self._said(m, value, "wide", "function", "table")
+        m.d.comb += [ending[name].eq(value[name]) for name in ("line", "last")]
+        m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
+        value = ending
+        for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
+            at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, 1)
+            value, valid = at[stage].output, at[stage].output_valid
+        zero_point, accumulate = Signal(signed(8), reset_less=True), Signal(reset_less=True)
+        m.d.sync += [zero_point.eq(rounds.zero_point), accumulate.eq(rounds.accumulate)]
         copied |= {
             "use_sum": at[-1].output.use_sum,
-            "zero_point": before_offset.zero_point,
-            "low": before_clamp.low[: lane_bits(config)],
-            "high": before_clamp.high[: lane_bits(config)],
+            "zero_point": zero_point,
+            "low": bounds.low[: lane_bits(config)],
+            "high": bounds.high[: lane_bits(config)],
         }
-        inputs["rounding"] = Mux(rounds.output_valid, rounds.output.rounding, Rounding.DOUBLE)
+        # Without a vector the requantisers scale an element, or nothing.
+        inputs["rounding"] = Mux(at[rounding].output_valid, rounds.rounding, Rounding.DOUBLE)
         if config.tables:
             inputs |= {
                 "table": at[ActivationLane.TABLE_STAGE].output.table,
@@ -164,22 +166,28 @@ class ResultLanes(wiring.Component):
             }
         # How far the lines are written with this vector.
         written = Signal(address_bits(config), reset_less=True)
-        coming = at[ANNOUNCED_STAGE - 1].output
-        m.d.sync += written.eq(coming.line + 1 + coming.wide)
+        m.d.sync += written.eq(ending.line + 1 + ending.wide)
         if config.wide:
             m.submodules.gate_sequencer = gates = GateSequencer()
+            starts = at[END_STAGE - 1].output_valid & is_gate(ending.function)
+            m.d.comb += [
+                gates.start.eq(starts),
+                gates.tanh.eq(ending.function == Function.TANH),
+                gates.exp.eq(ending.function == Function.EXP if config.training else 0),
+                gates.integer_bits.eq(ending.table),
+            ]
             copied |= {
-                "accumulate": before_offset.accumulate,
+                "accumulate": accumulate,
                 "gate": gates.following,
-                "pick": self._write_wide(m, gates, at, written),
+                "pick": self._write_wide(m, gates, at, written, starts),
             }
         else:
             function = at[ActivationLane.PICK_STAGE - 1].output.function
             copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
             announced = at[ANNOUNCED_STAGE]
             m.d.sync += [
-                self.buffer.enable.eq(at[last].output_valid),
-                self.buffer.address.eq(at[last].output.line),
+                self.buffer.enable.eq(valid),
+                self.buffer.address.eq(value.line),
                 self.advance_write.eq(announced.output_valid),
                 self.advance_write_to.eq(written),
                 self.write_done.eq(announced.output_valid & announced.output.last),
@@ -213,7 +221,7 @@ class ResultLanes(wiring.Component):
                 lane["tap"] = inputs["tap"].word_select(c, 8)
             lanes.append(lane)
         if lanes_are_instances(config):
-            self._place_groups(m, lanes)
+            place_groups(m, config, lanes, self._outputs)
         else:
             for c, lane in enumerate(lanes):
                 m.submodules[f"lane_{c}"] = self._lane(m, lane, c)
@@ -253,10 +261,25 @@ class ResultLanes(wiring.Component):
     def _delayed(
         self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
     ) -> DelayLine:
-        line = DelayLine(layout=VectorControl(config=self._config), cycles=cycles)
+        line = DelayLine(layout=value.shape(), cycles=cycles)
         m.submodules[name] = line
         m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
         return line
+
+    def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
+        """What the instruction of a vector says: some of its fields, from a memory for these."""
+        members = self.said.shape().members
+        layout = data.StructLayout({name: members[name] for name in names})
+        memory = Memory(shape=layout, depth=INSTRUCTIONS, init=[])
+        m.submodules["said_" + "_".join(names)] = memory
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(self.vector.number),
+            read.addr.eq(vector.number),
+            *(write.data[name].eq(self.said[name]) for name in names),
+        ]
+        return read.data
 
     def _copies(self, m: Module, name: str, value: ValueLike) -> list[Signal]:
         """`value` a cycle later, for each lane, from a register for some of them."""
@@ -348,10 +371,11 @@ class ResultLanes(wiring.Component):
         gates: GateSequencer,
         at: dict[int, DelayLine],
         written: Signal,
+        starts: Value,
     ) -> Value:
         """The write of a line, where results may have two, or come from the gates. The next pick of
         the lanes."""
-        gate, end = at[ActivationLane.GATE_STAGE - 1], at[ActivationLane.PICK_STAGE]
+        end = at[ActivationLane.PICK_STAGE]
 
         def gated(vector: DelayLine) -> Value:
             return is_gate(vector.output.function)
@@ -360,18 +384,12 @@ class ResultLanes(wiring.Component):
         written_by_two = Signal.like(written, reset_less=True)
         m.d.sync += written_by_two.eq(written)
 
-        kept = Signal(VectorControl(config=self._config), reset_less=True)
+        kept = Signal(EndControl(config=self._config), reset_less=True)
         written_by_gate = Signal.like(written, reset_less=True)
         m.d.sync += written_by_gate.eq(kept.line + 1 + kept.wide)
         started = Signal()
         waiting = Signal(range(GateSequencer.LATENCY + 1))
-        m.d.comb += [
-            gates.start.eq(gate.output_valid & gated(gate)),
-            gates.tanh.eq(gate.output.function == Function.TANH),
-            gates.exp.eq(gate.output.function == Function.EXP if self._config.training else 0),
-            gates.integer_bits.eq(gate.output.table),
-        ]
-        m.d.sync += started.eq(gates.start)
+        m.d.sync += started.eq(starts)
         with m.If(started):
             m.d.sync += [
                 kept.eq(at[ActivationLane.GATE_STAGE].output),
@@ -382,7 +400,7 @@ class ResultLanes(wiring.Component):
 
         done = Signal()  # the result of a vector is there
         gate_done = Signal()  # it is that of the gates
-        finished = Signal(VectorControl(config=self._config))
+        finished = Signal(EndControl(config=self._config))
         silent: Value = Const(0)  # a Measure writes nothing
         if self._config.training:
             silent = (end.output.function == OTHER) & measures(end.output.table)
@@ -431,14 +449,24 @@ class ResultLanes(wiring.Component):
     ) -> Value:
         """The line that is written, where there is training. Adds to what is `copied`."""
         others = m.submodules.others = OtherResults(config=self._config)
-        coming, valued, ending = at[-1], at[0], at[ActivationLane.PICK_STAGE - 1]
-        for port, vector, valid in (
-            (others.issued, self.vector, self.issue),
-            (others.coming, coming.output, coming.output_valid),
-            (others.valued, valued.output, valued.output_valid),
-            (others.ending, ending.output, ending.output_valid),
+        valued, ending = at[0], at[ActivationLane.PICK_STAGE - 1]
+        for port, vector, said, valid in (
+            (others.issued, self.vector, self.said, self.issue),
+            (
+                others.valued,
+                valued.output,
+                self._said(m, valued.output, "function", "table"),
+                valued.output_valid,
+            ),
+            (others.ending, ending.output, ending.output, ending.output_valid),
         ):
-            m.d.comb += [port.vector.eq(vector), port.valid.eq(valid)]
+            m.d.comb += [
+                port.valid.eq(valid),
+                port.last.eq(vector.last),
+                port.function.eq(said.function),
+                port.table.eq(said.table),
+            ]
+        m.d.comb += others.coming.exponent.eq(self._said(m, at[-1].output, "exponent").exponent)
         loads = self._stages[OPERAND_LATENCY]
         m.d.comb += [
             others.about.eq(self.about),
@@ -462,21 +490,3 @@ class ResultLanes(wiring.Component):
             else:
                 m.d.comb += self._outputs[name][number].eq(port)
         return lane
-
-    def _place_groups(self, m: Module, lanes: Sequence[dict[str, ValueLike]]) -> None:
-        """The lanes as instances of the module `lane_group`."""
-        size = group_size(self._config)
-        for number in range(len(lanes) // size):
-            first, end = number * size, (number + 1) * size
-            inputs = {
-                name: Cat(lane[name] for lane in lanes[first:end]) if name in OF_EACH else value
-                for name, value in lanes[first].items()
-            }
-            outputs = {name: Cat(of_lanes[first:end]) for name, of_lanes in self._outputs.items()}
-            m.submodules[f"lanes_{number}"] = Instance(
-                "lane_group",
-                i_clk=ClockSignal(),
-                i_rst=ResetSignal(),
-                **{f"i_lane_{name}": value for name, value in inputs.items()},
-                **{f"o_lane_{name}": value for name, value in outputs.items()},
-            )
