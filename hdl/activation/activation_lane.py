@@ -13,12 +13,9 @@ from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
 from systola.hdl.memories.sram import Sram
-from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.ports import TableWriteSignature
 
 TABLE_LATENCY = 2
-ADDEND_DELAY = 8
-"""Cycles that an addend waits, so that the next one may come."""
 
 
 class Pick(enum.Enum, shape=2):
@@ -99,9 +96,9 @@ class ActivationLane(wiring.Component):
     negative.
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
-    VectorLane had ADDEND_DELAY cycles before, instead of `zero_point`; the lane has a GateLane for
-    its result, at GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which
-    has nothing to do as long as they need one.
+    VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
+    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which has nothing to
+    do as long as they need one.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
@@ -158,10 +155,8 @@ class ActivationLane(wiring.Component):
             with m.If(self.pick == Pick.TABLE):
                 m.d.comb += self.byte_out.eq(tables.read_data)
         if config.wide:
-            m.submodules.addends = addends = DelayRing(width=16, cycles=ADDEND_DELAY)
-            m.d.comb += addends.input.eq(vector.addend)
             with m.If(self.accumulate):
-                m.d.comb += requantiser.offset.eq(addends.output)
+                m.d.comb += requantiser.offset.eq(vector.addend)
             m.submodules.gate_lane = gate = GateLane()
             high = Signal(8, reset_less=True)
             m.d.comb += [

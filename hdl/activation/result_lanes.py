@@ -57,7 +57,7 @@ ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
 """The first one for which more than the number of a vector's instruction waits in registers."""
 MULTIPLIER_PLANES = range(4, 8)
-CLOSE = ("scaling", "scale", "summing", "use_sum", "gate")
+CLOSE = ("scaling", "summing", "use_sum")
 """Controls of a lane's whole words, from registers as near as can be."""
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycles by which the lanes' results are late, and those between vectors that would meet."""
 
-from systola.hdl.activation.activation_lane import ADDEND_DELAY, ActivationLane
+from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane
@@ -24,7 +24,7 @@ LONG_SPACING = max(SCALED_LATENCY + 1, ActivationLane.PICK_STAGE - 1)
 """The same behind a sum of scaled elements, which covers what they are added to. Also behind the
 last vector of a tile that is transposed, of random bytes or of a Measure, and behind a seed: until
 the lines have been taken, and an exponent is known."""
-ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - ADDEND_DELAY
+ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.WAITING
 """Cycles between sums of lines that are added to what is there: the addend of a vector comes with
 its second line at the earliest, and then that of the vector before has been taken on."""
 TAP_LATENCY = 2

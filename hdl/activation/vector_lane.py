@@ -11,6 +11,8 @@ from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.multiplier import Multiplier
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
+HALF_BITS = 9
+"""Bits of an int8 less its zero point."""
 HALF_SHIFT = 19
 """What an int8 is shifted left by where it is scaled by one half, the commonest scale."""
 
@@ -90,7 +92,7 @@ class VectorLane(wiring.Component):
     later, and `sum` holds it LATENCY cycles after the byte. `value`, a register, is the element in
     the next cycle: the requantiser scales it, and with `scaled` its `number` and `carry` are added
     SCALED_STAGE cycles after the byte, as halves are; products have to be 0 meanwhile.
-    `addend` holds the element marked as such from the next cycle on.
+    `addend` holds the number marked as such, from ADDEND_LATENCY cycles after its second byte on.
     """
 
     SUM_STAGE = 3
@@ -98,6 +100,9 @@ class VectorLane(wiring.Component):
     VALUE_STAGE = 1
     SCALED_STAGE = VALUE_STAGE + Requantiser.NUMBER_LATENCY
     SCALED_LATENCY = SCALED_STAGE + 1
+    WAITING = SCALED_STAGE - VALUE_STAGE
+    """Cycles that halves and addends wait, so that the next ones may come."""
+    ADDEND_LATENCY = 1 + WAITING
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -114,6 +119,9 @@ class VectorLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        m.submodules.waiting = self._waiting = DelayRing(
+            width=HALF_BITS + 16 * self._config.wide, cycles=self.WAITING
+        )
         value = self._element(m)
         product = self._product(m, value)
         self._sum(m, product)
@@ -133,10 +141,15 @@ class VectorLane(wiring.Component):
         ]
         if self._config.wide:
             low = Signal(8, reset_less=True)
+            addend = Signal(signed(16), reset_less=True)
+            m.d.comb += [
+                self._waiting.input[HALF_BITS:].eq(addend),
+                self.addend.eq(self._waiting.output[HALF_BITS:]),
+            ]
             with m.If(element.low):
                 m.d.sync += low.eq(self.byte)
             with m.Elif(element.addend):
-                m.d.sync += self.addend.eq(Cat(low, self.byte))
+                m.d.sync += addend.eq(Cat(low, self.byte))
             m.d.comb += difference.b.eq(Cat(low, self.byte).as_signed())
         return value
 
@@ -180,13 +193,11 @@ class VectorLane(wiring.Component):
         term = Signal(33)
         m.d.comb += self.sum.eq(total)
         # Halves wait for what the requantiser makes of others.
-        m.submodules.halves = halves = DelayRing(
-            width=9, cycles=self.SCALED_STAGE - self.VALUE_STAGE
-        )
+        halves = self._waiting
         half = Signal(signed(33))
         m.d.comb += [
-            halves.input.eq(self.value[:9]),
-            half.eq(halves.output.as_signed() << (1 + HALF_SHIFT)),
+            halves.input[:HALF_BITS].eq(self.value[:HALF_BITS]),
+            half.eq(halves.output[:HALF_BITS].as_signed() << (1 + HALF_SHIFT)),
         ]
         number = (
             Mux(summing.scaled, Cat(self.carry, self.number), 0)

@@ -21,7 +21,7 @@ CONFIGS = {
     "no wide": small_config(wide=False),
     "no depthwise": small_config(depthwise=False),
 }
-SUM, LATENCY, SCALED, SCALED_LATENCY = 3, 4, 9, 10
+SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
 """Cycles from a byte to the control of the sum and to the sum, of products and of others."""
 COUNT = 1500
 
@@ -183,7 +183,7 @@ async def check(dut, name, *, scaled):
     timeline = []
     while len(timeline) < COUNT:
         timeline += numbers.scaled() if scaled else numbers.plain()
-    timeline += [entry for _ in range(latency + 1) for entry in numbers.idle()]
+    timeline += [entry for _ in range(latency + ADDEND) for entry in numbers.idle()]
     elements = [element for element, _, _ in timeline]
     total = addend = value_due = None
     for now in range(len(timeline)):
@@ -202,10 +202,10 @@ async def check(dut, name, *, scaled):
             total = timeline[now - latency][1]
         if total is not None:
             assert bench.get("sum") == total, f"cycle {now}"
-        if now >= 2 and timeline[now - 2][2] is not None:
-            addend = timeline[now - 2][2]
+        if now > ADDEND and timeline[now - ADDEND - 1][2] is not None:
+            addend = timeline[now - ADDEND - 1][2]
         # It may already be the next one, whose second byte came in the cycle before.
-        if addend is not None and timeline[now - 1][2] is None:
+        if addend is not None and timeline[now - ADDEND][2] is None:
             assert bench.get("addend") == addend, f"cycle {now}"
         if value_due is not None:
             assert bench.get("value") == value_due, f"cycle {now}"
@@ -226,4 +226,5 @@ async def scaled_elements(dut):
 def test_vector_lane(simulator, variant):
     assert (VectorLane.SUM_STAGE, VectorLane.LATENCY) == (SUM, LATENCY)
     assert (VectorLane.SCALED_STAGE, VectorLane.SCALED_LATENCY) == (SCALED, SCALED_LATENCY)
+    assert VectorLane.ADDEND_LATENCY == ADDEND
     run_unit("test_vector_lane", simulator, unit(variant), variant=variant)
