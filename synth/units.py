@@ -25,6 +25,7 @@ UNITS = {
     "decoder": "Decoder",
     "sequencer": "Sequencer",
     "scoreboard": "Scoreboard",
+    "link_unit": "LinkUnit",
     "control_registers": "ControlRegisters",
     "machine_control": "MachineControl",
     "counters": "Counters",

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """All proofs, in the order in which `make formal` runs them."""
 
-from systola.verif.formal import arithmetic, bursts, masters, ports, queues, waiting
+from systola.verif.formal import arithmetic, bursts, links, masters, ports, queues, waiting
 from systola.verif.formal.proof import Proof
 
 PROOFS: tuple[Proof, ...] = (
     *queues.PROOFS,
     *bursts.PROOFS,
     *ports.PROOFS,
+    *links.PROOFS,
     *masters.PROOFS,
     *waiting.PROOFS,
     *arithmetic.PROOFS,

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts what a neighbour sends where it belongs."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.link.link_signature import (
+    AccumulatorUpdateSignature,
+    LinkBeat,
+    LinkRow,
+    place_bits,
+)
+from systola.hdl.ports import BufferWriteSignature
+
+
+class LinkReceiver(wiring.Component):
+    """Collects the beats of a line or row and writes it, or adds to it; takes none before it knows
+    where to.
+
+    A write is asked for in the cycle after the last beat. Throughput: a beat a cycle, while writes
+    are `ready`. `advance` and `done` come from registers in the cycle after a write, or an update,
+    is taken: of what becomes of that the user tells. `mismatch`: what has come is of another kind
+    than what is taken; there it stays.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "beat": In(stream.Signature(LinkBeat(config=config))),
+                "cleared": In(stream.Signature(LinkRow(config=config))),
+                "buffer": Out(BufferWriteSignature(config=config)),
+                "accumulators": Out(AccumulatorUpdateSignature(config=config)),
+                "advance": Out(1),
+                "advance_to": Out(place_bits(config)),
+                "done": Out(1),
+                "mismatch": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        line_beats, row_beats = config.link_line_beats, config.link_row_beats
+        size = 8 * config.host_bus_bytes
+        beat, row = self.beat.payload, self.cleared.payload
+        buffer, accumulators = self.buffer, self.accumulators
+
+        # Beats come in from above; a `complete` row is written while the next one begins.
+        word = Signal(size * max(line_beats, row_beats), reset_less=True)
+        left = Signal(range(max(line_beats, row_beats)))  # beats after this one, once one has come
+        begun = Signal()
+        complete = Signal()
+        target = Signal(LinkRow(config=config), reset_less=True)
+        written = Signal()
+        fits = Signal()
+        takes = Signal()
+        completes = Signal()
+        rest = Signal.like(left)
+        m.d.comb += [
+            fits.eq(beat.sums == row.sums),
+            self.beat.ready.eq(self.cleared.valid & fits & (~complete | written)),
+            takes.eq(self.beat.valid & self.beat.ready),
+            rest.eq(Mux(begun, left, Mux(row.sums, row_beats - 1, line_beats - 1))),
+            completes.eq(takes & (rest == 0)),
+            self.cleared.ready.eq(completes),
+            written.eq(complete & Mux(target.sums, accumulators.ready, buffer.ready)),
+            buffer.enable.eq(complete & ~target.sums),
+            buffer.address.eq(target.place),
+            buffer.data.eq(word[-size * line_beats :]),
+            accumulators.enable.eq(complete & target.sums),
+            accumulators.address.eq(target.place),
+            accumulators.adds.eq(target.adds),
+            accumulators.sums.eq(word[-size * row_beats :]),
+        ]
+        with m.If(takes):
+            m.d.sync += [
+                word.eq(Cat(word, beat.data)[size:]),
+                left.eq(rest - 1),
+                begun.eq(rest != 0),
+            ]
+        with m.If(completes):
+            m.d.sync += target.eq(row)
+        m.d.sync += [
+            complete.eq(completes | (complete & ~written)),
+            self.advance.eq(written),
+            self.advance_to.eq(target.place + 1),
+            self.done.eq(written & target.last),
+            self.mismatch.eq(self.beat.valid & self.cleared.valid & ~fits),
+        ]
+        return m

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends lines and sums to a neighbour."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.link.link_signature import (
+    AccumulatorReadSignature,
+    LinkBeat,
+    LinkRow,
+    place_bits,
+)
+from systola.hdl.memories.accumulators import READ_LATENCY
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+
+
+class LinkSender(wiring.Component):
+    """Reads a row when the neighbour has room for all of its beats, and sends them one after the
+    other: what is read is never held up.
+
+    It begins with `config.link_beats` credits, spends one for each beat when its row is read, and
+    gets one back in each cycle with `credit`. Throughput: a beat a cycle, but for one cycle between
+    sums and lines that follow them. Latency from the read to the first beat: that of the memory and
+    one cycle. `cleared.ready` depends on `ready` of the memories. `advance` and `done` come from
+    registers in the cycle after a read.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                "cleared": In(stream.Signature(LinkRow(config=config))),
+                "buffer": Out(BufferReadSignature(config=config)),
+                "accumulators": Out(AccumulatorReadSignature(config=config)),
+                "valid": Out(1),
+                "beat": Out(LinkBeat(config=config)),
+                "credit": In(1),
+                "advance": Out(1),
+                "advance_to": Out(place_bits(config)),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        line_beats, row_beats = config.link_line_beats, config.link_row_beats
+        size = 8 * config.host_bus_bytes
+        row = self.cleared.payload
+        buffer, accumulators = self.buffer, self.accumulators
+
+        # `space`: cycles until the beats of a row that is read now would not meet those of the one
+        # before; those of sums come a cycle later than a line's.
+        credits = Signal(range(config.link_beats + 1), init=config.link_beats)
+        space = Signal(range(max(line_beats, row_beats) + 1))
+        beats = Signal.like(space)
+        wants = Signal()
+        reads = Signal()
+        m.d.comb += [
+            beats.eq(Mux(row.sums, row_beats, line_beats)),
+            wants.eq(self.cleared.valid & (credits >= beats) & (space <= row.sums)),
+            buffer.enable.eq(wants & ~row.sums),
+            buffer.address.eq(row.place),
+            accumulators.enable.eq(wants & row.sums),
+            accumulators.address.eq(row.place),
+            reads.eq(wants & Mux(row.sums, accumulators.ready, buffer.ready)),
+            self.cleared.ready.eq(reads),
+        ]
+        m.d.sync += [
+            credits.eq(credits + self.credit - Mux(reads, beats, 0)),
+            self.advance.eq(reads),
+            self.advance_to.eq(row.place + 1),
+            self.done.eq(reads & row.last),
+        ]
+        with m.If(reads):
+            m.d.sync += space.eq(Mux(row.sums, row_beats, line_beats - 1))
+        with m.Elif(space != 0):
+            m.d.sync += space.eq(space - 1)
+
+        line_comes = Signal(BUFFER_LATENCY)
+        sums_come = Signal(READ_LATENCY)
+        m.d.sync += [
+            line_comes.eq((line_comes << 1) | (reads & ~row.sums)),
+            sums_come.eq((sums_come << 1) | (reads & row.sums)),
+        ]
+        word = Signal(size * max(line_beats, row_beats), reset_less=True)
+        left = Signal.like(space)
+        m.d.comb += [self.valid.eq(left != 0), self.beat.data.eq(word)]
+        with m.If(line_comes[-1]):
+            m.d.sync += [word.eq(buffer.data), left.eq(line_beats), self.beat.sums.eq(0)]
+        with m.Elif(sums_come[-1]):
+            m.d.sync += [word.eq(accumulators.data), left.eq(row_beats), self.beat.sums.eq(1)]
+        with m.Else():
+            m.d.sync += word.eq(word >> size)
+            with m.If(self.valid):
+                m.d.sync += left.eq(left - 1)
+        return m

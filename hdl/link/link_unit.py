@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a core of a pod has for its links."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from systola.arch.config import Config
+from systola.arch.isa import LinkPart
+from systola.hdl.link.link_fifo import LinkFifo
+from systola.hdl.link.link_receiver import LinkReceiver
+from systola.hdl.link.link_sender import LinkSender
+from systola.hdl.link.link_signature import (
+    AccumulatorReadSignature,
+    AccumulatorUpdateSignature,
+    LinkSignature,
+    PartSignature,
+)
+from systola.hdl.link.link_walk import LinkWalk
+from systola.hdl.link.pod_barrier import CORES_BITS, PodBarrier
+from systola.hdl.ports import BufferReadSignature, BufferWriteSignature
+
+SIDES = ("left", "right")
+COMMANDS_BITS = 4
+"""Of the number of instructions of a part that have been taken and are not done."""
+
+
+class LinkUnit(wiring.Component):
+    """The four parts of a core's links and its barrier.
+
+    | port | |
+    |---|---|
+    | `to_left`, `to_right` | what this core sends |
+    | `from_left`, `from_right` | what its neighbours do |
+    | `send_left`, `send_right`, `receive_left`, `receive_right` | instructions, their rows before \
+and after the interlocks, what is done |
+    | `buffer_read`, `buffer_write`, `sums_read`, `sums_update` | the memories; each is shared by \
+two parts in turn |
+    | `cores`, `arrived`, `passed` | see PodBarrier |
+    | `waits` | a bit for each LinkPart: an instruction is not done |
+    | `moved` | a row was read or written, a beat or a token came: nothing is stuck |
+    | `mismatched` | a bit for each side, left first: what came from there is of the wrong kind |
+
+    Throughput: a beat a cycle in each of the four parts with sums of two beats or more; lines of
+    one beat share a port of the buffer. Latency from a row's read to its beats, and from the last
+    of them to the write: see LinkSender, LinkFifo, LinkReceiver; four cycles beside the memories'
+    and what lies on the link.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        part = PartSignature(config=config).flip()
+        link = LinkSignature(config=config)
+        super().__init__(
+            {
+                **{f"to_{side}": Out(link) for side in SIDES},
+                **{f"from_{side}": In(link) for side in SIDES},
+                **{f"send_{side}": Out(part) for side in SIDES},
+                **{f"receive_{side}": Out(part) for side in SIDES},
+                "buffer_read": Out(BufferReadSignature(config=config)),
+                "buffer_write": Out(BufferWriteSignature(config=config)),
+                "sums_read": Out(AccumulatorReadSignature(config=config)),
+                "sums_update": Out(AccumulatorUpdateSignature(config=config)),
+                "cores": In(CORES_BITS),
+                "arrived": In(1),
+                "passed": Out(1),
+                "waits": Out(len(LinkPart)),
+                "moved": Out(1),
+                "mismatched": Out(len(SIDES)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        barrier = m.submodules.barrier = PodBarrier()
+        senders: list[LinkSender] = []
+        receivers: list[LinkReceiver] = []
+        moves = [self.passed]
+        for number, side in enumerate(SIDES):
+            outward, inward = getattr(self, f"to_{side}"), getattr(self, f"from_{side}")
+            sender = m.submodules[f"sender_{side}"] = LinkSender(config=config)
+            fifo = m.submodules[f"fifo_{side}"] = LinkFifo(config=config)
+            receiver = m.submodules[f"receiver_{side}"] = LinkReceiver(config=config)
+            connect(m, fifo.taken, receiver.beat)
+            m.d.comb += [
+                outward.valid.eq(sender.valid),
+                outward.beat.eq(sender.beat),
+                sender.credit.eq(outward.credit),
+                outward.token.eq(getattr(barrier, f"to_{side}")),
+                fifo.valid.eq(inward.valid),
+                fifo.beat.eq(inward.beat),
+                inward.credit.eq(fifo.credit),
+                getattr(barrier, f"from_{side}").eq(inward.token),
+                self.mismatched[number].eq(receiver.mismatch),
+            ]
+            senders.append(sender)
+            receivers.append(receiver)
+            moves += [sender.advance, receiver.advance, inward.valid, inward.token]
+
+        m.d.comb += [
+            barrier.cores.eq(self.cores),
+            barrier.arrived.eq(self.arrived),
+            self.passed.eq(barrier.passed),
+            self.waits[-1].eq(self.arrived),
+            self.moved.eq(Cat(moves).any()),
+        ]
+        units = (*senders, *receivers)
+        names = [f"{what}_{side}" for what in ("send", "receive") for side in SIDES]
+        for number, (name, unit) in enumerate(zip(names, units, strict=True)):
+            self._part(m, name, unit, number)
+        self._share(m, "buffer_read", [sender.buffer for sender in senders])
+        self._share(m, "sums_read", [sender.accumulators for sender in senders])
+        self._share(m, "buffer_write", [receiver.buffer for receiver in receivers])
+        self._share(m, "sums_update", [receiver.accumulators for receiver in receivers])
+        return m
+
+    def _part(self, m: Module, name: str, unit: LinkSender | LinkReceiver, number: int) -> None:
+        """The instructions of one part, and how many are not done."""
+        port = getattr(self, name)
+        walk = m.submodules[f"walk_{name}"] = LinkWalk(config=self._config)
+        connect(m, flipped(port.command), walk.command)
+        connect(m, walk.rows, flipped(port.rows))
+        connect(m, flipped(port.cleared), unit.cleared)
+        under_way = Signal(COMMANDS_BITS, name=f"{name}_under_way")
+        taken = port.command.valid & port.command.ready
+        m.d.sync += under_way.eq(under_way + taken - unit.done)
+        m.d.comb += [
+            port.advance.eq(unit.advance),
+            port.advance_to.eq(unit.advance_to),
+            port.done.eq(unit.done),
+            port.busy.eq(under_way != 0),
+            self.waits[number].eq(port.busy | port.command.valid),
+        ]
+
+    def _share(self, m: Module, name: str, users: Sequence[wiring.PureInterface]) -> None:
+        """The left and the right one at one port, in turn where both want it."""
+        port = getattr(self, name)
+        left, right = users
+        turn = Signal(name=f"{name}_turn")
+        chosen = Signal(name=f"{name}_right")
+        m.d.comb += [
+            chosen.eq(right.enable & (~left.enable | turn)),
+            port.enable.eq(left.enable | right.enable),
+            left.ready.eq(port.ready & ~chosen),
+            right.ready.eq(port.ready & chosen),
+        ]
+        with m.If(port.enable & port.ready):
+            m.d.sync += turn.eq(~chosen)
+        for member, flow in port.signature.members.items():
+            if member in ("enable", "ready"):
+                continue
+            ends = getattr(port, member), getattr(left, member), getattr(right, member)
+            if flow.flow is Out:
+                m.d.comb += ends[0].eq(Mux(chosen, ends[2], ends[1]))
+            else:
+                m.d.comb += [end.eq(ends[0]) for end in ends[1:]]

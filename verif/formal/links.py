@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links: what is sent has room, arrives in order, and cannot get stuck; so for barriers."""
+
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Array, Assert, Assume, Module, Mux, Signal, Value
+
+from systola.arch.config import Config
+from systola.hdl.link.link_fifo import LinkFifo
+from systola.hdl.link.link_sender import LinkSender
+from systola.hdl.link.pod_barrier import PodBarrier
+from systola.verif.formal.harness import (
+    Harness,
+    Tracked,
+    Unit,
+    anything,
+    assume_stays,
+    before,
+    implies,
+)
+from systola.verif.formal.proof import Fault, Proof
+from systola.verif.formal.queues import place_behind
+
+CONFIG = Config(
+    name="links",
+    rows=2,
+    cols=2,
+    columns_per_stage=2,
+    buffer_lines=4,
+    accumulator_rows=2,
+    host_bus_bytes=4,
+    weight_bus_bytes=4,
+    links=True,
+)
+"""Lines of one beat, rows of two."""
+ROOM = CONFIG.link_beats
+
+
+def total(values: list[Value]) -> Value:
+    return reduce(add, values)
+
+
+class LinkFifoHarness(Harness):
+    """As long as the neighbour keeps to its credits."""
+
+    def claims(self, m: Module) -> None:
+        dut = LinkFifo(config=CONFIG)
+        unit = Unit(m, dut)
+        word = anything(m, dut.beat.shape(), "beat")
+        m.d.comb += [
+            dut.valid.eq(anything(m, 1, "valid")),
+            dut.beat.eq(word),
+            dut.taken.ready.eq(anything(m, 1, "ready")),
+        ]
+        takes = dut.taken.valid & dut.taken.ready
+        item = Tracked(m, enters=dut.valid, word=word, exits=takes, most=ROOM)
+        m.d.comb += [
+            Assume(implies(dut.valid, item.count != ROOM)),
+            Assert(dut.taken.valid == (item.count != 0)),
+            Assert(dut.credit == before(m, takes, "took")),
+            Assert(
+                implies(
+                    item.follows & (item.ahead == 0),
+                    Value.cast(dut.taken.payload) == item.word,
+                )
+            ),
+        ]
+        m.d.comb += self.lemmas(unit.inside("count") == item.count)
+        for name, part in (("sums", item.word[:1]), ("data", item.word[1:])):
+            first, free = unit.inside(f"{name}.first"), unit.inside(f"{name}.free")
+            rows = Array(unit.rows(f"{name}.memory", ROOM))
+            place = place_behind(first, item.ahead, ROOM)[: len(first)]
+            m.d.comb += self.lemmas(
+                place_behind(first, item.count, ROOM)[: len(free)] == free,
+                implies(item.follows, rows[place] == part),
+            )
+
+
+class LinkHarness(Harness):
+    """A sender, a register each way, and the neighbour's FIFO; memories and receiver at any pace.
+
+    `inside`: beats of rows that were read and that the receiver has not taken.
+    """
+
+    def claims(self, m: Module) -> None:
+        sender, fifo = LinkSender(config=CONFIG), LinkFifo(config=CONFIG)
+        unit, store = Unit(m, sender, "sender"), Unit(m, fifo, "fifo")
+        row = anything(m, sender.cleared.payload.shape(), "row")
+        m.d.comb += [
+            sender.cleared.valid.eq(anything(m, 1, "cleared")),
+            sender.cleared.payload.eq(row),
+            sender.buffer.ready.eq(anything(m, 1, "buffer_ready")),
+            sender.accumulators.ready.eq(anything(m, 1, "accumulators_ready")),
+            sender.buffer.data.eq(anything(m, 16, "line")),
+            sender.accumulators.data.eq(anything(m, 64, "sums")),
+            fifo.taken.ready.eq(anything(m, 1, "ready")),
+        ]
+        assume_stays(m, sender.cleared.valid, sender.cleared.ready, row, "cleared")
+        m.d.sync += [
+            fifo.valid.eq(sender.valid),
+            fifo.beat.eq(sender.beat),
+            sender.credit.eq(fifo.credit),
+        ]
+        reads = sender.cleared.valid & sender.cleared.ready
+        takes = fifo.taken.valid & fifo.taken.ready
+        beats = Mux(row.sums, CONFIG.link_row_beats, CONFIG.link_line_beats)
+        inside = Signal(range(ROOM + 4))
+        m.d.sync += inside.eq(inside + Mux(reads, beats, 0) - takes)
+        stored = Signal(range(ROOM + 2))
+        m.d.sync += stored.eq(stored + fifo.valid - takes)
+        quiet = inside == 0
+        for cycle in range(2):
+            quiet &= before(m, quiet, f"quiet_{cycle}", init=1)
+        m.d.comb += [
+            Assert(inside <= ROOM),
+            Assert(stored <= ROOM),
+            Assert(implies(takes, stored != 0)),
+            Assert(implies(sender.buffer.enable, ~sender.accumulators.enable)),
+            # Nothing is lost: when all credits have had time to come back, a row is asked for.
+            Assert(
+                implies(
+                    sender.cleared.valid & quiet,
+                    sender.buffer.enable | sender.accumulators.enable,
+                )
+            ),
+        ]
+        lines, sums = unit.inside("line_comes"), unit.inside("sums_come")
+        left, space = unit.inside("left"), unit.inside("space")
+        unsent = Signal(range(ROOM + 8))
+        rows_coming = [bit * CONFIG.link_line_beats for bit in lines]
+        rows_coming += [bit * CONFIG.link_row_beats for bit in sums]
+        loads = lines[-1] | sums[-1]
+        m.d.comb += unsent.eq(total(rows_coming) + left)
+        m.d.comb += self.lemmas(
+            implies(loads, (left <= 1) & ~(lines[-1] & sums[-1])),
+            space <= unsent,
+            store.inside("count") == stored,
+            inside == unsent + fifo.valid + stored,
+            unit.inside("credits") + inside + fifo.credit + sender.credit == ROOM,
+        )
+
+
+class LinkOrderHarness(Harness):
+    """The beats of a row follow its data, lowest first, and nothing else is sent."""
+
+    def claims(self, m: Module) -> None:
+        dut = LinkSender(config=CONFIG)
+        unit = Unit(m, dut)
+        row = anything(m, dut.cleared.payload.shape(), "row")
+        line, sums = anything(m, 16, "line"), anything(m, 64, "sums")
+        m.d.comb += [
+            dut.cleared.valid.eq(anything(m, 1, "cleared")),
+            dut.cleared.payload.eq(row),
+            dut.buffer.ready.eq(anything(m, 1, "buffer_ready")),
+            dut.accumulators.ready.eq(anything(m, 1, "accumulators_ready")),
+            dut.buffer.data.eq(line),
+            dut.accumulators.data.eq(sums),
+            dut.credit.eq(anything(m, 1, "credit")),
+        ]
+        spent = Signal(range(ROOM + 4))
+        reads = dut.cleared.valid & dut.cleared.ready
+        beats = Mux(row.sums, CONFIG.link_row_beats, CONFIG.link_line_beats)
+        m.d.sync += spent.eq(spent + Mux(reads, beats, 0) - dut.credit)
+        m.d.comb += [Assume(implies(dut.credit, spent != 0)), Assert(spent <= ROOM)]
+        m.d.comb += self.lemmas(unit.inside("credits") + spent == ROOM)
+
+        def ago(value: Value, cycles: int, name: str) -> Value:
+            for cycle in range(cycles):
+                value = before(m, value, f"{name}_{cycle}")
+            return value
+
+        line_read = ago(dut.buffer.enable & dut.buffer.ready, 3, "line_read")
+        sums_read = ago(dut.accumulators.enable & dut.accumulators.ready, 4, "sums_read")
+        second = ago(sums_read, 1, "second")
+        line_data, sums_data = ago(line, 1, "line_data"), ago(sums, 1, "sums_data")
+        upper = ago(sums_data[32:], 1, "upper")
+        m.d.comb += [
+            Assert(dut.valid == (line_read | sums_read | second)),
+            Assert(line_read + sums_read + second <= 1),
+            Assert(implies(dut.valid, dut.beat.sums == ~line_read)),
+            Assert(implies(line_read, dut.beat.data == line_data)),
+            Assert(implies(sums_read, dut.beat.data == sums_data[:32])),
+            Assert(implies(second, dut.beat.data == upper)),
+        ]
+
+
+class PodBarrierHarness(Harness):
+    """Three or four cores that come when they like."""
+
+    CORES = 4
+    SOON = CORES // 2 * 2 + 2
+    """Cycles until all have passed when all have come."""
+
+    def claims(self, m: Module) -> None:
+        cores = self.CORES
+        barriers = [PodBarrier() for _ in range(cores)]
+        for i, barrier in enumerate(barriers):
+            Unit(m, barrier, f"barrier_{i}")
+        came, passed, waits = [], [], []
+        for i, barrier in enumerate(barriers):
+            came.append(Signal(4, name=f"came_{i}"))
+            passed.append(Signal(4, name=f"passed_{i}"))
+            waits.append(Signal(name=f"waits_{i}"))
+            comes = Signal(name=f"comes_{i}")
+            m.d.comb += [
+                comes.eq(anything(m, 1, f"comes_{i}_now") & ~waits[i]),
+                barrier.cores.eq(cores),
+                barrier.arrived.eq(waits[i]),
+                barrier.from_left.eq(barriers[i - 1].to_right),
+                barrier.from_right.eq(barriers[(i + 1) % cores].to_left),
+                Assert(implies(barrier.passed, waits[i])),
+            ]
+            m.d.sync += [
+                came[i].eq(came[i] + comes),
+                passed[i].eq(passed[i] + barrier.passed),
+                waits[i].eq((waits[i] | comes) & ~barrier.passed),
+            ]
+        for i, barrier in enumerate(barriers):
+            for j in range(cores):
+                m.d.comb += Assert(implies(barrier.passed, came[j] > passed[i]))
+        # All have come as often as any: they pass soon.
+        same = Signal()
+        still = Signal(range(self.SOON + 1))
+        alike = total([before(m, a, f"same_{i}") == a for i, a in enumerate(came)]) == cores
+        m.d.comb += same.eq(alike & (total([count == came[0] for count in came]) == cores))
+        m.d.sync += still.eq(Mux(same, Mux(still == self.SOON, still, still + 1), 0))
+        all_passed = total([count == came[0] for count in passed]) == cores
+        m.d.comb += Assert(implies(same & (still == self.SOON), all_passed))
+
+
+PROOFS = (
+    Proof(
+        unit="link_fifo",
+        claim="beats within the credits are neither lost nor doubled, in order",
+        harness=LinkFifoHarness,
+        depth=2,
+        faults=(
+            Fault(unit="link_fifo", old="self.credit.eq(takes)", new="self.credit.eq(self.valid)"),
+            Fault(unit="link_fifo", old="eq(after != 0)", new="eq(count != 0)"),
+        ),
+        fault_depth=8,
+    ),
+    Proof(
+        unit="link_sender",
+        claim="a neighbour has room for what is sent, and no credit is lost: none waits for ever",
+        harness=LinkHarness,
+        depth=8,
+        faults=(
+            Fault(unit="link_sender", old="(credits >= beats)", new="(credits != 0)"),
+            Fault(unit="link_sender", old="Mux(reads, beats, 0)", new="Mux(reads, beats, 1)"),
+        ),
+        fault_depth=30,
+    ),
+    Proof(
+        unit="link_sender",
+        claim="the beats of a row follow its data, lowest first, and nothing else is sent",
+        harness=LinkOrderHarness,
+        depth=10,
+        faults=(
+            Fault(unit="link_sender", old="(space <= row.sums)", new="(space <= 1)"),
+            Fault(unit="link_sender", old="word.eq(word >> size)", new="word.eq(word)"),
+        ),
+        fault_depth=12,
+    ),
+    Proof(
+        unit="pod_barrier",
+        claim="nobody passes before all have come; when they have, all pass soon",
+        harness=PodBarrierHarness,
+        depth=16,
+        bounded=True,
+        faults=(
+            Fault(unit="pod_barrier", old="(sent <= received)", new="(sent <= received + 1)"),
+            Fault(unit="pod_barrier", old="(received >= enough)", new="(received != 0)"),
+        ),
+        fault_depth=16,
+    ),
+)
