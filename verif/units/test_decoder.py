@@ -707,6 +707,9 @@ async def every_fault(dut):
             else:
                 operands |= {"buffer": 0, "destination": 0}
             add(word(entry.opcode, operands))
+        if entry.opcode == Opcode.MEASURE:
+            lines = {"source": Measured.LINES, "rows": 1, "buffer": text.config.buffer_lines - 1}
+            add(word(entry.opcode, {**fitting(entry.opcode), **lines}))
         if entry.width < 128:
             add(int(entry.opcode) | 1 << entry.width)
             use_window()
