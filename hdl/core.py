@@ -150,11 +150,12 @@ class Core(wiring.Component):
         connect(m, reader.request, port.data_request)
         connect(m, port.data_beat, reader.beat)
         connect(m, fetch.instruction, scalar.fetched)
-        connect(m, scalar.instruction, decoder.instruction)
+        connect(m, scalar.coming, decoder.coming)
         m.d.comb += [
-            decoder.coming.eq(scalar.coming),
-            decoder.vacant.eq(scalar.vacant),
-            scalar.hold.eq(decoder.hold),
+            decoder.takes.eq(scalar.takes),
+            decoder.opcode.eq(scalar.opcode),
+            scalar.moves.eq(decoder.moves),
+            decoder.instruction.eq(scalar.instruction),
         ]
         connect(m, decoder.decoded, sequencer.decoded)
         connect(m, reader.buffer, buffer.dma_in)
@@ -242,15 +243,15 @@ class Core(wiring.Component):
             fetch.enable.eq(self.running),
             fetch.program.eq(self.program),
             fetch.limit.eq(self.host_limit),
-            fetch.starved.eq(scalar.idle & decoder.idle),
+            fetch.starved.eq(decoder.idle),
             fetch.jump.eq(scalar.jump),
             fetch.jump_to.eq(scalar.jump_to),
             port.fetch_urgent.eq(fetch.urgent),
             decoder.host_limit.eq(self.host_limit),
             decoder.weight_tiles.eq(self.weight_tiles),
             sequencer.enable.eq(self.running),
-            sequencer.exhausted.eq(fetch.exhausted & scalar.idle & decoder.idle),
-            sequencer.pc.eq(decoder.pc),
+            sequencer.exhausted.eq(fetch.exhausted & decoder.idle),
+            sequencer.pc.eq(fetch.instruction.payload.pc),
             sequencer.program.eq(self.program),
             sequencer.room.eq(board.room),
             sequencer.idle.eq(board.idle),

@@ -57,7 +57,7 @@ def _fields() -> dict[str, tuple[int, str]]:
     fields = {
         "status": (4, "machine_control.status"),
         "owing": (3, "watchdog.owing"),
-        "next": (28, "core.decoder.pc"),
+        "next": (28, "core.fetch.\\instruction__payload.pc "),
         "issue": (1, "core.sequencer.decoded__valid"),
         "issue pc": (28, "core.sequencer.\\decoded__payload.pc "),
         "room": (1, f"{_BOARD}.room"),

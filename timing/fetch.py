@@ -9,9 +9,8 @@ import numpy as np
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode
-from systola.hdl.control.decoder import SETTLING, Decoder
+from systola.hdl.control.checks import step_counts
 from systola.hdl.control.fetch import fetch_chunk_bytes, fetched_ahead
-from systola.hdl.control.scalar_unit import ScalarUnit
 from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.hdl.transfers.host_read_port import FETCH_INTERVAL
 from systola.timing.host_read_port import HostReadPort
@@ -20,19 +19,18 @@ FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
 HANDED_OUT = 4
 """Cycles from the beat of an instruction to the instruction."""
-DECODED = Decoder.LATENCY + ISSUE_INTERVAL - 1
-"""Cycles from the decoder's taking an instruction to its issue, which the sequencer decides."""
+MOVED = 3
+"""Cycles from an instruction's being taken to its going to the last stage of the scalar unit."""
+DECODED = ISSUE_INTERVAL
+"""Cycles from an instruction's last step to its issue, which the sequencer decides."""
 INTERVAL = 2
-"""Cycles from an instruction to the next one in the scalar unit and in the decoder: a stage takes
-the next one when it is empty."""
-CONVOLVE = 3
-"""Cycles more that a Convolve takes in the decoder."""
-AFTER_SET = 3
-"""Cycles from a Set_Register to the instruction behind it, where that is no End_Loop."""
+"""Cycles from an instruction to the next one in the fetch."""
+ENDS = 2
+"""Cycles that an End_Loop is taken after the first stage is empty."""
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
 NOT_KEPT = 3
-"""Cycles from where the instruction behind a jump would be there to its request, if not kept."""
+"""Cycles from where the instruction after a jump would be there to its request, if not kept."""
 REQUEST_INTERVAL = FETCH_INTERVAL + 1
 """Cycles from one request to the next: the fetch looks for room once one is accepted."""
 ASKED = 3
@@ -59,12 +57,12 @@ class Fetch:
         """When each unit was there."""
         self._free = 0.0
         """When the next instruction can be taken from the fetch."""
-        self._entered = deque([0.0] * ScalarUnit.LATENCY, ScalarUnit.LATENCY)
-        """When the last instructions left the scalar unit for the decoder."""
-        self._decoder_free = 0.0
-        self._sets = False
-        """The last instruction was a Set_Register."""
-        self._issued = deque([0.0] * Decoder.LATENCY, Decoder.LATENCY)
+        self._steps = step_counts(config)
+        self._first_free = 0.0
+        """When the first stage of the scalar unit takes the next instruction,"""
+        self._last_free = 0.0
+        """and when the last one does."""
+        self._issued = 0.0
         port.before_data = self._receive_until
         self._ask(0, FIRST_REQUEST)
 
@@ -80,7 +78,7 @@ class Fetch:
         """Lets the oldest chunk come that was asked for."""
         first_unit, ready = self._requests.popleft()
         # With nothing left, and nothing in the decoder, the fetch goes before the data.
-        urgent = self._issued[-1] + 1
+        urgent = self._issued + 1
         first, last = self._port.fetch(ready, urgent, self._chunk * self._unit_beats)
         beat = (last - first) / max(1, self._chunk * self._unit_beats - 1)
         for number in range(self._chunk):
@@ -97,30 +95,23 @@ class Fetch:
         unit = pc // self._per_unit
         while unit not in self._arrived:
             self._receive()
-        # An empty place goes from the end of either unit to its begin.
-        taken = max(self._arrived[unit], self._free, self._entered[0] + ScalarUnit.LATENCY)
-        enters = max(taken + ScalarUnit.LATENCY, self._decoder_free, self._issued[0] + 1)
-        if opcode in (Opcode.LOOP, Opcode.END_LOOP):
-            enters = max(enters, taken + ScalarUnit.LATENCY + 1)
-        elif self._sets:
-            enters = max(enters, self._entered[-1] + AFTER_SET)
-        free = INTERVAL
-        if opcode == Opcode.CONVOLVE:
-            enters += CONVOLVE
-        elif opcode == Opcode.SET_CONFIG_WINDOW:
-            # The decoder must be empty, and shows two pairs of operands to the multipliers.
-            enters = max(enters, self._issued[-1] + 1) + 1
-            free = 1 + SETTLING
+        taken = max(self._arrived[unit], self._free, self._first_free)
+        if opcode == Opcode.END_LOOP:
+            taken = max(taken, self._first_free + ENDS)
+        moved = max(taken + MOVED, self._last_free)
+        if opcode == Opcode.SET_CONFIG_WINDOW:
+            # What uses the window that there is must have been issued.
+            moved = max(moved, self._issued, self._last_free + 1)
+        steps = self._steps[opcode]
         self._free = taken + (AFTER_END if opcode == Opcode.END_LOOP else INTERVAL)
-        self._entered.append(enters)
-        self._decoder_free = enters + free
-        self._sets = opcode == Opcode.SET_REGISTER
+        self._first_free = moved + steps - MOVED
+        self._last_free = max(moved + steps, self._issued)
         self._ask((pc + 1) // self._per_unit, taken + ASKED)
-        return enters + DECODED
+        return self._last_free + DECODED
 
     def issue(self, time: float) -> None:
         """The instruction is issued."""
-        self._issued.append(time)
+        self._issued = time
 
     def jump(self, target: int) -> None:
         """The instruction just taken is followed by `target`, which is not behind it."""
@@ -137,15 +128,15 @@ class Fetch:
     def end(self, pc: int) -> float:
         """When all fetches have come, instruction `pc` being a Halt."""
         # What is there goes on until the Halt is issued.
-        halted = self._issued[-1]
+        halted = self._issued
         while True:
             pc += 1
             self._receive_until(halted)
             there = self._arrived.get(pc // self._per_unit, np.inf)
-            if max(there, self._free, self._entered[0]) >= halted:
+            if max(there, self._free, self._first_free) >= halted:
                 break
             self.next(pc, Opcode.NOP)
-            self._issued.append(np.inf)
+            self._issued = np.inf
         while self._requests and self._requests[0][1] <= halted:
             self._receive()
         return max(self._arrived.values()) - HANDED_OUT
@@ -154,8 +145,8 @@ class Fetch:
         """Moves everything that happened to later."""
         self._asked += cycles
         self._free += cycles
-        self._decoder_free += cycles
-        self._entered = deque((time + cycles for time in self._entered), self._entered.maxlen)
-        self._issued = deque((time + cycles for time in self._issued), self._issued.maxlen)
+        self._first_free += cycles
+        self._last_free += cycles
+        self._issued += cycles
         self._requests = deque((unit, time + cycles) for unit, time in self._requests)
         self._arrived = {unit: time + cycles for unit, time in self._arrived.items()}

@@ -15,8 +15,8 @@ from systola.hdl.transfers.host_read_port import ReadBeat, ReadRequest
 
 CHUNK_BYTES = 64
 """Bytes of one fetch burst, where bus width and burst limit allow it."""
-AHEAD = 8
-"""Instructions fetched ahead at most; two chunks where that is more."""
+AHEAD = 9
+"""Instructions fetched ahead at most, as whole beats; two chunks where that is more."""
 
 
 def fetch_chunk_bytes(config: Config) -> int:
@@ -27,7 +27,8 @@ def fetch_chunk_bytes(config: Config) -> int:
 
 def fetched_ahead(config: Config) -> int:
     """Instructions fetched ahead at most."""
-    return max(AHEAD, 2 * fetch_chunk_bytes(config) // INSTRUCTION_BYTES)
+    beat = max(1, config.host_bus_bytes // INSTRUCTION_BYTES)
+    return max(AHEAD // beat * beat, 2 * fetch_chunk_bytes(config) // INSTRUCTION_BYTES)
 
 
 class Known(data.StructLayout):

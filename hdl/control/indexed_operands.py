@@ -12,7 +12,6 @@ from amaranth.hdl import Cat, Mux, Value
 from amaranth.utils import ceil_log2
 
 from systola.arch.isa import (
-    INSTRUCTION_BYTES,
     INSTRUCTIONS,
     OPCODE_BITS,
     REGISTERS,
@@ -30,21 +29,6 @@ def indexed(entry: Instruction) -> list[tuple[str, str]]:
 
 
 ADDERS = max(len(indexed(entry)) for entry in INSTRUCTIONS)
-
-
-def sums_at() -> list[list[tuple[int, int, frozenset[Opcode]]]]:
-    """For each bit of the word the sums that it may come from: number of the adder, bit of the word
-    where the sum begins, and the instructions for which that is so. Else it stays as it is."""
-    found: list[dict[tuple[int, int], set[Opcode]]] = [
-        defaultdict(set) for _ in range(8 * INSTRUCTION_BYTES)
-    ]
-    for entry in INSTRUCTIONS:
-        widths = {field.name: field.width for field in entry.fields}
-        for adder, (operand, _) in enumerate(indexed(entry)):
-            start = entry.offset(operand)
-            for bit in range(start, start + widths[operand]):
-                found[bit][adder, start].add(entry.opcode)
-    return [[(*at, frozenset(opcodes)) for at, opcodes in bit.items()] for bit in found]
 
 
 def selectors_of(word: Value) -> Value:

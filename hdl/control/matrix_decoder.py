@@ -1,112 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
 """MatrixMultiply and Convolve: from the instruction to the walk of the matrix unit."""
 
-from amaranth.hdl import Cat, Module, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
-from systola.hdl.commands import InstructionLayout, MatrixCommand, line_bits
-from systola.hdl.control.window_registers import WindowProducts, walk_columns, walk_rows
+from systola.hdl.commands import InstructionLayout, MatrixCommand
+from systola.hdl.control.checks import Found
+from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
+from systola.hdl.control.window import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.walker import counts
 
 
-class Packing(data.StructLayout):
-    """Packed channels, in bytes of a row: the row, a row of the kernel, where the first vector
-    begins, and from one vector to the next."""
-
-    def __init__(self) -> None:
-        super().__init__({"row_bytes": 20, "kernel_bytes": 16, "start": signed(18), "step": 15})
-
-
-def unpackable(config: Config, packing: data.View, convolve: data.View, shape: data.View) -> Value:
-    """What of the window `shape` does not fit the packed channels of `convolve`: bits that must be
-    zero. The length of a row is not among them (see `Packing`)."""
-    rows = config.rows
-    return Cat(
-        convolve.k_tiles != 1,
-        shape.dilation_x != 1,
-        packing.kernel_bytes > rows,
-        packing.step > rows,
-        packing.start < -rows,
-        packing.start >= rows,
-    )
-
-
 class MatrixDecoder(wiring.Component):
-    """The `command` of `word`, combinationally: no more than a choice between its inputs.
+    """The `command` of `given`, combinationally: no more than a choice between its inputs.
 
-    `multiplies`: it is a MatrixMultiply, else a Convolve. `shape` and `products` are the present
-    window, `first_line` the line where the walk over it begins, `first_byte` how many bytes behind
-    the line before it the first vector does.
+    `shape` and `products` are the present window, `found` what its steps have found out.
     """
 
     def __init__(self, *, config: Config):
+        self._rows = config.rows
         super().__init__(
             {
-                "word": In(128),
-                "multiplies": In(1),
+                "given": In(EffectiveInstruction()),
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
-                "packing": In(Packing()),
-                "first_line": In(line_bits(config)),
-                "first_byte": In(range(config.rows)),
+                "found": In(Found(config=config)),
                 "command": Out(MatrixCommand(config=config)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        command, shape, products, packing = self.command, self.shape, self.products, self.packing
-        matrix = data.View(InstructionLayout(Opcode.MATRIX_MULTIPLY), self.word)
-        convolve = data.View(InstructionLayout(Opcode.CONVOLVE), self.word)
+        command, shape, products, found = self.command, self.shape, self.products, self.found
+        fields = fields_of(self.given.word)
+        matrix, convolve = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.CONVOLVE]
+        multiplies = is_one_of(self.given.kind, Opcode.MATRIX_MULTIPLY)
         walk = command.walk
-        packed = convolve.channels != 0
-        with m.If(self.multiplies):
+        packed = ~multiplies & (convolve.channels != 0)
+        # The line before the row holds the first vectors' bytes that are outside of it.
+        start = Signal(signed(10))
+        # Rows and columns mean nothing to a MatrixMultiply, nor does what goes with `bounded`.
+        m.d.comb += [
+            start.eq(found.start - self._rows),
+            *walk_rows(walk, shape, products),
+            *walk_columns(walk, shape),
+            command.accumulator.eq(found.accumulator.base),
+            command.accumulate.eq(Mux(multiplies, matrix.accumulate, convolve.accumulate)),
+            command.wide_vectors.eq(multiplies & matrix.wide_vectors),
+            command.wide_weights.eq(multiplies & matrix.wide_weights),
+            command.sequential.eq(multiplies),
+            command.bounded.eq(~multiplies),
+            command.height.eq(shape.height),
+            command.width.eq(Mux(packed, found.row_bytes, shape.width)),
+            command.fill.eq(convolve.fill),
+            command.packed.eq(packed),
+            command.byte.eq(Mux(start < 0, found.start, start)),
+            command.byte_step.eq(found.byte_step),
+            walk.start.line.eq(Mux(multiplies, found.buffer.base, found.first_line)),
+            walk.step.block.line.eq(Mux(multiplies, 0, convolve.plane)),
+        ]
+        # A number for a MatrixMultiply, and one for a Convolve.
+        numbers = {
+            "ox": (1 + matrix.wide_vectors, shape.out_width),
+            "oy": (matrix.rows, shape.out_height),
+            "block": (1 + matrix.wide_weights, convolve.k_tiles),
+            "kx": (matrix.k_tiles, Mux(packed, 1, shape.kernel_width)),
+            "ky": (1, shape.kernel_height),
+            "n": (matrix.n_tiles, convolve.n_tiles),
+        }
+        for level, (first, second) in numbers.items():
+            number = Signal(walk.count.shape()[level].shape, name=f"count_{level}")
             m.d.comb += [
-                walk.start.line.eq(matrix.buffer),
+                number.eq(Mux(multiplies, first, second)),
+                *counts(walk, **{level: number}),
+            ]
+        with m.If(packed):
+            # In columns x counts bytes, and lines are counted by the matrix unit.
+            m.d.comb += [
+                walk.start.x.eq(start),
+                walk.step.ox.x.eq(found.byte_step),
+                walk.step.ox.line.eq(0),
+            ]
+        with m.If(multiplies):
+            m.d.comb += [
                 walk.step.ox.line.eq(1),
                 walk.step.oy.line.eq(1 + matrix.wide_vectors),
                 walk.step.kx.line.eq(matrix.rows << matrix.wide_vectors),
-                *counts(
-                    walk,
-                    ox=1 + matrix.wide_vectors,
-                    oy=matrix.rows,
-                    block=1 + matrix.wide_weights,
-                    kx=matrix.k_tiles,
-                    ky=1,
-                    n=matrix.n_tiles,
-                ),
-                command.accumulator.eq(matrix.accumulator),
-                command.accumulate.eq(matrix.accumulate),
-                command.wide_vectors.eq(matrix.wide_vectors),
-                command.wide_weights.eq(matrix.wide_weights),
-                command.sequential.eq(1),
             ]
-        with m.Else():
-            m.d.comb += [
-                walk.start.line.eq(self.first_line),
-                *walk_rows(walk, shape, products),
-                walk.step.block.line.eq(convolve.plane),
-                *counts(walk, block=convolve.k_tiles, n=convolve.n_tiles),
-                command.accumulator.eq(convolve.accumulator),
-                command.accumulate.eq(convolve.accumulate),
-                command.bounded.eq(1),
-                command.height.eq(shape.height),
-                command.fill.eq(convolve.fill),
-                command.packed.eq(packed),
-                command.byte.eq(self.first_byte),
-                command.byte_step.eq(packing.step),
-            ]
-            with m.If(packed):
-                # In columns x counts bytes, and lines are counted by the matrix unit.
-                m.d.comb += [
-                    walk.start.x.eq(packing.start),
-                    walk.step.ox.x.eq(packing.step),
-                    *counts(walk, kx=1),
-                    command.width.eq(packing.row_bytes),
-                ]
-            with m.Else():
-                m.d.comb += [*walk_columns(walk, shape), command.width.eq(shape.width)]
         return m

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scalar unit: index registers and loops."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,7 +15,7 @@ from systola.arch.isa import (
 )
 from systola.hdl.commands import PC_BITS, InstructionLayout
 from systola.hdl.control.fetch import FetchedInstruction
-from systola.hdl.control.indexed_operands import ADDERS, REGISTER_BITS, operands_of, sums_at
+from systola.hdl.control.indexed_operands import ADDERS, REGISTER_BITS, operands_of
 
 OPCODES = tuple(entry.opcode for entry in INSTRUCTIONS)
 
@@ -32,15 +32,22 @@ def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
     return Cat(kind[OPCODES.index(opcode)] for opcode in opcodes).any()
 
 
+def fields_of(word: Value) -> dict[Opcode, data.View]:
+    """The fields of `word`, read as each of the instructions."""
+    return {opcode: data.View(InstructionLayout(opcode), word) for opcode in OPCODES}
+
+
 class EffectiveInstruction(data.StructLayout):
-    """A fetched instruction with the index registers added to its operands. `kind` has a bit for
-    each of OPCODES. `loop_fault`: check LOOP fails; then `loops` were open before the instruction.
+    """A fetched instruction, and the `sums` of those of its operands that have an index register
+    with that, in their order; they count modulo 2^width. `kind` has a bit for each of OPCODES.
+    `loop_fault`: check LOOP fails; then `loops` were open before the instruction.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "word": 8 * INSTRUCTION_BYTES,
+                "sums": data.ArrayLayout(REGISTER_BITS, ADDERS),
                 "kind": len(OPCODES),
                 "error": 1,
                 "pc": PC_BITS,
@@ -75,38 +82,31 @@ class _Kept(data.StructLayout):
 class ScalarUnit(wiring.Component):
     """Between fetch and decoder: adds index registers to operands, and runs loops.
 
-    In the word each operand that has an index register is replaced by its sum with that register,
-    modulo 2^width; all other bits stay as they are, those that name the register too. Set_Register,
-    Loop and End_Loop are done here and handed on like all others. Their reserved bits and minima
-    are the decoder's to check; index register 0 stays zero in any case.
+    Set_Register, Loop and End_Loop are done here and handed on like all others. Their reserved bits
+    and minima are the decoder's to check; index register 0 stays zero in any case.
 
-    Two stages: operands and registers, their sums. Latency LATENCY cycles, one instruction every
-    two cycles; but the one behind a Set_Register comes a cycle later, unless it is an End_Loop, and
-    a Loop stays a cycle longer. An End_Loop is taken in the second cycle in which the first stage
-    is free and all Loops before it are done.
-
-    `coming` shows an instruction, but for a Loop, in the cycle before it is offered first, in which
-    the last stage is `vacant`. None comes into the last stage with `hold`.
+    Two stages, which the decoder moves. `coming` is what is in the first one, until it is ready for
+    the next; `takes`: in this cycle an instruction with `opcode` is taken for it. With `moves`, in
+    its third cycle there or later, `coming` goes to the last stage as well, and is `instruction`
+    until the one after it comes; its `loop_fault` and `loops` from the second cycle on. An End_Loop
+    is taken in the second cycle in which the first stage is empty and all Loops before it are done.
 
     `jump` with `jump_to`, in the cycle in which an End_Loop is taken: its loop has iterations left,
     and the first instruction of its body is next. Neither an instruction with `loop_fault`, nor one
-    with `error`, whose word means nothing, changes the state or jumps. `idle`: there is no
-    instruction inside.
+    with `error`, whose word means nothing, changes the state or jumps.
     """
-
-    LATENCY = 2
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "fetched": In(stream.Signature(FetchedInstruction())),
-                "coming": Out(Coming()),
-                "vacant": Out(1),
-                "hold": In(1),
-                "instruction": Out(stream.Signature(EffectiveInstruction())),
+                "takes": Out(1),
+                "opcode": Out(OPCODE_BITS),
+                "coming": Out(stream.Signature(Coming())),
+                "moves": In(1),
+                "instruction": Out(EffectiveInstruction()),
                 "jump": Out(1),
                 "jump_to": Out(PC_BITS),
-                "idle": Out(1),
             }
         )
 
@@ -114,97 +114,57 @@ class ScalarUnit(wiring.Component):
         m = Module()
         fetched = self.fetched.payload
         first = Signal(_Kept(), reset_less=True)
-        last = Signal(_Kept(), reset_less=True)
+        last = Signal(_Kept())
         first_valid = Signal()
-        last_valid = Signal()
-        # The same again for all the bits that a stage without an instruction takes.
-        first_open = Signal(init=1, attrs={"keep": 1})
-        last_open = Signal(init=1, attrs={"keep": 1})
-        offered = Signal()  # what is in the last stage is complete
-        sets = Signal()  # a Set_Register came into the last stage a cycle ago,
-        opens = Signal()  # or a Loop
+        opens = Signal()  # a Loop came into the last stage a cycle ago
         ended = Signal()  # the End_Loop that is fetched is done
-        taken = Signal()
-        moves = Signal()  # the last stage takes what is in the first, if anything
-        leaves = Signal()
         registers = Signal(data.ArrayLayout(REGISTER_BITS, REGISTERS))
 
-        # A stage takes something when it is empty, so that it does not matter here what the stage
-        # behind it does in this cycle, and so on up to the sequencer.
+        leaves = Signal()
         m.d.comb += [
-            self.fetched.ready.eq(~first_valid & Mux(fetched.known.ends, ended, ~sets)),
-            taken.eq(self.fetched.valid & self.fetched.ready),
-            moves.eq(~last_valid & ~self.hold),
-            leaves.eq(offered & self.instruction.ready),
-            self.instruction.valid.eq(offered),
-            self.idle.eq(~(first_valid | last_valid)),
-            self.vacant.eq(last_open),
-            self.coming.word.eq(first.word),
-            self.coming.kind.eq(first.kind),
+            leaves.eq(first_valid & self.coming.ready),
+            self.fetched.ready.eq(
+                (~first_valid & (~fetched.known.ends | ended)) | (leaves & ~fetched.known.ends)
+            ),
+            self.takes.eq(self.fetched.valid & self.fetched.ready),
+            self.opcode.eq(fetched.word[:OPCODE_BITS]),
+            self.coming.valid.eq(first_valid),
+            self.coming.payload.word.eq(first.word),
+            self.coming.payload.kind.eq(first.kind),
         ]
-        is_loop = is_one_of(first.kind, Opcode.LOOP)
         m.d.sync += [
-            sets.eq(moves & first_valid & is_one_of(first.kind, Opcode.SET_REGISTER)),
-            opens.eq(moves & first_valid & is_loop),
+            opens.eq(self.moves & is_one_of(first.kind, Opcode.LOOP)),
+            first_valid.eq(self.takes | (first_valid & ~leaves)),
         ]
-        with m.If(~first_valid):
-            m.d.sync += [first_valid.eq(taken), first_open.eq(~taken)]
-        with m.Elif(moves):
-            m.d.sync += [first_valid.eq(0), first_open.eq(1)]
-        with m.If(moves):
-            m.d.sync += [
-                last_valid.eq(first_valid),
-                last_open.eq(~first_valid),
-                offered.eq(first_valid & ~is_loop),
-            ]
-        with m.Elif(leaves):
-            m.d.sync += [last_valid.eq(0), last_open.eq(1), offered.eq(0)]
-        with m.Elif(opens):
-            m.d.sync += offered.eq(1)
 
-        # Operands and registers, then their sums. An empty stage takes whatever there is.
+        # Operands and the numbers of registers, then the registers, then the sums.
         sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
         added = Signal(REGISTER_BITS, reset_less=True)  # a second register
         chosen = [Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True) for i in range(ADDERS)]
-        with m.If(first_open):
+        selectors = Signal.like(fetched.known.selectors, reset_less=True)
+        with m.If(self.takes):
             m.d.sync += [
                 first.word.eq(fetched.word),
                 first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in OPCODES)),
                 first.error.eq(fetched.error),
                 first.pc.eq(fetched.pc),
+                selectors.eq(fetched.known.selectors),
             ]
-        with m.If(last_open):
+        with m.If(self.moves):
             m.d.sync += [last.eq(first), added.eq(chosen[1])]
         for i, operand in enumerate(operands_of(fetched.word, fetched.known.places)):
             kept = Signal(REGISTER_BITS, name=f"operand_{i}", reset_less=True)
-            with m.If(first_open):
-                m.d.sync += [
-                    kept.eq(operand),
-                    chosen[i].eq(registers[fetched.known.selectors[i]]),
-                ]
-            with m.If(last_open):
+            m.d.sync += chosen[i].eq(registers[selectors[i]])
+            with m.If(self.takes):
+                m.d.sync += kept.eq(operand)
+            with m.If(self.moves):
                 m.d.sync += sums[i].eq(kept + chosen[i])
 
         # The last stage: what comes out.
-        effective = self.instruction.payload
-        flags: dict[tuple[int, int, frozenset[Opcode]], Signal] = {}
-        for bit, sources in enumerate(sums_at()):
-            terms: list[Value] = []
-            own: Value = Const(1)
-            for adder, start, opcodes in sources:
-                key = adder, start, opcodes
-                if key not in flags:
-                    name = f"sum_{adder}_at_{start}"
-                    flags[key] = here = Signal(name=name, reset_less=True)
-                    with m.If(last_open):
-                        m.d.sync += here.eq(is_one_of(first.kind, *opcodes))
-                terms.append(flags[key] & sums[adder][bit - start])
-                own &= ~flags[key]
-            m.d.comb += effective.word[bit].eq(Cat(last.word[bit] & own, *terms).any())
-
+        effective = self.instruction
         # Every cycle that a Set_Register is in the last stage writes the same.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register
-        writes = last_valid & is_one_of(last.kind, Opcode.SET_REGISTER) & ~last.error
+        writes = is_one_of(last.kind, Opcode.SET_REGISTER) & ~last.error
         for register in range(1, REGISTERS):
             with m.If(writes & (target == register)):
                 m.d.sync += registers[register].eq(sums[0] + added)
@@ -218,7 +178,7 @@ class ScalarUnit(wiring.Component):
         faulty = Signal()  # so does what is in the last stage, or it opens one
         never = Signal()  # the Loop in the last stage has no iteration,
         once = Signal()  # or one
-        # What is left of the innermost loop behind the present iteration; it is there for longer.
+        # What is left of the innermost loop after the present iteration; it is there for longer.
         fewer = Signal(REGISTER_BITS, reset_less=True)
         is_second = Signal(reset_less=True)
         m.d.sync += [fewer.eq(stack[0].left - 1), is_second.eq(stack[0].left == 2)]
@@ -228,6 +188,8 @@ class ScalarUnit(wiring.Component):
         closes = Signal()
         executed = Signal()
         m.d.comb += [
+            effective.word.eq(last.word),
+            effective.sums.eq(Cat(sums)),
             effective.kind.eq(last.kind),
             effective.error.eq(last.error),
             effective.pc.eq(last.pc),
@@ -252,9 +214,9 @@ class ScalarUnit(wiring.Component):
             never.eq(sums[0] == 0),
             once.eq(sums[0] == 1),
         ]
-        with m.If(~first_valid):
+        with m.If(self.takes):
             m.d.sync += unopened.eq(ended & ~fetched.error & (loops == 0))
-        with m.If(~last_valid):
+        with m.If(self.moves):
             m.d.sync += [faulty.eq(unopened), shown.eq(0)]
         with m.Elif(opens):
             m.d.sync += [faulty.eq(loops == LOOP_DEPTH), shown.eq(loops)]

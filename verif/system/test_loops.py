@@ -10,6 +10,7 @@ from systola.arch.registers import Register
 from systola.golden.machine import Machine
 from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.sim.library import Simulator
+from systola.timing.fetch import ENDS
 from systola.verif.kit import scoreboard
 from systola.verif.kit.images import make_image, random_memory, random_parameter_entry, random_tiles
 from systola.verif.kit.launch import preset_name
@@ -19,9 +20,9 @@ ROWS = 24
 PARTS = 4
 """The operand, and the accumulators, are this many times ROWS."""
 INPUT, ENTRY, OUTPUT, PAGES = 0x1000, 0x6000, 0x8000, 16
-PROLOGUE = 8 * ISSUE_INTERVAL
-"""Cycles that loops may take for their eight first and last instructions, narrow host bus included,
-beside a latency of the memory."""
+PROLOGUE = 8 * ISSUE_INTERVAL + 2 * ENDS
+"""Cycles that loops may take for their eight first and last instructions, two End_Loops among them,
+narrow host bus included, beside a latency of the memory."""
 
 
 def multiply(part, **registers):

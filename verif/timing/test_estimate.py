@@ -105,7 +105,7 @@ def test_loop_that_ends_early_equals_all_of_it(name, latency, monkeypatch):
 LOOPS = """
     loop count=1000
       loop count=3
-        read_host_memory host=0, buffer=0+r1, rows=16, stride=16, blocks=1, tail=16
+        read_host_memory host=0, buffer=0+r1, rows=32, stride=16, blocks=1, tail=16
         set_register register=1, value=16, first=1
       end_loop
       debug_tag tag=1
@@ -119,13 +119,13 @@ LOOPS = """
 
 def test_nested_loops():
     result = estimate(CONFIG, assembled(LOOPS))
-    assert result.traffic.host_in == 1000 * 3 * 16 * 16
+    assert result.traffic.host_in == 1000 * 3 * 32 * 16
     assert result.traffic.host_out == 1000 * 3 * 16
     assert [tag.passes for tag in result.tags] == [1000, 1000]
     assert result.tags[0].traffic.host_out == result.traffic.host_out
     assert result.tags[1].traffic.host_in == result.traffic.host_in
     # The host port gives a beat a cycle, and loses one between instructions.
-    assert result.cycles == pytest.approx(1000 * 3 * 17, rel=0.01)
+    assert result.cycles == pytest.approx(1000 * 3 * 33, rel=0.01)
 
 
 def test_work_of_every_iteration():
@@ -137,7 +137,7 @@ def test_work_of_every_iteration():
     assert [each.number for each in reads] == 180 * [2]
     assert [each.number for each in writes] == 60 * [6]
     assert all(a.begin < b.begin for a, b in pairwise(reads))
-    assert all(each.end - each.begin >= 16 for each in reads)
+    assert all(each.end - each.begin >= 32 for each in reads)
     assert max(each.end for each in work) < estimate(CONFIG, image).cycles
 
 

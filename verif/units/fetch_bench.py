@@ -65,7 +65,8 @@ class FetchBench(Bench):
         self._latency = latency
         self._chunk_bytes = max(self.bus, min(64, config.max_burst_beats * self.bus))
         self._chunk = self._chunk_bytes // WORD
-        self._ahead = max(8, 2 * self._chunk)
+        beat = max(1, self.bus // WORD)
+        self._ahead = max(9 // beat * beat, 2 * self._chunk)
         self._kept = config.instruction_buffer - self._chunk
         self._beats: list[_Beat] = []
         self._rules = StreamRules("instruction")

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import random
 
+from amaranth.lib import data
+
 from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode
-from systola.hdl.control.indexed_operands import PLACE_BITS
+from systola.hdl.control.indexed_operands import PLACE_BITS, indexed
 
 MODULO = 1 << 32
 
@@ -102,6 +104,16 @@ def loop(count: int, register: int = 0) -> int:
 def load_table(host: int, register: int) -> int:
     """An instruction with an indexed operand of 32 bits, at bit 8."""
     return word_of(Opcode.LOAD_TABLE, host=host, table=0, host_register=register)
+
+
+def effective(shown: data.Const) -> int:
+    """The word of an EffectiveInstruction with the sums in it."""
+    word = shown.word
+    entry = KNOWN.get(word & 0xFF)
+    for (operand, _), total in zip(indexed(entry) if entry else (), shown.sums, strict=False):
+        offset, mask = entry.offset(operand), (1 << entry.field(operand).width) - 1
+        word = word & ~(mask << offset) | (total & mask) << offset
+    return word
 
 
 NOP, END = word_of(Opcode.NOP), word_of(Opcode.END_LOOP)

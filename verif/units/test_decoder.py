@@ -6,8 +6,8 @@ import itertools
 import cocotb
 import pytest
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
-from amaranth.lib.wiring import Out, connect, flipped
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.isa import (
     BY_OPCODE,
@@ -32,6 +32,7 @@ from systola.hdl.commands import (
     vector_walk,
 )
 from systola.hdl.control.decoder import Decoded, Decoder
+from systola.hdl.control.indexed_operands import ADDERS, indexed
 from systola.hdl.control.scalar_unit import OPCODES, EffectiveInstruction
 from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.decoder_model import (
@@ -47,7 +48,7 @@ from systola.verif.units.decoder_model import (
     word,
 )
 from systola.verif.units.packing import from_bits, to_bits
-from systola.verif.units.scalar_model import kind
+from systola.verif.units.scalar_model import KNOWN, kind
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,
@@ -93,50 +94,61 @@ LIMITS = {
 }
 """Bytes of the host window and tiles of the weight window."""
 COUNT = 1000
-LATENCY = 5
-CHECKED = 3
+STEPS = {
+    **dict.fromkeys(Opcode, 3),
+    Opcode.SET_CONFIG_WINDOW: 8,
+    Opcode.CONVOLVE: 12,
+    Opcode.ACTIVATE: 4,
+    Opcode.DEPTHWISE: 13,
+    Opcode.POOL: 9,
+    Opcode.VECTOR: 9,
+    Opcode.TRANSPOSE: 5,
+}
+MOVED = 3
+"""Cycles from where an instruction is taken to where the decoder moves it."""
+CHECKED = 2
 """Cycles after which an instruction that is there has been checked."""
-SETTLING = 3
-"""Cycles behind a Set_Config_Window in which no instruction begins."""
-PACKING = -1
 SAMPLE = 300
 """Lines of a copy that are looked at one by one, at either end."""
-"""Places of a walk count modulo this."""
 
 
 class Staged(wiring.Component):
-    """The decoder behind a stage that shows what is coming, as the last one of the scalar unit;
-    `entered`: the decoder takes an instruction."""
+    """The decoder beside stages that it moves, as those of the scalar unit; `entered`: an
+    instruction is taken."""
 
     def __init__(self, *, config):
         self._decoder = Decoder(config=config)
         members = dict(self._decoder.signature.members)
-        del members["coming"], members["vacant"], members["hold"]
-        super().__init__({**members, "entered": Out(1)})
+        for name in ("takes", "opcode", "coming", "moves", "instruction"):
+            del members[name]
+        instruction = In(stream.Signature(EffectiveInstruction()))
+        super().__init__({**members, "instruction": instruction, "entered": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         decoder = m.submodules.decoder = self._decoder
         connect(m, decoder.decoded, flipped(self.decoded))
-        valid, given = decoder.instruction.valid, decoder.instruction.payload
-        kept, full = Signal.like(given), Signal()
+        given = self.instruction.payload
+        first, last, full = Signal.like(given), Signal.like(given), Signal()
         m.d.comb += [
             decoder.host_limit.eq(self.host_limit),
             decoder.weight_tiles.eq(self.weight_tiles),
-            self.pc.eq(decoder.pc),
-            self.idle.eq(decoder.idle & ~full),
-            self.instruction.ready.eq(~full & ~decoder.hold),
-            decoder.vacant.eq(~full),
-            decoder.coming.word.eq(self.instruction.payload.word),
-            decoder.coming.kind.eq(self.instruction.payload.kind),
-            valid.eq(full),
-            given.eq(kept),
-            self.entered.eq(valid & decoder.instruction.ready),
+            self.idle.eq(decoder.idle),
+            self.instruction.ready.eq(~full | decoder.coming.ready),
+            self.entered.eq(self.instruction.valid & self.instruction.ready),
+            decoder.takes.eq(self.entered),
+            decoder.opcode.eq(given.word[:8]),
+            decoder.coming.valid.eq(full),
+            decoder.coming.payload.word.eq(first.word),
+            decoder.coming.payload.kind.eq(first.kind),
+            decoder.instruction.eq(last),
         ]
         with m.If(self.instruction.ready):
-            m.d.sync += [full.eq(self.instruction.valid), kept.eq(self.instruction.payload)]
-        with m.Elif(self.entered):
-            m.d.sync += full.eq(0)
+            m.d.sync += full.eq(self.instruction.valid)
+        with m.If(self.entered):
+            m.d.sync += first.eq(given)
+        with m.If(decoder.moves):
+            m.d.sync += last.eq(first)
         return m
 
 
@@ -549,8 +561,17 @@ def check(text, instruction, raw):
 
 
 def offered(instruction):
-    """Bits of the decoder's input."""
-    return to_bits(INSTRUCTION, {**instruction, "kind": kind(instruction["word"])})
+    """Bits of the decoder's input: the operands that have an index register are not in the word,
+    and a sum has more bits than its operand."""
+    bits = instruction["word"]
+    sums = []
+    entry = KNOWN.get(bits & 0xFF)
+    for name, _ in indexed(entry) if entry else ():
+        mask = (1 << entry.field(name).width) - 1
+        sums.append(~mask % (1 << 32) | bits >> entry.offset(name) & mask)
+        bits ^= mask << entry.offset(name)
+    sums += [0] * (ADDERS - len(sums))
+    return to_bits(INSTRUCTION, {**instruction, "word": bits, "sums": sums, "kind": kind(bits)})
 
 
 async def decode(dut, instructions, source_pauses, sink_pauses):
@@ -578,49 +599,33 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
         assert failed == (causes[-1] != Fault.NONE)
     await bench.cycle(decoded__ready=0)
     await bench.cycle()
-    assert bench.get("idle") and bench.get("pc") == (instructions[-1]["pc"] + 1) % (1 << PC_BITS)
+    assert bench.get("idle")
     return causes
 
 
 def cycles_of(instructions):
-    """Cycles in which instructions enter and leave, nobody waiting, by the rules of the stages."""
-    stages = [None] * LATENCY  # number of an instruction, or PACKING where there is a product
-    entering, leaving = [], []
-    step = offered = now = 0
-    alone = True
-    while len(leaving) < len(instructions):
-        leaving += [now] * (stages[4] is not None)
-        stages[4], fourth = stages[3], stages[3]
-        stages[3] = None
-        if fourth is None or stages[2] is None:
-            # The fourth stage takes nothing in the cycle in which it is left.
-            stages[1:4] = stages[:3]
-            if stages[3] == PACKING:
-                stages[3] = None
-            stages[0] = None
-            number = len(entering)
-            word = instructions[number]["word"] if number < len(instructions) else 0
-            is_window = word & 0xFF == Opcode.SET_CONFIG_WINDOW
-            is_convolve = word & 0xFF == Opcode.CONVOLVE
-            waits = now < offered or (is_window and not alone)
-            if number < len(instructions) and not waits:
-                if step == is_window + 3 * is_convolve:
-                    stages[0], step = number, 0
-                    entering.append(now)
-                    offered = now + 1 + (SETTLING if is_window else 1)
-                else:
-                    packed = operands_of(Opcode.CONVOLVE, word)["channels"] > 0
-                    stages[0] = PACKING if is_convolve and packed and step == 0 else None
-                    step += 1
-        numbers = [stage for stage in stages if stage not in (None, PACKING)]
-        alone = not numbers
-        now += 1
+    """Cycles in which instructions enter and leave, nobody waiting, by the rules of the walk."""
+    entering, leaving, free, copied = [], [], 0, 0
+    for given in instructions:
+        opcode = given["word"] & 0xFF
+        steps = STEPS.get(opcode, 3)
+        if CONFIGS[chosen_variant()].training:
+            steps += opcode == Opcode.MATRIX_MULTIPLY
+        elif opcode in TRAINING:
+            steps = 3
+        entering.append(free)
+        moved = free + MOVED
+        if opcode == Opcode.SET_CONFIG_WINDOW:
+            moved = max(moved, copied + 1)
+        free = moved + steps - MOVED
+        copied = moved + steps
+        leaving.append(copied + 1)
     return entering, leaving
 
 
 @cocotb.test
 async def full_rate(dut):
-    """One instruction every two cycles, but Convolve and Set_Config_Window."""
+    """A step a cycle, without a gap between instructions."""
     instructions = program("rate", COUNT)
     bench = Bench(dut, unit())
     await bench.start()
@@ -727,6 +732,11 @@ async def every_fault(dut):
                 operands = {**writer.legal(opcode), **lookup}
                 cause, _ = text.fault(word(opcode, operands))
             add(word(opcode, {**operands, "table": table}))
+    for source in Measured:
+        operands = {**writer.legal(Opcode.MEASURE), "source": source}
+        add(word(Opcode.MEASURE, operands))
+        add(word(Opcode.MEASURE, {**operands, "buffer": (1 << 20) - 1}))
+        add(word(Opcode.MEASURE, {**operands, "accumulator": (1 << 16) - 1}))
     for number in range(256):
         add(number)
         use_window()

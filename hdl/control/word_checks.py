@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes an instruction ILLEGAL_FIELD or UNAVAILABLE: its word alone."""
+
+from collections.abc import Container
+from itertools import pairwise
+
+from amaranth.hdl import Cat, Const, Mux, Value
+from amaranth.lib import data
+from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import INSTRUCTIONS, TANH_INTEGER_BITS, Field, Function, Opcode
+from systola.hdl.control.activate_decoder import OTHERS
+from systola.hdl.control.scalar_unit import fields_of, is_one_of
+
+WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+COPIES = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, *WRITES)
+LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
+
+
+def is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode, str]]) -> Value:
+    """Whether bits are set after the fields of the instruction `given`, a field has a value without
+    a name or below its minimum, or fields do not fit together; the minima of the fields `walked`
+    are checked elsewhere."""
+    word, kind = given.word, given.kind
+    wrong: list[Value] = []
+    ended: Value = Const(0, 1)
+    places = sorted({entry.width for entry in INSTRUCTIONS})
+    for start, end in pairwise([*places, len(word)]):
+        ended |= is_one_of(kind, *(each.opcode for each in INSTRUCTIONS if each.width == start))
+        wrong.append(ended & word[start:end].any())
+    fields = fields_of(word)
+    align = exact_log2(config.host_bus_bytes)
+    wrong.append(is_one_of(kind, *COPIES, *LOADS) & given.sums[0][:align].any())
+    for entry in INSTRUCTIONS:
+        bad = [
+            _out_of_range(field, fields[entry.opcode][field.name])
+            for field in entry.fields
+            if (entry.opcode, field.name) not in walked
+        ]
+        bad.append(_misfits(config, entry.opcode, fields[entry.opcode]))
+        wrong.append(is_one_of(kind, entry.opcode) & Cat(bad).any())
+    return Cat(wrong).any()
+
+
+def _out_of_range(field: Field, value: Value) -> Value:
+    """Whether the value of a field is below its minimum or has no name."""
+    if field.values is not None:
+        return ~Cat(value == int(member) for member in field.values).any()
+    return value < field.minimum if field.minimum is not None else Const(0, 1)
+
+
+def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
+    """What is wrong beyond single fields: alignment, lengths, combinations."""
+    align = exact_log2(config.host_bus_bytes)
+    wrong: Value = Const(0)
+    if opcode in COPIES:
+        longest = config.cols if opcode in WRITES else config.rows
+        wrong |= fields.stride[:align].any() | (fields.tail > longest)
+    if opcode is Opcode.DEPTHWISE:
+        wrong |= fields.function == Function.TABLE
+    if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+        function = fields.function
+        has_bits = (function == Function.TANH) | (function == Function.EXP)
+        gate = (function == Function.SIGMOID) | has_bits
+        narrow = (
+            (function == Function.RELU)
+            | (function == Function.RELU6)
+            | (function == Function.TABLE)
+        )
+        wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
+        wrong |= has_bits & (fields.table > TANH_INTEGER_BITS)
+    return wrong
+
+
+def is_unavailable(config: Config, given: data.View) -> Value:
+    """Whether the instruction `given` needs hardware that is not there."""
+    fields = fields_of(given.word)
+    matrix, activate = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.ACTIVATE]
+    vector = fields[Opcode.VECTOR]
+    lacks: list[tuple[Value | int, tuple[Opcode, ...]]] = []
+    if not config.wide:
+        lacks += [
+            (activate.wide, (Opcode.ACTIVATE,)),
+            (vector.wide | vector.wide_operands, (Opcode.VECTOR,)),
+            (matrix.wide_vectors | matrix.wide_weights, (Opcode.MATRIX_MULTIPLY,)),
+        ]
+    if not config.tables:
+        lacks += [
+            (1, (Opcode.LOAD_TABLE,)),
+            (activate.function == Function.TABLE, (Opcode.ACTIVATE,)),
+            (vector.function == Function.TABLE, (Opcode.VECTOR,)),
+        ]
+    if not config.depthwise:
+        lacks.append((1, (Opcode.DEPTHWISE,)))
+    if not config.training:
+        lacks += [(1, OTHERS), (matrix.from_buffer, (Opcode.MATRIX_MULTIPLY,))]
+        lacks += [
+            ((each.function == Function.EXP) | (each.exponent != 0), (opcode,))
+            for opcode, each in ((Opcode.ACTIVATE, activate), (Opcode.VECTOR, vector))
+        ]
+    return Cat(is_one_of(given.kind, *opcodes) & lack for lack, opcodes in lacks).any()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scalar unit beside what moves its stages as the decoder does, as soon as they may be."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from systola.hdl.commands import PC_BITS
+from systola.hdl.control.fetch import FetchedInstruction
+from systola.hdl.control.scalar_unit import EffectiveInstruction, ScalarUnit
+
+
+class MovedScalar(wiring.Component):
+    """Instructions go in as `fetched`, and come out as `instruction`, from the second cycle on in
+    which they are in the last stage. With `lingers` an instruction stays in the first stage when it
+    is in the last one, too. `idle`: nothing is in either.
+    """
+
+    def __init__(self):
+        super().__init__(
+            {
+                "fetched": In(stream.Signature(FetchedInstruction())),
+                "instruction": Out(stream.Signature(EffectiveInstruction())),
+                "lingers": In(1),
+                "jump": Out(1),
+                "jump_to": Out(PC_BITS),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        scalar = m.submodules.scalar_unit = ScalarUnit()
+        connect(m, flipped(self.fetched), scalar.fetched)
+        age = Signal(2)  # cycles of the instruction in the first stage, three at most
+        moved = Signal()  # it is in the last one, too
+        full = Signal()
+        m.d.comb += [
+            scalar.moves.eq(scalar.coming.valid & (age >= 2) & ~moved & ~full),
+            scalar.coming.ready.eq((scalar.moves | moved) & ~self.lingers),
+            self.instruction.payload.eq(scalar.instruction),
+            self.jump.eq(scalar.jump),
+            self.jump_to.eq(scalar.jump_to),
+            self.idle.eq(~(scalar.coming.valid | full)),
+        ]
+        with m.If(scalar.takes):
+            m.d.sync += [age.eq(0), moved.eq(0)]
+        with m.Else():
+            m.d.sync += [age.eq(age + (age != 3)), moved.eq(moved | scalar.moves)]
+        with m.If(scalar.moves):
+            m.d.sync += full.eq(1)
+        with m.Elif(self.instruction.valid & self.instruction.ready):
+            m.d.sync += [full.eq(0), self.instruction.valid.eq(0)]
+        with m.Elif(full):
+            m.d.sync += self.instruction.valid.eq(1)
+        return m
