@@ -118,8 +118,8 @@ int main(int, char** arguments) {
         unit.multiplier = static_cast<uint32_t>(aged(MULTIPLIER_STAGE).multiplier);
         unit.rounding = aged(ROUNDING_STAGE).single;
         unit.offset = aged(OFFSET_STAGE).offset & ((1U << BITS) - 1);
-        unit.low = aged(OFFSET_STAGE).low & ((1U << BITS) - 1);
-        unit.high = aged(OFFSET_STAGE).high & ((1U << BITS) - 1);
+        unit.low = aged(CLAMP_STAGE).low & ((1U << BITS) - 1);
+        unit.high = aged(CLAMP_STAGE).high & ((1U << BITS) - 1);
         unit.eval();
         if (cycle >= LATENCY) {
             const Case& c = aged(LATENCY);
