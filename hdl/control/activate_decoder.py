@@ -71,10 +71,19 @@ class ActivateDecoder(wiring.Component):
             return signal
 
         over_map = is_one_of(kind, *MAPS)
-        wide, function = Signal(), Signal(3)
         floor, ceiling, limit = (chosen(n, Signal(each, name=n)) for n, each in _BOUNDS.items())
-        m.d.comb += [wide.eq(command.wide), function.eq(command.function)]
-        for name in set().union(*entries.values()) - {*_BOUNDS, *walk.count.shape().members}:
+        # What others are worked out from, beside the command: it is never read here.
+        wide, wide_operands, function = (
+            chosen(name, Signal(bits, name=name))
+            for name, bits in (("wide", 1), ("wide_operands", 1), ("function", 3))
+        )
+        m.d.comb += [
+            command.wide.eq(wide),
+            command.wide_operands.eq(wide_operands),
+            command.function.eq(function),
+        ]
+        apart = {*_BOUNDS, *walk.count.shape().members, "wide", "wide_operands", "function"}
+        for name in sorted(set().union(*entries.values()) - apart):
             chosen(name, Value.cast(command[name]))
         m.d.comb += [
             *walk_rows(walk, shape, products),
@@ -93,7 +102,7 @@ class ActivateDecoder(wiring.Component):
             number = chosen(level, Signal(count, name=f"count_{level}"))
             m.d.comb += counts(walk, **{level: number})
         with m.If(~over_map):
-            m.d.comb += [walk.step.kx.line.eq(1), walk.step.ox.line.eq(1 + command.wide_operands)]
+            m.d.comb += [walk.step.kx.line.eq(1), walk.step.ox.line.eq(1 + wide_operands)]
         if self._config.training:
             self._train(m)
 
