@@ -101,7 +101,7 @@ class ListScan(wiring.Component):
             with m.If(ends):
                 m.d.sync += todo.eq(todo.as_value() & ~first.as_value())
 
-        stored = self.entry.as_value()
+        stored, youngest = self.entry.as_value(), self.entry[self._walked]
         memory = m.submodules.memory = Memory(
             shape=len(stored), depth=1 << (bits + list_bits), init=[]
         )
@@ -117,7 +117,11 @@ class ListScan(wiring.Component):
             # When something is pushed, all is done.
             read.addr.eq(Mux(write.en, Cat(newest, pushed_at), Cat(here, at))),
             stored.eq(read.data),
-            self.rises.eq(~(self.pushed[self._walked].base - self.entry[self._walked].end)[-1]),
+            # Behind an empty region nothing rises: who has one may tell of addresses that are none.
+            self.rises.eq(
+                ~(self.pushed[self._walked].base - youngest.end)[-1]
+                & (youngest.base != youngest.end)
+            ),
         ]
 
         # The entry that was compared, whether or not it is in its list any longer.
