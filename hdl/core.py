@@ -164,7 +164,11 @@ class Core(wiring.Component):
         connect(m, writer.buffer, buffer.dma_out)
         if config.training:
             connect(m, weights.buffer, buffer.tiles)
-            m.d.comb += weights.unblocked.eq(board.weights.unblocked)
+            # Tiles are read a cycle later than the lists let them go: lines are written that long
+            # after they are announced.
+            queue, settled = board.weights, Signal()
+            m.d.sync += settled.eq(queue.unblocked & ~queue.pop)
+            m.d.comb += weights.unblocked.eq(queue.unblocked & settled)
         connect(m, reader.parameters, activation.parameters)
         connect(m, activation.operands, buffer.operands)
         if config.tables:

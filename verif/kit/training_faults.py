@@ -54,7 +54,8 @@ class TrainingFaults(SingleInstructions):
         count, step = rng.randint(1, 3), rng.randint(0, 2 * size)
         source = self._writer.spans.lines.start + 3 * size
         read, written = (count - 1) * step + size, count * size
-        result = rng.randint(source - written + 1, source + read - 1)
+        last = min(source + read - 1, self._config.buffer_lines - written)
+        result = rng.randint(source - written + 1, last)
         at = {"buffer": source, "destination": max(0, result)}
         self._one(Opcode.TRANSPOSE, **at, count=count, step=step)
 
