@@ -364,7 +364,8 @@ class ActivationUnit:
     def _halved(self) -> tuple[bool, bool]:
         """Whether the operands of Vector are scaled by one half."""
         a, b = (
-            (self.scale[f"multiplier_{n}"], self.scale[f"shift_{n}"]) == (HALF, 0) for n in "ab"
+            (self.scale.get(f"multiplier_{n}"), self.scale.get(f"shift_{n}")) == (HALF, 0)
+            for n in "ab"
         )
         return a, b
 

@@ -21,6 +21,9 @@ FIRST, CYCLES = 1, 240
 """What is watched: from that cycle of the program on, so many."""
 
 _ARRAY = "tpu.tpu.core.matrix_unit.mxu."
+_WEIGHT, _ACTIVATION = "tile.row_{}.factor_{}_0", "tile.row_{}.activation_{}"
+"""The operand registers of the multiplier in a row and a column, which is a stage of its own."""
+_SUM = "tile.partial_{}_{}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class ArrayState:
     weights: list[list[int]]
     """The active ones."""
     activations: list[list[int]]
-    """On their way into each element; they meet the weight in the next cycle."""
+    """Those that meet them in this cycle."""
     sums: list[list[int]]
     """Partial sums, that of the bottom row being the result of a column."""
 
@@ -78,21 +81,12 @@ def _names(rows: int, cols: int) -> set[str]:
         name
         for k in range(rows)
         for c in range(cols)
-        for name in (f"tile.active_{k}_{c}", f"tile.partial_{k}_{c}", _activation(k, c))
+        for name in (_WEIGHT.format(k, c), _ACTIVATION.format(k, c), _SUM.format(k, c))
     }
-
-
-def _activation(k: int, c: int) -> str:
-    """Of a row the first one comes from outside, the others move from column to column."""
-    return f"tile.activations_{k}_{c}" if c else f"activations[{k}]"
 
 
 def _state(values: dict[str, int], rows: int, cols: int) -> ArrayState:
     def table(name: str) -> list[list[int]]:
         return [[values[name.format(k, c)] for c in range(cols)] for k in range(rows)]
 
-    return ArrayState(
-        weights=table("tile.active_{}_{}"),
-        activations=[[values[_activation(k, c)] for c in range(cols)] for k in range(rows)],
-        sums=table("tile.partial_{}_{}"),
-    )
+    return ArrayState(weights=table(_WEIGHT), activations=table(_ACTIVATION), sums=table(_SUM))

@@ -14,25 +14,27 @@ from systola.verif.kit.seeds import random_seed
 from systola.views.array_wave import CONFIG, read_states
 
 ROWS, COLS = CONFIG.rows, CONFIG.cols
-SUMMED = 4
-"""Cycles from an activation at an element to its product in the sum, see docs/architecture.md."""
+SUMMED = 3
+"""Cycles from an activation in its multiplier to the sum with its product: docs/architecture.md."""
 
 VCD = """$scope module tpu $end
 $scope module tpu $end
 $scope module core $end
 $scope module matrix_unit $end
 $scope module mxu $end
- $var wire 8 ! activations[0] [7:0] $end
  $var wire 8 % weights[0] [7:0] $end
  $scope module tile $end
-  $var wire 8 " active_0_0 [7:0] $end
+  $scope module row_0 $end
+   $var wire 8 ! activation_0 [7:0] $end
+   $var wire 8 " factor_0_0 [7:0] $end
+  $upscope $end
   $var wire 18 # partial_0_0 [17:0] $end
   $var wire 18 # $11 [17:0] $end
  $upscope $end
 $upscope $end
 $upscope $end
 $scope module other $end
- $var wire 8 " active_0_0 [7:0] $end
+ $var wire 8 " factor_0_0 [7:0] $end
 $upscope $end
 $upscope $end
 $upscope $end

@@ -201,7 +201,7 @@ def test_draws_and_classifies_on_the_rtl(open_page: Callable[..., Any]) -> None:
         for digit in (0, 3, 8):
             page.get_by_label(f"test image of a {digit}").click()
             page.get_by_text(f"It is a {digit},").wait_for()
-        assert re.search(r"after 9,\d\d\d cycles on the RTL", page.inner_text("#answer"))
+        assert re.search(r"after \d+,\d\d\d cycles on the RTL", page.inner_text("#answer"))
         assert page.locator("#elements td").count() == 16
         before = shown(page)
         page.locator("#forward").click()
