@@ -177,14 +177,18 @@ def _build(
 def _woken(verilog: str) -> str:
     """The Verilog with every `always @*` evaluated once at time 0, in Icarus Verilog, too.
 
-    Yosys lets them depend on a register that is initialised where it is declared. With -g2012,
-    which cocotb asks for, that is no event, and results are unknown until an input changes.
+    Yosys lets those of several statements depend on a register that is initialised where it is
+    declared. With -g2012, which cocotb asks for, that is no event, and results are unknown until an
+    input changes. So are those of a single statement, which depend on no such register.
     """
-    return re.sub(
+    verilog = re.sub(
         r"^ *reg (\\\$auto\$verilog_backend\S+ ) *= 0;$",
         r"  reg \1; initial #0 \1 = 0;",
         verilog,
         flags=re.MULTILINE,
+    )
+    return re.sub(
+        r"^  always @\*\n(    [^;\n]*;)$", r"\g<0>\n  initial #0\n\1", verilog, flags=re.MULTILINE
     )
 
 
