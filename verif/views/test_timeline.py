@@ -151,7 +151,7 @@ def test_the_file(recorded):
 
 @pytest.mark.thorough
 def test_the_model_beside_it(recorded, monkeypatch):
-    """The same instructions in the same units, each ending within 6 % of when it should."""
+    """The same instructions in the same units, each ending within 7 % of when it should."""
     runs = with_model(TINY, [recorded, recorded], MemorySpeed(7))
 
     def ends(events, group):
@@ -171,7 +171,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
     assert expected.keys() == {key for key in measured if key[0] != fetch}
     cycles = recorded.result.cycles
     for key, end in expected.items():
-        assert abs(end - measured[key]) < 0.06 * cycles
+        assert abs(end - measured[key]) < 0.07 * cycles
         assert end > cycles  # the second run is shown after the first
     # Two runs of these instructions are too many then.
     monkeypatch.setattr(trace_event, "DETAILED", len(measured) + 4)
