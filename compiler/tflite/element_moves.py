@@ -182,6 +182,9 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
         elif masked("NewAxisMask"):
             index.append(None)
         elif masked("ShrinkAxisMask"):
+            if stride < 0:
+                # TensorFlow has no such thing, and what LiteRT makes of it depends on the number.
+                raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
             index.append(low)
         else:
             if call.option("Offset"):

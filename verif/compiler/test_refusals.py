@@ -285,6 +285,14 @@ def test_slice_with_offsets_outside() -> None:
         network_of(model)
 
 
+def test_slice_backwards_along_an_axis_that_goes() -> None:
+    """Of the lowest int32, the interpreter reads nothing at all."""
+    bounds = [0, -2], [1, 3], [1, -(1 << 31)]
+    model = with_constants("STRIDED_SLICE", (1, 4), (1,), *bounds, shrinkAxisMask=2)
+    with pytest.raises(ModelError, match="a stride of -2147483648 along an axis that goes"):
+        network_of(model)
+
+
 def test_padding_without_quantisation() -> None:
     """The interpreter pads with the code 0 then, whatever the result's zero point."""
     writer = ModelWriter()
