@@ -167,8 +167,8 @@ class ActivationUnit(wiring.Component):
         # What the command and the step that is offered wait for.
         masks = self.masks
         for stage, loads in (("command", planner.begins), ("step", planner.loads)):
-            here = Signal(self.masks.shape(), name=f"masks_of_{stage}")
-            source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
+            here = Signal.like(self.masks, name=f"masks_of_{stage}")
+            source = Signal.like(self.masks, name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, here))
             m.d.sync += here.eq(kept(source, self.progress))
             masks = here

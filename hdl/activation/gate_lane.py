@@ -88,12 +88,17 @@ class GateLane(wiring.Component):
     `product` comes PRODUCT_LATENCY cycles later.
     """
 
-    control: In(GateControl())
-    argument: In(signed(16))
-    result: Out(signed(16))
-    first: Out(signed(16))
-    second: Out(signed(16))
-    product: In(signed(32))
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "control": In(GateControl()),
+                "argument": In(signed(16)),
+                "result": Out(signed(16)),
+                "first": Out(signed(16)),
+                "second": Out(signed(16)),
+                "product": In(signed(32)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -166,12 +166,17 @@ class GateSequencer(wiring.Component):
 
     LATENCY = 1 + ROWS
 
-    start: In(1)
-    tanh: In(1)
-    exp: In(1)
-    integer_bits: In(3)
-    control: Out(GateControl())
-    following: Out(GateControl())
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "tanh": In(1),
+                "exp": In(1),
+                "integer_bits": In(3),
+                "control": Out(GateControl()),
+                "following": Out(GateControl()),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -181,7 +186,7 @@ class GateSequencer(wiring.Component):
         # programs; then comes the choice, and a register for the users.
         place = Signal(ROWS - EMPTY_ROWS)
         m.d.sync += place.eq(Cat(self.start, place))
-        rows = {}
+        rows: dict[str, Any] = {}
         for name, program in PROGRAMS.items():
             rows[name] = Signal(layout, name=f"row_of_{name}")
             words = [layout.const(fields).as_bits() for fields in program[EMPTY_ROWS:]]

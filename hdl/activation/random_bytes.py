@@ -13,7 +13,7 @@ READY = RANDOM_WARM_UP + 2
 """Cycles from `load` to the first `take`, at least."""
 
 
-def stepped(m: Module, name: str, x: Value) -> Signal:
+def stepped(m: Module, name: str, x: Value) -> Value:
     """The state after `x`."""
     for number, (distance, left) in enumerate(((13, True), (7, False), (17, True))):
         after = Signal(BITS, name=f"{name}_{number}")
@@ -47,7 +47,7 @@ class RandomBytes(wiring.Component):
             m.d.sync += left.eq(READY - 1)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
-        lines = []
+        lines: list[Value] = []
         for group in range(-(-self._cols // RANDOM_LANES)):
             state = Signal(BITS, name=f"state_{group}", reset_less=True)
             differs = Const(group * RANDOM_GROUP % (1 << SEED_BITS), BITS)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The datapath of the activation unit: lanes, parameters, taps, and the line that is written."""
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from amaranth.hdl import (
@@ -47,6 +45,7 @@ from systola.hdl.commands import OTHER, MeasureLayout, address_bits, is_gate, me
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.ored import ored
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.tile_limit import TILE_LIMIT
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
@@ -202,7 +201,7 @@ class ResultLanes(wiring.Component):
         if config.training:
             line = self._other(m, at, operands, copied)
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
-        lanes: list[dict[str, ValueLike]] = []
+        lanes: list[dict[str, Any]] = []
         for c in range(config.cols):
             lane = inputs | {name: copy[c] for name, copy in copies.items()}
             lane |= {
@@ -285,7 +284,7 @@ class ResultLanes(wiring.Component):
         """`value` a cycle later, for each lane, from a register for some of them."""
         bits = Value.cast(value)
         sharers = self._close_sharers if name in CLOSE else self._sharers
-        copies = []
+        copies: list[Signal] = []
         for group in range(-(-self._config.cols // sharers)):
             replica = Replica(width=len(bits))
             m.submodules[f"{name}_of_group_{group}"] = replica
@@ -314,8 +313,8 @@ class ResultLanes(wiring.Component):
         with m.If(late.scaled | late.halved):
             m.d.comb += summing.eq(late)
         multiplied = lanes[VectorLane.VALUE_STAGE + Requantiser.MULTIPLIER_STAGE - 1]
-        found = {}
-        copied = {
+        found: dict[str, Any] = {}
+        copied: dict[str, ValueLike] = {
             "element": stages[OPERAND_LATENCY - 1].element,
             "scaling": lanes[VectorLane.VALUE_STAGE - 1].scaling,
             "scale": Cat(multiplied.scaling.scaled, multiplied.multiplier),
@@ -335,7 +334,7 @@ class ResultLanes(wiring.Component):
             found["tap"] = taps.read_data
         return found, copied
 
-    def _planes(self, m: Module, control: data.View) -> list[Signal]:
+    def _planes(self, m: Module, control: data.View) -> list[Value]:
         """The bytes of the parameter entry, as the value comes; those of the multiplier later.
 
         They are read whether there is a vector or not, as that is known late.
@@ -346,7 +345,7 @@ class ResultLanes(wiring.Component):
             kept = Signal.like(control.parameter, name=f"entry_{stage}", reset_less=True)
             m.d.sync += kept.eq(entries[-1])
             entries.append(kept)
-        planes = []
+        planes: list[Value] = []
         for plane in range(PARAMETER_PLANES):
             late = plane in MULTIPLIER_PLANES
             memory = Sram(
@@ -470,7 +469,7 @@ class ResultLanes(wiring.Component):
         loads = self._stages[OPERAND_LATENCY]
         m.d.comb += [
             others.about.eq(self.about),
-            others.magnitude.eq(reduce(or_, self._outputs["magnitude"])),
+            others.magnitude.eq(ored(self._outputs["magnitude"])),
             others.load_tile.eq(loads.load_tile),
             others.bytes.eq(operands),
             others.load_seed.eq(loads.load_seed),

@@ -36,7 +36,7 @@ class Transposer(wiring.Component):
             m.d.sync += number.eq(Mux(ends, 0, number + 1))
 
         permuted: list[Value] = []
-        memories = []
+        writes: list[Value] = []
         for column in range(1 << bits):
             memory = Memory(shape=8, depth=1 << bits, init=[])
             m.submodules[f"memory_{column}"] = memory
@@ -46,17 +46,17 @@ class Transposer(wiring.Component):
                 write.addr.eq(number),
                 port.addr.eq(number ^ column),
             ]
-            memories.append(write)
+            writes.append(write.data)
             there = self.line.word_select(column, 8) if column < self._cols else 0
             permuted.append(Mux(self.load, there, port.data))
         for bit in range(bits):
-            stage = []
+            stage: list[Value] = []
             for column in range(1 << bits):
                 byte = Signal(8, name=f"byte_{column}_of_{bit}")
                 m.d.comb += byte.eq(Mux(number[bit], permuted[column ^ 1 << bit], permuted[column]))
                 stage.append(byte)
             permuted = list(stage)
-        for write, byte in zip(memories, permuted, strict=True):
-            m.d.comb += write.data.eq(byte)
+        for write, byte in zip(writes, permuted, strict=True):
+            m.d.comb += write.eq(byte)
         m.d.sync += self.result.eq(Mux(self.take, Cat(permuted[: self._cols]), 0))
         return m

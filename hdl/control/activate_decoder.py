@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activate, Depthwise, Pool and Vector: from the instruction to the command of their unit."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -23,6 +20,7 @@ from systola.hdl.commands import (
 from systola.hdl.control.checks import Found
 from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
 from systola.hdl.control.window import WindowProducts, walk_columns, walk_rows
+from systola.hdl.parts.ored import ored
 from systola.hdl.parts.walker import counts
 
 OTHERS = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
@@ -67,7 +65,7 @@ class ActivateDecoder(wiring.Component):
         def chosen(name: str, signal: Value) -> Value:
             """A `signal` for what the table has by this name for the present instruction."""
             values = ((at, entry[name]) for at, entry in entries.items() if name in entry)
-            m.d.comb += signal.eq(reduce(or_, (Mux(is_one_of(kind, at), v, 0) for at, v in values)))
+            m.d.comb += signal.eq(ored(Mux(is_one_of(kind, at), v, 0) for at, v in values))
             return signal
 
         over_map = is_one_of(kind, *MAPS)
@@ -83,7 +81,7 @@ class ActivateDecoder(wiring.Component):
             command.function.eq(function),
         ]
         apart = {*_BOUNDS, *walk.count.shape().members, "wide", "wide_operands", "function"}
-        for name in sorted(set().union(*entries.values()) - apart):
+        for name in sorted({name for entry in entries.values() for name in entry} - apart):
             chosen(name, Value.cast(command[name]))
         m.d.comb += [
             *walk_rows(walk, shape, products),

@@ -9,6 +9,7 @@ counts.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from amaranth.hdl import Mux, Signal, Value, ValueLike
 from amaranth.lib import data
@@ -38,10 +39,15 @@ from systola.hdl.control.indexed_operands import ADDERS, REGISTER_BITS, indexed
 from systola.hdl.control.window import WindowProducts
 from systola.hdl.parts.in_flight import Region
 
+
+class _Base(Enum):
+    SUM = "sum"
+
+
+SUM = _Base.SUM
+"""As a base: the result of the step before, of the same region."""
 LEAST_STEPS = 3
 """Steps of any instruction: so long its word takes from stage to stage."""
-SUM = "sum"
-"""As a base: the result of the step before, of the same region."""
 LATE = ("host", "tiles")
 """What the last step of an instruction may find out."""
 
@@ -151,8 +157,8 @@ def walks(
         """Fields of the instruction: those to be multiplied, and addresses."""
         return data.View(InstructionLayout(opcode), coming), _Addresses(opcode, word, sums)
 
-    def window(limit: ValueLike, *factors: ValueLike) -> Step:
-        return Step(0, *factors, Limit(Fault.WINDOW, limit))
+    def window(limit: ValueLike, a: ValueLike, b: ValueLike) -> Step:
+        return Step(0, a, b, Limit(Fault.WINDOW, limit))
 
     def map_start(base: Value, left: ValueLike) -> Iterator[Step]:
         """The line where the walk over a feature map begins."""

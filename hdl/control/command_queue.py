@@ -103,9 +103,9 @@ cycle after the `pop` of the one before |
         comes = Signal()
         to = Signal.like(free)
         m.d.sync += [comes.eq(self.push), to.eq(free)]
-        places = []
+        places: list[data.View] = []
         for place in range(1 << len(free)):
-            masks = Signal(self.masks.shape(), name=f"masks_{place}", reset_less=True)
+            masks = Signal.like(self.masks, name=f"masks_{place}", reset_less=True)
             now = Signal.like(masks, name=f"masks_{place}_now")
             m.d.comb += now.eq(Mux(comes & (to == place), self.pushed_masks, masks))
             m.d.sync += masks.eq(kept(now, self.progress))

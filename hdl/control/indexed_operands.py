@@ -68,7 +68,7 @@ def _split(
     places: dict[int, list[Opcode]],
 ) -> tuple[int, dict[int, list[Opcode]], dict[int, list[Opcode]]]:
     """The bit of the opcode that leaves the fewest places on either side, and both sides."""
-    splits = []
+    splits: list[tuple[int, int, int, dict[int, list[Opcode]], dict[int, list[Opcode]]]] = []
     for bit in range(OPCODE_BITS):
         zero, one = (
             {
@@ -80,8 +80,8 @@ def _split(
         )
         if zero and one:
             splits.append((max(len(zero), len(one)), len(zero) + len(one), bit, zero, one))
-    _, _, *found = min(splits, key=lambda split: split[:3])
-    return tuple(found)
+    _, _, bit, zero, one = min(splits, key=lambda split: split[:3])
+    return bit, zero, one
 
 
 def _chosen(
@@ -100,9 +100,9 @@ def _bits_asked(places: dict[int, list[Opcode]]) -> set[int]:
     """All bits of the opcode that `_chosen` looks at."""
     if len(places) == 1:
         return set()
-    bit, *sides = _split(places)
-    return {bit}.union(*map(_bits_asked, sides))
+    bit, zero, one = _split(places)
+    return {bit} | _bits_asked(zero) | _bits_asked(one)
 
 
-PLACE_BITS = tuple(sorted(set().union(*map(_bits_asked, _operand_places()))))
+PLACE_BITS = tuple(sorted({bit for each in _operand_places() for bit in _bits_asked(each)}))
 """The bits of the opcode that tell where the operands are."""

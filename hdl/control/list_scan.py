@@ -46,7 +46,7 @@ class ListScan(wiring.Component):
         self._depth = depth
         self._lists = tuple(lists)
         self._masks = dict(masks)
-        flags = data.StructLayout(dict.fromkeys(lists, 1))
+        flags = self._flags = data.StructLayout(dict.fromkeys(lists, 1))
         places = data.StructLayout(dict.fromkeys(lists, ceil_log2(depth)))
         super().__init__(
             {
@@ -73,12 +73,12 @@ class ListScan(wiring.Component):
         list_bits = ceil_log2(len(self._lists))
 
         begins = Signal()  # the first cycle of an instruction
-        todo = Signal(self.watched.shape(), reset_less=True)  # lists that are not through
+        todo = Signal(self._flags, reset_less=True)  # lists that are not through
         inside = Signal(reset_less=True)  # the first of them has begun, and goes on at `place`
         place = Signal(bits, reset_less=True)
         here = Signal(bits)
         following = Signal(bits)
-        first = Signal(self.watched.shape())  # of `todo`, a one
+        first = Signal(self._flags)  # of `todo`, a one
         ends = Signal()  # the last entry of that list
         at = Signal(list_bits)
         m.d.comb += [
@@ -125,13 +125,13 @@ class ListScan(wiring.Component):
         ]
 
         # The entry that was compared, whether or not it is in its list any longer.
-        judged = Signal(self.watched.shape())
+        judged = Signal(self._flags)
         judged_place = Signal(bits, reset_less=True)
         m.d.sync += [
             judged.eq(Mux(self.restart, 0, first)),
             judged_place.eq(here),
         ]
-        stays = {}
+        stays: dict[str, Signal] = {}
         for name in self._lists:
             stays[name] = Signal(name=f"{name}_stays")
             ahead = Signal(bits, name=f"{name}_ahead")

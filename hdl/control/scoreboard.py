@@ -317,7 +317,7 @@ class Scoreboard(wiring.Component):
         # an issue that is the first one of the next instruction, and later things only get better.
         places = {**queues, **lists, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
-        full = []
+        full: list[Value] = []
         watched: dict[str, list[Value]] = {name: [] for name in lists}
         for group in self._groups:
             chosen = Signal(name=f"{group.queue}_chosen")

@@ -41,13 +41,18 @@ class BusWatchdog(wiring.Component):
 
     LATENCY = 3
 
-    limit: In(BUS_TIMEOUT_BITS)
-    to_memory: In(data.ArrayLayout(Handshakes(), len(BusPort)))
-    from_memory: In(data.ArrayLayout(Handshakes(), len(BusPort)))
-    quiet: In(BusPort)
-    written: In(1)
-    expired: Out(1)
-    ports: Out(len(BusPort))
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "limit": In(BUS_TIMEOUT_BITS),
+                "to_memory": In(data.ArrayLayout(Handshakes(), len(BusPort))),
+                "from_memory": In(data.ArrayLayout(Handshakes(), len(BusPort))),
+                "quiet": In(BusPort),
+                "written": In(1),
+                "expired": Out(1),
+                "ports": Out(len(BusPort)),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

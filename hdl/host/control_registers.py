@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host's AXI4-Lite registers; offsets and bits in arch/registers.py."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -27,6 +24,7 @@ from systola.arch.registers import (
 )
 from systola.hdl.commands import HOST_OFFSET_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.ored import ored
 from systola.hdl.ports import FaultReport
 from systola.hdl.transfers.axi import LiteSignature
 
@@ -234,20 +232,20 @@ class ControlRegisters(wiring.Component):
             m.d.sync += part.eq(Mux(of_counter, self.counted, 0))
         parts = [part]
         for number, group in enumerate(groups):
-            found = []
+            found: list[Value] = []
             for offset, value in group:
                 chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
                 m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
                 found.append(Mux(chosen, value, 0))
             part = Signal(32, name=f"part_{number}", reset_less=True)
             with m.If(asked):
-                m.d.sync += part.eq(reduce(or_, found))
+                m.d.sync += part.eq(ored(found))
             parts.append(part)
         with m.If(gathered):
             traced = trace.read_data.word_select(second_word, 32)
             m.d.sync += [
                 bus.rvalid.eq(1),
-                answer.eq(Mux(from_trace, traced, reduce(or_, parts))),
+                answer.eq(Mux(from_trace, traced, ored(parts))),
             ]
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)

@@ -35,20 +35,25 @@ class Counters(wiring.Component):
     where there is none.
     """
 
-    start: In(1)
-    busy: In(1)
-    active: In(1)
-    awaiting_weights: In(1)
-    weights_moving: In(1)
-    matrix_waits: In(1)
-    input_blocked: In(1)
-    operand_blocked: In(1)
-    vector: In(1)
-    draining: In(1)
-    host_wait: In(1)
-    issue_waits: In(1)
-    word: In(range(2 * len(CycleClass)))
-    value: Out(32)
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "busy": In(1),
+                "active": In(1),
+                "awaiting_weights": In(1),
+                "weights_moving": In(1),
+                "matrix_waits": In(1),
+                "input_blocked": In(1),
+                "operand_blocked": In(1),
+                "vector": In(1),
+                "draining": In(1),
+                "host_wait": In(1),
+                "issue_waits": In(1),
+                "word": In(range(2 * len(CycleClass))),
+                "value": Out(32),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waits until all cores of a pod have come to a barrier."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -36,7 +36,7 @@ class PodBarrier(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        finished = []
+        finished: list[Value] = []
         for comes, goes, wanted, name in (
             (self.from_left, self.to_right, self.cores >> 1, "right"),
             (self.from_right, self.to_left, (self.cores - 1)[:CORES_BITS] >> 1, "left"),

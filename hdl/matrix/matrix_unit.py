@@ -381,8 +381,8 @@ class MatrixUnit(wiring.Component):
         # What command, place and plan wait for.
         masks = self.masks
         for stage, loads in (("command", walker.walk.ready), ("place", taken), ("plan", moves)):
-            here = Signal(self.masks.shape(), name=f"masks_of_{stage}")
-            source = Signal(self.masks.shape(), name=f"masks_to_{stage}")
+            here = Signal.like(self.masks, name=f"masks_of_{stage}")
+            source = Signal.like(self.masks, name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, here))
             m.d.sync += here.eq(kept(source, self.progress))
             masks = here

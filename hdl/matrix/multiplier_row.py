@@ -90,7 +90,7 @@ def _multiply(
     operand = Signal.like(activation, name=f"activation{name}", reset_less=True)
     with m.If(enable):
         m.d.sync += operand.eq(activation)
-    results = []
+    results: list[Value] = []
     for c, weight in enumerate(weights):
         factor = Signal.like(weight, name=f"factor{name}_{c}", reset_less=True)
         product = Signal.like(operand * factor, name=f"product{name}_{c}", reset_less=True)

@@ -15,7 +15,7 @@ def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights, a MULT18X18D each."""
-    results = []
+    results: list[Value] = []
     for c, weight in enumerate(weights):
         where = f"{name}_{c}"
         product = _block(m, activation, _upper(weight), enable, load, pipeline=True, name=where)
@@ -28,7 +28,7 @@ def multiply_pairs(
 ) -> list[Value]:
     """Products of one activation and several weights, a MULT18X18D for two of them."""
     even = len(weights) // 2 * 2
-    results = []
+    results: list[Value] = []
     for c in range(0, even, 2):
         results += _pair(m, activation, weights[c], weights[c + 1], enable, load, f"{name}_{c}")
     rest = multiply(

@@ -15,7 +15,7 @@ def multiply(
 ) -> list[Value]:
     """Products of one activation and several weights: a SB_MAC16 for two of int8, or for one of
     more bits."""
-    results = []
+    results: list[Value] = []
     if len(activation) > 8:
         for c, weight in enumerate(weights):
             a, b = (Cat(x, x[-1].replicate(16 - len(x))) for x in (activation, weight))
@@ -39,7 +39,7 @@ def _block(
     """
     product = Signal(32, name=f"product{name}")
     output = _REGISTERED_SUM if pair else _WHOLE_PRODUCT
-    halves = {}
+    halves: dict[str, Value] = {}
     for half in ("TOP", "BOT"):
         halves |= {
             f"p_{half}_8x8_MULT_REG": Const(1, 1),

@@ -16,7 +16,7 @@ def multiply(
 
     It has registers for its operands and its product, so a third one stands behind it.
     """
-    results = []
+    results: list[Value] = []
     for c, weight in enumerate(weights):
         a, b = (Cat(x, x[-1].replicate(_OPERAND_BITS - len(x))) for x in (activation, weight))
         product = Signal(2 * _OPERAND_BITS, name=f"product{name}_{c}")

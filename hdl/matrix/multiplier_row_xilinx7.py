@@ -14,7 +14,7 @@ def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
     """Products of one activation and several weights, a DSP48E1 for two of them."""
-    results = []
+    results: list[Value] = []
     for c in range(0, len(weights), 2):
         upper = weights[c + 1] if c + 1 < len(weights) else Const(0, weights[c].shape())
         results += _pair(m, activation, weights[c], upper, enable, load, f"{name}_{c}")

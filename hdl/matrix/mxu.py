@@ -9,6 +9,8 @@ from amaranth.hdl import (
     Module,
     ResetSignal,
     Signal,
+    Value,
+    ValueLike,
     signed,
 )
 from amaranth.lib import data, wiring
@@ -100,8 +102,8 @@ class MXU(wiring.Component):
             m.d.comb += operands[k].eq(signed_byte)
 
         # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
-        skewed: list[object] = []
-        flags: dict[str, list[object]] = {name: [] for name in self._flags}
+        skewed: list[Value] = []
+        flags: dict[str, list[Value]] = {name: [] for name in self._flags}
         vector = operands.as_value()
         now = {name: getattr(self, name) for name in self._flags}
         for k in range(rows):
@@ -145,17 +147,17 @@ class MXU(wiring.Component):
         m.d.comb += [self.sums[c].eq(aligned[c]) for c in range(cols)]
         return m
 
-    def _place_grid(self, m: Module, moving: dict[str, Cat], sums: Signal) -> None:
+    def _place_grid(self, m: Module, moving: dict[str, Value], sums: Signal) -> None:
         rows, cols = tile_size(self._config)
         across, down = self._config.cols // cols, self._config.rows // rows
-        partial = [0] * across
+        partial: list[ValueLike] = [0] * across
         for i in range(down):
             # An equal part of each value for every tile below one another.
-            here = {
+            here: dict[str, Value] = {
                 name: value.word_select(i, len(value) // down) for name, value in moving.items()
             }
             for j in range(across):
-                right = {
+                right: dict[str, Value] = {
                     name: Signal(len(value), name=f"{name}_{i}_{j}") for name, value in here.items()
                 }
                 below = Signal(len(sums) // across, name=f"partial_{i}_{j}")

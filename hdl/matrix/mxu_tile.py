@@ -84,6 +84,7 @@ class MXUTile(wiring.Component):
                 products_per_dsp=self._products_per_dsp,
             )
             row = {name: getattr(self, name)[k] for name in self._moving}
+            moves = ~self.hold_next
             for c in range(self._cols):
                 stage, place = divmod(c, self._columns_per_stage)
                 if place == 0:

@@ -97,13 +97,13 @@ class VectorFeeder(wiring.Component):
         # The bits of a byte are rotated apart, so that copies of the distance share the work.
         lines = Cat(before, arrived)
         window = Signal(8 * rows)
-        for bit in range(8):
-            if bit % BITS_PER_SHIFT == 0:
-                shift = m.submodules[f"shift_{bit}"] = Replica(width=bits_for(rows - 1))
-                m.d.comb += shift.input.eq(
-                    Mux(self.hold, shift.output, Mux(comes.rotates, comes.shift, 0))
-                )
-            m.d.comb += window[bit::8].eq(lines[bit::8] >> shift.output)
+        for first in range(0, 8, BITS_PER_SHIFT):
+            shift = m.submodules[f"shift_{first}"] = Replica(width=bits_for(rows - 1))
+            m.d.comb += shift.input.eq(
+                Mux(self.hold, shift.output, Mux(comes.rotates, comes.shift, 0))
+            )
+            for bit in range(first, first + BITS_PER_SHIFT):
+                m.d.comb += window[bit::8].eq(lines[bit::8] >> shift.output)
         vector = Cat(Mux(filled[i], fill, window.word_select(i, 8)) for i in range(rows))
         with m.If(~self.hold):
             m.d.sync += self.vector.eq(vector)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accumulators: 32-bit sums below the array."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -70,7 +70,7 @@ class Accumulators(wiring.Component):
         row = [self.row]
         valid = [self.update]
         halves = range(min(2, len(self.row)))
-        found = []
+        found: list[Value] = []
         for stage in range(UPDATE_LATENCY):
             row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
@@ -81,17 +81,17 @@ class Accumulators(wiring.Component):
         for c, total in enumerate(totals):
             m.submodules[f"total_{c}"] = total
         written = Cat(total.total for total in totals)
-        outputs = []
-        flaws = []
+        outputs: list[list[Value]] = []
+        flaws: list[Value] = []
         counts = Signal(BANKS)  # of what is shown, somebody takes this
-        size = {"width": 32 * cols, "depth": config.accumulator_rows // BANKS}
+        width, depth = 32 * cols, config.accumulator_rows // BANKS
         for index in range(BANKS):
             if config.parity:
-                bank = ParitySram(**size)
+                bank = ParitySram(width=width, depth=depth)
                 m.d.comb += bank.counts.eq(counts[index])
                 flaws.append(bank.flawed)
             else:
-                bank = Sram(**size, output_register=True)
+                bank = Sram(width=width, depth=depth, output_register=True)
             m.submodules[f"bank_{index}"] = bank
             by_update = self.reads[index]
             address = Mux(by_update, self.row, self.address)

@@ -74,21 +74,18 @@ class UnifiedBuffer(wiring.Component):
         else:
             connect(m, shared, flipped(self.dma_out))
 
-        outputs = []
-        flaws = []
-        size = {
-            "width": 8 * self._config.line_bytes,
-            "depth": self._config.buffer_lines // banks,
-        }
+        outputs: list[Value] = []
+        flaws: list[Value] = []
+        width, depth = 8 * self._config.line_bytes, self._config.buffer_lines // banks
         for index in range(banks):
             if self._config.parity:
-                bank = ParitySram(**size)
+                bank = ParitySram(width=width, depth=depth)
                 enabled = Signal(BUFFER_LATENCY, name=f"enabled_{index}")
                 m.d.sync += enabled.eq(Cat(bank.read_enable, enabled))
                 m.d.comb += bank.counts.eq(enabled[-1])
                 flaws.append(bank.flawed)
             else:
-                bank = Sram(**size, output_register=True)
+                bank = Sram(width=width, depth=depth, output_register=True)
             m.submodules[f"bank_{index}"] = bank
             # The highest rank has the last word; the lowest one needs no condition.
             for rank, port in reversed(list(enumerate(readers))):

@@ -106,7 +106,7 @@ class Interlock(wiring.Component):
         ]
 
         looked_at = Signal(slot)
-        waits = Signal(self.waits.shape())
+        waits = Signal.like(self.waits)
         seen = Signal.like(waits)
         found: dict[str, list[Value]] = {name: [] for name, _ in self._masks}
         for number, check in enumerate(self._checks):
@@ -135,7 +135,7 @@ class Interlock(wiring.Component):
         ]
 
         # Masks lose what leaves its list, wherever their item is.
-        masks = {}
+        masks: dict[str, data.View] = {}
         for name, source in (
             ("incoming", incoming.masks),
             ("compared", compared.masks),

@@ -3,12 +3,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value, ValueLike, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.ored import ored
 
 WALK_GAP = 1
 """Cycles between two walks, and from `walk_valid` to the first place."""
@@ -126,7 +126,7 @@ class Walker(wiring.Component):
             for name, number in left.items()
         ]
         remaining = Signal(max(level.count_bits for level in levels))
-        m.d.comb += remaining.eq(reduce(or_, now))
+        m.d.comb += remaining.eq(ored(now))
         for level in levels:
             name = level.name
             m.d.comb += following[name].eq(
@@ -213,8 +213,8 @@ class Walker(wiring.Component):
         outside = names[inside + 1 :]
         if outside:
             reached.append(Mux(Cat(goes_on[other] for other in outside).any(), start, 0))
-        pairs = [reduce(or_, reached[n : n + 2]) for n in range(0, len(reached), 2)]
-        m.d.comb += target.eq(reduce(or_, pairs))
+        pairs = [ored(reached[n : n + 2]) for n in range(0, len(reached), 2)]
+        m.d.comb += target.eq(ored(pairs))
         with m.If(idle):
             m.d.sync += start.eq(self.walk.payload.start[axis])
         for name, there in begun.items():

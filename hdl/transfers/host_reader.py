@@ -169,7 +169,7 @@ class HostReader(wiring.Component):
 
     def _walk(
         self, m: Module, line: Signal, begun: Signal, moves: Signal, ends: Signal, byte: Signal
-    ) -> Signal:
+    ) -> data.View:
         """The line as it is to be written: what is known of it comes from registers, which follow
         `entry` until a beat of it is taken, and take a step with each line that moves."""
         config, entry = self._config, self.entry
@@ -215,7 +215,7 @@ class HostReader(wiring.Component):
 
     def _write(self, m: Module, moved: data.View, free: Signal) -> None:
         """The registers of the ports."""
-        shown = Signal(moved.shape())
+        shown = Signal.like(moved)
         m.d.comb += [
             free.eq(~shown.buffer | self.buffer.ready),
             self.buffer.enable.eq(shown.buffer),
