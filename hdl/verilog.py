@@ -18,7 +18,7 @@ from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.lane_group import LaneGroup
 from systola.hdl.activation.result_lanes import lanes_are_instances
 from systola.hdl.matrix.mxu import is_grid, make_tile
-from systola.hdl.parts.fabric import Fabric
+from systola.hdl.parts.fabric import Checked, Fabric, fabric_of
 from systola.hdl.tpu import TPU
 
 PORT_PREFIX = {
@@ -34,14 +34,16 @@ _ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end
 """What gives a memory its contents, where they are zero."""
 
 
-def generate(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
+def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
     """The machine as one Verilog text; the top module is `tpu`.
 
     `fabric` decides which blocks of an FPGA it places, not what it does in any cycle. Modules of
-    which there are many copies (tiles and lanes of large arrays) are converted once.
+    which there are many copies (tiles and lanes of large arrays) are converted once. With
+    `promises`, for simulators, it has assertions of what its units promise each other.
     """
     top = TPU(config=config)
-    return _with_modules(convert(top, "tpu", fabric, _ports(top)), config, fabric)
+    platform = Checked(fabric) if promises else fabric
+    return _with_modules(convert(top, "tpu", platform, _ports(top)), config, platform)
 
 
 def generate_rtlil(config: Config) -> str:
@@ -68,27 +70,28 @@ def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fab
     return _with_modules(convert(unit, name, fabric), config, fabric)
 
 
-def _with_modules(text: str, config: Config, fabric: Fabric) -> str:
+def _with_modules(text: str, config: Config, platform: Fabric | Checked) -> str:
     """The text with the modules behind it that it places by name."""
     parts = [text]
     if is_grid(config) and "mxu_tile" in text:
-        convert_tile = _convert_merged if fabric is Fabric.GENERIC else convert
-        parts.append(convert_tile(make_tile(config), "mxu_tile", fabric))
+        generic = fabric_of(platform) is Fabric.GENERIC
+        convert_tile = _convert_merged if generic else convert
+        parts.append(convert_tile(make_tile(config), "mxu_tile", platform))
     if lanes_are_instances(config) and "lane_group" in text:
-        parts.append(convert(LaneGroup(config=config), "lane_group", fabric))
-        parts.append(convert(ActivationLane(config=config), "activation_lane", fabric))
+        parts.append(convert(LaneGroup(config=config), "lane_group", platform))
+        parts.append(convert(ActivationLane(config=config), "activation_lane", platform))
     if "sram_1r1w" in text:
         parts.append(files("systola.hdl.memories").joinpath("sram_1r1w.v").read_text())
     return "\n".join(parts)
 
 
-def _convert_merged(component: wiring.Component, name: str, fabric: Fabric) -> str:
+def _convert_merged(component: wiring.Component, name: str, platform: Fabric | Checked) -> str:
     """The module without others in it, and with one register where several always have the same
     value: what synthesis makes of it anyway, and what takes a simulator a third of the time to
     compile.
     """
     _use_own_yosys()
-    text = rtlil.convert(component, name=name, platform=fabric, emit_src=False)
+    text = rtlil.convert(component, name=name, platform=platform, emit_src=False)
     script = (
         f"read_rtlil <<rtlil\n{text}\nrtlil",
         *("proc", "flatten", "opt_expr", "opt_merge", "opt_dff", "opt_clean"),
@@ -107,7 +110,7 @@ def _use_own_yosys() -> None:
 def convert(
     component: wiring.Component,
     name: str,
-    fabric: Fabric = Fabric.GENERIC,
+    platform: Fabric | Checked = Fabric.GENERIC,
     ports: object = None,
 ) -> str:
     """A component as the module `name`; its ports are called as in Amaranth, members joined by
@@ -118,7 +121,7 @@ def convert(
         verilog.convert(
             component,
             name=name,
-            platform=fabric,
+            platform=platform,
             ports=ports,
             emit_src=False,
             strip_internal_attrs=True,

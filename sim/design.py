@@ -20,10 +20,10 @@ def is_hierarchical(verilog: str) -> bool:
     return "\nmodule mxu_tile" in verilog
 
 
-def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
+def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
     """Module `tpu` for `config`, from the cache unless the hardware description has changed.
 
-    The blocks of `fabric` are not in it, see systola.sim.primitives.
+    The blocks of `fabric` are not in it, see systola.sim.primitives. `promises`: see generate.
     """
 
     def make(work: Path) -> Path:
@@ -31,10 +31,10 @@ def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC) -> str:
         from systola.hdl.verilog import generate
 
         result = work / "tpu.v"
-        result.write_text(generate(config, fabric))
+        result.write_text(generate(config, fabric, promises=promises))
         return result
 
-    key = content_key(_description(), repr(config), fabric.value)
+    key = content_key(_description(), repr(config), fabric.value, repr(promises))
     what = f"converting '{config.name}' to Verilog"
     return built_once("verilog", f"{key}.v", what, make).read_text()
 

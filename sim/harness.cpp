@@ -683,6 +683,7 @@ class Machine {
     // Memories start with random contents: nothing may depend on them.
     static Vtpu* new_model(VerilatedContext* context, const char* waves, int seed) {
         Verilated::threadContextp(context);
+        context->fatalOnError(false);
         context->randReset(2);
         context->randSeed(seed);
 #if VM_TRACE
@@ -717,11 +718,17 @@ class Machine {
     void advance() {
         tpu_->clk = 1;
         tpu_->eval();
+        if (context_->gotError()) {
+            complaint_.raise(now_, "units", "one has broken its promise, see above");
+            context_->gotError(false);
+            context_->gotFinish(false);
+        }
         dump();
         ++now_;
     }
 
     void cycle() {
+        Verilated::threadContextp(context_.get());  // of who breaks a promise
         drive();
         settle();
         sample();

@@ -153,7 +153,7 @@ class Simulator:
         self._threshold = stall_threshold(stall)
         self._seed = seed
         if library is None:
-            text = verilog if verilog is not None else verilog_of(config)
+            text = verilog if verilog is not None else verilog_of(config, promises=True)
             if records:
                 text = with_events(text)
             if waves:
@@ -333,7 +333,7 @@ class Simulator:
         """
         if not self._is_own:
             return ""
-        text = with_state(verilog_of(self.config))
+        text = with_state(verilog_of(self.config, promises=True))
         try:
             with Simulator(self.config, verilog=text, **self._how) as other:
                 other.run(image, **how)

@@ -141,7 +141,7 @@ def _build(
 
     def make(work: Path) -> Path:
         source = work / f"{top}.v"
-        source.write_text(_woken(verilog) if simulator == "icarus" else verilog)
+        source.write_text(_for_icarus(verilog) if simulator == "icarus" else verilog)
         sources: list[Path | VerilatorControlFile] = [source]
         if simulator == "verilator":
             ports = work / "ports.vlt"
@@ -174,8 +174,9 @@ def _build(
     return built_once("cocotb", key, f"building '{top}' for {simulator}", make)
 
 
-def _woken(verilog: str) -> str:
-    """The Verilog with every `always @*` evaluated once at time 0, in Icarus Verilog, too.
+def _for_icarus(verilog: str) -> str:
+    """The Verilog with every `always @*` evaluated once at time 0, as elsewhere, and an end of the
+    simulation where an assertion fails, which is only printed there.
 
     Yosys lets those of several statements depend on a register that is initialised where it is
     declared. With -g2012, which cocotb asks for, that is no event, and results are unknown until an
@@ -187,6 +188,7 @@ def _woken(verilog: str) -> str:
         verilog,
         flags=re.MULTILINE,
     )
+    verilog = re.sub(r"^( *)assert (\(.*\));$", r"\1if (!\2) $fatal;", verilog, flags=re.MULTILINE)
     return re.sub(
         r"^  always @\*\n(    [^;\n]*;)$", r"\g<0>\n  initial #0\n\1", verilog, flags=re.MULTILINE
     )

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.hdl.parts.in_flight import Awaited, Progress, kept
+from systola.hdl.parts.promise import promised
 
 LATENCY = 2
 """Cycles from `push` to the instruction, where none is before it."""
@@ -96,6 +97,8 @@ cycle after the `pop` of the one before |
         ]
         if self._has_masks:
             self._keep_masks(m, free, oldest)
+        promised(m, platform, ~(self.push & self.full), "a command for a full queue")
+        promised(m, platform, ~self.pop | self.valid, "a command is taken that is not there")
         return m
 
     def _keep_masks(self, m: Module, free: Signal, oldest: Signal) -> None:

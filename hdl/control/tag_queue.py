@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.isa import TAGS_WAITING, Unit
 from systola.hdl.commands import TAG_BITS
 from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised
 
 
 class TagQueue(wiring.Component):
@@ -95,4 +96,5 @@ class TagQueue(wiring.Component):
             m.d.sync += completed.eq(more)
             with m.If(self.enters & oldest.awaits[unit]):
                 m.d.sync += completed.eq(Mux(completes, completed, completed[1:]))
+        promised(m, platform, ~(self.push & self.full), "a tag for a full queue")
         return m

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import LinkBeat
 from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised
 
 
 class LinkFifo(wiring.Component):
@@ -56,4 +57,10 @@ class LinkFifo(wiring.Component):
             self.taken.valid.eq(after != 0),
             self.credit.eq(takes),
         ]
+        promised(
+            m,
+            platform,
+            ~self.valid | takes | (count != self._config.link_beats),
+            "a neighbour sends more than it has credits for",
+        )
         return m

@@ -6,6 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.hdl.parts.promise import promised
 
 
 class WeightLoader(wiring.Component):
@@ -65,4 +66,5 @@ class WeightLoader(wiring.Component):
             m.d.sync += [cooling.eq(left), cooled.eq(left == 0)]
         with m.Else():
             m.d.sync += [cooling.eq(left - 1), cooled.eq(left == 1)]
+        promised(m, platform, ~self.swap | self.ready, "a tile is swapped in before it is there")
         return m

@@ -5,6 +5,7 @@ A component with several implementations chooses by `fabric_of(platform)` in `el
 the same ports and the same behaviour, cycle by cycle.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -22,10 +23,20 @@ class Fabric(Enum):
     XILINX7 = "xilinx7"
 
 
+@dataclass(frozen=True)
+class Checked:
+    """The platform of simulations: a fabric, and what units promise each other is checked."""
+
+    fabric: Fabric
+    promises = True
+
+
 def fabric_of(platform: object) -> Fabric:
     """The fabric of an Amaranth platform; GENERIC without one or for a family not listed above."""
     if isinstance(platform, Fabric):
         return platform
+    if isinstance(platform, Checked):
+        return platform.fabric
     if platform is None:
         return Fabric.GENERIC
 

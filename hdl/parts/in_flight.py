@@ -18,6 +18,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from systola.hdl.parts.promise import promised
+
 
 class Region(data.StructLayout):
     """Addresses base to end - 1."""
@@ -141,4 +143,6 @@ if it rises, or nowhere |
         with m.Elif(self.advance):
             m.d.sync += reached.eq(self.advance_to)
         m.d.comb += self.rising.eq(rises)
+        promised(m, platform, ~(self.push & self.full), "an instruction for a full list")
+        promised(m, platform, ~self.retire | valid[0], "an instruction leaves a list that is empty")
         return m

@@ -8,6 +8,7 @@ from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.hdl.commands import line_bits
+from systola.hdl.parts.promise import promised
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 
 
@@ -75,4 +76,10 @@ class TileReader(wiring.Component):
             m.d.sync += [line.eq(line + step), row.eq(Mux(ends, 0, row + 1))]
             with m.If(ends):
                 m.d.sync += [left.eq(left - 1), between.eq(~between), busy.eq(left != 1)]
+        promised(
+            m,
+            platform,
+            ~self.start | self.idle,
+            "tiles are asked for before the last have come",
+        )
         return m

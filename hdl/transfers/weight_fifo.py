@@ -6,6 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.promise import promised
 
 LATENCY = 2
 """Cycles from `push` to `row_valid`: into the memory, out of it."""
@@ -73,4 +74,17 @@ class WeightFifo(wiring.Component):
             m.d.sync += [held.eq(held + 1), self.full.eq(held == depth - 1)]
         with m.Elif(~self.reserve & taken):
             m.d.sync += [held.eq(held - 1), self.full.eq(0)]
+        promised(m, platform, ~(self.reserve & self.full), "a row of weights for a full FIFO")
+        promised(
+            m,
+            platform,
+            ~self.push | self.reserve | (held != stored),
+            "a row of weights comes that has no room",
+        )
+        promised(
+            m,
+            platform,
+            ~self.row_take | self.row_valid,
+            "a row of weights is taken that is not there",
+        )
         return m

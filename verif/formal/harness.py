@@ -31,8 +31,10 @@ class FormalPlatform:
     of their words.
 
     A synchronous read of the word that is being written gives anything at all, unless the port is
-    transparent for the write: what `Sram` promises.
+    transparent for the write: what `Sram` promises. What units promise each other is proven.
     """
+
+    promises = True
 
     def get_memory(self, memory: Memory) -> Module:
         m = Module()

@@ -36,7 +36,7 @@ class Soc:
             getattr(dut, name).value = 0
 
     async def start(self):
-        Clock(self.dut.clk, 10, unit="ns").start()
+        Clock(self.dut.clk, 10, unit="ns").start(start_high=False)
         self.dut.rst_n.value = 0
         await ClockCycles(self.dut.clk, 4)
         self.dut.rst_n.value = 1

@@ -104,7 +104,7 @@ class TB:
 
     async def start(self) -> None:
         """Starts the clock and resets the machine."""
-        Clock(self.dut.clk, PERIOD_NS, unit="ns").start()
+        Clock(self.dut.clk, PERIOD_NS, unit="ns").start(start_high=False)
         self._rst.set(1)
         await ClockCycles(self.dut.clk, 4)
         self._rst.set(0)

@@ -46,7 +46,7 @@ def machine_verilog(config: Config) -> str:
     """Module `tpu` that tells its state, or the netlist of it that NETLIST asks for."""
     fabric = chosen_netlist()
     if fabric is None:
-        return with_state(verilog_of(config))
+        return with_state(verilog_of(config, promises=True))
     return netlist_of(verilog_of(config, fabric), "tpu", fabric)
 
 

@@ -183,6 +183,7 @@ class Model(Bench):
         self.queues = {name: [] for name in self.oldest}
         """What waits behind."""
         self.tags = []
+        self.asks = False
         self.offered = False
         self.fitted = False
         """The instruction `fits` in the cycle before."""
@@ -254,6 +255,9 @@ class Model(Bench):
         if new is not None:
             inputs["decoded"] = self.decoded(new)
         inputs |= {f"{name}__pop": name in pops for name in self.queues}
+        # The host reader asks for what it reads long before that is complete.
+        self.asks = self.get("host_read__valid") and not self.asks
+        inputs["host_read__pop"] = self.asks
         for name in set(self.lists).difference(FOLLOWS):
             inputs[f"{name}__retire"] = name in retires
             inputs[f"{name}__advance"] = name in (advances or {})

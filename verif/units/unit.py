@@ -20,7 +20,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
 from systola.hdl import verilog
-from systola.hdl.parts.fabric import Fabric
+from systola.hdl.parts.fabric import Checked, Fabric
 from systola.sim.primitives import models_of
 from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
@@ -29,6 +29,7 @@ from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, pla
 from systola.verif.units.packing import from_bits, to_bits
 
 TOP = "unit"
+SIMULATED = Checked(Fabric.GENERIC)
 _VARIANT = "TPU_UNIT_VARIANT"
 _ESCAPED = "_"
 
@@ -48,9 +49,13 @@ def small_config(**changes: Any) -> Config:
     return Config(**{**sizes, **changes})
 
 
-def convert(component: wiring.Component, name: str = TOP, fabric: Fabric = Fabric.GENERIC) -> str:
+def convert(
+    component: wiring.Component,
+    name: str = TOP,
+    platform: Fabric | Checked = SIMULATED,
+) -> str:
     """Verilog of a component; its ports are called as in Amaranth, members joined by `__`."""
-    return _readable(verilog.convert(component, name, fabric))
+    return _readable(verilog.convert(component, name, platform))
 
 
 def _readable(text: str) -> str:
@@ -85,7 +90,8 @@ def run_unit(
             pytest.skip(NO_SUCH_PLACE)
         text = f"{_readable(planted)}\n{modules}"
     else:
-        text = f"{convert(component, fabric=fabric)}\n{modules}"
+        platform = fabric if fabric is netlist else Checked(fabric)
+        text = f"{convert(component, platform=platform)}\n{modules}"
     text = netlist_of(text, TOP, fabric) if fabric is netlist else f"{text}\n{models_of(text)}"
     environment = {_VARIANT: variant}
     run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
@@ -137,7 +143,7 @@ class Bench:
 
     async def start(self) -> None:
         """Starts the clock and resets the unit."""
-        Clock(self.clock, 10, unit="ns").start()
+        Clock(self.clock, 10, unit="ns").start(start_high=False)  # so that the reset is there first
         self.dut.rst.value = 1
         await ClockCycles(self.clock, 3)
         self.dut.rst.value = 0
