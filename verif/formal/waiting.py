@@ -243,11 +243,14 @@ class ListScanHarness(Harness):
             ]
             m.d.sync += dut.conflicts[f"by_{name}"].eq(dut.entry.blocks)
         rises = Signal()
-        ends = {name: Signal(1, name=f"{name}_end") for name in self.LISTS}
         for i, name in enumerate(self.LISTS):
+            youngest = Signal(Region(1), name=f"youngest_of_{name}")
             with m.If(pushes[i]):
-                m.d.comb += rises.eq(pushed.walked.base >= ends[name])
-                m.d.sync += ends[name].eq(pushed.walked.end)
+                # Not after an empty region.
+                m.d.comb += rises.eq(
+                    (pushed.walked.base >= youngest.end) & (youngest.base != youngest.end)
+                )
+                m.d.sync += youngest.eq(pushed.walked)
         m.d.comb += Assert(implies(pushes.any(), dut.rises == rises))
         first = lists["second"]
         chosen = Tracked(
