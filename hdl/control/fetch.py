@@ -9,7 +9,6 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, OPCODE_BITS, Opcode
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS
-from systola.hdl.control.indexed_operands import ADDERS, PLACE_BITS, SELECTOR_BITS, selectors_of
 from systola.hdl.memories.sram import Sram
 from systola.hdl.transfers.host_read_port import ReadBeat, ReadRequest
 
@@ -31,40 +30,12 @@ def fetched_ahead(config: Config) -> int:
     return max(AHEAD // beat * beat, 2 * fetch_chunk_bytes(config) // INSTRUCTION_BYTES)
 
 
-class Known(data.StructLayout):
-    """What is found out of a word before it is needed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "selectors": data.ArrayLayout(SELECTOR_BITS, ADDERS),
-                "places": len(PLACE_BITS),
-                "ends": 1,
-            }
-        )
-
-
-def known_of(word: Value) -> Value:
-    """What Known says of a word."""
-    ends = word[:OPCODE_BITS] == Opcode.END_LOOP
-    return Cat(selectors_of(word), (word[bit] for bit in PLACE_BITS), ends)
-
-
 class FetchedInstruction(data.StructLayout):
     """An instruction word, whether its fetch was answered with an error, its number in the
-    program, and what is known of it: which index registers it needs, if any (`selectors_of` it),
-    the bits of the opcode that tell where its operands are, once more as so much depends on them,
-    and whether it is an End_Loop."""
+    program, and whether it is an End_Loop, which is needed before all else."""
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "word": 8 * INSTRUCTION_BYTES,
-                "error": 1,
-                "pc": PC_BITS,
-                "known": Known(),
-            }
-        )
+        super().__init__({"word": 8 * INSTRUCTION_BYTES, "error": 1, "pc": PC_BITS, "ends": 1})
 
 
 class Fetch(wiring.Component):
@@ -126,8 +97,7 @@ class Fetch(wiring.Component):
         chunk = chunk_bytes // unit_bytes
         ahead = fetched_ahead(self._config) // per_unit
         depth = self._config.instruction_buffer // per_unit
-        known_bits = Known().size
-        width = 8 * unit_bytes + 1 + per_unit * known_bits
+        width = 8 * unit_bytes + per_unit + 1
         ring = m.submodules.ring = Sram(width=width, depth=depth, output_register=True)
 
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
@@ -244,7 +214,10 @@ class Fetch(wiring.Component):
             ring.write_data.eq(
                 Cat(
                     arriving,
-                    *(known_of(arriving.word_select(i, word)) for i in range(per_unit)),
+                    *(
+                        arriving.word_select(i, word)[:OPCODE_BITS] == Opcode.END_LOOP
+                        for i in range(per_unit)
+                    ),
                     failing,
                 )
             ),
@@ -279,8 +252,8 @@ class Fetch(wiring.Component):
             self.instruction.payload.word.eq(
                 ring.read_data.word_select(following[:index_bits], word)
             ),
-            self.instruction.payload.known.eq(
-                ring.read_data[8 * unit_bytes : -1].word_select(following[:index_bits], known_bits)
+            self.instruction.payload.ends.eq(
+                ring.read_data[8 * unit_bytes : -1].word_select(following[:index_bits], 1)
             ),
             self.instruction.payload.error.eq(ring.read_data[-1]),
             self.instruction.payload.pc.eq(following),

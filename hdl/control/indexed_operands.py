@@ -6,12 +6,12 @@ an instruction that does not use it is undefined, so that these are no more than
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 
-from amaranth.hdl import Cat, Mux, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.utils import ceil_log2
 
 from systola.arch.isa import (
+    INSTRUCTION_BYTES,
     INSTRUCTIONS,
     OPCODE_BITS,
     REGISTERS,
@@ -29,6 +29,8 @@ def indexed(entry: Instruction) -> list[tuple[str, str]]:
 
 
 ADDERS = max(len(indexed(entry)) for entry in INSTRUCTIONS)
+NOWHERE = 8 * INSTRUCTION_BYTES
+"""The place of an operand that is zero."""
 
 
 def selectors_of(word: Value) -> Value:
@@ -41,27 +43,21 @@ def selectors_of(word: Value) -> Value:
             names = ["first", "second"]
         for at, name in zip(places, names, strict=False):
             at[entry.offset(name)].append(entry.opcode)
-    code = {bit: word[bit] for bit in range(OPCODE_BITS)}
-    return Cat(_chosen(word, code, at, SELECTOR_BITS) for at in places)
+    return Cat(_chosen(word, at, SELECTOR_BITS) for at in places)
 
 
-def operands_of(word: Value, bits: Value) -> list[Value]:
-    """What each adder adds to its register: the operand, and what stands behind it. Set_Register
-    has its value in the first. `bits` are the PLACE_BITS of the opcode."""
-    code = {bit: bits[place] for place, bit in enumerate(PLACE_BITS)}
-    return [_chosen(word, code, at, REGISTER_BITS) for at in _operand_places()]
-
-
-def _operand_places() -> list[dict[int, list[Opcode]]]:
-    """Where the operand of each adder begins, with the instructions that have it there."""
+def operands_of(word: Value) -> list[tuple[Value, Value, Value]]:
+    """What each adder adds to its register: the operand, and what stands behind it, as a choice:
+    the bit that makes it, the operand where that is one, and the one where it is zero. Set_Register
+    has its value in the first, and nothing in the second."""
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in INSTRUCTIONS:
-        names = [operand for operand, _ in indexed(entry)]
+        offsets = [entry.offset(operand) for operand, _ in indexed(entry)]
         if entry.opcode == Opcode.SET_REGISTER:
-            names = ["value"]
-        for at, name in zip(places, names, strict=False):
-            at[entry.offset(name)].append(entry.opcode)
-    return places
+            offsets = [entry.offset("value"), NOWHERE]
+        for at, offset in zip(places, offsets, strict=False):
+            at[offset].append(entry.opcode)
+    return [_choice(word, at, REGISTER_BITS) for at in places]
 
 
 def _split(
@@ -84,25 +80,16 @@ def _split(
     return bit, zero, one
 
 
-def _chosen(
-    word: Value, code: Mapping[int, Value], places: dict[int, list[Opcode]], width: int
-) -> Value:
+def _choice(word: Value, places: dict[int, list[Opcode]], width: int) -> tuple[Value, Value, Value]:
+    """The bit of the opcode that tells first where the bits are, and those on either side."""
+    bit, zero, one = _split(places)
+    return word[bit], _chosen(word, one, width), _chosen(word, zero, width)
+
+
+def _chosen(word: Value, places: dict[int, list[Opcode]], width: int) -> Value:
     """The bits from one of these places on, which the bits of the opcode tell, one after the
     other."""
     if len(places) == 1:
         (place,) = places
-        return word[place : place + width]
-    bit, zero, one = _split(places)
-    return Mux(code[bit], _chosen(word, code, one, width), _chosen(word, code, zero, width))
-
-
-def _bits_asked(places: dict[int, list[Opcode]]) -> set[int]:
-    """All bits of the opcode that `_chosen` looks at."""
-    if len(places) == 1:
-        return set()
-    bit, zero, one = _split(places)
-    return {bit} | _bits_asked(zero) | _bits_asked(one)
-
-
-PLACE_BITS = tuple(sorted({bit for each in _operand_places() for bit in _bits_asked(each)}))
-"""The bits of the opcode that tell where the operands are."""
+        return Const(0) if place == NOWHERE else word[place : place + width]
+    return Mux(*_choice(word, places, width))

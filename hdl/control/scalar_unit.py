@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scalar unit: index registers and loops."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import (
@@ -15,7 +16,14 @@ from systola.arch.isa import (
 )
 from systola.hdl.commands import PC_BITS, InstructionLayout
 from systola.hdl.control.fetch import FetchedInstruction
-from systola.hdl.control.indexed_operands import ADDERS, REGISTER_BITS, operands_of
+from systola.hdl.control.indexed_operands import (
+    ADDERS,
+    REGISTER_BITS,
+    SELECTOR_BITS,
+    operands_of,
+    selectors_of,
+)
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 OPCODES = tuple(entry.opcode for entry in INSTRUCTIONS)
 
@@ -58,11 +66,11 @@ class EffectiveInstruction(data.StructLayout):
 
 
 class _Loop(data.StructLayout):
-    """An open loop: number of the first instruction of its body, iterations left, this one too, and
-    whether it is the last."""
+    """An open loop: number of the first instruction of its body, and iterations after the next one,
+    below zero in the last."""
 
     def __init__(self) -> None:
-        super().__init__({"start": PC_BITS, "left": REGISTER_BITS, "last": 1})
+        super().__init__({"start": PC_BITS, "more": signed(REGISTER_BITS + 1)})
 
 
 class _Kept(data.StructLayout):
@@ -118,13 +126,11 @@ class ScalarUnit(wiring.Component):
         first_valid = Signal()
         opens = Signal()  # a Loop came into the last stage a cycle ago
         ended = Signal()  # the End_Loop that is fetched is done
-        registers = Signal(data.ArrayLayout(REGISTER_BITS, REGISTERS))
-
         leaves = Signal()
         m.d.comb += [
             leaves.eq(first_valid & self.coming.ready),
             self.fetched.ready.eq(
-                (~first_valid & (~fetched.known.ends | ended)) | (leaves & ~fetched.known.ends)
+                (~first_valid & (~fetched.ends | ended)) | (leaves & ~fetched.ends)
             ),
             self.takes.eq(self.fetched.valid & self.fetched.ready),
             self.opcode.eq(fetched.word[:OPCODE_BITS]),
@@ -137,54 +143,62 @@ class ScalarUnit(wiring.Component):
             first_valid.eq(self.takes | (first_valid & ~leaves)),
         ]
 
-        # Operands and the numbers of registers, then the registers, then the sums.
-        sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
-        added = Signal(REGISTER_BITS, reset_less=True)  # a second register
-        chosen = [Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True) for i in range(ADDERS)]
-        selectors = Signal.like(fetched.known.selectors, reset_less=True)
         with m.If(self.takes):
             m.d.sync += [
                 first.word.eq(fetched.word),
                 first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in OPCODES)),
                 first.error.eq(fetched.error),
                 first.pc.eq(fetched.pc),
-                selectors.eq(fetched.known.selectors),
             ]
         with m.If(self.moves):
-            m.d.sync += [last.eq(first), added.eq(chosen[1])]
-        for i, operand in enumerate(operands_of(fetched.word, fetched.known.places)):
-            kept = Signal(REGISTER_BITS, name=f"operand_{i}", reset_less=True)
-            m.d.sync += chosen[i].eq(registers[selectors[i]])
-            with m.If(self.takes):
-                m.d.sync += kept.eq(operand)
+            m.d.sync += last.eq(first)
+
+        # The numbers of registers, then what they hold, then the sums. Registers lie in a small
+        # memory; what was not written yet is zero, register 0 for ever.
+        registers = m.submodules.registers = Memory(shape=REGISTER_BITS, depth=REGISTERS, init=[])
+        written = Signal(REGISTERS)
+        selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
+        sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
+        m.d.sync += selectors.eq(selectors_of(first.word))
+        for i, (choose, one, zero) in enumerate(operands_of(first.word)):
+            read = registers.read_port(domain="comb")
+            chosen = Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True)
+            adder = m.submodules[f"adder_{i}"] = SelectingAdder(width=REGISTER_BITS)
+            m.d.comb += [
+                read.addr.eq(selectors[i]),
+                adder.a.eq(chosen),
+                adder.b.eq(one),
+                adder.c.eq(zero),
+                adder.choose_b.eq(choose.replicate(REGISTER_BITS)),
+            ]
+            m.d.sync += chosen.eq(Mux(written.bit_select(selectors[i], 1), read.data, 0))
             with m.If(self.moves):
-                m.d.sync += sums[i].eq(kept + chosen[i])
+                m.d.sync += sums[i].eq(adder.total)
 
         # The last stage: what comes out.
         effective = self.instruction
         # Every cycle that a Set_Register is in the last stage writes the same.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register
-        writes = is_one_of(last.kind, Opcode.SET_REGISTER) & ~last.error
-        for register in range(1, REGISTERS):
-            with m.If(writes & (target == register)):
-                m.d.sync += registers[register].eq(sums[0] + added)
+        write = registers.write_port()
+        m.d.comb += [
+            write.en.eq(is_one_of(last.kind, Opcode.SET_REGISTER) & ~last.error),
+            write.addr.eq(target),
+            write.data.eq(sums[0] + sums[1]),
+        ]
+        with m.If(write.en & (target != 0)):
+            m.d.sync += written.bit_select(target, 1).eq(1)
 
         # Loops: opened in the last stage, closed before the first. What changes the stack is
         # decided a cycle before it does.
         loops = Signal(range(LOOP_DEPTH + 1))
-        stack = Signal(data.ArrayLayout(_Loop(), LOOP_DEPTH))  # the innermost loop first
         shown = Signal.like(loops)  # those before the Loop in the last stage
         unopened = Signal()  # the End_Loop in the first stage closes a loop too many
         faulty = Signal()  # so does what is in the last stage, or it opens one
-        never = Signal()  # the Loop in the last stage has no iteration,
-        once = Signal()  # or one
-        # What is left of the innermost loop after the present iteration; it is there for longer.
-        fewer = Signal(REGISTER_BITS, reset_less=True)
-        is_second = Signal(reset_less=True)
-        m.d.sync += [fewer.eq(stack[0].left - 1), is_second.eq(stack[0].left == 2)]
+        never = Signal()  # the Loop in the last stage has no iteration
         opening = Signal()
         pushes = Signal()
         pops = Signal()
+        inner = Signal(_Loop())  # the innermost loop
         closes = Signal()
         executed = Signal()
         m.d.comb += [
@@ -199,20 +213,19 @@ class ScalarUnit(wiring.Component):
             effective.loops.eq(shown),
             closes.eq(
                 self.fetched.valid
-                & fetched.known.ends
+                & fetched.ends
                 & ~(ended | first_valid | opens | opening | pushes)
             ),
             executed.eq(closes & ~fetched.error & (loops != 0)),
         ]
         m.d.sync += [
             ended.eq(closes),
-            self.jump.eq(executed & ~stack[0].last),
-            self.jump_to.eq(stack[0].start),
-            pops.eq(executed & stack[0].last),
+            self.jump.eq(executed & (inner.more >= 0)),
+            self.jump_to.eq(inner.start),
+            pops.eq(executed & (inner.more < 0)),
             opening.eq(opens),
             pushes.eq(opening & ~last.error & ~faulty & ~never),
             never.eq(sums[0] == 0),
-            once.eq(sums[0] == 1),
         ]
         with m.If(self.takes):
             m.d.sync += unopened.eq(ended & ~fetched.error & (loops == 0))
@@ -221,16 +234,35 @@ class ScalarUnit(wiring.Component):
         with m.Elif(opens):
             m.d.sync += [faulty.eq(loops == LOOP_DEPTH), shown.eq(loops)]
         with m.If(pushes):
-            m.d.sync += [
-                loops.eq(loops + 1),
-                stack[0].start.eq(last.pc + 1),
-                stack[0].left.eq(sums[0]),
-                stack[0].last.eq(once),
-            ]
-            m.d.sync += [stack[i].eq(stack[i - 1]) for i in range(1, LOOP_DEPTH)]
-        with m.Elif(self.jump):
-            m.d.sync += [stack[0].left.eq(fewer), stack[0].last.eq(is_second)]
+            m.d.sync += loops.eq(loops + 1)
         with m.Elif(pops):
             m.d.sync += loops.eq(loops - 1)
-            m.d.sync += [stack[i].eq(stack[i + 1]) for i in range(LOOP_DEPTH - 1)]
+
+        # The open loops lie in small memories: of the innermost one it changes how many iterations
+        # are left.
+        innermost = Signal(range(LOOP_DEPTH))
+        counter = m.submodules.counter = SelectingAdder(width=len(inner.more))
+        m.d.comb += [
+            innermost.eq(loops - 1),
+            counter.a.eq(-2),
+            counter.b.eq(inner.more),
+            counter.c.eq(sums[0]),
+            counter.choose_b.eq(self.jump.replicate(len(inner.more))),
+            counter.carry.eq(self.jump),
+        ]
+        for name, changes, value in (
+            ("start", pushes, last.pc + 1),
+            ("more", pushes | self.jump, counter.total),
+        ):
+            memory = m.submodules[name] = Memory(
+                shape=inner.shape()[name].shape, depth=LOOP_DEPTH, init=[]
+            )
+            write, read = memory.write_port(), memory.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(changes),
+                write.addr.eq(Mux(pushes, loops, innermost)),
+                write.data.eq(value),
+                read.addr.eq(innermost),
+                inner[name].eq(read.data),
+            ]
         return m

@@ -8,7 +8,7 @@ import random
 from amaranth.lib import data
 
 from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode
-from systola.hdl.control.indexed_operands import PLACE_BITS, indexed
+from systola.hdl.control.indexed_operands import indexed
 
 MODULO = 1 << 32
 
@@ -58,27 +58,6 @@ class Interpreter:
                 return self.loops[-1][0]
             self.loops.pop()
         return number + 1
-
-
-def selectors(word: int) -> list[int]:
-    """The index registers that a word names, in their order."""
-    entry = KNOWN.get(word & 0xFF)
-    fields = entry.fields if entry else ()
-    names = [field.name for field in fields if field.indexes]
-    if word & 0xFF == Opcode.SET_REGISTER:
-        names = ["first", "second"]
-    found = [word >> KNOWN[Opcode(word & 0xFF)].offset(name) & 7 for name in names]
-    return [*found, *[0] * (3 - len(found))]
-
-
-def known(word: int) -> dict[str, object]:
-    """What the fetch finds out of a word."""
-    places = sum((word >> bit & 1) << place for place, bit in enumerate(PLACE_BITS))
-    return {
-        "selectors": selectors(word),
-        "places": places,
-        "ends": word & 0xFF == Opcode.END_LOOP,
-    }
 
 
 def kind(word: int) -> int:

@@ -17,7 +17,6 @@ from systola.verif.units.scalar_model import (
     Interpreter,
     effective,
     kind,
-    known,
     load_table,
     loop,
     set_register,
@@ -32,7 +31,7 @@ def unit():
 
 def fetched(word, *, number, error=0):
     """What the fetch hands over."""
-    return {"word": word, "error": error, "pc": number, "known": known(word)}
+    return {"word": word, "error": error, "pc": number, "ends": word & 0xFF == Opcode.END_LOOP}
 
 
 class Scalar(Bench):
