@@ -5,25 +5,28 @@ from collections.abc import Mapping
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from systola.hdl.memories.block_ring import BlockRing
 from systola.hdl.parts.in_flight import Awaited, Progress, kept
+from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
 
 LATENCY = 2
 """Cycles from `push` to the instruction, where none is before it."""
+BLOCK_BITS = 170
+"""Commands of so many bits or more lie in block RAM; small machines have few blocks to spare."""
 
 
 class CommandQueue(wiring.Component):
     """Up to `depth` instructions that wait in front of a unit, oldest first, with masks of what
-    they wait for. They lie in a ring in a small memory with asynchronous reads; only the masks,
-    which lose what leaves its list, are flip-flops.
+    they wait for. They lie in a ring in a memory, wide ones in block RAM; only the masks, which
+    lose what leaves its list, are flip-flops.
 
     | port | |
     |---|---|
-    | `push`, `pushed` | appends a command, only while not `full` |
+    | `push`, `pushed` | appends a command, only while not `full`; it is there a cycle before |
     | `pushed_masks` | its masks, in the cycle behind |
     | `progress` | of the list of each mask |
     | `valid`, `command`, `masks` | the oldest, if any: LATENCY cycles after its push, or in the \
@@ -73,39 +76,38 @@ cycle after the `pop` of the one before |
         m = Module()
         waiting = Signal(self._depth)  # as many ones, from bit 0, as instructions
         left = Signal.like(waiting)
-        free, oldest = (Signal(ceil_log2(self._depth), name=name) for name in ("free", "oldest"))
+        layout = self.command.shape()
+        ring = BlockRing if layout.size >= BLOCK_BITS else PayloadRing
+        commands = m.submodules.commands = ring(payload=layout, depth=self._depth)
         m.d.comb += [
             self.full.eq(waiting[-1]),
             left.eq(Mux(self.pop, waiting[1:], waiting)),
+            commands.push.eq(self.push),
+            commands.pushed.eq(self.pushed),
+            commands.retire.eq(self.pop),
+            self.command.eq(commands.oldest),
         ]
         m.d.sync += [
             waiting.eq(left | Mux(self.push, Cat(1, left), 0)),
             self.valid.eq(left[0]),
-            free.eq(free + self.push),
-            oldest.eq(oldest + self.pop),
-        ]
-        bits = self.command.as_value()
-        memory = m.submodules.memory = Memory(shape=len(bits), depth=1 << len(free), init=[])
-        write, read = memory.write_port(), memory.read_port(domain="comb")
-        m.d.comb += [
-            # What is written behind the last one does not matter before its push.
-            write.en.eq(~self.full),
-            write.addr.eq(free),
-            write.data.eq(self.pushed),
-            read.addr.eq(oldest),
-            bits.eq(read.data),
         ]
         if self._has_masks:
-            self._keep_masks(m, free, oldest)
+            self._keep_masks(m)
         promised(m, platform, ~(self.push & self.full), "a command for a full queue")
         promised(m, platform, ~self.pop | self.valid, "a command is taken that is not there")
         return m
 
-    def _keep_masks(self, m: Module, free: Signal, oldest: Signal) -> None:
+    def _keep_masks(self, m: Module) -> None:
         """The masks of each place, which come a cycle after its command."""
+        free, oldest = (Signal(ceil_log2(self._depth), name=name) for name in ("free", "oldest"))
         comes = Signal()
         to = Signal.like(free)
-        m.d.sync += [comes.eq(self.push), to.eq(free)]
+        m.d.sync += [
+            free.eq(free + self.push),
+            oldest.eq(oldest + self.pop),
+            comes.eq(self.push),
+            to.eq(free),
+        ]
         places: list[data.View] = []
         for place in range(1 << len(free)):
             masks = Signal.like(self.masks, name=f"masks_{place}", reset_less=True)

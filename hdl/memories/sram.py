@@ -36,9 +36,10 @@ class Sram(wiring.Component):
     """`depth` words of `width` bits.
 
     Latency: `read_data` holds the word of `read_address` one cycle after `read_enable`, and keeps
-    it until the next enabled read; with `output_register` all that a cycle later. Throughput: one
-    read and one write a cycle. Reading the word that is being written in the same cycle gives the
-    new value with `transparent`, else an undefined one. Contents are undefined until written.
+    it until the next enabled read; with `output_register` it becomes that a cycle later, but not
+    without `output_enable`. Throughput: one read and one write a cycle. Reading the word that is
+    being written in the same cycle gives the new value with `transparent`, else an undefined one.
+    Contents are undefined until written.
 
     `transparent` costs multiplexers and time behind the memory, `output_register` gives time:
     without it the data of most FPGAs' block RAM come late in the cycle.
@@ -56,7 +57,8 @@ class Sram(wiring.Component):
         self._depth = depth
         self._transparent = transparent
         self._output_register = output_register
-        super().__init__(sram_ports(width=width, depth=depth))
+        enable = {"output_enable": In(1, init=1)} if output_register else {}
+        super().__init__({**sram_ports(width=width, depth=depth), **enable})
 
     @property
     def is_macro(self) -> bool:
@@ -75,7 +77,8 @@ class Sram(wiring.Component):
         shown = read_data
         if self._output_register:
             shown = Signal(self._width, name="output", reset_less=True)
-            m.d.sync += shown.eq(read_data)
+            with m.If(self.output_enable):
+                m.d.sync += shown.eq(read_data)
         m.d.comb += self.read_data.eq(shown)
         if fabric is Fabric.CHIP or (fabric is Fabric.GENERIC and self.is_macro):
             self._macro(m, read_data)
@@ -142,7 +145,7 @@ class Sram(wiring.Component):
                 **_pins("o_DOB", read[1]),
             }
             for port in "AB":
-                ports |= {f"i_CLK{port}": ClockSignal(), f"i_OCE{port}": Const(1)}
+                ports |= {f"i_CLK{port}": ClockSignal(), f"i_OCE{port}": self.output_enable}
                 ports |= {f"i_RST{port}": Const(0)} | _pins(f"i_CS{port}", Const(0, 3))
             m.submodules[f"block_{first}"] = Instance(
                 "DP16KD",

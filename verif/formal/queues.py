@@ -5,6 +5,7 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from systola.hdl.control.command_queue import CommandQueue
+from systola.hdl.memories.block_ring import BlockRing
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.in_flight import Awaited, Progress
 from systola.hdl.parts.payload_ring import PayloadRing
@@ -62,7 +63,7 @@ class CommandQueueHarness(Harness):
 
         waiting, first, free = (unit.inside(name) for name in ("waiting", "oldest", "free"))
         comes, to = unit.inside("comes"), unit.inside("to")
-        rows = Array(unit.rows("memory", self.DEPTH))
+        rows = Array(unit.rows("commands.memory", self.DEPTH))
         masks = Array([unit.inside(f"masks_{i}") for i in range(self.DEPTH)])
         place = Signal.like(first)
         m.d.comb += place.eq(first + item.ahead)
@@ -70,6 +71,7 @@ class CommandQueueHarness(Harness):
             waiting == Cat(item.count > i for i in range(self.DEPTH)),
             implies(dut.valid, item.count != 0),
             free == (first + item.count)[: len(free)],
+            (unit.inside("commands.free") == free) & (unit.inside("commands.first") == first),
             implies(item.follows, rows[place] == item.word),
             implies(item.follows & ~fresh, Value.cast(masks[place]) == wanted.as_value()),
             implies(item.follows & fresh, comes & (to == place)),
@@ -104,6 +106,50 @@ class PayloadRingHarness(Harness):
             (first < self.DEPTH) & (free < self.DEPTH),
             place_behind(first, item.count, self.DEPTH) == free,
             implies(item.follows, rows[place_behind(first, item.ahead, self.DEPTH)] == item.word),
+        )
+
+
+class BlockRingHarness(Harness):
+    """Its user pushes what was there a cycle before, at most `depth`, and retires what is shown."""
+
+    DEPTH = 4
+
+    def claims(self, m: Module) -> None:
+        dut = BlockRing(payload=WORD, depth=self.DEPTH)
+        unit = Unit(m, dut)
+        earlier, pushed = before(m, dut.pushed, "earlier"), before(m, dut.push, "pushed", init=1)
+        m.d.comb += [
+            dut.push.eq(anything(m, 1, "push")),
+            dut.pushed.eq(anything(m, 4, "word")),
+            dut.retire.eq(anything(m, 1, "retire")),
+            Assume(implies(dut.push, ~pushed & (Value.cast(dut.pushed) == earlier))),
+        ]
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.retire, most=self.DEPTH)
+        filled = before(m, item.count != dut.retire, "filled")
+        m.d.comb += [
+            Assume(implies(dut.retire, filled)),
+            Assume(implies(dut.push, item.count != self.DEPTH)),
+            Assert(
+                implies(filled & item.follows & (item.ahead == 0), dut.oldest.word == item.word)
+            ),
+        ]
+        read, shown = unit.inside("read"), unit.inside("shown")
+        free, following = unit.inside("free"), unit.inside("following")
+        rows = Array(unit.rows("memory.memory", self.DEPTH))
+        unread = Signal.like(free)
+        before_it = Signal(range(self.DEPTH + 1))  # what has left the memory
+        m.d.comb += [unread.eq(free - following), before_it.eq(read + shown)]
+        latched = unit.inside("memory.memory.read__data")
+        m.d.comb += self.lemmas(
+            shown == filled,
+            item.count == unread + before_it,
+            implies(unread != 0, read),
+            implies(~pushed, rows[free] == earlier),
+            implies(item.follows & read & (item.ahead == shown), latched == item.word),
+            implies(
+                item.follows & (item.ahead >= before_it),
+                rows[(following + item.ahead - before_it)[: len(free)]] == item.word,
+            ),
         )
 
 
@@ -257,6 +303,25 @@ PROOFS = (
             ),
         ),
         fault_depth=16,
+    ),
+    Proof(
+        unit="block_ring",
+        claim="payloads come out once and in order, as soon as promised",
+        harness=BlockRingHarness,
+        depth=3,
+        faults=(
+            Fault(
+                unit="block_ring",
+                old="memory.write_enable.eq(~self.push)",
+                new="memory.write_enable.eq(1)",
+            ),
+            Fault(
+                unit="block_ring",
+                old="reads.eq(~read | memory.output_enable)",
+                new="reads.eq(~read | ~shown)",
+            ),
+        ),
+        fault_depth=12,
     ),
     Proof(
         unit="weight_fifo",

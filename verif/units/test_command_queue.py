@@ -5,37 +5,43 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from systola.hdl.control.command_queue import CommandQueue
+from systola.hdl.control.command_queue import BLOCK_BITS, CommandQueue
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-VARIANTS = {"three": 3, "two": 2}
+VARIANTS = {"three": (3, 12), "two": (2, 12), "wide": (4, 250)}
+"""Depth of the queue and bits of a command, which lies in block RAM where it is wide."""
 MASKS = {"first": 4, "second": 9}
 LIST_DEPTH = 4
 CYCLES = 3000
 
 
 def unit(variant=None):
-    depth = VARIANTS[variant or chosen_variant()]
+    depth, width = VARIANTS[variant or chosen_variant()]
     return CommandQueue(
-        command=data.StructLayout({"tag": 12}), depth=depth, masks=MASKS, list_depth=LIST_DEPTH
+        command=data.StructLayout({"tag": width}), depth=depth, masks=MASKS, list_depth=LIST_DEPTH
     )
 
 
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def random_use(dut, rate):
-    """Any mixture of push, pop and retirement, the new instruction's masks included."""
+    """Any mixture of push, pop and retirement, the new instruction's masks included. A wide command
+    is there for a cycle before its push."""
     bench = Bench(dut, unit())
+    depth, width = VARIANTS[chosen_variant()]
     await bench.start()
     random = rng("command_queue", rate)
     waiting = []
     shows = False  # the oldest of them
     without_masks = None  # what was pushed in the cycle before
+    tag = None  # of the command that is offered, if it was before
     for _ in range(CYCLES):
-        full = len(waiting) == VARIANTS[chosen_variant()]
-        push = not full and random.random() < rate
+        full = len(waiting) == depth
+        there = tag is not None or width < BLOCK_BITS
+        push = not full and there and random.random() < rate
+        tag = random.getrandbits(width) if tag is None else tag
         pop = shows and random.random() < (0.5 if rate == 1 else rate)
-        new = random.getrandbits(12), {}
+        new = tag, {}
         masks = {
             name: {
                 "pending": random.getrandbits(1),
@@ -59,9 +65,9 @@ async def random_use(dut, rate):
         if without_masks:
             without_masks[1].update({name: dict(mask) for name, mask in masks.items()})
         if shows:
-            tag, wanted = waiting[0]
+            shown_tag, wanted = waiting[0]
             shown, blocked = bench.gets("masks", "blocked")
-            assert bench.get("command").tag == tag
+            assert bench.get("command").tag == shown_tag
             for name, mask in wanted.items():
                 assert {field: shown[name][field] for field in mask} == mask
                 assert blocked[name] == mask["pending"]
@@ -77,6 +83,7 @@ async def random_use(dut, rate):
         without_masks = new if push else None
         if push:
             waiting.append(new)
+            tag = None
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*VARIANTS))

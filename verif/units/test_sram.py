@@ -40,7 +40,8 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Reads keep their word until the next one; a word being written is new where transparent."""
+    """Reads keep their word until the next one, and an output register what it has while it is not
+    enabled; a word being written is new where transparent."""
     width, depth, transparent, register = VARIANTS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()
@@ -55,6 +56,7 @@ async def random_use(dut, rate):
         write, read = random.random() < rate, random.random() < rate
         write_address, read_address = random.choice(addresses), random.choice(addresses)
         value = random.getrandbits(width)
+        passes = random.random() < 0.8
         if write and read and not transparent and write_address == read_address:
             read = False
         await bench.cycle(
@@ -63,11 +65,12 @@ async def random_use(dut, rate):
             write_data=value,
             read_enable=read,
             read_address=read_address,
+            **({"output_enable": passes} if register else {}),
         )
         expected = later if register else shown
         if expected is not None:
             assert bench.get("read_data") == expected
-        later = shown
+        later = shown if passes else later
         if write:
             memory[write_address] = value
         if read:
