@@ -97,7 +97,7 @@ class ActivationUnit(wiring.Component):
     issues it. Each column has its `ActivationLane`.
 
     `masks` are those of `command`; `progress` tells of the lists that they name.
-    `command_pop`: it was taken in the cycle before, and its steps begin. The first read comes
+    `command_pop`: all its steps were taken off; it is not needed any longer. The first read comes
     FRONT_LATENCY cycles after the command, and FOLLOW_LATENCY cycles after the list that lets it
     go, or one more. It waits where the accumulators' or the buffer's bank is busy; after issue
     nothing stops a vector: see ResultLanes, and `latency`. WALK_GAP cycles are lost between two
@@ -164,15 +164,15 @@ class ActivationUnit(wiring.Component):
         )
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
-        # What the command and the step that is offered wait for.
-        masks = self.masks
-        for stage, loads in (("command", planner.begins), ("step", planner.loads)):
-            here = Signal.like(self.masks, name=f"masks_of_{stage}")
-            source = Signal.like(self.masks, name=f"masks_to_{stage}")
-            m.d.comb += source.eq(Mux(loads, masks, here))
-            m.d.sync += here.eq(kept(source, self.progress))
-            masks = here
-        m.d.comb += [interlock.awaited.eq(masks), interlock.progress.eq(self.progress)]
+        # What the step that is offered waits for.
+        masks = Signal.like(self.masks)
+        next_masks = Signal.like(masks)
+        m.d.comb += [
+            next_masks.eq(Mux(planner.loads, self.masks, masks)),
+            interlock.awaited.eq(masks),
+            interlock.progress.eq(self.progress),
+        ]
+        m.d.sync += masks.eq(kept(next_masks, self.progress))
 
         # The instruction whose steps are taken, while the planner may have the next one. There is
         # a pause behind its last step.
@@ -183,10 +183,10 @@ class ActivationUnit(wiring.Component):
         m.d.comb += [
             planner.command.eq(self.command),
             planner.command_valid.eq(self.command_valid),
-            planner.hold.eq(follows),
+            planner.hold.eq(follows & present),
+            self.command_pop.eq(planner.ends),
         ]
         m.d.sync += [
-            self.command_pop.eq(planner.begins),
             present.eq(Mux(present, ~ends, follows)),
             follows.eq(planner.begins | (follows & present)),
         ]

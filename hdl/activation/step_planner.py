@@ -105,9 +105,9 @@ class StepPlanner(wiring.Component):
     """Offers the steps of `command`, one a cycle, the first one PLAN_LATENCY cycles after
     `command_valid`, from registers by an addition.
 
-    `begins`: the command is taken, and kept as `planned` until the next one; that begins as soon as
-    the last step of this one is taken off it, unless somebody still needs `planned` (`hold`).
-    WALK_GAP cycles lie between their steps. In a planned command `low` <= `high`.
+    `begins`: its steps do. `ends`: the last of them was taken off, and nobody needs the command any
+    longer (`hold` tells who does); it stays as it is until then, and the next one may follow.
+    WALK_GAP cycles lie between their steps. `planned` is the command with `low` <= `high`.
 
     `loads`: the step that is offered in the next cycle, if any, is another one than in this cycle.
     `frees`: what `steps.ready` will be in the next cycle.
@@ -121,6 +121,7 @@ class StepPlanner(wiring.Component):
                 "command_valid": In(1),
                 "hold": In(1),
                 "begins": Out(1),
+                "ends": Out(1),
                 "planned": Out(ActivateCommand(config=config)),
                 "loads": Out(1),
                 "steps": Out(stream.Signature(Step(config=config))),
@@ -131,18 +132,22 @@ class StepPlanner(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        command, coming = self.planned, self.command
+        command = coming = self.command
         walker = m.submodules.walker = Walker(walk=vector_walk(config))
         first, last, place = walker.first, walker.last, walker.position
-        planned = Signal(ActivateCommand(config=config), reset_less=True)
-        free = Signal()
+        low = Signal.like(coming.low, reset_less=True)
+        walked = Signal()  # by all steps, but still needed
+        ended = Signal()
         m.d.comb += [
-            self.planned.eq(planned),
+            self.planned.eq(coming),
+            self.planned.low.eq(low),
             walker.walk.payload.eq(coming.walk),
-            walker.walk.valid.eq(self.command_valid & ~self.hold),
-            free.eq(walker.walk.ready & ~self.hold),
-            self.begins.eq(self.command_valid & ~walker.present & ~self.hold),
+            walker.walk.valid.eq(self.command_valid & ~walked),
+            self.begins.eq(walker.walk.valid & ~walker.present),
+            ended.eq(walker.walk.ready | walked),
+            self.ends.eq(ended & ~self.hold),
         ]
+        m.d.sync += walked.eq(ended & self.hold)
 
         # What kind of instruction it is.
         coming_sums = coming.source == Source.ACCUMULATORS
@@ -167,11 +172,10 @@ class StepPlanner(wiring.Component):
         few_taps = Signal(reset_less=True)
         one_tap = Signal(reset_less=True)
         last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
-        with m.If(free):
+        with m.If(~walker.present):
             m.d.sync += [
-                planned.eq(coming),
                 # `high` wins where it is the lower one.
-                planned.low.eq(Mux(coming.low > coming.high, coming.high, coming.low)),
+                low.eq(Mux(coming.low > coming.high, coming.high, coming.low)),
                 from_accumulators.eq(coming_sums),
                 from_map.eq(~coming_sums & ~coming_vector),
                 has_operand.eq(coming_operand),

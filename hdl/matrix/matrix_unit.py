@@ -91,10 +91,9 @@ class MatrixUnit(wiring.Component):
     name them, `progress` tells how far they are. The first vector of a tile waits for its weights.
     A tile is switched without a bubble when it has been loaded into the shadow weights, which takes
     `rows` cycles beside the tile before;
-    COMMAND_GAP cycles lie between two commands. `command_pop`: the walk begins, and the unit keeps
-    the command. The next one starts when the last place of the walk is taken, while vectors are
-    still on their way to their issue. The first line is read FRONT_LATENCY cycles after its command
-    came, and FOLLOW_LATENCY after a list lets it go.
+    COMMAND_GAP cycles lie between two commands. `command_pop`: the last place of its walk is taken,
+    and the next one may follow, while vectors are still on their way to their issue. The first line
+    is read FRONT_LATENCY cycles after its command came, and FOLLOW_LATENCY after a list lets it go.
 
     The line of a vector is read in the cycle in which it is `active`, and `sums` come `latency`
     cycles later, not counting those in which a missing weight row holds the unit: first the issue,
@@ -310,17 +309,17 @@ class MatrixUnit(wiring.Component):
     def _plan(self, m: Module, interlock: Interlock) -> None:
         """From the command to the lines and rows that the interlock waits for."""
         config = self._config
-        command = Signal(MatrixCommand(config=config), reset_less=True)  # whose walk is under way
+        command = self.command
         walker = m.submodules.walker = Walker(walk=matrix_walk(config))
         planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
         taken = planner.place_ready  # if there is one
         m.d.comb += [
-            walker.walk.payload.eq(self.command.walk),
+            walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.command_valid),
             walker.advance.eq(taken),
-            self.command_pop.eq(self.command_valid & ~walker.present),
+            self.command_pop.eq(walker.walk.ready),
         ]
 
         first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
@@ -333,12 +332,8 @@ class MatrixUnit(wiring.Component):
         # What goes with the plan of the place.
         about = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
-        with m.If(walker.walk.ready):
-            m.d.sync += [
-                command.eq(self.command),
-                row.eq(self.command.accumulator),
-                first_row.eq(self.command.accumulator),
-            ]
+        with m.If(~walker.present):
+            m.d.sync += [row.eq(command.accumulator), first_row.eq(command.accumulator)]
         with m.Elif(taken):
             m.d.sync += [
                 row.eq(row + row_ends),
@@ -378,9 +373,9 @@ class MatrixUnit(wiring.Component):
                 item.done_with.eq(done_with),
             ]
 
-        # What command, place and plan wait for.
+        # What place and plan wait for.
         masks = self.masks
-        for stage, loads in (("command", walker.walk.ready), ("place", taken), ("plan", moves)):
+        for stage, loads in (("place", taken), ("plan", moves)):
             here = Signal.like(self.masks, name=f"masks_of_{stage}")
             source = Signal.like(self.masks, name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, here))

@@ -79,9 +79,9 @@ class Walker(wiring.Component):
     `position` is the present place while `present`; `first` and `last` tell for each level whether
     it is in its first or last iteration, `ends` whether it is the last place of all: all from
     registers. `advance` goes on to the next place, one a cycle; it means nothing while there is
-    none. `walk.ready` as soon as the last place is left: a walk is kept where it is taken, begins
-    WALK_GAP cycles later, and WALK_GAP cycles lie between two. `will_be_present`: what `present`
-    will be in the next cycle, for copies of it.
+    none. A `walk` is not copied: it stays as it is until `ready`, in the cycle in which the last
+    place is left. It begins WALK_GAP cycles after it came, and WALK_GAP cycles lie between two.
+    `will_be_present`: what `present` will be in the next cycle, for copies of it.
     """
 
     def __init__(self, *, walk: Walk):
@@ -106,10 +106,6 @@ class Walker(wiring.Component):
         levels = self._levels
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
-        # What is kept of the walk.
-        count = Signal.like(walk.count, reset_less=True)
-        step = Signal.like(walk.step, reset_less=True)
-        single, double = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
         idle = Signal(init=1)  # not `present`, for all but what follows
         # Of each level how many iterations are left where it is not the first, this one too, and
         # whether the one behind it is the last.
@@ -119,10 +115,10 @@ class Walker(wiring.Component):
         # In the last place all do, which means nothing, as there is none behind it.
         goes_on, again = Signal(flags), Signal(flags)
         following = Signal(flags)  # `last` in the next place
-        m.d.comb += self.walk.ready.eq(idle)
+        m.d.comb += self.walk.ready.eq(self.present & self.advance & self.ends)
         # Only the level that goes on counts.
         now = [
-            Mux(goes_on[name], Mux(self.first[name], count[name], number), 0)
+            Mux(goes_on[name], Mux(self.first[name], walk.count[name], number), 0)
             for name, number in left.items()
         ]
         remaining = Signal(max(level.count_bits for level in levels))
@@ -130,28 +126,23 @@ class Walker(wiring.Component):
         for level in levels:
             name = level.name
             m.d.comb += following[name].eq(
-                Mux(goes_on[name], nears[name], Mux(again[name], single[name], self.last[name]))
+                Mux(
+                    goes_on[name], nears[name], Mux(again[name], walk.single[name], self.last[name])
+                )
             )
             with m.If(idle):
                 m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
             with m.Elif(self.advance):
                 with m.If(again[name]):
-                    m.d.sync += [nears[name].eq(double[name]), self.first[name].eq(1)]
+                    m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
                 with m.If(goes_on[name]):
                     m.d.sync += [
                         left[name].eq(remaining - 1),
                         nears[name].eq(remaining == 3),
                         self.first[name].eq(0),
                     ]
-        with m.If(idle):
-            m.d.sync += [
-                count.eq(walk.count),
-                single.eq(walk.single),
-                double.eq(walk.double),
-                step.eq(walk.step),
-            ]
         for axis, place in self._position:
-            here = self._along(m, axis, Shape.cast(place.shape), idle, goes_on, again, step)
+            here = self._along(m, axis, Shape.cast(place.shape), idle, goes_on, again)
             m.d.comb += self.position[axis].eq(here)
 
         def enter(last: data.View, valid: Value) -> list[object]:
@@ -185,7 +176,6 @@ class Walker(wiring.Component):
         idle: Signal,
         goes_on: data.View,
         again: data.View,
-        step: data.View,
     ) -> Signal:
         """One coordinate of the place.
 
@@ -195,28 +185,25 @@ class Walker(wiring.Component):
         """
         names = [level.name for level in self._levels]
         moving = [level.name for level in self._levels if axis in level.moves]
-        start = Signal(shape, name=f"{axis}_start", reset_less=True)
         begun = {name: Signal(shape, name=f"{axis}_of_{name}", reset_less=True) for name in moving}
         target = Signal(shape, name=f"{axis}_target")
-        reached = [Mux(idle, self.walk.payload.start[axis], 0)]
+        walk = self.walk.payload
         inside = names.index(moving[0])
+        reached: list[Value] = []
         for name in moving:
             index = names.index(name)
             passes = Cat(goes_on[other] for other in names[inside + 1 : index])
             moves = goes_on[name]
-            by = step[name][axis]
+            by = walk.step[name][axis]
             total = Signal(shape, name=f"{axis}_behind_{name}")
             reaches = begun[name] + (Mux(moves, by, 0) if len(passes) else by)
             m.d.comb += total.eq(_saturated(reaches[: len(total)]) if shape.signed else reaches)
             reached.append(Mux(moves | passes.any(), total, 0))
             inside = index
-        outside = names[inside + 1 :]
-        if outside:
-            reached.append(Mux(Cat(goes_on[other] for other in outside).any(), start, 0))
+        starts = Cat(idle, *(goes_on[other] for other in names[inside + 1 :])).any()
+        reached.append(Mux(starts, walk.start[axis], 0))
         pairs = [ored(reached[n : n + 2]) for n in range(0, len(reached), 2)]
         m.d.comb += target.eq(ored(pairs))
-        with m.If(idle):
-            m.d.sync += start.eq(self.walk.payload.start[axis])
         for name, there in begun.items():
             with m.If(idle | (self.advance & (goes_on[name] | again[name]))):
                 m.d.sync += there.eq(target)
