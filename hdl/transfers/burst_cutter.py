@@ -6,6 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from systola.hdl.parts.selecting_adder import SelectingAdder
 from systola.hdl.transfers.axi import BOUNDARY_BYTES
 
 
@@ -64,11 +65,20 @@ class BurstCutter(wiring.Component):
             burst.last.eq(ends & last_run),
             self.run.ready.eq(~self.burst.valid | (ends & self.burst.ready)),
         ]
+        # Where a run begins, or the next burst.
+        blocks = m.submodules.blocks = SelectingAdder(width=len(address) - bits)
+        m.d.comb += [
+            blocks.b.eq(address[bits:]),
+            blocks.c.eq(run.address[shift + bits :]),
+            blocks.choose_b.eq((~self.run.ready).replicate(len(address) - bits)),
+            blocks.carry.eq(~self.run.ready),
+        ]
+        with m.If(self.run.ready | self.burst.ready):
+            m.d.sync += address.eq(Cat(Mux(self.run.ready, place, 0)[:bits], blocks.total))
         with m.If(self.run.ready):
             fits = reach[bits:] == 0
             m.d.sync += [
                 self.burst.valid.eq(self.run.valid),
-                address.eq(run.address[shift:]),
                 length.eq(Mux(fits, run.beats - 1, ~place)),
                 final.eq(reach),
                 behind.eq(reach[bits:]),
@@ -77,7 +87,6 @@ class BurstCutter(wiring.Component):
             ]
         with m.Elif(self.burst.ready):
             m.d.sync += [
-                address.eq(Cat(Const(0, bits), address[bits:] + 1)),
                 length.eq(Mux(behind == 1, final, largest)),
                 behind.eq(behind - 1),
                 ends.eq(behind == 1),

@@ -14,9 +14,9 @@ class BurstPlanner(wiring.Component):
     """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
     each run cut by a `BurstCutter`. Addresses and distances are multiples of `bus_bytes`.
 
-    A transfer is copied when the one before it is through, and taken in the cycle behind: `ready`
-    is a register. Latency: two cycles from transfer to first burst. Throughput: a burst a cycle;
-    only the first one of the next transfer may come a cycle later.
+    A transfer is not copied: it stays as it is until `ready`, in the cycle in which its last run
+    goes to the cutter. Latency: two cycles from transfer to first burst. Throughput: a burst a
+    cycle; only the first one of the next transfer may come a cycle later.
     """
 
     def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
@@ -41,50 +41,44 @@ class BurstPlanner(wiring.Component):
         connect(m, cutter.burst, flipped(self.burst))
         transfer = self.transfer.payload
 
-        # The transfer is copied as it comes: it may come from afar. Its first run is offered from
-        # there, and then the one that is worked out. Addresses in beats.
+        # A run of the transfer is offered, and the next one worked out. Addresses in beats.
         offered = Signal()
-        loads = Signal()
         address = Signal(len(transfer.address) - shift)
         block = Signal.like(address)  # where the block of `address` begins
         row = Signal.like(transfer.rows)
         column = Signal.like(transfer.blocks)
         row_is_last = Signal()
         column_is_last = Signal()
-        beats = Signal.like(transfer.beats)
-        rows = Signal.like(transfer.rows)
-        stride = Signal(len(transfer.stride) - shift)
+        last = Signal()
         following = Signal.like(address)
+        step = Mux(row_is_last, self._pitch, transfer.stride[shift:])
+        moved = Mux(row_is_last, block, address) + step
         m.d.comb += [
-            loads.eq(~offered & self.transfer.valid & ~self.transfer.ready),
+            last.eq(row_is_last & column_is_last),
             cutter.run.valid.eq(offered),
             cutter.run.payload.address.eq(Cat(Const(0, shift), address)),
-            cutter.run.payload.beats.eq(beats),
-            cutter.run.payload.last.eq(row_is_last & column_is_last),
+            cutter.run.payload.beats.eq(transfer.beats),
+            cutter.run.payload.last.eq(last),
+            self.transfer.ready.eq(offered & cutter.run.ready & last),
+            following.eq(Mux(offered, moved, transfer.address[shift:])),
         ]
-        moved = Mux(row_is_last, block, address) + Mux(row_is_last, self._pitch, stride)
-        m.d.comb += following.eq(Mux(offered, moved, transfer.address[shift:]))
-        m.d.sync += self.transfer.ready.eq(loads)
         with m.If(~offered):
             m.d.sync += [
-                offered.eq(loads),
+                offered.eq(self.transfer.valid),
                 address.eq(following),
                 block.eq(following),
                 row.eq(transfer.rows),
                 row_is_last.eq(transfer.rows == 1),
                 column.eq(transfer.blocks),
                 column_is_last.eq(transfer.blocks == 1),
-                beats.eq(transfer.beats),
-                rows.eq(transfer.rows),
-                stride.eq(transfer.stride[shift:]),
             ]
         with m.Elif(cutter.run.ready):
-            m.d.sync += [offered.eq(~(row_is_last & column_is_last)), address.eq(following)]
+            m.d.sync += [offered.eq(~last), address.eq(following)]
             with m.If(row_is_last):
                 m.d.sync += [
                     block.eq(following),
-                    row.eq(rows),
-                    row_is_last.eq(rows == 1),
+                    row.eq(transfer.rows),
+                    row_is_last.eq(transfer.rows == 1),
                     column.eq(column - 1),
                     column_is_last.eq(column == 2),
                 ]

@@ -38,10 +38,11 @@ class HostReader(wiring.Component):
     """Asks for the beats of one instruction after the other and puts them where they belong.
 
     Requests run ahead of the data by any number of instructions: `transfer` is the oldest
-    instruction of which nothing has been asked for (`transfer_valid` once no older instruction uses
-    its destination any longer; `transfer_pop`, a register, drops it), `entry` the oldest whose data
-    is not complete; `entry_pop` drops it, and the next one shows in the cycle after, or before its
-    first beat comes. Latency: two cycles from transfer to request, two from the last beat of a line
+    instruction of which not all has been asked for (`transfer_valid` once no older instruction uses
+    its destination any longer; `transfer_pop` drops it, when all of it is under way), `entry` the
+    oldest whose data is not complete; `entry_pop` drops it, and the next one shows in the cycle
+    after, or before its first beat comes. Latency: two cycles from transfer to request, two from
+    the last beat of a line
     to its write. Throughput: a beat a cycle into buffer and parameters, a byte a cycle into tables;
     a cycle is lost between instructions. Nothing but the buffer's `ready` holds up the beats, and
     it only after two lines.

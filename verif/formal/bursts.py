@@ -126,29 +126,20 @@ class BurstPlannerHarness(Harness):
         run = Run(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)(unit.inside("run__payload"))
         assert_stays(m, valid, ready, run, "run")
 
-        # The transfer that is under way: it may be gone from the port since it was taken.
         under_way = Signal()
-        copy = Signal(layout)
-        now = Signal(layout)
         here, block_here = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        waited = Signal()
         ends = Signal()
         row, block = Signal(16), Signal(12)
-        last_row, last_block = row == now.rows - 1, block == now.blocks - 1
+        last_row, last_block = row == wanted.rows - 1, block == wanted.blocks - 1
         taken = valid & ready
         begun = Signal()  # its first run is through
         address, block_address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
         m.d.comb += [
-            now.eq(Mux(transfer.ready, wanted, copy)),
-            here.eq(Mux(begun, address, now.address)),
-            block_here.eq(Mux(begun, block_address, now.address)),
+            here.eq(Mux(begun, address, wanted.address)),
+            block_here.eq(Mux(begun, block_address, wanted.address)),
             ends.eq(taken & last_row & last_block),
         ]
-        m.d.sync += [
-            copy.eq(now),
-            under_way.eq((transfer.ready | under_way) & ~ends),
-            waited.eq(transfer.valid & ~valid),
-        ]
+        m.d.sync += under_way.eq(transfer.valid & ~ends)
         with m.If(taken):
             m.d.sync += begun.eq(~ends)
             with m.If(last_row):
@@ -161,32 +152,30 @@ class BurstPlannerHarness(Harness):
             with m.Else():
                 m.d.sync += [
                     row.eq(row + 1),
-                    address.eq(here + now.stride),
+                    address.eq(here + wanted.stride),
                     block_address.eq(block_here),
                 ]
         m.d.comb += [
-            Assert(valid == (transfer.ready | under_way)),
-            Assert(implies(transfer.ready, transfer.valid & ~under_way)),
-            # One that is there is taken as soon as the one before it is through.
-            Assert(transfer.ready == waited),
+            # One that is there is begun as soon as the one before it is through.
+            Assert(valid == under_way),
+            Assert(transfer.ready == ends),
             Assert(implies(valid, run.address == here)),
-            Assert(implies(valid, run.beats == now.beats)),
+            Assert(implies(valid, run.beats == wanted.beats)),
             Assert(implies(valid, run.last == (last_row & last_block))),
         ]
 
         shift = (BUS_BYTES - 1).bit_length()
         rows_left, blocks_left = unit.inside("row"), unit.inside("column")
         m.d.comb += self.lemmas(
-            implies(begun, under_way),
-            implies(valid, (row < now.rows) & (block < now.blocks)),
+            implies(begun, valid),
+            implies(valid, transfer.valid),
+            implies(valid, (row < wanted.rows) & (block < wanted.blocks)),
             implies(~begun, (row == 0) & (block == 0)),
-            implies(valid, unit.inside("rows") == now.rows),
-            implies(valid, unit.inside("stride") == now.stride[shift:]),
-            (address | block_address | copy.address | copy.stride)[:shift] == 0,
+            (address | block_address)[:shift] == 0,
             implies(valid, unit.inside("row_is_last") == (rows_left == 1)),
             implies(valid, unit.inside("column_is_last") == (blocks_left == 1)),
-            implies(valid, rows_left == now.rows - row),
-            implies(valid, blocks_left == now.blocks - block),
+            implies(valid, rows_left == wanted.rows - row),
+            implies(valid, blocks_left == wanted.blocks - block),
             implies(valid, unit.inside("block") == block_here[shift:]),
         )
 
