@@ -5,6 +5,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Fault, Opcode
@@ -15,9 +16,10 @@ from systola.hdl.ports import FaultReport
 
 ISSUE_INTERVAL = 3
 """Cycles from an instruction to the next one."""
-TOTAL_BITS = TILE_BITS + 5
-"""Width of the running totals of tiles. Only differences count, so they may wrap: no more than
-WEIGHT_READS_IN_FLIGHT times the tiles of a Read_Weights are waiting."""
+COUNT_BITS = TILE_BITS - 1
+"""Tiles of a Read_Weights, once it is known that there are as many."""
+TOTAL_BITS = COUNT_BITS + exact_log2(WEIGHT_READS_IN_FLIGHT)
+"""Tiles of WEIGHT_READS_IN_FLIGHT Read_Weights; no more are waiting."""
 
 
 class Sequencer(wiring.Component):
@@ -31,7 +33,8 @@ class Sequencer(wiring.Component):
     Interrupt_Host with `code` passes. `halted` is up in the fourth cycle of a Halt, `faulted` with
     `fault` in the fifth cycle of an instruction that fails a check: neither it nor any later one
     is issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program
-    has left the host window, and nothing is left to decode. What tells of an end is registers.
+    has left the host window, and nothing is left to decode. What tells of an end is registers;
+    `fault` stays as it is then.
 
     `waits`: an instruction is there, checked, and cannot be issued.
     """
@@ -89,56 +92,45 @@ class Sequencer(wiring.Component):
             ),
         ]
 
-        # The weight queue in program order: totals of tiles consumed and queued, their difference,
-        # and the total after each of the last Read_Weights; the oldest of them lies in a register.
-        consumed = Signal(TOTAL_BITS)
+        # The weight queue in program order: tiles that wait to be consumed, those of the last
+        # Read_Weights, one less than may be in flight, and of each of these by itself.
         waiting = Signal(TOTAL_BITS)
-        queued = Signal(TOTAL_BITS)
-        total = Signal(TOTAL_BITS)
-        oldest = Signal(TOTAL_BITS)
-        totals = m.submodules.totals = Memory(
-            shape=TOTAL_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
+        recent = Signal(TOTAL_BITS)
+        counts = m.submodules.counts = Memory(
+            shape=COUNT_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
         )
-        write = totals.write_port()
-        read = totals.read_port(domain="comb")
+        write, read = counts.write_port(), counts.read_port(domain="comb")
         place = Signal(range(WEIGHT_READS_IN_FLIGHT))
-        following = Signal(range(WEIGHT_READS_IN_FLIGHT), init=1)
         all_written = Signal()
+        oldest = Signal(COUNT_BITS)  # the count that is the first to leave `recent`
         queues = Signal()
         m.d.comb += [
-            total.eq(queued + decoded.tiles),
             queues.eq(passes & is_read),
             write.en.eq(queues),
             write.addr.eq(place),
-            write.data.eq(total),
-            read.addr.eq(following),
+            write.data.eq(decoded.tiles),
+            read.addr.eq(place + 1),
+            oldest.eq(Mux(all_written, read.data, 0)),
         ]
         with m.If(queues):
             m.d.sync += [
                 waiting.eq(waiting + decoded.tiles),
-                queued.eq(total),
-                oldest.eq(read.data),
-                place.eq(following),
-                following.eq(following + 1),
+                recent.eq(recent + decoded.tiles - oldest),
+                place.eq(place + 1),
             ]
-            with m.If(following == 0):
+            with m.If(place == WEIGHT_READS_IN_FLIGHT - 2):
                 m.d.sync += all_written.eq(1)
         with m.If(passes & consumes):
-            m.d.sync += [
-                waiting.eq(waiting - decoded.tiles),
-                consumed.eq(consumed + decoded.tiles),
-            ]
+            m.d.sync += waiting.eq(waiting - decoded.tiles)
         lacks = Signal()
         unconsumed = Signal()
-        ahead = Signal(TOTAL_BITS)
         overtakes = Signal()  # weights from the buffer, while tiles are queued
-        m.d.comb += ahead.eq(consumed - oldest)
         if self._training:
             matrix = is_one_of(kind, Opcode.MATRIX_MULTIPLY)
             m.d.sync += overtakes.eq(matrix & decoded.from_buffer & (waiting != 0))
         m.d.sync += [
             lacks.eq(waiting - decoded.tiles < 0),
-            unconsumed.eq(all_written & ahead[-1]),
+            unconsumed.eq(recent - waiting < 0),
         ]
 
         # Faults.
@@ -146,14 +138,13 @@ class Sequencer(wiring.Component):
         had_found = Signal()
         fails = Signal()
         fault = Signal(FaultReport())
-        reported = Signal(FaultReport(), reset_less=True)
-        m.d.sync += [had_found.eq(found), reported.eq(fault)]
+        m.d.sync += had_found.eq(found)
         m.d.comb += [
             fails.eq(found | (consumes & lacks) | (is_read & unconsumed) | overtakes),
             fault.cause.eq(decoded.cause),
             fault.pc.eq(decoded.pc),
             fault.address.eq(Mux(had_found | is_read | overtakes, decoded.address, waiting)),
-            self.fault.eq(reported),
+            self.fault.eq(fault),
         ]
         with m.If(~had_found):
             m.d.comb += fault.cause.eq(
