@@ -29,8 +29,6 @@ from systola.hdl.ports import FaultReport
 from systola.hdl.transfers.axi import LiteSignature
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
-TOGETHER = 8
-"""Registers among which a read looks in one cycle."""
 
 
 class ControlRegisters(wiring.Component):
@@ -196,8 +194,8 @@ class ControlRegisters(wiring.Component):
         }
         values |= {register: field << lowest for register, field, lowest in fields}
 
-        # A read: which register, then its value among a few of them, then the one of all. The
-        # memories of the trace and of the counters lie at multiples of their sizes.
+        # A read: which register, then its value. The memories of the trace and of the counters lie
+        # at multiples of their sizes; the trace's word comes a cycle later.
         asked = Signal()
         gathered = Signal()
         read = Signal()
@@ -218,35 +216,24 @@ class ControlRegisters(wiring.Component):
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
             ]
-        known = list(values.items())
-        groups = [known[i : i + TOGETHER] for i in range(0, len(known), TOGETHER)]
         word = Signal.like(self.counter)
         of_counter = Signal(reset_less=True)
-        part = Signal(32, name="part_counter", reset_less=True)
         m.d.comb += self.counter.eq(word)
         m.d.sync += [
             word.eq(bus.araddr[2:]),
             of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
         ]
+        found: list[Value] = [Mux(of_counter, self.counted, 0)]
+        for offset, value in values.items():
+            chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
+            m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
+            found.append(Mux(chosen, value, 0))
         with m.If(asked):
-            m.d.sync += part.eq(Mux(of_counter, self.counted, 0))
-        parts = [part]
-        for number, group in enumerate(groups):
-            found: list[Value] = []
-            for offset, value in group:
-                chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
-                m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
-                found.append(Mux(chosen, value, 0))
-            part = Signal(32, name=f"part_{number}", reset_less=True)
-            with m.If(asked):
-                m.d.sync += part.eq(ored(found))
-            parts.append(part)
+            m.d.sync += answer.eq(ored(found))
         with m.If(gathered):
-            traced = trace.read_data.word_select(second_word, 32)
-            m.d.sync += [
-                bus.rvalid.eq(1),
-                answer.eq(Mux(from_trace, traced, ored(parts))),
-            ]
+            m.d.sync += bus.rvalid.eq(1)
+            with m.If(from_trace):
+                m.d.sync += answer.eq(trace.read_data.word_select(second_word, 32))
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return m
