@@ -31,7 +31,7 @@ ADDRESS_BITS = 21
 many. What has passed the checks takes no more than `address_bits`."""
 ACCUMULATOR_BITS = 17
 """Accumulator rows, likewise; behind the checks `row_bits`."""
-_TABLE_ROOM = 16
+TABLE_BITS = 5
 """Numbers of tables, and their end."""
 
 
@@ -74,12 +74,13 @@ def parameter_space(config: Config) -> int:
 def table_space(config: Config) -> int:
     """See `parameter_space`."""
     behind = parameter_space(config) + (1 << bits_for(config.parameter_entries))
-    return -(-behind // _TABLE_ROOM) * _TABLE_ROOM
+    room = 1 << TABLE_BITS
+    return -(-behind // room) * room
 
 
 def address_bits(config: Config) -> int:
     """Bits of an address on the chip as the interlocks see it, and of one past an end."""
-    return bits_for(table_space(config) + _TABLE_ROOM - 1)
+    return bits_for(table_space(config) + (1 << TABLE_BITS) - 1)
 
 
 def _extent(config: Config) -> int:

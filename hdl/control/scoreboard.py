@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
 from systola.hdl.commands import (
+    TABLE_BITS,
     TAG_BITS,
     ActivateCommand,
     HostReadEntry,
@@ -21,13 +23,14 @@ from systola.hdl.commands import (
     address_bits,
     parameter_space,
     row_bits,
+    table_space,
 )
 from systola.hdl.control.command_queue import CommandQueue
 from systola.hdl.control.decoder import Decoded
 from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.control.tag_queue import TagQueue
-from systola.hdl.parts.in_flight import Awaited, InFlight, Progress, overlaps
+from systola.hdl.parts.in_flight import Awaited, InFlight, Progress, Region, overlaps
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,10 @@ class Scoreboard(wiring.Component):
     def __init__(self, *, config: Config):
         self._depth = depth = config.queue_depth
         self._training = config.training
-        self._parameter_space = parameter_space(config)
+        self._spaces = {
+            "parameters": (parameter_space(config), bits_for(config.parameter_entries)),
+            "table": (table_space(config), TABLE_BITS),
+        }
         self._groups = [group for group in GROUPS if config.training or not group.from_buffer]
         self._masks = {
             queue: tuple(mask for mask in masks if config.training or mask not in TILES)
@@ -350,7 +356,9 @@ class Scoreboard(wiring.Component):
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
             # The first line of a read may be written before the load before has ended.
-            loading.advance.eq(reading.advance & (reading.advance_to > self._parameter_space)),
+            loading.advance.eq(
+                reading.advance & (reading.advance_to > self._spaces["parameters"][0])
+            ),
             loading.advance_to.eq(reading.advance_to),
             loading.retire.eq(reading.retire & is_load),
             self.loading.progress.eq(loading.progress),
@@ -400,13 +408,14 @@ class Scoreboard(wiring.Component):
         masks = {
             mask: list_of(mask) for mask in CONFLICTS if list_of(mask) in names and mask in used
         }
-        entry = data.StructLayout({part: decoded[part].shape() for part in parts})
+        used_of = {part: self._low(decoded[part], part) for part in parts}
+        entry = data.StructLayout({part: region.shape() for part, region in used_of.items()})
         scan = m.submodules[f"{scan_name}_scan"] = ListScan(
             entry=entry, depth=self._depth, lists=names, masks=masks, walked=parts[0]
         )
         m.d.comb += [
             scan.restart.eq(self.issue | ~self.offered),
-            scan.pushed.eq(Cat(decoded[part] for part in parts)),
+            scan.pushed.eq(Cat(used_of.values())),
         ]
         for name in names:
             m.d.comb += [
@@ -424,9 +433,28 @@ class Scoreboard(wiring.Component):
         met: dict[tuple[str, str], Signal] = {}
         for pair in dict.fromkeys(pair for mask in masks for pair in CONFLICTS[mask]):
             met[pair] = Signal(name="{}_meets_{}".format(*pair))
-            m.d.sync += met[pair].eq(overlaps(decoded[pair[0]], scan.entry[pair[1]]))
+            m.d.sync += met[pair].eq(self._meet(*pair, decoded[pair[0]], scan.entry[pair[1]]))
         for mask in masks:
             m.d.comb += scan.conflicts[mask].eq(
                 Cat(met[pair] & (copies | (pair[0] != "host")) for pair in CONFLICTS[mask]).any()
             )
         return scan
+
+    def _low(self, region: data.View, *names: str) -> data.View:
+        """The bits of a region that tell apart what lies in a space of its own, if one of the names
+        is that of such a region."""
+        bits = [self._spaces[name][1] for name in names if name in self._spaces]
+        if not bits:
+            return region
+        ends = (end[: bits[0]] for end in (region.base, region.end))
+        return data.View(Region(bits[0]), Cat(ends))
+
+    def _meet(self, one: str, two: str, younger: data.View, older: data.View) -> Value:
+        """Whether two regions share an address. What only ever meets what is loaded into its space
+        is kept without the bits that name the space."""
+        meets = overlaps(self._low(younger, one, two), self._low(older, one, two))
+        for name, other in ((one, older), (two, younger)):
+            if name in self._spaces:
+                space, bits = self._spaces[name]
+                meets &= other.base[bits:] == space >> bits
+        return meets
