@@ -34,7 +34,7 @@ def command(*words: str, root: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_build(number: signal.Signals, tmp_path: Path) -> None:
-    verilog_of(preset("tiny"))
+    verilog_of(preset("tiny"), promises=True)
     shutil.copytree(build_root() / "verilog", tmp_path / "verilog")
     with command("gemm", "4", "4", "4", "--preset", "tiny", root=tmp_path) as process:
         assert process.stderr is not None
