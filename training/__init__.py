@@ -5,7 +5,16 @@ from systola.training.callbacks import Callback, History, ModelCheckpoint
 from systola.training.checkpoint import load
 from systola.training.errors import TrainingError
 from systola.training.keras_model import from_keras, to_keras
-from systola.training.layers import Activation, Dense, Dropout, Flatten, Input, ReLU
+from systola.training.layers import (
+    Activation,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    MaxPooling2D,
+    ReLU,
+)
 from systola.training.model import Sequential
 from systola.training.optimizers import SGD
 
@@ -13,11 +22,13 @@ __all__ = [
     "SGD",
     "Activation",
     "Callback",
+    "Conv2D",
     "Dense",
     "Dropout",
     "Flatten",
     "History",
     "Input",
+    "MaxPooling2D",
     "ModelCheckpoint",
     "ReLU",
     "Sequential",

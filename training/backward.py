@@ -10,13 +10,16 @@ from collections import deque
 from collections.abc import Iterator
 
 from systola.arch.isa import Operation, Source
-from systola.training.forward import Pass, accumulated, chunks, hidden_scale
 from systola.training.layout import Layout
 from systola.training.loss import gradient_factor
+from systola.training.maps_backward import BelowMaps, MapsBackward
+from systola.training.moves import unflattened
 from systola.training.numbers import MASTER_SHIFT, VELOCITY_BITS, multiplier
+from systola.training.passes import Pass, accumulated, chunks, hidden_scale
 from systola.training.task import GRADIENT, SHIFT, SPARE, Task
+from systola.training.update import Masters, rooms
 from systola.training.weights import Turned
-from systola.training.writer import NARROW, ONE, UNIT, WIDE, Entry, Writer, shifted
+from systola.training.writer import NARROW, ONE, Entry, Writer
 
 
 class Backward:
@@ -26,6 +29,7 @@ class Backward:
         self._writer = writer
         self._task = task
         self._left = left
+        self._maps = MapsBackward(writer, task, left)
 
     @property
     def _layout(self) -> Layout:
@@ -33,19 +37,26 @@ class Backward:
 
     def write(self, gradient: range) -> None:
         """Writes it, from the gradient of the last stage, int8, [block of units][sample]."""
-        writer, left = self._writer, self._left
+        writer, left, stages = self._writer, self._left, self._task.stages
         masking: Iterator[None] = iter(())
-        for number in reversed(range(len(self._task.stages))):
+        for number in reversed(range(len(stages))):
             # The gradient below takes the weights before their update, and moves its exponent.
             entry = self._update_shift(number)
             below, below_masking = range(0), masking
             if number:
                 below = self._below(number, gradient)
-                below_masking = self._mask(number - 1, below)
-                next(below_masking, None)
+                below_masking = iter(())
+                if stages[number - 1].window:
+                    below = self._maps.through(number - 1, below)
+                else:
+                    below_masking = self._mask(number - 1, below)
+                    next(below_masking, None)
             if number > 1:
                 deque(below_masking, maxlen=0)
-            self._update(number, gradient, entry, masking)
+            if stages[number].window:
+                self._maps.update(number, gradient, entry)
+            else:
+                self._update(number, gradient, entry, masking)
             writer.free(gradient, left.transposed[number])
             gradient, masking = below, below_masking
 
@@ -73,43 +84,35 @@ class Backward:
 
     def _below(self, number: int, gradient: range) -> range:
         """The gradient of the units that a stage has for inputs, before their mask."""
-        writer, layout, task = self._writer, self._layout, self._task
-        samples = layout.samples
-        units = layout.shapes[number - 1].units
-        parts = accumulated(writer.config, samples, units)
-        last = number == len(task.stages) - 1
-        columns = None if last else Turned(writer, number)
+        writer, task, left = self._writer, self._task, self._left
+        sums: BelowMaps | BelowRows
+        if task.stages[number].window:
+            sums = BelowMaps(writer, task, number, gradient)
+        else:
+            last = number == len(task.stages) - 1
+            sums = BelowRows(writer, number, gradient, left.weights if last else None)
         q, lost = hidden_scale(task.stages[number - 1].rate, True)
         writer.measure(SHIFT, value=-8)
-        for part in parts:
-            self._multiply(number, gradient, part, columns)
-            rows = len(part) * samples
+        for part in sums.parts:
+            sums.multiply(part)
+            rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
-        below = writer.allocate(units * samples)
-        for part in parts:
-            if len(parts) > 1:
-                self._multiply(number, gradient, part, columns)
-            at, rows = part.start * samples, len(part) * samples
-            writer.activate(0, below.start + at, rows, Entry(q), exponent=SHIFT)
-        if columns:
-            columns.free()
-        else:
-            writer.free(self._left.weights)
-        return below
-
-    def _multiply(self, number: int, gradient: range, part: range, columns: Turned | None) -> None:
-        """The sums for some blocks of inputs, from accumulator row 0 on."""
-        writer, layout = self._writer, self._layout
-        samples, units = layout.samples, layout.shapes[number].units
-        if columns is None:
-            weights = self._left.weights.start + part.start * units * layout.size
-            writer.multiply(gradient.start, weights, 0, samples, units, len(part))
-            return
-        for place, block in enumerate(part):
-            weights = columns.read(block)
-            writer.multiply(gradient.start, weights, place * samples, samples, units, 1)
+        below = writer.allocate(sums.lines)
+        for part in sums.parts:
+            if len(sums.parts) > 1:
+                sums.multiply(part)
+            for row, line, rows in sums.places(part):
+                writer.activate(row, below.start + line, rows, Entry(q), exponent=SHIFT)
+        sums.free()
+        if task.stages[number].groups == 1 or task.stages[number].window:
+            return below
+        shape = self._layout.shapes[number - 1]
+        maps = writer.allocate(len(below))
+        unflattened(writer, below.start, maps, shape.units, shape.left)
+        writer.free(below)
+        return maps
 
     def _update(self, number: int, gradient: range, entry: Entry, masking: Iterator[None]) -> None:
         """Adds the products of inputs and gradient to the masters, part by part.
@@ -119,10 +122,8 @@ class Backward:
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
         parts = chunks(writer.config, shape.inputs)
-        most = parts[0][1] * size
         half = writer.config.accumulator_rows // 2
-        moving = 2 * most if task.momentum else 0
-        places = [[writer.allocate(lines) for lines in (2 * most, moving)] for _ in range(2)]
+        places = rooms(writer, parts[0][1] * size, momentum=bool(task.momentum))
         turn = 0
         for block in range(shape.units):
             vectors = self._left.transposed[number].start
@@ -131,33 +132,52 @@ class Backward:
                 rows, row = count * size, half * turn
                 master, velocity = (lines[: 2 * rows] for lines in places[turn])
                 line = block * shape.lines + first * size
-                host = layout.masters[number] + 2 * line * layout.pitch
-                writer.read(host, master)
-                if velocity:
-                    writer.read(layout.velocities[number] + 2 * line * layout.pitch, velocity)
+                masters = Masters(writer, task, number, line, (master, velocity))
+                masters.read()
                 weights = gradient.start + block * samples
                 writer.multiply(vectors, weights, row, rows, layout.groups, 1)
                 vectors += rows * layout.groups
-                self._add(row, master, velocity, rows, entry)
-                writer.write(host, master)
-                if velocity:
-                    writer.write(layout.velocities[number] + 2 * line * layout.pitch, velocity)
+                masters.add(row, entry)
+                masters.write()
                 turn ^= 1
         deque(masking, maxlen=0)
         writer.free(*places[0], *places[1])
 
-    def _add(self, row: int, master: range, velocity: range, rows: int, entry: Entry) -> None:
-        """Adds the sums from a row on to the masters, by way of the velocity where there is one."""
-        writer = self._writer
-        how = {"wide": 1, "accumulate": 1, "exponent": SPARE}
-        if not velocity:
-            writer.activate(row, master.start, rows, entry, **how)
+
+class BelowRows:
+    """The gradient of the inputs of a Dense, some blocks of them at a time."""
+
+    def __init__(self, writer: Writer, number: int, gradient: range, weights: range | None) -> None:
+        """`weights`: all of them transposed, where they are there; they are given back, too."""
+        layout = writer.layout
+        blocks, self.rows = layout.shapes[number].inputs - 1, layout.samples
+        self._writer = writer
+        self._units = layout.shapes[number].units
+        self._gradient = gradient
+        self._weights = weights
+        self._columns = Turned(writer, number) if weights is None else None
+        self.parts = accumulated(writer.config, self.rows, blocks)
+        self.lines = blocks * self.rows
+
+    def multiply(self, part: range) -> None:
+        """The sums for some blocks of inputs, [block][sample] from accumulator row 0 on."""
+        writer, units, start = self._writer, self._units, self._gradient.start
+        if self._weights is not None:
+            weights = self._weights.start + part.start * units * writer.layout.size
+            writer.multiply(start, weights, 0, self.rows, units, len(part))
             return
-        q, right = multiplier(self._task.momentum)
-        decay = shifted(right, multiplier=q)
-        writer.copy(velocity.start, velocity.start, rows, decay, WIDE)
-        writer.activate(row, velocity.start, rows, entry, **how)
-        writer.vector(
-            *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
-            scales=(UNIT, UNIT >> VELOCITY_BITS),
-        )
+        assert self._columns
+        for place, block in enumerate(part):
+            weights = self._columns.read(block)
+            writer.multiply(start, weights, place * self.rows, self.rows, units, 1)
+
+    def places(self, part: range) -> list[tuple[int, int, int]]:
+        """Row, line of the gradient, and number, of sums that belong together there."""
+        return [(0, part.start * self.rows, len(part) * self.rows)]
+
+    def free(self) -> None:
+        """Gives the lines back."""
+        if self._columns:
+            self._columns.free()
+        else:
+            self._writer.free(self._weights or range(0))

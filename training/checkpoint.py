@@ -16,7 +16,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from systola.training.errors import TrainingError
-from systola.training.layers import Activation, Dense, Dropout, Flatten, Input, Layer
+from systola.training.layers import (
+    Activation,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    Layer,
+    MaxPooling2D,
+)
 from systola.training.model import Sequential
 from systola.training.optimizers import SGD
 from systola.training.state import State
@@ -42,7 +51,10 @@ class Saved(Protocol):
         ...
 
 
-_LAYERS = {kind.__name__: kind for kind in (Input, Flatten, Dense, Activation, Dropout)}
+_LAYERS = {
+    kind.__name__: kind
+    for kind in (Input, Flatten, Dense, Conv2D, MaxPooling2D, Activation, Dropout)
+}
 
 
 def save(model: Saved, path: str | PathLike[str]) -> None:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from systola.arch.image import Image
 from systola.runtime.backend import Backend, BackendError, Result, fault_text
 from systola.training.errors import TrainingError
-from systola.training.forward import hidden_scale
 from systola.training.layout import Layout
 from systola.training.lines import (
     blocked,
@@ -24,6 +23,7 @@ from systola.training.lines import (
 )
 from systola.training.loss import LOSS_BITS
 from systola.training.numbers import LOGIT_BITS, MOST_INPUT_BITS
+from systola.training.passes import hidden_scale
 from systola.training.programs import (
     StepProgram,
     evaluate_program,
@@ -89,7 +89,7 @@ class Engine:
         layout = self.layout
         for shape, place, values in zip(layout.shapes, places, tensors, strict=True):
             rows = np.zeros((shape.lines, values.shape[1]), np.int16)
-            rows[: len(values) - 1] = values[:-1]
+            rows[shape.places] = values[:-1]
             rows[shape.bias] = values[-1]
             store_wide(self.host, place, layout, blocked(rows, layout.size))
 
@@ -101,7 +101,7 @@ class Engine:
             whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
             whole = whole.reshape(shape.lines, -1)[:, : stage.units]
             bias = whole[shape.bias : shape.bias + 1]
-            result.append(np.concatenate((whole[: stage.inputs], bias)))
+            result.append(np.concatenate((whole[shape.places], bias)))
         return tuple(result)
 
     def train(self, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
@@ -142,10 +142,7 @@ class Engine:
     def _feed(self, kind: str, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
         layout, host, units = self.layout, self.host, self.task.stages[-1].units
         count = len(x)
-        rows = np.zeros((layout.samples, layout.shapes[0].lines), np.int8)
-        rows[:count, : x.shape[1]] = x
-        rows[:, layout.shapes[0].bias] = 1 << self.task.input_bits
-        store(host, layout.x, layout, blocked(rows, layout.size))
+        store(host, layout.x, layout, blocked(self._samples(x), layout.size))
         store_classes(host, layout.labels, layout, y)
         store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
         self.cycles = self._run(self._program(kind, count), step).cycles
@@ -157,6 +154,18 @@ class Engine:
         sign = 1 if self.task.loss == "mse" else -1
         total = sign * int(losses.reshape(-1)[:count].astype(np.int64).sum())
         return Batch(total / 2**LOSS_BITS, outputs)
+
+    def _samples(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The samples as rows, with a one for the bias; of maps, a row of channels a pixel."""
+        layout, shape, stage = self.layout, self.layout.shapes[0], self.task.stages[0]
+        if stage.window:
+            maps = np.zeros((layout.samples, x.shape[1]), np.int8)
+            maps[: len(x)] = x
+            return maps.reshape(-1, stage.inputs // stage.groups)
+        rows = np.zeros((layout.samples, shape.lines), np.int8)
+        rows[: len(x), shape.places] = x
+        rows[:, shape.bias] = 1 << self.task.input_bits
+        return rows
 
     def _program(self, kind: str, count: int) -> StepProgram:
         make: dict[str, Callable[..., StepProgram]] = {

@@ -4,63 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-import numpy as np
-
-from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.arch.isa import Function, Operation
 from systola.training.layout import Layout
-from systola.training.masks import keep_table, positive_table
-from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT, MOST_INPUT_BITS
-from systola.training.task import INPUTS, SHIFT, SPARE, Exponent, Task
+from systola.training.maps import Maps
+from systola.training.masks import positive_table
+from systola.training.moves import flattened, ones
+from systola.training.numbers import LOGIT_BITS
+from systola.training.passes import Pass, UnitScale, accumulated, chunks, drop, sum_bits
+from systola.training.task import SHIFT, Exponent, Task
 from systola.training.weights import Columns, all_turned
-from systola.training.writer import HALF, NARROW, NARROWING, ONE, Entry, Writer
-
-COUNTER_REGISTER = 1
-"""Index register with the counter of the masks of a step."""
-
-
-@dataclass
-class Pass:
-    """What the way forward leaves in the buffer."""
-
-    inputs: list[Exponent] = field(default_factory=list[Exponent])
-    """Of each stage."""
-    transposed: list[range] = field(default_factory=list[range])
-    """The inputs of each stage, [chunk][group][input]."""
-    masks: list[range | None] = field(default_factory=list[range | None])
-    """What of the units of each stage passes."""
-    weights: range = field(default_factory=lambda: range(0))
-    """The weights of the last stage, transposed: [block of inputs][class]."""
-
-
-def chunks(config: Config, blocks: int) -> list[tuple[int, int]]:
-    """First block and number of blocks of each part of the inputs of an update.
-
-    The sums of a part take at most half of the accumulators, so that two can be under way.
-    """
-    most = max(1, config.accumulator_rows // 2 // config.cols)
-    count = -(-blocks // most)
-    size = -(-blocks // count)
-    return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
-
-
-def accumulated(config: Config, samples: int, blocks: int) -> list[range]:
-    """The blocks in parts whose sums, `samples` rows each, fit the accumulators."""
-    most = max(1, config.accumulator_rows // samples)
-    return [range(first, min(first + most, blocks)) for first in range(0, blocks, most)]
-
-
-def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
-    """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
-    if not (train and rate):
-        return HALF, 1
-    q = round((1 << 29) / (1 - rate))
-    bits = 2
-    while q >= 1 << 31:
-        q, bits = q >> 1, bits + 1
-    return q, bits
+from systola.training.writer import NARROW, ONE, Entry, Writer
 
 
 class Forward:
@@ -71,6 +25,7 @@ class Forward:
         self._task = task
         self._train = train
         self.left = Pass()
+        self._maps = Maps(writer, task, self.left, train=train)
 
     @property
     def _layout(self) -> Layout:
@@ -79,51 +34,62 @@ class Forward:
     def write(self) -> range:
         """Writes it; the logits, int16, [group][class]."""
         writer, task, layout = self._writer, self._task, self._layout
-        x = writer.allocate(layout.samples * layout.shapes[0].inputs)
+        x = writer.allocate(layout.samples * layout.shapes[0].given)
         self.left.inputs.append(Exponent(0, task.input_bits))
         last = len(task.stages) - 1
-        if not last:
+        if not last or task.stages[0].window:
             writer.read(layout.x, x)
         for number in range(last):
-            following = self._hidden(number, x)
-            writer.free(x)
+            if task.stages[number].window:
+                following = self._maps.write(number, x)
+                if not task.stages[number + 1].window:
+                    following = self._flat(number, following)
+            else:
+                following = self._hidden(number, x)
+            if not (self._train and task.stages[number].window):
+                writer.free(x)
             x = following
         for _ in self._transpose(last, x):
             pass
         writer.free(x)
         return self._logits(last)
 
+    def _flat(self, number: int, units: range) -> range:
+        """The maps of a stage as the next one takes them, and a one for its bias."""
+        writer, shape = self._writer, self._layout.shapes[number]
+        flat = writer.allocate(self._layout.samples * self._layout.shapes[number + 1].inputs)
+        flattened(writer, units, flat.start, shape.units, shape.left)
+        self._one(flat)
+        writer.free(units)
+        return flat
+
+    def _one(self, units: range) -> None:
+        ones(self._writer, units[-self._layout.samples :], self.left.inputs[-1])
+
     def _hidden(self, number: int, x: range) -> range:
-        """A stage that is not the last one; its units, and a one for the next bias."""
+        """A Dense that is not the last one; its units, and a one for the next bias."""
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         samples, shape = layout.samples, layout.shapes[number]
-        q, lost = hidden_scale(stage.rate, self._train)
-        sums = self._sum_bits(number)
         parts = accumulated(writer.config, samples, shape.units)
         units = writer.allocate((shape.units + 1) * samples)
         mask = None
         if self._train and (stage.relu or stage.rate):
             mask = writer.allocate(shape.units * samples)
         self.left.masks.append(mask)
+        self.left.routes.append([])
         columns = Columns(writer, number)
-        known = None if self._train or not self._task.unit_bits else self._task.unit_bits[number]
-        bits = MOST_INPUT_BITS if known is None else known
-        writer.measure(SHIFT, first=sums.register, value=sums.value - bits - lost)
+        scale = UnitScale(writer, self._task, self.left, number, train=self._train)
         # The activation unit has time while the array multiplies.
         turning = self._transpose(number, x) if self._train else iter(())
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
-                if known is None:
-                    at = {"accumulator": row, "rows": samples, "bits": 8}
-                    writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
+                scale.measure(row, samples)
                 if mask and len(parts) == 1:
                     self._mask(number, mask.start, units.start, row, block)
                 next(turning, None)
         for _ in turning:
             pass
-        register = INPUTS + number
-        writer.measure(register, first=sums.register, third=SHIFT, value=sums.value - lost)
-        self.left.inputs.append(Exponent(register, 0))
+        scale.end()
         for part in parts:
             if len(parts) > 1:
                 for block, row in self._multiply(number, x, part, columns):
@@ -131,12 +97,12 @@ class Forward:
                         self._mask(number, mask.start, units.start, row, block)
             rows, first = len(part) * samples, part.start * samples
             function = Function.RELU if stage.relu else Function.NONE
-            at = units.start + first
-            writer.activate(0, at, rows, Entry(q), function=function, exponent=SHIFT)
+            at, entry = units.start + first, Entry(scale.multiplier)
+            writer.activate(0, at, rows, entry, function=function, exponent=SHIFT)
             if mask and stage.rate:
                 writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
         columns.free()
-        self._one(units.stop - samples, register)
+        self._one(units)
         return units
 
     def _mask(self, number: int, masks: int, scratch: int, row: int, block: int) -> None:
@@ -149,22 +115,8 @@ class Forward:
         if stage.relu:
             table = writer.table(positive_table())
             writer.activate(row, mask, rows, ONE, function=Function.TABLE, table=table)
-        if not stage.rate:
-            return
-        writer.emit(
-            Opcode.RANDOM,
-            **{"destination": random, "rows": rows, "seed": self._task.seed},
-            **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
-        )
-        function, table = Function.TABLE, writer.table(keep_table(stage.rate))
-        if stage.relu:
-            writer.vector(
-                *(Operation.MULTIPLY, mask, random, mask, rows, ONE, NARROW),
-                function=function,
-                table=table,
-            )
-        else:
-            writer.copy(random, mask, rows, ONE, NARROW, function, table=table)
+        if stage.rate:
+            drop(writer, self._task, number, block, (mask, random), rows)
 
     def _multiply(
         self, number: int, x: range, part: range, columns: Columns
@@ -186,16 +138,6 @@ class Forward:
             if block + 1 in part:
                 columns.read(block + 1)
         yield part[-1], (len(part) - 1) * samples
-
-    def _one(self, line: int, register: int) -> None:
-        """The block with the one of the bias, 2^f: 2^14 with 14 - f bits less."""
-        writer, samples = self._writer, self._layout.samples
-        pairs = np.zeros((samples, 2, self._layout.size), np.int8)
-        pairs[:, 1, 0] = 1 << 6
-        ones = writer.constant(pairs.reshape(2 * samples, -1))
-        writer.measure(SPARE, third=register, value=13)
-        writer.copy(ones.start, line, samples, Entry(), NARROWING, exponent=SPARE)
-        writer.free(ones)
 
     def _transpose(self, number: int, x: range) -> Iterator[None]:
         """The inputs of a stage, transposed, part by part as the update takes them.
@@ -223,14 +165,8 @@ class Forward:
             vectors = self.left.weights.start + first * classes
             writer.multiply(vectors, at, 0, classes, count, groups, accumulate=int(first > 0))
             at += count * size * groups
-        sums = self._sum_bits(last)
+        sums = sum_bits(self._task, self.left, last)
         logits = writer.allocate(2 * groups * classes)
         writer.measure(SHIFT, first=sums.register, value=sums.value - LOGIT_BITS - 1)
         writer.activate(0, logits.start, groups * classes, Entry(), wide=1, exponent=SHIFT)
         return logits
-
-    def _sum_bits(self, number: int) -> Exponent:
-        """Fraction bits of the sums of a stage."""
-        inputs = self.left.inputs[number]
-        weights = self._task.master_bits[number] - MASTER_SHIFT
-        return Exponent(inputs.register, inputs.value + weights)

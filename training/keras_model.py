@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from systola.training.errors import TrainingError
-from systola.training.layers import Activation, Dense, Dropout, Flatten, Input, Layer
+from systola.training.layers import (
+    Activation,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    Layer,
+    MaxPooling2D,
+)
 from systola.training.model import Sequential
 
 
@@ -42,17 +51,43 @@ def _layer(layer: Any) -> list[Layer]:
         case "Flatten":
             return [Flatten()]
         case "Dense":
-            if not layer.use_bias:
-                raise TrainingError(f"Dense '{layer.name}' has no bias, which cannot be trained")
+            _need(layer, kind, use_bias=True)
             return [Dense(int(layer.units), _activation(layer))]
         case "Activation":
             return [Activation(_activation(layer) or "linear")]
         case "ReLU" | "Softmax":
             return [Activation(kind.lower())]
+        case "Conv2D":
+            _need(
+                *(layer, kind),
+                use_bias=True,
+                groups=1,
+                dilation_rate=(1, 1),
+                data_format="channels_last",
+            )
+            sizes = layer.kernel_size, layer.strides, layer.padding
+            return [Conv2D(int(layer.filters), *sizes, _activation(layer))]
+        case "MaxPooling2D":
+            _need(
+                *(layer, kind),
+                strides=layer.pool_size,
+                padding="valid",
+                data_format="channels_last",
+            )
+            return [MaxPooling2D(layer.pool_size)]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:
             raise TrainingError(f"layer '{layer.name}', a {kind}, cannot be trained")
+
+
+def _need(layer: Any, kind: str, **values: Any) -> None:
+    for name, value in values.items():
+        found = getattr(layer, name)
+        if found != value:
+            raise TrainingError(
+                f"{kind} '{layer.name}' has {name} {found}: only {value} can be trained"
+            )
 
 
 def _activation(layer: Any) -> str | None:

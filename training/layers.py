@@ -34,9 +34,44 @@ class Dense:
         check_activation(self.activation)
 
 
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Conv2D:
+    """Windows of a map, height x width x channels, times kernels: `filters` sums with a bias each.
+
+    `kernel_size` and `strides` are numbers or pairs, kept as pairs; strides are 1 or 2.
+    """
+
+    filters: int
+    kernel_size: int | Pair
+    strides: int | Pair = 1
+    padding: str = "valid"
+    activation: str | None = None
+
+    def __post_init__(self) -> None:
+        filters, padding = self.filters, self.padding
+        _need(_whole(filters) and filters >= 1, f"Conv2D needs filters >= 1, not {filters}")
+        _need(padding in ("valid", "same"), f"padding must be valid or same, not {padding}")
+        object.__setattr__(self, "kernel_size", pair("kernel_size", self.kernel_size, 15))
+        object.__setattr__(self, "strides", pair("strides", self.strides, 2))
+        check_activation(self.activation)
+
+
+@dataclass(frozen=True)
+class MaxPooling2D:
+    """The largest of each window of a map; windows lie side by side."""
+
+    pool_size: int | Pair = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pool_size", pair("pool_size", self.pool_size, 15))
+
+
 @dataclass(frozen=True)
 class Activation:
-    """An activation of its own, after a Dense."""
+    """An activation of its own, after a Dense or Conv2D."""
 
     activation: str
 
@@ -45,7 +80,7 @@ class Activation:
 
 
 class ReLU(Activation):
-    """max(x, 0), after a Dense."""
+    """max(x, 0), after a Dense or Conv2D."""
 
     def __init__(self) -> None:
         super().__init__("relu")
@@ -61,7 +96,7 @@ class Dropout:
         _need(0 <= self.rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {self.rate}")
 
 
-Layer = Input | Flatten | Dense | Activation | Dropout
+Layer = Input | Flatten | Dense | Conv2D | MaxPooling2D | Activation | Dropout
 
 
 def check_activation(name: str | None) -> None:
@@ -70,6 +105,20 @@ def check_activation(name: str | None) -> None:
         name is None or name in ACTIVATIONS,
         f"activation '{name}' cannot be trained (known: {', '.join(ACTIVATIONS)})",
     )
+
+
+def pair(name: str, value: object, most: int) -> Pair:
+    """A number, or two, from 1 to `most`, as two."""
+    match value:
+        case (int() as first, int() as second) | [int() as first, int() as second]:
+            pass
+        case _:
+            first = second = value if isinstance(value, int) else 0
+    _need(
+        _whole(first) and _whole(second) and 1 <= first <= most and 1 <= second <= most,
+        f"{name} must be 1 to {most}, or two of these, not {value}",
+    )
+    return first, second
 
 
 def _whole(value: object) -> bool:

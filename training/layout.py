@@ -9,6 +9,10 @@ of the last C inputs; int16 in pairs of lines, low bytes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
@@ -18,10 +22,15 @@ PROGRAM_BYTES = 1 << 20
 TABLES = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shape:
-    """A stage in blocks of C."""
+    """A stage in blocks of C.
 
+    In the buffer a map is [block of channels][sample][pixel], all else [block][sample].
+    """
+
+    groups: int
+    """Parts of the inputs: taps, or pixels of a flattened map."""
     inputs: int
     """Blocks of inputs, that of the bias included."""
     units: int
@@ -30,6 +39,19 @@ class Shape:
     """Inputs, whole blocks: lines of a block of units."""
     bias: int
     """The line among them for the bias, the first of the last block."""
+    places: NDArray[np.intp]
+    """The line among them for each input."""
+    given: int
+    """Lines of a sample as the stage takes it, the one for the bias of a Dense included."""
+    made: int
+    """Lines of a sample's sums for each block of units: pixels of a map, else 1."""
+    left: int
+    """The same of what the next stage takes."""
+
+    @property
+    def channels(self) -> int:
+        """Blocks of each part of the inputs."""
+        return (self.inputs - 1) // self.groups
 
 
 class Layout:
@@ -53,7 +75,7 @@ class Layout:
         self.velocities = [self._take(2 * lines) for lines in weights] if momentum else []
         self.state_bytes = self._end
         """Of masters and velocities: what a checkpoint keeps."""
-        self.x = self._take(self.samples * self.shapes[0].inputs)
+        self.x = self._take(self.samples * self.shapes[0].given)
         label_lines = 2 * self.groups * self.classes
         self.labels = self._take(label_lines)
         self.valid = self._take(label_lines)
@@ -64,14 +86,26 @@ class Layout:
         self.selected = _blocks(self.groups, size) * size
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
-        self.constant_lines = (
-            2 * (self.samples + self.selected) + select + self.shapes[-1].units + 4
-        )
+        self.constant_lines = 4 * size + 2 * self.selected + select + self.shapes[-1].units + 4
         self.constants = self._take(self.constant_lines)
+        mapped = [shape.units * shape.made for shape in self.shapes]
+        most = self.samples * max(mapped)
+        self.moves = self._take(most), self._take(most)
+        """Two places that lines of a map pass through on their way to another order."""
+        self.spread = [
+            self._spread(stage, self.samples * lines)
+            for stage, lines in zip(stages, mapped, strict=True)
+        ]
+        """The same for maps with zeros between their pixels, which are never written."""
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         self.program = self._bytes(PROGRAM_BYTES)
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+
+    def _spread(self, stage: Stage, lines: int) -> tuple[int, int]:
+        between = prod(stage.window.stride) if stage.window else 1
+        size = lines * between if between > 1 else 0
+        return self._take(size), self._take(size)
 
     def _take(self, lines: int) -> int:
         return self._bytes(lines * self.pitch)
@@ -83,9 +117,22 @@ class Layout:
 
 
 def _shape(stage: Stage, size: int) -> Shape:
-    bias = _blocks(stage.inputs, size) * size
-    lines = bias + size
-    return Shape(lines // size, _blocks(stage.units, size), lines, bias)
+    groups, count = stage.groups, stage.inputs // stage.groups
+    channels = _blocks(count, size)
+    bias = groups * channels * size
+    line = np.arange(groups)[:, np.newaxis] * channels * size + np.arange(count)
+    window = stage.window
+    return Shape(
+        groups=groups,
+        inputs=groups * channels + 1,
+        units=_blocks(stage.units, size),
+        lines=bias + size,
+        bias=bias,
+        places=line.reshape(-1),
+        given=channels * prod(window.map) if window else groups * channels + 1,
+        made=prod(window.out) if window else 1,
+        left=prod(stage.map),
+    )
 
 
 def _blocks(count: int, size: int) -> int:

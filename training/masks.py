@@ -24,3 +24,8 @@ def keep_table(rate: float) -> NDArray[np.int8]:
     """
     codes = np.arange(256)
     return ((codes >= 1) & (codes <= kept_codes(rate))).astype(np.int8)
+
+
+def zero_table() -> NDArray[np.int8]:
+    """1 for zero."""
+    return (np.arange(256) == 0).astype(np.int8)

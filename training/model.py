@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from os import PathLike
 from typing import Any
 
@@ -18,14 +19,14 @@ from systola.training import data
 from systola.training.callbacks import Callback, History
 from systola.training.engine import Engine
 from systola.training.errors import TrainingError
-from systola.training.layers import Flatten, Input, Layer
+from systola.training.layers import Input, Layer
 from systola.training.loss import LOSSES
 from systola.training.numbers import Floats, codes, input_bits
 from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.progress import Progress
 from systola.training.stages import Stage, stages
-from systola.training.state import State, from_weights, glorot
+from systola.training.state import State, as_keras, from_weights, glorot
 from systola.training.task import Task
 
 DEFAULT_PRESET = "base-training"
@@ -177,7 +178,7 @@ class Sequential:
 
     def get_weights(self) -> list[Floats]:
         """Kernels and biases in turn: exactly the numbers of the masters."""
-        return self.state().weights()
+        return as_keras(self.stages(), self.state().weights())
 
     def set_weights(self, weights: Sequence[Floats]) -> None:
         """Takes kernels and biases, to the nearest numbers that masters can be."""
@@ -261,12 +262,14 @@ class Sequential:
     def _features(self, x: Any) -> int | None:
         """Numbers of a sample, where the network has them already; makes them known else."""
         self._compiled()
-        first = next((layer for layer in self.layers if not isinstance(layer, Flatten)), None)
-        if not isinstance(first, Input):
-            rows = data.samples(x, None)
-            self.stages(rows.shape[1])
-            self.layers.insert(0, Input((rows.shape[1],)))
-        return self.stages()[0].inputs
+        if not (self.layers and isinstance(self.layers[0], Input)):
+            data.samples(x, None)
+            layers = [Input(np.shape(x)[1:]), *self.layers]
+            stages(layers, None)
+            self.layers = layers
+        given = self.layers[0]
+        assert isinstance(given, Input)
+        return prod(given.shape)
 
     def _ready(self, rows: Numbers, batch_size: int) -> Engine:
         """The engine that is there, or one for batches of this size."""

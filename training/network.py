@@ -8,13 +8,13 @@ trained, shifted as in training, logits of int16.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import floor, prod
+from dataclasses import dataclass, field
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Rounding
+from systola.arch.isa import Function, Reduction, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import (
     DequantiseWide,
@@ -25,13 +25,22 @@ from systola.compiler.host_stage import (
     View,
 )
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT, Layer
-from systola.compiler.operations import Product, Value
+from systola.compiler.operations import (
+    Convolution,
+    Pooling,
+    Product,
+    Requantisation,
+    Reshape,
+    Value,
+    Window,
+)
 from systola.compiler.partition import Item, Translation
 from systola.training.checkpoint import Checkpoint, read
 from systola.training.errors import TrainingError
 from systola.training.layers import Input
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.stages import Stage, stages
+from systola.training.windows import Window as OurWindow
 from systola.training.writer import HALF
 
 
@@ -51,52 +60,119 @@ def translate_trained(content: bytes) -> Translation:
 class _Translator:
     found: Checkpoint
     stages: tuple[Stage, ...]
+    items: list[Item] = field(default_factory=list[Item])
 
     def translation(self) -> Translation:
         bits, state = self.found.input_bits, self.found.state
         if bits is None or len(state.unit_bits) != len(self.stages) - 1:
             raise ModelError("it has never been trained, so its units have no scale yet")
-        self.items: list[Item] = []
         given = next(layer.shape for layer in self.found.layers if isinstance(layer, Input))
-        source = Value("x", (1, *given), "float32")
-        row = Value("x as a row", (1, prod(given)), "float32")
-        self._host("Flatten", source, row, View())
-        value = Value("x as codes", row.shape)
-        self._host("Quantise", row, value, QuantiseEven(2.0**-bits, 0))
-        hidden = zip(self.stages, state.masters, state.bits, strict=True)
-        last = len(self.stages) - 1
-        for number, (stage, masters, master_bits) in enumerate(hidden):
-            sums, one = bits + master_bits - MASTER_SHIFT, floor(2.0**bits + 0.5)
-            bits = LOGIT_BITS if number == last else state.unit_bits[number]
-            layer = _layer(stage, _weights(masters), one, sums - bits)
-            wide = number == last
-            result = Value(f"stage {number}", (2 if wide else 1, stage.units))
-            self.items.append(
-                Product(
-                    operator=f"Dense {number}",
-                    result=result,
-                    source=value,
-                    layer=layer,
-                    wide=wide,
-                )
+        source = value = Value("x", (1, *given), "float32")
+        first = self.stages[0]
+        if not first.window and len(given) > 1:
+            value = Value("x as a row", (1, first.inputs), "float32")
+            self._host("Flatten", source, value, View())
+        value = self._host("Quantise", value, Value("codes", value.shape), _quantise(bits))
+        for number, stage in enumerate(self.stages):
+            weights = _weights(state.masters[number])
+            sum_bits = bits + state.bits[number] - MASTER_SHIFT
+            one = floor(2.0**bits + 0.5) * weights[-1].astype(np.int32)
+            last = number == len(self.stages) - 1
+            bits = LOGIT_BITS if last else state.unit_bits[number]
+            output = Requantisation(
+                bias=one,
+                multiplier=np.full(stage.units, HALF, np.int32),
+                shift=_shifts(stage.units, sum_bits - bits),
+                rounding=Rounding.SINGLE,
+                function=Function.RELU if stage.relu else Function.NONE,
             )
-            value = result
-        return self._ended(source, value)
-
-    def _ended(self, source: Value, codes: Value) -> Translation:
-        units = codes.channels
-        y = Value("y", (1, units), "float32")
+            if stage.window:
+                kernel = weights[:-1].reshape(stage.kernel_shape)
+                value = self._convolution(number, stage, value, kernel, output)
+            else:
+                value = self._product(number, value, weights[:-1], output, wide=last)
+        y = Value("y", (1, self.stages[-1].units), "float32")
+        logits = Value("logits", y.shape, "float32") if self.stages[-1].softmax else y
+        self._host("Dequantise", value, logits, DequantiseWide(2.0**-LOGIT_BITS))
         if self.stages[-1].softmax:
-            logits = Value("logits", y.shape, "float32")
-            self._host("Dequantise", codes, logits, DequantiseWide(2.0**-LOGIT_BITS))
-            self._host("Softmax", logits, y, RealSoftmax(units))
-        else:
-            self._host("Dequantise", codes, y, DequantiseWide(2.0**-LOGIT_BITS))
+            self._host("Softmax", logits, y, RealSoftmax(y.channels))
         return Translation((source,), (y,), tuple(self.items), 1, 0)
 
-    def _host(self, operator: str, source: Value, result: Value, function: HostFunction) -> None:
+    def _host(self, operator: str, source: Value, result: Value, function: HostFunction) -> Value:
         stage = HostStage(operator=operator, sources=(source,), result=result, function=function)
         self.items.append(stage)
+        return result
+
+    def _convolution(
+        self,
+        number: int,
+        stage: Stage,
+        source: Value,
+        weights: NDArray[np.int8],
+        output: Requantisation,
+    ) -> Value:
+        assert stage.window
+        value = Value(f"stage {number}", (1, *stage.window.out, stage.units))
+        self.items.append(
+            Convolution(
+                operator=f"Conv2D {number}",
+                result=value,
+                source=source,
+                weights=weights,
+                window=_window(stage.window),
+                fill=0,
+                output=output,
+            )
+        )
+        if stage.pool is None:
+            return value
+        small = Value(f"pool {number}", (1, *stage.pool.out, stage.units))
+        self.items.append(
+            Pooling(
+                operator=f"MaxPooling2D {number}",
+                result=small,
+                source=value,
+                reduction=Reduction.MAX,
+                window=_window(stage.pool),
+            )
+        )
+        return small
+
+    def _product(
+        self,
+        number: int,
+        source: Value,
+        weights: NDArray[np.int8],
+        output: Requantisation,
+        *,
+        wide: bool,
+    ) -> Value:
+        if len(source.shape) > 2:
+            row = Value(f"stage {number} as a row", (1, len(weights)))
+            self.items.append(Reshape(operator="Flatten", result=row, source=source))
+            source = row
+        value = Value(f"stage {number}", (2 if wide else 1, weights.shape[1]))
+        layer = Layer(
+            weights=weights,
+            bias=output.bias,
+            multiplier=output.multiplier,
+            shift=output.shift,
+            rounding=output.rounding,
+            function=output.function,
+        )
+        operator = f"Dense {number}"
+        product = Product(operator=operator, result=value, source=source, layer=layer, wide=wide)
+        self.items.append(product)
+        return value
+
+
+def _quantise(bits: int) -> HostFunction:
+    return QuantiseEven(2.0**-bits, 0)
+
+
+def _window(window: OurWindow) -> Window:
+    top, left = window.before
+    return Window(kernel=window.kernel, stride=window.stride, first=(-top, -left), out=window.out)
 
 
 def _weights(masters: NDArray[np.int16]) -> NDArray[np.int8]:
@@ -105,14 +181,6 @@ def _weights(masters: NDArray[np.int16]) -> NDArray[np.int8]:
     return np.clip(rounded, -128, 127).astype(np.int8)
 
 
-def _layer(stage: Stage, weights: NDArray[np.int8], one: int, right: int) -> Layer:
-    """The product of a stage; `one` is the code of the input of the bias, `right` the shift."""
-    units = stage.units
-    return Layer(
-        weights=weights[:-1],
-        bias=one * weights[-1].astype(np.int32),
-        multiplier=np.full(units, HALF, np.int32),
-        shift=np.full(units, min(max(1 - right, -MAX_RIGHT), MAX_LEFT), np.int32),
-        rounding=Rounding.SINGLE,
-        function=Function.RELU if stage.relu else Function.NONE,
-    )
+def _shifts(count: int, right: int) -> NDArray[np.int32]:
+    """Of `right` bits, HALF being one of them."""
+    return np.full(count, min(max(1 - right, -MAX_RIGHT), MAX_LEFT), np.int32)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, Source, encode
 from systola.training.backward import Backward
-from systola.training.forward import COUNTER_REGISTER, Forward
+from systola.training.forward import Forward
 from systola.training.layout import Layout
 from systola.training.loss import Loss
+from systola.training.passes import COUNTER_REGISTER
 from systola.training.task import INPUTS, SPARE, Task
 from systola.training.writer import WIDE, Entry, Writer
 

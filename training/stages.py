@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of a network: a Dense each, with what follows it up to the next one."""
+"""The stages of a network: a layer of weights each, with what follows it up to the next one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from systola.training.errors import TrainingError
-from systola.training.layers import Activation, Dense, Dropout, Flatten, Input, Layer
+from systola.training.layers import (
+    Activation,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    Layer,
+    MaxPooling2D,
+    pair,
+)
+from systola.training.windows import Window, convolved, pooled
 
 MOST_STAGES = 5
 """The inputs of all but the first have an exponent register each, 4 to 7."""
@@ -17,7 +28,7 @@ MOST_CLASSES = 128
 
 @dataclass(frozen=True)
 class Stage:
-    """One Dense: `inputs` numbers and a one for the bias, to `units` numbers."""
+    """One Dense or Conv2D: sums of `inputs` numbers and a one for the bias, `units` of them."""
 
     inputs: int
     units: int
@@ -25,6 +36,30 @@ class Stage:
     softmax: bool = False
     rate: float = 0.0
     """Of the dropout after it; 0: none."""
+    groups: int = 1
+    """Equal parts of the inputs, each in blocks of its own: taps, or pixels of a flattened map."""
+    window: Window | None = None
+    """Of a Conv2D; the units are channels then."""
+    pool: Window | None = None
+    """Of the MaxPooling2D after it."""
+
+    @property
+    def kernel_shape(self) -> tuple[int, ...]:
+        """As Keras has it."""
+        if self.window is None:
+            return self.inputs, self.units
+        return *self.window.kernel, self.inputs // self.window.taps, self.units
+
+    @property
+    def outputs(self) -> int:
+        """How many sums an input is in, as Glorot counts them."""
+        return self.units * (self.window.taps if self.window else 1)
+
+    @property
+    def map(self) -> tuple[int, int]:
+        """Height and width of what a Conv2D leaves for the next stage."""
+        last = self.pool or self.window
+        return last.out if last else (1, 1)
 
 
 def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
@@ -32,52 +67,107 @@ def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
 
     Raises TrainingError for layers that the machine does not train.
     """
-    found: list[Stage] = []
+    builder = _Builder(None if features is None else (features,))
     for number, layer in enumerate(layers):
+        if isinstance(layer, Input) and number:
+            raise TrainingError("Input must be the first layer")
+        builder.add(layer)
+    _check(builder.found)
+    return tuple(builder.found)
+
+
+class _Builder:
+    def __init__(self, shape: tuple[int, ...] | None) -> None:
+        self.found: list[Stage] = []
+        self._shape = shape
+        """Of what the next layer takes."""
+
+    def add(self, layer: Layer) -> None:
         match layer:
             case Input(shape=shape):
-                if number:
-                    raise TrainingError("Input must be the first layer")
-                features = prod(shape)
+                self._shape = shape
             case Flatten():
-                if found:
+                if self.found and len(self._known()) == 1:
                     raise TrainingError("Flatten must come before the first Dense")
+                if self._shape is not None:
+                    self._shape = (prod(self._shape),)
             case Dense(units=units, activation=activation):
-                inputs = found[-1].units if found else features
-                if inputs is None:
-                    raise TrainingError("the shape of a sample is not known: begin with Input")
-                relu, softmax = activation == "relu", activation == "softmax"
-                found.append(Stage(inputs, units, relu, softmax))
+                self._dense(units)
+                self._activate(activation)
+            case Conv2D(filters=filters, activation=activation):
+                self._convolution(layer, filters)
+                self._activate(activation)
+            case MaxPooling2D(pool_size=size):
+                last = self._last("MaxPooling2D")
+                if not last.window or last.pool or last.rate:
+                    raise TrainingError("MaxPooling2D must come after a Conv2D, before Dropout")
+                pool = pooled(last.map, pair("pool_size", size, 15))
+                self._replace(replace(last, pool=pool))
+                self._shape = (*pool.out, last.units)
             case Activation(activation=activation):
-                last = _last(found, "an Activation")
-                if last.relu or last.softmax or last.rate:
-                    raise TrainingError(f"Activation '{activation}' must come right after a Dense")
-                relu, softmax = activation == "relu", activation == "softmax"
-                found[-1] = Stage(last.inputs, last.units, relu, softmax)
+                last = self._last("an Activation")
+                if last.relu or last.softmax or last.rate or last.pool:
+                    raise TrainingError(
+                        f"Activation '{activation}' must come right after a Dense or Conv2D"
+                    )
+                self._activate(activation)
             case Dropout(rate=rate):
-                last = _last(found, "Dropout")
+                last = self._last("Dropout")
                 if last.rate:
                     raise TrainingError("one Dropout after the other cannot be trained")
-                found[-1] = Stage(last.inputs, last.units, last.relu, last.softmax, rate)
+                self._replace(replace(last, rate=rate))
             case _:
                 raise TrainingError(f"layer {type(layer).__name__} cannot be trained")
-    _check(found)
-    return tuple(found)
 
+    def _dense(self, units: int) -> None:
+        shape, groups = self._known(), 1
+        if self.found and self.found[-1].window:
+            if len(shape) > 1:
+                raise TrainingError("between Conv2D and Dense there must be Flatten")
+            groups = prod(self.found[-1].map)
+        self.found.append(Stage(prod(shape), units, groups=groups))
+        self._shape = (units,)
 
-def _last(found: Sequence[Stage], what: str) -> Stage:
-    if not found:
-        raise TrainingError(f"{what} must come after a Dense")
-    return found[-1]
+    def _convolution(self, layer: Conv2D, filters: int) -> None:
+        shape = self._known()
+        if len(shape) != 3:
+            raise TrainingError(f"Conv2D takes height, width and channels, not {shape}")
+        kernel = pair("kernel_size", layer.kernel_size, 15)
+        strides = pair("strides", layer.strides, 2)
+        window = convolved(shape[:2], kernel, strides, layer.padding)
+        taps = window.taps
+        self.found.append(Stage(taps * shape[2], filters, groups=taps, window=window))
+        self._shape = (*window.out, filters)
+
+    def _activate(self, activation: str | None) -> None:
+        relu, softmax = activation == "relu", activation == "softmax"
+        self._replace(replace(self.found[-1], relu=relu, softmax=softmax))
+
+    def _known(self) -> tuple[int, ...]:
+        if self._shape is None:
+            raise TrainingError("the shape of a sample is not known: begin with Input")
+        return self._shape
+
+    def _last(self, what: str) -> Stage:
+        if not self.found:
+            raise TrainingError(f"{what} must come after a Dense or Conv2D")
+        return self.found[-1]
+
+    def _replace(self, stage: Stage) -> None:
+        self.found[-1] = stage
 
 
 def _check(found: Sequence[Stage]) -> None:
     if not 1 <= len(found) <= MOST_STAGES:
-        raise TrainingError(f"1 to {MOST_STAGES} Dense layers can be trained, not {len(found)}")
+        raise TrainingError(
+            f"1 to {MOST_STAGES} layers of Dense or Conv2D can be trained, not {len(found)}"
+        )
     if any(stage.softmax for stage in found[:-1]):
         raise TrainingError("softmax belongs to the last layer")
     last = found[-1]
-    if last.relu or last.rate:
-        raise TrainingError("the last Dense must be linear or softmax, with no Dropout after it")
+    if last.window or last.relu or last.rate:
+        raise TrainingError(
+            "the last layer must be a Dense, linear or softmax, with no Dropout after it"
+        )
     if last.units > MOST_CLASSES:
         raise TrainingError(f"the last Dense has at most {MOST_CLASSES} units, not {last.units}")

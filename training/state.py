@@ -30,7 +30,7 @@ class State:
     there was one."""
 
     def weights(self) -> list[Floats]:
-        """Kernels and biases in turn, as Keras has them."""
+        """Kernels, (inputs, units), and biases in turn."""
         found: list[Floats] = []
         for values, bits in zip(self.masters, self.bits, strict=True):
             numbers = (values / 2.0**bits).astype(np.float32)
@@ -38,14 +38,20 @@ class State:
         return found
 
 
+def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
+    """Kernels and biases in the shapes that they have in Keras."""
+    shapes = [shape for s in stages for shape in (s.kernel_shape, (s.units,))]
+    return [each.reshape(shape) for each, shape in zip(weights, shapes, strict=True)]
+
+
 def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     """The state with the masters nearest to these kernels and biases."""
-    shapes = [shape for s in stages for shape in ((s.inputs, s.units), (s.units,))]
+    shapes = [shape for s in stages for shape in (s.kernel_shape, (s.units,))]
     given = [tuple(np.shape(each)) for each in weights]
     if given != shapes:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
     joined = [
-        np.concatenate((np.asarray(kernel, np.float64), np.asarray(bias, np.float64)[None]))
+        np.concatenate((np.reshape(kernel, (-1, np.size(bias))), np.reshape(bias, (1, -1))))
         for kernel, bias in zip(weights[::2], weights[1::2], strict=True)
     ]
     if not all(np.isfinite(each).all() for each in joined):
@@ -60,7 +66,7 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:
-        limit = np.sqrt(6 / (stage.inputs + stage.units))
-        weights.append(rng.uniform(-limit, limit, (stage.inputs, stage.units)))
+        limit = np.sqrt(6 / (stage.inputs + stage.outputs))
+        weights.append(rng.uniform(-limit, limit, stage.kernel_shape))
         weights.append(np.zeros(stage.units))
     return from_weights(stages, weights)

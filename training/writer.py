@@ -13,6 +13,7 @@ from systola.arch.isa import (
     INSTRUCTION_BYTES,
     PARAMETER_PLANES,
     TABLE_BYTES,
+    EncodingError,
     Function,
     Opcode,
     Operation,
@@ -116,7 +117,10 @@ class Writer:
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
         """Any instruction."""
-        self.words.append(encode(opcode, **operands))
+        try:
+            self.words.append(encode(opcode, **operands))
+        except EncodingError as error:
+            raise TrainingError(f"the network is too large for one instruction: {error}") from None
 
     def read(self, host: int, lines: range) -> None:
         """Lines that follow one another in host memory."""

@@ -19,15 +19,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.training import SGD, Callback, Dense, Dropout, Sequential
+from systola.training import (
+    SGD,
+    Callback,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    MaxPooling2D,
+    Sequential,
+)
 from systola.training.layers import Layer
 from systola.training.state import glorot
-from systola.verif.training.data import Samples, clusters, digits
+from systola.verif.training.data import Samples, clusters, digits, images
 from systola.verif.training.page import STORED, picture
 from systola.verif.training.referee import Referee
 
 PRESET = "base-training"
-EPOCHS, BATCH, SEED = 5, 64, 0
+EPOCHS, SEED = 5, 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Task:
     layers: tuple[Layer, ...]
     optimizer: SGD
     data: tuple[Samples, Samples]
+    batch: int = 64
 
 
 def tasks() -> list[Task]:
@@ -51,7 +62,21 @@ def tasks() -> list[Task]:
         Task("digits, 64-512-10, momentum", wide, SGD(0.05, 0.9), digits()),
         Task("6,400 points, 784-512-10, SGD", wide, SGD(0.01), (train, test)),
         Task("6,400 points, 784-512-10, momentum", wide, SGD(0.001, 0.9), (train, test)),
+        Task("digits, two convolutions, SGD", small_cnn(), SGD(0.1), images(), 32),
     ]
+
+
+def small_cnn() -> tuple[Layer, ...]:
+    """For images of 8 x 8 pixels."""
+    return (
+        Input((8, 8, 1)),
+        Conv2D(16, 3, padding="same", activation="relu"),
+        MaxPooling2D(2),
+        Conv2D(32, 3, activation="relu"),
+        Dropout(0.2),
+        Flatten(),
+        Dense(10),
+    )
 
 
 def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
@@ -71,7 +96,7 @@ class Beside(Callback):
     def on_epoch_end(self, epoch: int, logs: Any) -> None:
         """Compares an epoch."""
         (x, y), (x_test, y_test) = self._task.data
-        loss, accuracy = self._referee.epoch(x, _one_hot(y), BATCH)
+        loss, accuracy = self._referee.epoch(x, _one_hot(y), self._task.batch)
         _, right = self._referee.evaluate(x_test, _one_hot(y_test))
         found = {
             "loss": logs["loss"],
@@ -100,10 +125,10 @@ def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
     (x, y), test = task.data
     model = Sequential(task.layers)
     model.compile(task.optimizer, metrics=["accuracy"], seed=SEED, preset=PRESET, backend=backend)
-    found = model.stages(x.shape[1])
+    found = model.stages(x[0].size)
     referee = Referee(found, glorot(found, SEED).weights(), task.optimizer, seed=SEED)
     beside = Beside(task, referee, say=say)
-    options: dict[str, Any] = {"batch_size": BATCH, "epochs": EPOCHS, "verbose": 0}
+    options: dict[str, Any] = {"batch_size": task.batch, "epochs": EPOCHS, "verbose": 0}
     model.fit(x, y, validation_data=test, callbacks=[beside], **options)
     return {"name": task.name, "epochs": beside.epochs}
 

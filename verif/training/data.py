@@ -21,6 +21,12 @@ def digits() -> tuple[Samples, Samples]:
     return (x.astype(np.float32), y.astype(int)), (x_test.astype(np.float32), y_test.astype(int))
 
 
+def images() -> tuple[Samples, Samples]:
+    """The same as maps of one channel."""
+    (x, y), (x_test, y_test) = digits()
+    return (x.reshape(-1, 8, 8, 1), y), (x_test.reshape(-1, 8, 8, 1), y_test)
+
+
 def clusters(count: int, *, features: int, classes: int, seed: int) -> Samples:
     """Points from 0 to 1 around three middles for each class, with noise that mixes them."""
     rng = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,48 @@ from systola.training.masks import keep_table
 from systola.training.optimizers import SGD
 from systola.training.programs import COUNTER_STEP
 from systola.training.stages import Stage
+from systola.training.windows import Window
 
 Floats = NDArray[np.float32]
+
+
+def windows(x: Floats, window: Window) -> Floats:
+    """The taps of all windows of maps, zeros outside: (samples, height, width, taps, channels)."""
+    found = np.zeros((len(x), *window.out, window.taps, x.shape[-1]), np.float32)
+    for number, pixels, inside in _taps(window):
+        found[:, inside[0], inside[1], number] = x[:, pixels[0], pixels[1]]
+    return found
+
+
+def from_windows(gradient: Floats, window: Window) -> Floats:
+    """The gradient of maps from that of the taps of all windows."""
+    found = np.zeros((len(gradient), *window.map, gradient.shape[-1]), np.float32)
+    for number, pixels, inside in _taps(window):
+        found[:, pixels[0], pixels[1]] += gradient[:, inside[0], inside[1], number]
+    return found
+
+
+def _taps(window: Window) -> list[tuple[int, Any, Any]]:
+    """For each tap the pixels of a map, and the windows that have them."""
+    found: list[tuple[int, Any, Any]] = []
+    for number, place in enumerate(window.places):
+        pixels, inside = [], []
+        for axis in range(2):
+            at = np.arange(window.out[axis])
+            pixel = at * window.stride[axis] - window.before[axis] + place[axis]
+            there = (pixel >= 0) & (pixel < window.map[axis])
+            inside.append(at[there])
+            pixels.append(pixel[there])
+        found.append((number, np.ix_(*pixels), np.ix_(*inside)))
+    return [
+        (
+            number,
+            (p[0], p[1]),
+            (slice(i[0].min(), i[0].max() + 1), slice(i[1].min(), i[1].max() + 1)),
+        )
+        for number, p, i in found
+        if i[0].size and i[1].size
+    ]
 
 
 @dataclass
@@ -52,26 +93,40 @@ class Referee:
 
     def step(self, x: Floats, y: Floats, batch: int) -> tuple[float, int]:
         """The sum of the losses, and how many are right, before the update."""
-        inputs, masks = [x], []
+        inputs: list[Floats] = []
+        masks: list[Floats] = []
+        winners: list[Floats | None] = []
         for number, stage in enumerate(self.stages[:-1]):
+            inputs.append(self._inputs(number, x))
             sums = inputs[-1] @ self.weights[2 * number] + self.weights[2 * number + 1]
-            mask = np.ones_like(sums)
-            if stage.relu:
-                mask *= sums > 0
+            passing = sums > 0 if stage.relu else np.ones_like(sums, bool)
+            x, winner = self._pooled(stage, sums * passing)
+            mask = self._pooled(stage, passing.astype(np.float32))[0]
             if stage.rate:
-                kept = self._kept(number, stage, batch)[: len(x)]
-                mask *= kept / np.float32(1 - stage.rate)
+                mask *= self._kept(number, stage, batch)[: len(x)] / np.float32(1 - stage.rate)
+            winners.append(winner)
             masks.append(mask)
-            inputs.append(sums * mask)
+            x = x * mask
+        inputs.append(self._inputs(len(self.stages) - 1, x))
         logits = inputs[-1] @ self.weights[-2] + self.weights[-1]
         gradient, losses = self._loss(logits, y)
         gradient /= np.float32(len(x))
         updates: list[Floats] = []
         for number in reversed(range(len(self.stages))):
-            kernel = self.weights[2 * number]
-            updates[:0] = [inputs[number].T @ gradient, gradient.sum(axis=0)]
+            kernel, window = self.weights[2 * number], self.stages[number].window
+            flat = gradient.reshape(-1, gradient.shape[-1])
+            rows = inputs[number].reshape(len(flat), -1)
+            updates[:0] = [rows.T @ flat, flat.sum(axis=0)]
             if number:
-                gradient = (gradient @ kernel.T) * masks[number - 1]
+                below = gradient @ kernel.T
+                if window:
+                    taps = below.reshape(*below.shape[:-1], window.taps, -1)
+                    below = from_windows(taps, window)
+                below = below.reshape(masks[number - 1].shape) * masks[number - 1]
+                winner, pool = winners[number - 1], self.stages[number - 1].pool
+                gradient = below
+                if winner is not None and pool:
+                    gradient = from_windows(winner * below[..., np.newaxis, :], pool)
         for place, update in enumerate(updates):
             velocity = self.velocities[place]
             velocity *= np.float32(self.optimizer.momentum)
@@ -83,10 +138,27 @@ class Referee:
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Loss and accuracy without dropout."""
         for number, stage in enumerate(self.stages):
+            x = self._inputs(number, x)
             x = x @ self.weights[2 * number] + self.weights[2 * number + 1]
-            x = np.maximum(x, 0) if stage.relu else x
+            x, _ = self._pooled(stage, np.maximum(x, 0) if stage.relu else x)
         _, losses = self._loss(x, y)
         return float(losses.mean()), float((x.argmax(axis=1) == y.argmax(axis=1)).mean())
+
+    def _inputs(self, number: int, x: Floats) -> Floats:
+        """What the sums of a stage are of."""
+        stage = self.stages[number]
+        if stage.window is None:
+            return x.reshape(len(x), -1)
+        maps = x.reshape(len(x), *stage.window.map, -1)
+        return windows(maps, stage.window).reshape(len(x), *stage.window.out, -1)
+
+    def _pooled(self, stage: Stage, x: Floats) -> tuple[Floats, Floats | None]:
+        """After the pooling, where there is one; and which tap is the first largest."""
+        if stage.pool is None:
+            return x, None
+        taps = windows(x, stage.pool)
+        winner = np.arange(stage.pool.taps)[:, np.newaxis] == taps.argmax(axis=3, keepdims=True)
+        return taps.max(axis=3), winner.astype(np.float32)
 
     def _loss(self, outputs: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Gradient and loss of each sample."""
@@ -100,7 +172,8 @@ class Referee:
     def _kept(self, number: int, stage: Stage, batch: int) -> Floats:
         """1 for the units of each sample that dropout leaves, as the machine draws them."""
         blocks = -(-stage.units // self.size)
-        rows = -(-batch // self.size) * self.size
+        samples = -(-batch // self.size) * self.size
+        rows = samples * stage.map[0] * stage.map[1]
         counter = number + self.steps * COUNTER_STEP
         drawn = np.stack(
             [
@@ -109,4 +182,5 @@ class Referee:
             ]
         )
         kept = keep_table(stage.rate)[drawn.view(np.uint8)]
-        return kept.transpose(1, 0, 2).reshape(rows, -1)[:, : stage.units].astype(np.float32)
+        kept = kept.transpose(1, 0, 2).reshape(rows, -1)[:, : stage.units].astype(np.float32)
+        return kept.reshape(samples, *stage.map, -1) if stage.window else kept

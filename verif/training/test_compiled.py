@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.operations import Product
 from systola.runtime import compile, load
-from systola.training import SGD, Dense, Dropout, Input, Sequential, TrainingError
+from systola.training import (
+    SGD,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    MaxPooling2D,
+    Sequential,
+    TrainingError,
+)
 from systola.training.network import translate_trained
 from systola.verif.training.data import digits
 from systola.verif.training.test_training import compiled
@@ -26,7 +36,7 @@ def saved(path: Path, *layers: Any, optimizer: SGD | None = None, epochs: int = 
     model = compiled(layers, optimizer or SGD(0.2, 0.9))
     x = X[:200].reshape(-1, *layers[0].shape) if isinstance(layers[0], Input) else X[:200]
     if epochs:
-        model.fit(x, Y[:200], epochs=epochs, batch_size=32, verbose=0)
+        model.fit(x, Y[:200], epochs=epochs, batch_size=16, verbose=0)
     model.save(path)
     return model
 
@@ -73,6 +83,22 @@ def test_weights_are_those_that_were_trained(tmp_path: Path) -> None:
     unit = 2.0 ** (8 - model.state().bits[0])
     differences = np.abs(node.layer.weights * unit - model.get_weights()[0])
     assert differences.max() <= unit / 2
+
+
+@pytest.mark.parametrize("preset", ["small", "base"])
+def test_convolutions(preset: str, tmp_path: Path) -> None:
+    layers = (
+        Input((8, 8, 1)),
+        Conv2D(9, 3, padding="same", activation="relu"),
+        MaxPooling2D(2),
+        Conv2D(12, 3, 2, "same", "relu"),
+        Flatten(),
+        Dense(10),
+    )
+    model = saved(tmp_path / "m", *layers, optimizer=SGD(0.1), epochs=1)
+    images = X_TEST[:40].reshape(-1, 8, 8, 1)
+    found = compile(tmp_path / "m", preset=preset, batch=9).run(images, backend="iss").y
+    assert np.array_equal(found, model.predict(images))
 
 
 def test_softmax_and_shapes(tmp_path: Path) -> None:

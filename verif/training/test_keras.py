@@ -76,11 +76,38 @@ def test_there_and_back() -> None:
     assert not np.allclose(given.get_weights()[0], before[0])
 
 
+def conv(**about: Any) -> Any:
+    usual = {
+        **{"filters": 3, "kernel_size": (3, 3), "strides": (1, 1), "padding": "same"},
+        **{"activation": relu, "use_bias": True, "groups": 1, "dilation_rate": (1, 1)},
+        **{"data_format": "channels_last"},
+    }
+    return layer("Conv2D", **usual | about)
+
+
+def pool(**about: Any) -> Any:
+    usual = {"pool_size": (2, 2), "strides": (2, 2), "padding": "valid"}
+    return layer("MaxPooling2D", **usual | {"data_format": "channels_last"} | about)
+
+
+def test_convolutions() -> None:
+    given = KerasModel(conv(), pool(), layer("Flatten"), dense(4), shape=(None, 8, 8, 2))
+    rng = np.random.default_rng(2)
+    shapes = (3, 3, 2, 3), (3,), (48, 4), (4,)
+    given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
+    model = from_keras(given)
+    for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() < 2.0**-13
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (KerasModel(layer("Conv2D"), dense(3)), "layer 'it', a Conv2D, cannot be trained"),
-        (KerasModel(dense(3, use_bias=False)), "no bias"),
+        (KerasModel(layer("Conv1D"), dense(3)), "layer 'it', a Conv1D, cannot be trained"),
+        (KerasModel(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
+        (KerasModel(conv(), pool(strides=(1, 1)), shape=(None, 8, 8, 3)), "strides .1, 1.: only"),
+        (KerasModel(dense(3, use_bias=False)), "use_bias False: only True"),
         (KerasModel(dense(3), shape=(None, None, 8)), "build it first"),
         (object(), "build it first"),
     ],

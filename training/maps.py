@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way forward of a Conv2D: for each tap, the pixels of all windows times weights.
+
+Maps are [block of channels][sample][pixel]. The samples are cut into parts whose sums fit the
+accumulators; of several parts the sums are calculated twice, first to be measured.
+"""
+
+from __future__ import annotations
+
+from systola.arch.isa import Function, Operation
+from systola.training.masks import positive_table, zero_table
+from systola.training.moves import largest, ones, subtract, tap
+from systola.training.passes import Pass, UnitScale, accumulated, drop
+from systola.training.task import SHIFT, Task
+from systola.training.weights import narrow
+from systola.training.windows import Window
+from systola.training.writer import NARROW, ONE, Entry, Writer
+
+
+class Maps:
+    """Writes it."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
+        self._writer = writer
+        self._task = task
+        self._left = left
+        self._train = train
+
+    def write(self, number: int, x: range) -> range:
+        """Writes a stage; what it leaves for the next one."""
+        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
+        shape, samples, train = layout.shapes[number], layout.samples, self._train
+        lines = shape.units * samples * shape.made
+        scale = UnitScale(writer, self._task, self._left, number, train=train)
+        weights = self._weights(number)
+        units = writer.allocate(lines)
+        mask = writer.allocate(lines) if train and stage.relu else None
+        parts = accumulated(writer.config, shape.made * shape.units, samples)
+        most = len(parts[0]) * shape.made
+        pixels = writer.allocate(shape.channels * most)
+        one = writer.allocate(max(layout.size, most))
+        ones(writer, one, self._left.inputs[number])
+        for part in parts:
+            self._multiply(number, x, part, pixels, one, weights)
+            scale.measure(0, len(part) * shape.made * shape.units)
+        scale.end()
+        for part in parts:
+            if len(parts) > 1:
+                self._multiply(number, x, part, pixels, one, weights)
+            rows = len(part) * shape.made
+            for block in range(shape.units):
+                row, line = block * rows, (block * samples + part.start) * shape.made
+                if mask:
+                    how = {"function": Function.TABLE, "table": writer.table(positive_table())}
+                    writer.activate(row, mask.start + line, rows, ONE, **how)
+                function = Function.RELU if stage.relu else Function.NONE
+                entry = Entry(scale.multiplier)
+                at = units.start + line
+                writer.activate(row, at, rows, entry, function=function, exponent=SHIFT)
+        writer.free(weights, one, pixels)
+        units, mask = self._pooled(number, units, mask)
+        if train and stage.rate:
+            mask = self._dropped(number, units, mask)
+        self._left.masks.append(mask)
+        self._left.transposed.append(x)
+        return units
+
+    def _weights(self, number: int) -> range:
+        """All weights of a stage, as they are in the masters."""
+        writer, layout = self._writer, self._writer.layout
+        shape = layout.shapes[number]
+        result = writer.allocate(shape.units * shape.lines)
+        masters = writer.allocate(2 * shape.lines)
+        for block in range(shape.units):
+            host = layout.masters[number] + block * len(masters) * layout.pitch
+            writer.read(host, masters)
+            narrow(writer, masters.start, result.start + block * shape.lines, shape.lines)
+        writer.free(masters)
+        return result
+
+    def _multiply(
+        self, number: int, x: range, part: range, pixels: range, one: range, weights: range
+    ) -> None:
+        """The sums of some samples, [block of units][sample][pixel] from accumulator row 0 on."""
+        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
+        shape, window, size = layout.shapes[number], stage.window, layout.size
+        assert window
+        inside = window.map[0] * window.map[1]
+        rows = len(part) * shape.made
+        for turn, place in enumerate(window.places):
+            for channel in range(shape.channels):
+                source = x.start + (channel * layout.samples + part.start) * inside
+                to = pixels.start + channel * rows
+                tap(writer, source, to, len(part), window, place)
+            for block in range(shape.units):
+                tile = weights.start + block * shape.lines + turn * shape.channels * size
+                how = {"accumulate": int(turn > 0)}
+                writer.multiply(pixels.start, tile, block * rows, rows, shape.channels, 1, **how)
+        for block in range(shape.units):
+            tile = weights.start + block * shape.lines + shape.bias
+            writer.multiply(one.start, tile, block * rows, rows, 1, 1, accumulate=1)
+
+    def _pooled(self, number: int, units: range, mask: range | None) -> tuple[range, range | None]:
+        """The units after the pooling, and their mask: whether one of a window passes."""
+        window = self._task.stages[number].pool
+        self._left.routes.append([])
+        if window is None:
+            return units, mask
+        passing = None
+        if mask is not None:
+            passing = self._largest(number, mask, window)
+            self._writer.free(mask)
+        small = self._largest(number, units, window)
+        if self._train:
+            self._left.routes[number] = self._routes(number, units, small, window)
+        self._writer.free(units)
+        return small, passing
+
+    def _largest(self, number: int, source: range, window: Window) -> range:
+        writer, layout = self._writer, self._writer.layout
+        shape, samples = layout.shapes[number], layout.samples
+        result = writer.allocate(shape.units * samples * shape.left)
+        for block in range(shape.units):
+            first = source.start + block * samples * shape.made
+            to = result.start + block * samples * shape.left
+            largest(writer, first, to, samples, window)
+        return result
+
+    def _routes(self, number: int, units: range, small: range, window: Window) -> list[range]:
+        """For each tap 1 where it is the first that is as large as the largest, 0 elsewhere."""
+        writer, layout = self._writer, self._writer.layout
+        shape, samples, rows = layout.shapes[number], layout.samples, len(small)
+        table = writer.table(zero_table())
+        others = writer.allocate(rows)
+        routes: list[range] = []
+        for place in window.places:
+            route = writer.allocate(rows)
+            for block in range(shape.units):
+                first = units.start + block * samples * shape.made
+                to = route.start + block * samples * shape.left
+                tap(writer, first, to, samples, window, place)
+            subtract(writer, small.start, route.start, route.start, rows, table)
+            if routes:
+                writer.vector(
+                    *(Operation.MULTIPLY, route.start, others.start, route.start, rows),
+                    *(ONE, NARROW),
+                )
+                subtract(writer, others.start, route.start, others.start, rows, None)
+            else:
+                how = {"table": table}
+                function = Function.TABLE
+                writer.copy(route.start, others.start, rows, ONE, NARROW, function, **how)
+            routes.append(route)
+        writer.free(others)
+        return routes
+
+    def _dropped(self, number: int, units: range, mask: range | None) -> range:
+        """Draws the dropout of the units, and takes it from them."""
+        writer = self._writer
+        mask = mask or writer.allocate(len(units))
+        blocks = writer.layout.shapes[number].units
+        rows = len(units) // blocks
+        random = writer.allocate(rows)
+        for block in range(blocks):
+            lines = mask.start + block * rows, random.start
+            drop(writer, self._task, number, block, lines, rows)
+        writer.vector(
+            *(Operation.MULTIPLY, units.start, mask.start, units.start, len(units), ONE, NARROW),
+        )
+        writer.free(random)
+        return mask

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way back of a Conv2D: through its pooling, to its inputs, and to its weights.
+
+The gradient of the inputs is a convolution of the gradient with the weights turned, of the weights
+the product of the pixels of each tap, transposed, and the gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from systola.arch.isa import Operation
+from systola.training.errors import TrainingError
+from systola.training.moves import spread, tap, turned_ones
+from systola.training.passes import Pass, accumulated
+from systola.training.task import Task
+from systola.training.update import Masters, rooms
+from systola.training.weights import all_turned
+from systola.training.windows import Window
+from systola.training.writer import NARROW, ONE, Entry, Writer
+
+MOST_TILES = 4095
+"""Of one instruction."""
+
+
+class MapsBackward:
+    """Writes it. Gradients are maps, [block of channels][sample][pixel]."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
+        self._writer = writer
+        self._task = task
+        self._left = left
+
+    def through(self, number: int, gradient: range) -> range:
+        """From the gradient of what a stage leaves to that of its sums."""
+        writer, layout, left = self._writer, self._writer.layout, self._left
+        if mask := left.masks[number]:
+            self._product(gradient.start, mask.start, gradient.start, len(gradient))
+            writer.free(mask)
+        window, routes = self._task.stages[number].pool, left.routes[number]
+        if window is None:
+            return gradient
+        for route in routes:
+            self._product(route.start, gradient.start, route.start, len(gradient))
+        writer.free(gradient)
+        covered = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
+        shape = layout.shapes[number]
+        maps = shape.units * layout.samples
+        whole = writer.allocate(maps * covered[0] * covered[1])
+        places = list(zip(window.places, routes, strict=True))
+        spread(writer, places, whole, window, layout.moves)
+        writer.free(*routes)
+        if covered == window.map:
+            return whole
+        result = writer.allocate(maps * shape.made)
+        grown = replace(window, map=(covered[0], covered[1]), stride=(1, 1), out=window.map)
+        for block in range(shape.units):
+            first = whole.start + block * layout.samples * covered[0] * covered[1]
+            to = result.start + block * layout.samples * shape.made
+            tap(writer, first, to, layout.samples, grown, (0, 0))
+        writer.free(whole)
+        return result
+
+    def _product(self, a: int, b: int, target: int, rows: int) -> None:
+        self._writer.vector(*(Operation.MULTIPLY, a, b, target, rows, ONE, NARROW))
+
+    def update(self, number: int, gradient: range, entry: Entry) -> None:
+        """Adds the products of inputs and gradient to the masters, some taps at a time."""
+        writer, layout, task = self._writer, self._writer.layout, self._task
+        stage, shape, size = task.stages[number], layout.shapes[number], layout.size
+        window = stage.window
+        assert window
+        positions = layout.samples * shape.made
+        groups = positions // size
+        if groups > MOST_TILES:
+            raise TrainingError("the maps of a batch are too large: take a smaller batch")
+        here = writer.allocate(shape.channels * positions)
+        turned = writer.allocate(positions)
+        pieces: list[tuple[int, int] | None] = [*window.places, None]
+        each = shape.channels * size
+        parts = accumulated(writer.config, shape.units * each, len(pieces))
+        places = rooms(writer, len(parts[0]) * each, momentum=bool(task.momentum))
+        turn = 0
+        for part in parts:
+            chosen = pieces[part.start : part.stop]
+            rows = sum(size if place is None else each for place in chosen)
+            at = 0
+            for place in chosen:
+                if place is not None:
+                    maps = shape.channels * layout.samples
+                    self._tap(self._left.transposed[number].start, here.start, maps, window, place)
+                for channel in range(1 if place is None else shape.channels):
+                    if place is None:
+                        turned_ones(writer, turned, self._left.inputs[number])
+                    else:
+                        source = here.start + channel * positions
+                        writer.transpose(source, turned.start, groups, size)
+                    for block in range(shape.units):
+                        tiles = gradient.start + block * positions
+                        row = block * rows + at
+                        writer.multiply(turned.start, tiles, row, size, groups, 1)
+                    at += size
+            for block in range(shape.units):
+                line = block * shape.lines + part.start * each
+                room = tuple(lines[: 2 * rows] for lines in places[turn])
+                masters = Masters(writer, task, number, line, (room[0], room[1]))
+                masters.read()
+                masters.add(block * rows, entry)
+                masters.write()
+                turn ^= 1
+        writer.free(here, turned, *places[0], *places[1])
+
+    def _tap(
+        self, source: int, target: int, maps: int, window: Window, place: tuple[int, int]
+    ) -> None:
+        """As `tap`, for any number of maps."""
+        inside, made = window.map[0] * window.map[1], window.out[0] * window.out[1]
+        for first in range(0, maps, MOST_TILES):
+            count = min(MOST_TILES, maps - first)
+            from_, to = source + first * inside, target + first * made
+            tap(self._writer, from_, to, count, window, place)
+
+
+class BelowMaps:
+    """The gradient of the inputs of a Conv2D, some samples at a time."""
+
+    def __init__(self, writer: Writer, task: Task, number: int, gradient: range) -> None:
+        layout = writer.layout
+        stage, self._shape = task.stages[number], layout.shapes[number]
+        window = stage.window
+        assert window
+        self._writer = writer
+        self._pixels = window.map[0] * window.map[1]
+        self.rows = self._shape.channels * self._pixels
+        self.parts = accumulated(writer.config, self.rows, layout.samples)
+        self.lines = layout.samples * self.rows
+        self._weights = all_turned(writer, number)
+        self._gradient, self._own = gradient, range(0)
+        apart = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
+        if window.stride != (1, 1):
+            self._own = writer.allocate(self._shape.units * layout.samples * apart[0] * apart[1])
+            spread(writer, [((0, 0), gradient)], self._own, window, layout.spread[number])
+            self._gradient = self._own
+        self._window = replace(window, map=(apart[0], apart[1]), stride=(1, 1), out=window.map)
+        self._before = window.before
+        rows = len(self.parts[0]) * self._pixels
+        self._taps = writer.allocate(self._shape.units * rows)
+
+    def multiply(self, part: range) -> None:
+        """The sums of some samples, [block of channels][sample][pixel] from row 0 on."""
+        writer, shape, window = self._writer, self._shape, self._window
+        layout = writer.layout
+        rows, inside = len(part) * self._pixels, window.map[0] * window.map[1]
+        for turn, (i, j) in enumerate(window.places):
+            back = replace(window, before=(i - self._before[0], j - self._before[1]))
+            for block in range(shape.units):
+                source = self._gradient.start + (block * layout.samples + part.start) * inside
+                to = self._taps.start + block * rows
+                tap(writer, source, to, len(part), back, (0, 0))
+            tiles = self._weights.start + turn * shape.channels * shape.units * layout.size
+            how = {"accumulate": int(turn > 0)}
+            writer.multiply(self._taps.start, tiles, 0, rows, shape.units, shape.channels, **how)
+
+    def places(self, part: range) -> list[tuple[int, int, int]]:
+        """Row, line of the gradient, and number, of sums that belong together there."""
+        samples, pixels = self._writer.layout.samples, self._pixels
+        rows = len(part) * pixels
+        return [
+            (channel * rows, (channel * samples + part.start) * pixels, rows)
+            for channel in range(self._shape.channels)
+        ]
+
+    def free(self) -> None:
+        """Gives the lines back."""
+        self._writer.free(self._weights, self._own, self._taps)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of maps in another order: a tap of all windows, zeros between pixels, flattened maps.
+
+What one instruction can move within the buffer is a Pool of one tap, which leaves zeros for what is
+outside the map. Other orders pass through host memory, where lines can be written apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Opcode, Operation, Reduction
+from systola.training.task import SHIFT, SPARE, Exponent
+from systola.training.windows import Window
+from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
+
+_HALF_RANGE = 1 << 6
+"""The high byte of 2^14."""
+
+
+def tap(
+    writer: Writer, source: int, target: int, maps: int, window: Window, place: tuple[int, int]
+) -> None:
+    """The pixel of one tap of each window, for `maps` maps one after the other."""
+    top, left = (at - before for at, before in zip(place, window.before, strict=True))
+    _pool(writer, source, target, maps, window, (1, 1), (top, left), Reduction.SUM)
+
+
+def largest(writer: Writer, source: int, target: int, maps: int, window: Window) -> None:
+    """The largest of each window."""
+    _pool(writer, source, target, maps, window, window.kernel, (0, 0), Reduction.MAX)
+
+
+def _pool(
+    writer: Writer,
+    source: int,
+    target: int,
+    maps: int,
+    window: Window,
+    kernel: tuple[int, int],
+    first: tuple[int, int],
+    reduction: Reduction,
+) -> None:
+    (height, width), (out_height, out_width) = window.map, window.out
+    writer.emit(
+        Opcode.SET_CONFIG_WINDOW,
+        **{"height": height, "width": width, "pitch": width},
+        **{"kernel_height": kernel[0], "kernel_width": kernel[1]},
+        **{"stride_y": window.stride[0], "stride_x": window.stride[1]},
+        **{"dilation_y": 1, "dilation_x": 1, "top": first[0], "left": first[1]},
+        **{"out_height": out_height, "out_width": out_width},
+    )
+    writer.emit(
+        Opcode.POOL,
+        **{"buffer": source, "destination": target, "blocks": maps},
+        **{"parameter": writer.entry(ONE), "reduction": reduction},
+    )
+
+
+def spread(
+    writer: Writer,
+    parts: Sequence[tuple[tuple[int, int], range]],
+    target: range,
+    window: Window,
+    hosts: tuple[int, int],
+) -> None:
+    """The reverse of `tap`: the parts, each with its place, as taps of the windows of whole maps.
+
+    The windows lie side by side, from the first pixel on; places that no part has hold what
+    `hosts`, two places of as many lines as the maps, held there before.
+    """
+    pitch, size = writer.layout.pitch, writer.config.cols
+    (apart, beside), width = window.stride, window.out[1]
+    rows = len(parts[0][1]) // width
+    lines = rows * width * beside
+    for row in range(apart):
+        here = [(place[1], part) for place, part in parts if place[0] == row]
+        if not here:
+            continue
+        for column, part in here:
+            writer.emit(
+                Opcode.WRITE_HOST_MEMORY,
+                **{"host": hosts[0] + column * pitch, "buffer": part.start, "rows": len(part)},
+                **{"stride": beside * pitch, "blocks": 1, "tail": size},
+            )
+        whole = writer.allocate(lines)
+        writer.read(hosts[0], whole)
+        across = width * beside
+        writer.emit(
+            Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+            **{"host": hosts[1] + row * across * pitch, "buffer": whole.start, "rows": rows},
+            **{"stride": apart * across * pitch, "blocks": across, "tail": size},
+        )
+        writer.free(whole)
+    writer.read(hosts[1], target)
+
+
+def flattened(writer: Writer, source: range, target: int, blocks: int, pixels: int) -> None:
+    """Maps of `blocks` blocks of channels, [block][sample][pixel], as [pixel][block][sample]."""
+    layout = writer.layout
+    pitch, size, samples = layout.pitch, writer.config.cols, layout.samples
+    lines = samples * pixels
+    for block in range(blocks):
+        writer.emit(
+            Opcode.WRITE_HOST_MEMORY,
+            **{"host": layout.moves[0] + block * pitch, "buffer": source.start + block * lines},
+            **{"rows": lines, "stride": blocks * pitch, "blocks": 1, "tail": size},
+        )
+    writer.emit(Opcode.READ_HOST_MEMORY, **_by_sample(writer, target, pixels * blocks))
+
+
+def unflattened(writer: Writer, source: int, target: range, blocks: int, pixels: int) -> None:
+    """The reverse."""
+    layout = writer.layout
+    pitch, size, samples = layout.pitch, writer.config.cols, layout.samples
+    lines = samples * pixels
+    writer.emit(Opcode.WRITE_HOST_MEMORY, **_by_sample(writer, source, pixels * blocks))
+    for block in range(blocks):
+        writer.emit(
+            Opcode.READ_HOST_MEMORY,
+            **{"host": layout.moves[0] + block * pitch, "buffer": target.start + block * lines},
+            **{"rows": lines, "stride": blocks * pitch, "blocks": 1, "tail": size},
+        )
+
+
+def _by_sample(writer: Writer, line: int, blocks: int) -> dict[str, int]:
+    layout = writer.layout
+    at = {"host": layout.moves[0], "buffer": line, "rows": layout.samples}
+    return at | {"stride": blocks * layout.pitch, "blocks": blocks, "tail": writer.config.cols}
+
+
+def ones(writer: Writer, lines: range, exponent: Exponent) -> None:
+    """2^f, f being `exponent`, in the first channel of each line."""
+    pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
+    pairs[:, 1, 0] = _HALF_RANGE
+    _doubled(writer, lines, exponent, pairs, SPARE)
+
+
+def turned_ones(writer: Writer, lines: range, exponent: Exponent) -> None:
+    """The same transposed, in tiles of C lines: all channels of the first line of each."""
+    pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
+    pairs[0, 1] = _HALF_RANGE
+    _doubled(writer, lines, exponent, pairs, SHIFT)
+
+
+def _doubled(
+    writer: Writer, lines: range, exponent: Exponent, pairs: NDArray[np.int8], register: int
+) -> None:
+    """2^14 with 14 - f bits less, then doubled up to the end; the shift goes to `register`."""
+    size = writer.config.cols
+    given = writer.constant(pairs.reshape(2 * size, -1))
+    writer.measure(register, third=exponent.register, value=13 - exponent.value)
+    writer.copy(given.start, lines.start, size, Entry(), NARROWING, exponent=register)
+    writer.free(given)
+    done = size
+    while done < len(lines):
+        rows = min(done, len(lines) - done)
+        writer.copy(lines.start, lines.start + done, rows, ONE, NARROW)
+        done += rows
+
+
+def subtract(writer: Writer, a: int, b: int, target: int, rows: int, table: int | None) -> None:
+    """int8 a - b, looked up in a table where there is one."""
+    function = Function.NONE if table is None else Function.TABLE
+    writer.vector(
+        *(Operation.SUBTRACT, a, b, target, rows, ONE, NARROW),
+        scales=(1 << 11, 1 << 11),
+        function=function,
+        table=table or 0,
+    )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ways forward and back of a program have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from systola.arch.config import Config
+from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.training.errors import TrainingError
+from systola.training.masks import keep_table
+from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS
+from systola.training.task import INPUTS, SHIFT, Exponent, Task
+from systola.training.writer import HALF, NARROW, ONE, Writer
+
+COUNTER_REGISTER = 1
+"""Index register with the counter of the masks of a step."""
+
+
+@dataclass
+class Pass:
+    """What the way forward leaves in the buffer."""
+
+    inputs: list[Exponent] = field(default_factory=list[Exponent])
+    """Of each stage."""
+    transposed: list[range] = field(default_factory=list[range])
+    """The inputs of each Dense, [chunk][group][input]; of a Conv2D as they are."""
+    masks: list[range | None] = field(default_factory=list[range | None])
+    """What of the units of each stage passes."""
+    routes: list[list[range]] = field(default_factory=list[list[range]])
+    """Of each stage with a pooling, for each tap of its windows, where it is the largest."""
+    weights: range = field(default_factory=lambda: range(0))
+    """The weights of the last stage, transposed: [block of inputs][class]."""
+
+
+def chunks(config: Config, blocks: int) -> list[tuple[int, int]]:
+    """First block and number of blocks of each part of the inputs of an update.
+
+    The sums of a part take at most half of the accumulators, so that two can be under way.
+    """
+    most = max(1, config.accumulator_rows // 2 // config.cols)
+    count = -(-blocks // most)
+    size = -(-blocks // count)
+    return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
+
+
+def accumulated(config: Config, rows: int, count: int) -> list[range]:
+    """`count` blocks, or samples, in parts whose sums, `rows` rows each, fit the accumulators."""
+    most = config.accumulator_rows // rows
+    if not most:
+        raise TrainingError(
+            f"the accumulators of '{config.name}' have no room for {rows} sums: take a smaller "
+            "batch, fewer filters or a larger preset"
+        )
+    return [range(first, min(first + most, count)) for first in range(0, count, most)]
+
+
+def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
+    """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
+    if not (train and rate):
+        return HALF, 1
+    q = round((1 << 29) / (1 - rate))
+    bits = 2
+    while q >= 1 << 31:
+        q, bits = q >> 1, bits + 1
+    return q, bits
+
+
+def sum_bits(task: Task, left: Pass, number: int) -> Exponent:
+    """Fraction bits of the sums of a stage."""
+    inputs = left.inputs[number]
+    return Exponent(inputs.register, inputs.value + task.master_bits[number] - MASTER_SHIFT)
+
+
+class UnitScale:
+    """From the sums of a stage to its units: the shift in SHIFT, measured or known before."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
+        self.multiplier, self._lost = hidden_scale(task.stages[number].rate, train)
+        self._writer = writer
+        self._left = left
+        self._register = INPUTS + number
+        self._sums = sum_bits(task, left, number)
+        self._known = bool(task.unit_bits) and not train
+        bits = task.unit_bits[number] if self._known else MOST_INPUT_BITS
+        value = self._sums.value - bits - self._lost
+        writer.measure(SHIFT, first=self._sums.register, value=value)
+
+    def measure(self, row: int, rows: int) -> None:
+        """Looks at some of the sums."""
+        if not self._known:
+            at = {"accumulator": row, "rows": rows, "bits": 8}
+            self._writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
+
+    def end(self) -> None:
+        """Notes the fraction bits of the units, when all sums have been seen."""
+        sums = self._sums
+        value = sums.value - self._lost
+        self._writer.measure(self._register, first=sums.register, third=SHIFT, value=value)
+        self._left.inputs.append(Exponent(self._register, 0))
+
+
+def drop(
+    writer: Writer, task: Task, number: int, block: int, lines: tuple[int, int], rows: int
+) -> None:
+    """Draws the dropout of a block of a stage.
+
+    `lines`: the first of its mask, which has that of its ReLU in it where there is one, and of as
+    many that are free.
+    """
+    mask, random = lines
+    stage = task.stages[number]
+    writer.emit(
+        Opcode.RANDOM,
+        **{"destination": random, "rows": rows, "seed": task.seed},
+        **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
+    )
+    function, table = Function.TABLE, writer.table(keep_table(stage.rate))
+    if not stage.relu:
+        writer.copy(random, mask, rows, ONE, NARROW, function, table=table)
+        return
+    writer.vector(
+        *(Operation.MULTIPLY, mask, random, mask, rows, ONE, NARROW),
+        function=function,
+        table=table,
+    )

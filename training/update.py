@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The update of masters by sums in the accumulators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.arch.isa import Operation
+from systola.training.numbers import VELOCITY_BITS, multiplier
+from systola.training.task import SPARE, Task
+from systola.training.writer import ONE, UNIT, WIDE, Entry, Writer, shifted
+
+
+@dataclass(frozen=True)
+class Masters:
+    """Some masters of a stage on their way through the buffer, with velocities where there are."""
+
+    writer: Writer
+    task: Task
+    number: int
+    line: int
+    """The first of them, among the lines of the stage."""
+    lines: tuple[range, range]
+    """For masters and velocities; the latter may be none."""
+
+    def read(self) -> None:
+        """Brings them."""
+        for host, lines in self._places():
+            self.writer.read(host, lines)
+
+    def write(self) -> None:
+        """Takes them back."""
+        for host, lines in self._places():
+            self.writer.write(host, lines)
+
+    def _places(self) -> list[tuple[int, range]]:
+        layout, number = self.writer.layout, self.number
+        offset = 2 * self.line * layout.pitch
+        places = [(layout.masters[number] + offset, self.lines[0])]
+        if self.lines[1]:
+            places.append((layout.velocities[number] + offset, self.lines[1]))
+        return places
+
+    def add(self, row: int, entry: Entry) -> None:
+        """Adds the sums from a row on, by way of the velocities where there are some."""
+        writer, (master, velocity) = self.writer, self.lines
+        rows, how = len(master) // 2, {"wide": 1, "accumulate": 1, "exponent": SPARE}
+        if not velocity:
+            writer.activate(row, master.start, rows, entry, **how)
+            return
+        q, right = multiplier(self.task.momentum)
+        decay = shifted(right, multiplier=q)
+        writer.copy(velocity.start, velocity.start, rows, decay, WIDE)
+        writer.activate(row, velocity.start, rows, entry, **how)
+        writer.vector(
+            *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
+            scales=(UNIT, UNIT >> VELOCITY_BITS),
+        )
+
+
+def rooms(writer: Writer, rows: int, *, momentum: bool) -> list[tuple[range, range]]:
+    """Two rooms for so many rows of masters, to be used in turn."""
+    return [
+        (writer.allocate(2 * rows), writer.allocate(2 * rows if momentum else 0)) for _ in range(2)
+    ]

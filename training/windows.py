@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows over maps: of a convolution, or of a pooling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Window:
+    """Pairs are (y, x). Tap (i, j) of window (p, q) is pixel (p, q) * stride - before + (i, j)."""
+
+    map: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    before: tuple[int, int]
+    """Padding above and on the left."""
+    out: tuple[int, int]
+
+    @property
+    def taps(self) -> int:
+        """Pixels of a window."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The taps, in order."""
+        return [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
+
+
+def convolved(
+    size: tuple[int, ...], kernel: tuple[int, int], stride: tuple[int, int], padding: str
+) -> Window:
+    """The windows of a convolution, "same" or "valid" as Keras has it."""
+    out: list[int] = []
+    before: list[int] = []
+    for length, taps, step in zip(size, kernel, stride, strict=True):
+        count = -(-length // step) if padding == "same" else (length - taps) // step + 1
+        if count < 1:
+            raise TrainingError(f"a kernel of {kernel} does not fit a map of {tuple(size)}")
+        out.append(count)
+        missing = max((count - 1) * step + taps - length, 0) if padding == "same" else 0
+        before.append(missing // 2)
+    height, width = size
+    return Window((height, width), kernel, stride, (before[0], before[1]), (out[0], out[1]))
+
+
+def pooled(size: tuple[int, int], pool: tuple[int, int]) -> Window:
+    """The windows of a pooling, side by side; what is left over belongs to none."""
+    out = size[0] // pool[0], size[1] // pool[1]
+    if min(out) < 1:
+        raise TrainingError(f"a pool of {pool} does not fit a map of {size}")
+    return Window(size, pool, pool, (0, 0), out)

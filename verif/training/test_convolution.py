@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions and poolings: gradients and losses against float32, and mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.training import (
+    SGD,
+    Activation,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    MaxPooling2D,
+    TrainingError,
+    load,
+)
+from systola.training.layers import Layer
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
+from systola.verif.training.data import images
+from systola.verif.training.test_training import compiled, one_hot, referee
+
+BASE = {"preset": "base-training"}
+NETWORKS: dict[str, list[Layer]] = {
+    "valid": [Conv2D(8, 3, activation="relu"), Flatten(), Dense(10)],
+    "wide": [Conv2D(20, (1, 4), (1, 2), "same"), Dropout(0.2), Flatten(), Dense(10)],
+    "pool": [
+        *(Conv2D(9, 3, padding="same", activation="relu"), MaxPooling2D((3, 2))),
+        *(Flatten(), Dense(12, "relu"), Dense(10)),
+    ],
+    "deep": [
+        *(Conv2D(9, 3, padding="same"), Activation("relu")),
+        *(Conv2D(17, (3, 2), 2, "same", "relu"), MaxPooling2D(2), Dropout(0.1)),
+        *(Conv2D(12, 2, activation="relu"), Flatten(), Dense(10)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_step_moves_weights_as_in_float32(name: str) -> None:
+    (x, y), _ = images()
+    seed, count = random_seed() % 1000, 15
+    model = compiled([Input((8, 8, 1)), *NETWORKS[name]], SGD(0.1), seed=seed, **BASE)
+    against = referee(model, 64, SGD(0.1), seed=seed, size=16)
+    before = [each.copy() for each in against.weights]
+    model.fit(x[:count], y[:count], batch_size=count, verbose=0, shuffle=False)
+    against.epoch(x[:count], one_hot(y[:count], 10), count, shuffle=False)
+    after = zip(before, model.state().weights(), against.weights, strict=True)
+    for old, found, expected in after:
+        wanted = expected - old
+        # Which pixel of a window is the largest may differ where two are nearly so.
+        assert np.linalg.norm(found - expected) < 0.5 * np.linalg.norm(wanted)
+        assert np.vdot(found - old, wanted) == pytest.approx(np.vdot(wanted, wanted), rel=0.25)
+
+
+@pytest.mark.parametrize("name", ["pool", *map(thorough, ("valid", "wide", "deep"))])
+def test_losses_are_those_of_float32(name: str) -> None:
+    (x, y), (x_test, y_test) = images()
+    x, y = x[:240], y[:240]
+    seed = random_seed() % 1000
+    model = compiled([Input((8, 8, 1)), *NETWORKS[name]], SGD(0.1, 0.5), seed=seed, **BASE)
+    test = x_test[:60], y_test[:60]
+    how: dict[str, Any] = {"epochs": 2, "batch_size": 16, "verbose": 0, "validation_data": test}
+    history = model.fit(x, y, **how).history
+    against = referee(model, 64, SGD(0.1, 0.5), seed=seed, size=16)
+    for epoch in range(2):
+        loss, accuracy = against.epoch(x, one_hot(y, 10), 16)
+        assert history["loss"][epoch] == pytest.approx(loss, rel=0.05)
+        assert history["accuracy"][epoch] == pytest.approx(accuracy, abs=0.06)
+        loss, _ = against.evaluate(x_test[:60], one_hot(y_test[:60], 10))
+        assert history["val_loss"][epoch] == pytest.approx(loss, rel=0.06)
+
+
+def test_every_preset_has_the_same_numbers_and_goes_on(tmp_path: Path) -> None:
+    (x, y), _ = images()
+    layers = [layer for layer in NETWORKS["deep"] if not isinstance(layer, Dropout)]
+    masters: list[Any] = []
+    for preset in ("8x8-training", "base-training"):
+        model = compiled([Input((8, 8, 1)), *layers], SGD(0.1, 0.9), preset=preset)
+        model.fit(x[:32], y[:32], batch_size=8, verbose=0)
+        model.save(tmp_path / "m")
+        again = load(tmp_path / "m")
+        for each in (model, again):
+            each.fit(x[:16], y[:16], epochs=2, initial_epoch=1, batch_size=8, verbose=0)
+        masters += [model.state().masters, again.state().masters]
+    for found in masters[1:]:
+        assert all(np.array_equal(*pair) for pair in zip(found, masters[0], strict=True))
+
+
+X, Y = np.zeros((4, 8, 8, 1)), np.zeros(4, int)
+END = (Flatten(), Dense(3))
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: Conv2D(0, 3), "filters >= 1"),
+        (lambda: Conv2D(3, 3, 3), "strides must be 1 to 2"),
+        (lambda: Conv2D(3, (3, 0)), "kernel_size must be 1 to 15"),
+        (lambda: Conv2D(3, 3, padding="full"), "padding must be"),
+        (lambda: MaxPooling2D("2"), "pool_size must be"),
+        (lambda: compiled([Conv2D(3, 3), Dense(3)]).fit(X, Y), "there must be Flatten"),
+        (lambda: compiled([Conv2D(3, 9), *END]).fit(X, Y), "does not fit a map"),
+        (lambda: compiled([Conv2D(3, 3), MaxPooling2D(7), *END]).fit(X, Y), "does not fit a map"),
+        (lambda: compiled([Conv2D(3, 3), *END]).fit(X[..., 0], Y), "height, width and channels"),
+        (lambda: compiled([MaxPooling2D(2), *END]).fit(X, Y), "must come after a"),
+        (
+            lambda: compiled([Conv2D(3, 3), Dropout(0.1), MaxPooling2D(2), *END]).fit(X, Y),
+            "before Dropout",
+        ),
+        (lambda: compiled([Conv2D(3, 3)]).fit(X, Y), "the last layer must be a Dense"),
+        (lambda: compiled([Conv2D(200, 3), *END]).fit(X, Y), "has no room"),
+        (
+            lambda: compiled([Conv2D(32, 3), *END], preset="4x4-training").fit(
+                np.zeros((1, 14, 14, 1)), Y[:1]
+            ),
+            "have no room for 1152 sums",
+        ),
+    ],
+)
+def test_mistakes_are_one_clear_line(build: Any, says: str) -> None:
+    with pytest.raises(TrainingError, match=says) as caught:
+        build()
+    assert "\n" not in str(caught.value)
