@@ -133,6 +133,15 @@ class RealSoftmax:
 
 
 @dataclass(frozen=True)
+class RealSigmoid:
+    """Of each float32."""
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
+
+
+@dataclass(frozen=True)
 class RealAveragePool:
     """Means of windows over maps of float32, 1 x H x W x C; pairs are (y, x)."""
 
@@ -281,6 +290,7 @@ HostFunction = (
     | Softmax
     | QuantisedSoftmax
     | RealSoftmax
+    | RealSigmoid
     | RealAveragePool
     | Embedding
     | FlipSign

@@ -21,7 +21,7 @@ from systola.training.lines import (
     store_classes,
     store_wide,
 )
-from systola.training.loss import LOSS_BITS
+from systola.training.loss import BINARY, LOSS_BITS
 from systola.training.numbers import LOGIT_BITS, MOST_INPUT_BITS
 from systola.training.passes import hidden_scale
 from systola.training.programs import (
@@ -146,12 +146,12 @@ class Engine:
         store_classes(host, layout.labels, layout, y)
         store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
         self.cycles = self._run(self._program(kind, count), step).cycles
-        bits = LOGIT_BITS
-        if kind == "predict" and self.task.stages[-1].softmax:
+        bits, last = LOGIT_BITS, self.task.stages[-1]
+        if kind == "predict" and (last.softmax or last.sigmoid):
             bits = 15
         outputs = load_classes(self.host, layout.logits, layout)[:count, :units] / 2.0**bits
         losses = load_wide(self.host, layout.losses, layout, layout.groups)
-        sign = 1 if self.task.loss == "mse" else -1
+        sign = 1 if self.task.loss in ("mse", BINARY) else -1
         total = sign * int(losses.reshape(-1)[:count].astype(np.int64).sum())
         return Batch(total / 2**LOSS_BITS, outputs)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from systola.training.errors import TrainingError
 
-ACTIVATIONS = ("linear", "relu", "softmax")
+ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid")
 
 
 @dataclass(frozen=True)

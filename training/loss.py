@@ -19,19 +19,24 @@ from systola.training.numbers import LOGIT_BITS, multiplier
 from systola.training.task import GRADIENT, SHIFT, Task
 from systola.training.writer import NARROWING, ONE, UNIT, WIDE, Entry, Writer, shifted
 
-LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", "mse")
+BINARY = "binary_crossentropy"
+LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", BINARY, "mse")
 LOSS_BITS = 11
 """Fraction bits of losses and logarithms: up to 16."""
 _PROBABILITY_BITS = 15
 _MARGIN = 0.25
 """What m may exceed the largest logit by."""
+_LINE_ABOVE = 0.03
+"""How far x log 2 is below log(1 + x) in the middle of 0 to 1, or half of it."""
+_LARGEST = (1 << 15) - 1
 _SELECT = 1 << 6
 """The code that picks a group of samples."""
 
 
 def gradient_factor(task: Task) -> float:
     """What the error is multiplied with for the gradient of the loss of a sample."""
-    return 2 / task.stages[-1].units if task.loss == "mse" else 1.0
+    units = task.stages[-1].units
+    return {"mse": 2 / units, BINARY: 1 / units}.get(task.loss, 1.0)
 
 
 class Loss:
@@ -56,6 +61,11 @@ class Loss:
         self._writer.free(logs)
         return logits
 
+    def logistic(self, logits: range) -> range:
+        """The same for a sigmoid of each."""
+        self._logistic(logits.start, logits.start)
+        return logits
+
     def write(self, logits: range, *, train: bool) -> range:
         """Writes it; the negative gradient where one is asked for, int8, [unit block][sample]."""
         writer, layout, rows = self._writer, self._layout, self._rows
@@ -64,6 +74,8 @@ class Loss:
         writer.read(layout.valid, valid)
         if self._task.loss == "mse":
             error, losses, bits = self._squares(logits, labels, valid)
+        elif self._task.loss == BINARY:
+            error, losses, bits = self._binary(logits, labels, valid)
         else:
             error, losses, bits = self._crossentropy(logits, labels, valid)
         self._sum_classes(losses.start)
@@ -97,6 +109,59 @@ class Loss:
             Operation.MULTIPLY, error.start, error.start, squares.start, rows, entry, WIDE
         )
         return error, squares, LOGIT_BITS
+
+    def _binary(self, logits: range, labels: range, valid: range) -> tuple[range, range, int]:
+        """label - p, max(z, 0) - z * label + log(1 + exp(-|z|)) over the number of units, and the
+        bits of the first."""
+        writer, rows, units = self._writer, self._rows, self._task.stages[-1].units
+        error, z, power, sums, losses = (writer.allocate(2 * rows) for _ in range(5))
+        self._logistic(logits.start, error.start)
+        self._missed(labels, error.start, error.start, valid)
+        writer.copy(logits.start, z.start, rows, Entry(left=2), WIDE)
+        self._exponentials(z.start, power.start)
+        writer.copy(power.start, sums.start, rows, Entry(bias=1 << _PROBABILITY_BITS), WIDE)
+        # Where the root is looked for first: on a line that log(1 + x) is close to.
+        q, right = multiplier(log(2) / 2 ** (_PROBABILITY_BITS - LOSS_BITS))
+        bias = round(_LINE_ABOVE / log(2) * 2**_PROBABILITY_BITS)
+        writer.copy(power.start, losses.start, rows, shifted(right, multiplier=q, bias=bias), WIDE)
+        for at in self._starts():
+            s, e, y = (each[at : at + 2 * units] for each in (sums, power, losses))
+            self._newton(s, e, y, _PROBABILITY_BITS - 1, 0.0, 2)
+        # What is above zero stays at the end of its code: min(z, 0) + the largest one.
+        least = power
+        writer.copy(z.start, least.start, rows, Entry(left=1, bias=_LARGEST), WIDE)
+        self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=_LARGEST))
+        self._combine(Operation.ADD, losses, least, losses, ONE)
+        entry = shifted(_PROBABILITY_BITS - 1)
+        writer.vector(Operation.MULTIPLY, z.start, labels.start, z.start, rows, entry, WIDE)
+        self._combine(Operation.SUBTRACT, losses, z, losses, ONE)
+        q, right = multiplier(1 / units)
+        entry = shifted(right, multiplier=q)
+        writer.vector(
+            Operation.MULTIPLY, losses.start, valid.start, losses.start, rows, entry, WIDE
+        )
+        writer.free(z, power, sums)
+        return error, losses, _PROBABILITY_BITS
+
+    def _combine(
+        self, operation: Operation, a: range, b: range, result: range, entry: Entry
+    ) -> None:
+        """ADD or SUBTRACT of int16 as they are."""
+        writer, rows = self._writer, self._rows
+        at = (a.start, b.start, result.start, rows, entry, WIDE)
+        writer.vector(operation, *at, scales=(UNIT, UNIT))
+
+    def _logistic(self, source: int, destination: int) -> None:
+        """The sigmoid of logits, for the units that are there, int16 of _PROBABILITY_BITS."""
+        left = 12 - LOGIT_BITS + 1
+        units, entry = self._task.stages[-1].units, Entry(left=left)
+        for at in self._starts():
+            self._writer.copy(source + at, destination + at, units, entry, WIDE, Function.SIGMOID)
+
+    def _starts(self) -> range:
+        """Where the int16 classes of each group of samples begin."""
+        step = 2 * self._layout.classes
+        return range(0, step * self._layout.groups, step)
 
     def _missed(self, wanted: range, found: int, error: int, valid: range) -> None:
         """By how much `found` is below `wanted`, for the units and samples that are there."""
@@ -186,35 +251,40 @@ class Loss:
 
     def _logarithm(self, sums: range, power: range, bits: int) -> range:
         """Y of sums of `bits` fraction bits, a line of int16 for each group of samples."""
-        writer, groups = self._writer, self._layout.groups
+        writer = self._writer
         most = log(self._task.stages[-1].units) + _MARGIN
         start = max(most / 2, most - 1.2)
         lines = np.empty((self._layout.selected, 2, self._layout.size), np.int8)
         code = round(start * 2**LOSS_BITS)
         lines[:, 0], lines[:, 1] = (code & 255) - ((code & 128) << 1), code >> 8
         logarithm = writer.constant(lines.reshape(2 * self._layout.selected, -1))
-        factor = exp(_MARGIN)
+        steps = 5 + ceil(max(0.0, start - 1.2))
+        self._newton(sums, power, logarithm, bits, _MARGIN, steps)
+        return logarithm
+
+    def _newton(
+        self, sums: range, power: range, logarithm: range, bits: int, margin: float, steps: int
+    ) -> None:
+        """Y += S exp(margin - Y) - 1, for int16 sums S of `bits` fraction bits."""
+        writer, rows, factor = self._writer, len(sums) // 2, exp(margin)
         product_bits = bits + _PROBABILITY_BITS
         q, right = multiplier(factor)
         entry = Entry(q, right + product_bits - LOSS_BITS, bias=-round(2**product_bits / factor))
-        for _ in range(5 + ceil(max(0.0, start - 1.2))):
-            self._exponential(logarithm.start, power.start, groups)
+        for _ in range(steps):
+            self._exponential(logarithm.start, power.start, rows)
             writer.vector(
                 Operation.MULTIPLY,
-                *(sums.start, power.start, logarithm.start, groups, entry, WIDE),
+                *(sums.start, power.start, logarithm.start, rows, entry, WIDE),
                 accumulate=1,
             )
-        return logarithm
 
     def _exponentials(self, source: int, destination: int) -> None:
-        """The same for the classes that are there, which take their time."""
-        classes, units = self._layout.classes, self._task.stages[-1].units
-        for group in range(self._layout.groups):
-            at = 2 * group * classes
-            self._exponential(source + at, destination + at, units)
+        """exp(-|x|) of int16 of LOSS_BITS, for the units that are there, as it takes its time."""
+        for at in self._starts():
+            self._exponential(source + at, destination + at, self._task.stages[-1].units)
 
     def _exponential(self, source: int, destination: int, rows: int) -> None:
-        """exp(-|x|) of int16 of LOSS_BITS."""
+        """The same for some lines."""
         bits = 15 - LOSS_BITS
         self._writer.copy(source, destination, rows, ONE, WIDE, Function.EXP, table=bits)
 

@@ -20,7 +20,7 @@ from systola.training.callbacks import Callback, History
 from systola.training.engine import Engine
 from systola.training.errors import TrainingError
 from systola.training.layers import Input, Layer
-from systola.training.loss import LOSSES
+from systola.training.loss import BINARY, LOSSES
 from systola.training.numbers import Floats, codes, input_bits
 from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
@@ -230,7 +230,7 @@ class Sequential:
         if shuffle:
             order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
         x = self._input(rows)
-        total = _Total(self._metrics())
+        total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
         for number, chosen in enumerate(_parts(order, batch_size)):
             batch = engine.train(x[chosen], labels[chosen], self.steps)
             self.steps += 1
@@ -244,7 +244,7 @@ class Sequential:
     def _measured(
         self, engine: Engine, rows: Numbers, labels: NDArray[np.int16]
     ) -> dict[str, float]:
-        total = _Total(self._metrics())
+        total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
         for chosen in _parts(np.arange(len(rows)), engine.batch):
             batch = engine.evaluate(self._input(rows[chosen]), labels[chosen])
             total.add(batch.loss, batch.outputs, labels[chosen])
@@ -321,16 +321,21 @@ class Sequential:
 class _Total:
     """Sums up loss and metrics over batches."""
 
-    def __init__(self, metrics: Sequence[str]) -> None:
+    def __init__(self, metrics: Sequence[str], *, binary: bool) -> None:
         self._metrics = metrics
-        self._count = self._right = 0
-        self._loss = 0.0
+        self._binary = binary
+        self._count = 0
+        self._right = self._loss = 0.0
 
     def add(self, loss: float, outputs: Numbers, labels: NDArray[np.int16]) -> None:
         """Takes a batch."""
         self._count += len(labels)
         self._loss += loss
-        self._right += int((outputs.argmax(axis=1) == labels.argmax(axis=1)).sum())
+        if self._binary:
+            hits = ((outputs > 0) == (labels > 1 << 14)).mean(axis=1)
+        else:
+            hits = outputs.argmax(axis=1) == labels.argmax(axis=1)
+        self._right += float(hits.sum())
 
     def logs(self) -> dict[str, float]:
         """Means over the samples so far."""

@@ -21,6 +21,7 @@ from systola.compiler.host_stage import (
     HostFunction,
     HostStage,
     QuantiseEven,
+    RealSigmoid,
     RealSoftmax,
     View,
 )
@@ -92,10 +93,14 @@ class _Translator:
             else:
                 value = self._product(number, value, weights[:-1], output, wide=last)
         y = Value("y", (1, self.stages[-1].units), "float32")
-        logits = Value("logits", y.shape, "float32") if self.stages[-1].softmax else y
+        last = self.stages[-1]
+        end = last.softmax or last.sigmoid
+        logits = Value("logits", y.shape, "float32") if end else y
         self._host("Dequantise", value, logits, DequantiseWide(2.0**-LOGIT_BITS))
-        if self.stages[-1].softmax:
+        if last.softmax:
             self._host("Softmax", logits, y, RealSoftmax(y.channels))
+        if last.sigmoid:
+            self._host("Sigmoid", logits, y, RealSigmoid())
         return Translation((source,), (y,), tuple(self.items), 1, 0)
 
     def _host(self, operator: str, source: Value, result: Value, function: HostFunction) -> Value:

@@ -70,11 +70,13 @@ def evaluate_program(config: Config, layout: Layout, task: Task) -> StepProgram:
 
 
 def predict_program(config: Config, layout: Layout, task: Task) -> StepProgram:
-    """Forward without dropout, and the softmax where the last stage has one."""
+    """Forward without dropout, and the softmax or sigmoid where the last stage has one."""
     writer = Writer(config, layout)
     logits = Forward(writer, task, train=False).write()
     if task.stages[-1].softmax:
         logits = Loss(writer, task).probabilities(logits)
+    elif task.stages[-1].sigmoid:
+        logits = Loss(writer, task).logistic(logits)
     writer.write(layout.logits, logits)
     return _end(writer)
 

@@ -34,6 +34,7 @@ class Stage:
     units: int
     relu: bool = False
     softmax: bool = False
+    sigmoid: bool = False
     rate: float = 0.0
     """Of the dropout after it; 0: none."""
     groups: int = 1
@@ -106,7 +107,7 @@ class _Builder:
                 self._shape = (*pool.out, last.units)
             case Activation(activation=activation):
                 last = self._last("an Activation")
-                if last.relu or last.softmax or last.rate or last.pool:
+                if last.relu or last.softmax or last.sigmoid or last.rate or last.pool:
                     raise TrainingError(
                         f"Activation '{activation}' must come right after a Dense or Conv2D"
                     )
@@ -140,8 +141,8 @@ class _Builder:
         self._shape = (*window.out, filters)
 
     def _activate(self, activation: str | None) -> None:
-        relu, softmax = activation == "relu", activation == "softmax"
-        self._replace(replace(self.found[-1], relu=relu, softmax=softmax))
+        chosen = {name: activation == name for name in ("relu", "softmax", "sigmoid")}
+        self._replace(replace(self.found[-1], **chosen))
 
     def _known(self) -> tuple[int, ...]:
         if self._shape is None:
@@ -162,12 +163,12 @@ def _check(found: Sequence[Stage]) -> None:
         raise TrainingError(
             f"1 to {MOST_STAGES} layers of Dense or Conv2D can be trained, not {len(found)}"
         )
-    if any(stage.softmax for stage in found[:-1]):
-        raise TrainingError("softmax belongs to the last layer")
+    if any(stage.softmax or stage.sigmoid for stage in found[:-1]):
+        raise TrainingError("softmax and sigmoid belong to the last layer")
     last = found[-1]
     if last.window or last.relu or last.rate:
         raise TrainingError(
-            "the last layer must be a Dense, linear or softmax, with no Dropout after it"
+            "the last layer must be a Dense, linear, softmax or sigmoid, with no Dropout after it"
         )
     if last.units > MOST_CLASSES:
         raise TrainingError(f"the last Dense has at most {MOST_CLASSES} units, not {last.units}")

@@ -91,7 +91,7 @@ class Referee:
         self.epochs += 1
         return loss / len(x), right / len(x)
 
-    def step(self, x: Floats, y: Floats, batch: int) -> tuple[float, int]:
+    def step(self, x: Floats, y: Floats, batch: int) -> tuple[float, float]:
         """The sum of the losses, and how many are right, before the update."""
         inputs: list[Floats] = []
         masks: list[Floats] = []
@@ -133,7 +133,7 @@ class Referee:
             velocity -= np.float32(self.optimizer.learning_rate) * update
             self.weights[place] += velocity
         self.steps += 1
-        return float(losses.sum()), int((logits.argmax(axis=1) == y.argmax(axis=1)).sum())
+        return float(losses.sum()), self._right(logits, y)
 
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Loss and accuracy without dropout."""
@@ -142,7 +142,12 @@ class Referee:
             x = x @ self.weights[2 * number] + self.weights[2 * number + 1]
             x, _ = self._pooled(stage, np.maximum(x, 0) if stage.relu else x)
         _, losses = self._loss(x, y)
-        return float(losses.mean()), float((x.argmax(axis=1) == y.argmax(axis=1)).mean())
+        return float(losses.mean()), self._right(x, y) / len(x)
+
+    def _right(self, outputs: Floats, y: Floats) -> float:
+        if self.loss == "binary_crossentropy":
+            return float(((outputs > 0) == (y > 0.5)).mean(axis=1).sum())
+        return float((outputs.argmax(axis=1) == y.argmax(axis=1)).sum())
 
     def _inputs(self, number: int, x: Floats) -> Floats:
         """What the sums of a stage are of."""
@@ -165,6 +170,10 @@ class Referee:
         if self.loss == "mse":
             error = outputs - y
             return error * np.float32(2 / y.shape[1]), (error**2).mean(axis=1)
+        if self.loss == "binary_crossentropy":
+            losses = np.logaddexp(np.float32(0), outputs) - outputs * y
+            gradient = 1 / (1 + np.exp(-outputs)) - y
+            return gradient / np.float32(y.shape[1]), losses.mean(axis=1)
         shifted = outputs - outputs.max(axis=1, keepdims=True)
         logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
         return np.exp(logs) - y, -(y * logs).sum(axis=1)

@@ -111,6 +111,29 @@ def test_wide_classes_and_categorical_labels() -> None:
         assert history["loss"][epoch] == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.parametrize("units", [1, 11])
+def test_binary_labels(units: int) -> None:
+    """Labels from 0 to 1, also between them; a sigmoid at the end is for predict only."""
+    rng = np.random.default_rng(random_seed() % 1000)
+    x = rng.uniform(-1, 1, (300, 12)).astype(np.float32)
+    chance = 1 / (1 + np.exp(-8 * x @ rng.uniform(-1, 1, (12, units))))
+    y = np.where(rng.random((300, units)) < 0.8, chance > 0.5, chance).astype(np.float32)
+    loss = "binary_crossentropy"
+    layers = [Dense(16, "relu"), Dense(units, "sigmoid")]
+    model = compiled(layers, SGD(0.3, 0.5), loss=loss)
+    history = model.fit(x, y if units > 1 else y[:, 0], epochs=3, batch_size=20, verbose=0).history
+    against = referee(model, 12, SGD(0.3, 0.5), loss=loss)
+    for epoch in range(3):
+        expected, accuracy = against.epoch(x, y, 20)
+        assert history["loss"][epoch] == pytest.approx(expected, rel=0.03)
+        assert history["accuracy"][epoch] == pytest.approx(accuracy, abs=0.02)
+    assert history["loss"][-1] < 0.95 * history["loss"][0]
+    found = model.predict(x[:50])
+    hidden = np.maximum(x[:50] @ against.weights[0] + against.weights[1], 0)
+    expected = 1 / (1 + np.exp(-(hidden @ against.weights[2] + against.weights[3])))
+    assert np.abs(found - expected).max() < 0.1 and 0 <= found.min() < found.max() <= 1
+
+
 def test_every_preset_has_the_same_numbers() -> None:
     """Without dropout the array's size changes no byte of what is learnt."""
     (x, y), _ = digits()
@@ -247,7 +270,7 @@ NETWORK = [Dense(3)]
         (lambda: compiled([Dropout(0.1), Dense(3)]).fit(X, Y), "must come after a Dense"),
         (
             lambda: compiled([Dense(3, "relu")]).fit(X, Y),
-            "the last layer must be a Dense, linear or softmax",
+            "the last layer must be a Dense, linear, softmax or",
         ),
         (lambda: compiled([Dense(3), Input((4,))]).fit(X, Y), "Input must be the first"),
         (lambda: compiled([Dense(2)] * 6).fit(X, Y), "1 to 5 layers of Dense or Conv2D"),
@@ -264,6 +287,8 @@ NETWORK = [Dense(3)]
             lambda: compiled(NETWORK, loss="categorical_crossentropy").fit(X, X[:, :3] + 2),
             "probabilities",
         ),
+        (lambda: compiled(NETWORK, loss="binary_crossentropy").fit(X, Y), "1 numbers a sample"),
+        (lambda: compiled([Dense(3, "sigmoid"), Dense(3)]).fit(X, Y), "belong to the last layer"),
         (lambda: compiled(NETWORK).fit(X, Y, validation_split=1.5), "validation_split"),
         (lambda: compiled(NETWORK).fit(X, Y, validation_data=(X[:, :3], Y)), "validation x has 3"),
         (
