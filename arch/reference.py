@@ -61,7 +61,7 @@ _LINK_TEXT = """## Links
 Send, Receive, Reduce and Barrier are for a configuration with links, a core of a
 [pod](pod.md): n of them in a ring, the right neighbour of core i being core i + 1, that of the last
 one core 0. Without links their opcodes are UNAVAILABLE, before any other check. The golden model
-runs pods; the RTL has no links yet, and answers these opcodes with ILLEGAL_OPCODE.
+runs pods; the RTL has no links yet.
 
 A link carries beats as wide as the host bus: a line of the unified buffer, or an accumulator row of
 4 C bytes, each value least significant byte first, filled up to whole beats. A neighbour gets lines

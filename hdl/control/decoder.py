@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import OPCODE_BITS, Fault, Function, Opcode, Unit
+from systola.arch.isa import LINK_OPCODES, OPCODE_BITS, Fault, Function, Opcode, Unit
 from systola.hdl.commands import (
     HOST_OFFSET_BITS,
     PC_BITS,
@@ -352,9 +352,13 @@ class Decoder(wiring.Component):
         given, kind = self._given, self._given.kind
         opcode = given.word[:OPCODE_BITS]
         m.d.comb += verdict.eq(now)
-        early = (
+        # Without links their opcodes are of no kind, and only the cause tells them from others.
+        first_of_links = min(LINK_OPCODES)
+        is_of_links = opcode[exact_log2(len(LINK_OPCODES)) :] == first_of_links // len(LINK_OPCODES)
+        unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
+        early: tuple[tuple[Value, ValueLike, ValueLike], ...] = (
             (given.error, Fault.FETCH_ERROR, 0),
-            (~kind.any(), Fault.ILLEGAL_OPCODE, opcode),
+            (~kind.any(), unknown, opcode),
             (
                 is_illegal(self._config, given, self._table.checked) | least_now,
                 Fault.ILLEGAL_FIELD,
@@ -366,7 +370,7 @@ class Decoder(wiring.Component):
         )
         for condition, cause, address in reversed(early):
             with m.If(condition):
-                m.d.comb += verdict.eq(Cat(Const(1), Const(cause, verdict.cause.shape()), address))
+                m.d.comb += verdict.eq(Cat(Const(1), Value.cast(cause)[: len(now.cause)], address))
         return verdict
 
     def _no_window(self) -> Value:

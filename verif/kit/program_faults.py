@@ -13,6 +13,7 @@ from systola.arch.isa import (
     GATES,
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
+    LINK_OPCODES,
     LOOP_DEPTH,
     PARAMETER_PLANES,
     REGISTERS,
@@ -59,7 +60,7 @@ _OFTEN = 0.4
 def static_faults(config: Config) -> tuple[Fault, ...]:
     """STATIC_FAULTS that a machine of this configuration can have."""
     impossible: list[Fault] = []
-    if config.depthwise and config.wide and config.tables and config.training:
+    if all((config.depthwise, config.wide, config.tables, config.training, config.links)):
         impossible.append(Fault.UNAVAILABLE)
     if not config.tables:
         impossible.append(Fault.TABLE_RANGE)
@@ -384,6 +385,8 @@ class FaultWriter(SingleInstructions):
                 (Opcode.VECTOR, {"exponent": rng.randint(1, 3)}),
                 (Opcode.VECTOR, {"wide": 1, "function": Function.EXP, "table": 0}),
             ]
+        if not config.links:
+            lacking += [(opcode, {}) for opcode in LINK_OPCODES]
         if not config.depthwise:
             lacking.append((Opcode.DEPTHWISE, {}))
         if not config.tables:

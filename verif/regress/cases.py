@@ -12,7 +12,6 @@ from systola.arch.image import Image
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
-    LINK_OPCODES,
     OPCODE_BITS,
     Fault,
     Field,
@@ -147,10 +146,7 @@ def _word(rng: random.Random, word: bytes) -> bytes:
     bits = 8 * INSTRUCTION_BYTES
     kind = rng.random()
     if kind < 0.1:
-        noise = rng.getrandbits(bits)
-        if noise & 0xFF in LINK_OPCODES:  # not in the hardware yet
-            noise ^= 0x80
-        return noise.to_bytes(INSTRUCTION_BYTES, "little")
+        return rng.getrandbits(bits).to_bytes(INSTRUCTION_BYTES, "little")
     if kind < 0.2:
         opcode = rng.choice(INSTRUCTIONS).opcode
         noise = rng.getrandbits(bits) >> OPCODE_BITS << OPCODE_BITS | opcode

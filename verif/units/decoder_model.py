@@ -167,7 +167,9 @@ class Reader:
         if error:
             return Fault.FETCH_ERROR, 0
         number = bits & 0xFF
-        if number not in set(Opcode) - LINK_OPCODES:
+        if number in LINK_OPCODES and not self.config.links:
+            return Fault.UNAVAILABLE, number
+        if number not in set(Opcode):
             return Fault.ILLEGAL_OPCODE, number
         opcode = Opcode(number)
         f = operands_of(opcode, bits)

@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from systola.arch.isa import (
     BY_OPCODE,
     INSTRUCTIONS,
+    LINK_OPCODES,
     LOOP_DEPTH,
     Fault,
     Function,
@@ -505,7 +506,7 @@ def some(random, writer):
     elif kind < 0.4:
         bits |= 1 << random.randint(8, 127)
     elif kind < 0.43:
-        bits = bits & ~0xFF | random.getrandbits(8)
+        bits = bits & ~0xFF | random.choice((random.getrandbits(8), *LINK_OPCODES))
     elif kind < 0.46:
         bits = random.getrandbits(120) << 8 | opcode
     return payload(random, bits, error=int(random.random() < 0.02))
