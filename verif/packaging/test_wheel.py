@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -82,6 +83,7 @@ def run_outside(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -102,7 +104,8 @@ def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> Non
         assert killed.stderr is not None
         while "building the simulator" not in killed.stderr.readline():
             assert killed.poll() is None
-        killed.kill()
+        # With the compilers that it has started, which would go on in its folder.
+        os.killpg(killed.pid, signal.SIGKILL)
         killed.communicate()
     assert list(folder.glob("library/make-*"))
     first = run_outside(tpu, arguments, tmp_path, variables)
