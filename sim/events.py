@@ -104,12 +104,13 @@ LISTS = {
 _EVENTS = {
     Event.ISSUE: "core.sequencer.issue",
     Event.MASKED: "|events_pushed",
-    Event.HOST_READS_BEGIN: f"{_BOARD}.host_reads_queue.pop",
+    Event.HOST_READS_BEGIN: "core.host_reader.planner.transfer__valid "
+    "& ~core.host_reader.planner.offered",
     Event.HOST_READING_END: f"{_BOARD}.host_reading.retire",
-    Event.MATRIX_BEGIN: f"{_BOARD}.matrix_queue.pop",
+    Event.MATRIX_BEGIN: "core.matrix_unit.walker.walk__valid & ~core.matrix_unit.walker.present",
     Event.MATRIX_READING_END: f"{_BOARD}.matrix_reading.retire",
     Event.MATRIX_SUMMING_END: f"{_BOARD}.matrix_summing.retire",
-    Event.ACTIVATE_BEGIN: f"{_BOARD}.activate_queue.pop",
+    Event.ACTIVATE_BEGIN: "core.activation_unit.planner.begins",
     Event.ACTIVATE_READING_END: f"{_BOARD}.activate_reading.retire",
     Event.ACTIVATE_OPERANDS_END: f"{_BOARD}.activate_operands.retire",
     Event.ACTIVATE_WRITING_END: f"{_BOARD}.activate_writing.retire",
