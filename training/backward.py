@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from systola.arch.isa import Operation, Source
+from systola.arch.isa import Source
 from systola.training.layout import Layout
 from systola.training.loss import gradient_factor
 from systola.training.maps_backward import BelowMaps, MapsBackward
@@ -19,7 +19,7 @@ from systola.training.passes import Pass, accumulated, chunks, hidden_scale
 from systola.training.task import GRADIENT, SHIFT, SPARE, Task
 from systola.training.update import Masters, rooms
 from systola.training.weights import Turned
-from systola.training.writer import NARROW, ONE, Entry, Writer
+from systola.training.writer import Entry, Writer
 
 
 class Backward:
@@ -64,11 +64,8 @@ class Backward:
         """Leaves of the gradient of a stage what its mask lets pass, block by block."""
         mask, samples = self._left.masks[number], self._layout.samples
         for at in range(0, len(gradient) if mask else 0, samples):
-            line = gradient.start + at
             assert mask
-            self._writer.vector(
-                Operation.MULTIPLY, line, mask.start + at, line, samples, ONE, NARROW
-            )
+            self._writer.times(gradient.start + at, mask.start + at, samples)
             yield
         self._writer.free(mask or range(0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from systola.arch.isa import Function, Operation
+from systola.arch.isa import Function
 from systola.training.layout import Layout
 from systola.training.maps import Maps
 from systola.training.masks import positive_table
@@ -14,7 +14,7 @@ from systola.training.numbers import LOGIT_BITS
 from systola.training.passes import Pass, UnitScale, accumulated, chunks, drop, sum_bits
 from systola.training.task import SHIFT, Exponent, Task
 from systola.training.weights import Columns, all_turned
-from systola.training.writer import NARROW, ONE, Entry, Writer
+from systola.training.writer import ONE, Entry, Writer
 
 
 class Forward:
@@ -100,7 +100,7 @@ class Forward:
             at, entry = units.start + first, Entry(scale.multiplier)
             writer.activate(0, at, rows, entry, function=function, exponent=SHIFT)
             if mask and stage.rate:
-                writer.vector(Operation.MULTIPLY, at, mask.start + first, at, rows, ONE, NARROW)
+                writer.times(at, mask.start + first, rows)
         columns.free()
         self._one(units)
         return units

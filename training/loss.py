@@ -13,10 +13,12 @@ from math import ceil, exp, log
 
 import numpy as np
 
-from systola.arch.isa import Function, Opcode, Operation, Reduction, Source
+from systola.arch.isa import Function, Operation, Source
 from systola.training.layout import Layout
+from systola.training.moves import largest
 from systola.training.numbers import LOGIT_BITS, multiplier
 from systola.training.task import GRADIENT, SHIFT, Task
+from systola.training.windows import Window
 from systola.training.writer import NARROWING, ONE, UNIT, WIDE, Entry, Writer, shifted
 
 BINARY = "binary_crossentropy"
@@ -93,7 +95,7 @@ class Loss:
         logs = self._log_softmax(logits)
         error = writer.allocate(2 * rows)
         self._exponentials(logs.start, error.start)
-        self._missed(labels, error.start, error.start, valid)
+        self._missed(labels, error, error, valid)
         entry = shifted(_PROBABILITY_BITS - 1)
         writer.vector(Operation.MULTIPLY, labels.start, logs.start, logs.start, rows, entry, WIDE)
         return error, logs, _PROBABILITY_BITS
@@ -102,7 +104,7 @@ class Loss:
         """target - output, its squares over the number of units, and the bits of the first."""
         writer, rows = self._writer, self._rows
         error, squares = (writer.allocate(2 * rows) for _ in range(2))
-        self._missed(targets, outputs.start, error.start, valid)
+        self._missed(targets, outputs, error, valid)
         q, right = multiplier(1 / self._task.stages[-1].units)
         entry = shifted(right + 2 * LOGIT_BITS - LOSS_BITS, multiplier=q)
         writer.vector(
@@ -116,7 +118,7 @@ class Loss:
         writer, rows, units = self._writer, self._rows, self._task.stages[-1].units
         error, z, power, sums, losses = (writer.allocate(2 * rows) for _ in range(5))
         self._logistic(logits.start, error.start)
-        self._missed(labels, error.start, error.start, valid)
+        self._missed(labels, error, error, valid)
         writer.copy(logits.start, z.start, rows, Entry(left=2), WIDE)
         self._exponentials(z.start, power.start)
         writer.copy(power.start, sums.start, rows, Entry(bias=1 << _PROBABILITY_BITS), WIDE)
@@ -163,14 +165,11 @@ class Loss:
         step = 2 * self._layout.classes
         return range(0, step * self._layout.groups, step)
 
-    def _missed(self, wanted: range, found: int, error: int, valid: range) -> None:
+    def _missed(self, wanted: range, found: range, error: range, valid: range) -> None:
         """By how much `found` is below `wanted`, for the units and samples that are there."""
-        writer, rows = self._writer, self._rows
-        writer.vector(
-            *(Operation.SUBTRACT, wanted.start, found, error, rows, ONE, WIDE),
-            scales=(UNIT, UNIT),
-        )
-        writer.vector(Operation.MULTIPLY, error, valid.start, error, rows, ONE, WIDE)
+        self._combine(Operation.SUBTRACT, wanted, found, error, ONE)
+        at = (error.start, valid.start, error.start, self._rows, ONE, WIDE)
+        self._writer.vector(Operation.MULTIPLY, *at)
 
     def _gradient(self, error: range, bits: int) -> range:
         """The error as int8 with an exponent of its own, samples as lines."""
@@ -210,11 +209,7 @@ class Loss:
         spread = writer.allocate(2 * rows)
         writer.activate(0, spread.start, rows, shifted(5), wide=1)
         back = Entry(left=1, bias=round(_MARGIN * 2**LOSS_BITS))
-        writer.vector(
-            Operation.SUBTRACT,
-            *(difference.start, spread.start, difference.start, rows, back, WIDE),
-            scales=(UNIT, UNIT),
-        )
+        self._combine(Operation.SUBTRACT, difference, spread, difference, back)
         writer.free(sums, power, logarithm, spread)
         return difference
 
@@ -224,20 +219,11 @@ class Loss:
         narrow = writer.allocate(rows)
         # Quarters, rounded up.
         writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
-        largest = writer.allocate(self._layout.selected)
+        most = writer.allocate(layout.selected)
         units = self._task.stages[-1].units
-        writer.emit(
-            Opcode.SET_CONFIG_WINDOW,
-            **{"height": layout.classes, "width": 1, "pitch": 1},
-            **{"kernel_height": units, "kernel_width": 1, "stride_y": 1, "stride_x": 1},
-            **{"dilation_y": 1, "dilation_x": 1, "out_height": 1, "out_width": 1},
-        )
-        writer.emit(
-            Opcode.POOL,
-            **{"buffer": narrow.start, "destination": largest.start, "blocks": layout.groups},
-            **{"parameter": writer.entry(ONE), "reduction": Reduction.MAX},
-        )
-        self._spread(largest, wide=False)
+        window = Window((layout.classes, 1), (units, 1), (1, 1), (0, 0), (1, 1))
+        largest(writer, narrow.start, most.start, layout.groups, window)
+        self._spread(most, wide=False)
         difference = writer.allocate(2 * rows)
         writer.activate(0, difference.start, rows, Entry(left=3), wide=1)
         twice = UNIT << LOSS_BITS - LOGIT_BITS
@@ -246,7 +232,7 @@ class Loss:
             *(logits.start, difference.start, difference.start, rows, ONE, WIDE),
             scales=(twice, twice),
         )
-        writer.free(narrow, largest)
+        writer.free(narrow, most)
         return difference
 
     def _logarithm(self, sums: range, power: range, bits: int) -> range:

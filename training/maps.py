@@ -7,7 +7,7 @@ accumulators; of several parts the sums are calculated twice, first to be measur
 
 from __future__ import annotations
 
-from systola.arch.isa import Function, Operation
+from systola.arch.isa import Function
 from systola.training.masks import positive_table, zero_table
 from systola.training.moves import largest, ones, subtract, tap
 from systola.training.passes import Pass, UnitScale, accumulated, drop
@@ -141,10 +141,7 @@ class Maps:
                 tap(writer, first, to, samples, window, place)
             subtract(writer, small.start, route.start, route.start, rows, table)
             if routes:
-                writer.vector(
-                    *(Operation.MULTIPLY, route.start, others.start, route.start, rows),
-                    *(ONE, NARROW),
-                )
+                writer.times(route.start, others.start, rows)
                 subtract(writer, others.start, route.start, others.start, rows, None)
             else:
                 how = {"table": table}
@@ -164,8 +161,6 @@ class Maps:
         for block in range(blocks):
             lines = mask.start + block * rows, random.start
             drop(writer, self._task, number, block, lines, rows)
-        writer.vector(
-            *(Operation.MULTIPLY, units.start, mask.start, units.start, len(units), ONE, NARROW),
-        )
+        writer.times(units.start, mask.start, len(units))
         writer.free(random)
         return mask

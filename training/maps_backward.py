@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from systola.arch.isa import Operation
 from systola.training.errors import TrainingError
 from systola.training.moves import spread, tap, turned_ones
 from systola.training.passes import Pass, accumulated
 from systola.training.task import Task
 from systola.training.update import Masters, rooms
 from systola.training.weights import all_turned
-from systola.training.windows import Window
-from systola.training.writer import NARROW, ONE, Entry, Writer
+from systola.training.writer import Entry, Writer
 
 MOST_TILES = 4095
 """Of one instruction."""
@@ -35,13 +33,13 @@ class MapsBackward:
         """From the gradient of what a stage leaves to that of its sums."""
         writer, layout, left = self._writer, self._writer.layout, self._left
         if mask := left.masks[number]:
-            self._product(gradient.start, mask.start, gradient.start, len(gradient))
+            writer.times(gradient.start, mask.start, len(gradient))
             writer.free(mask)
         window, routes = self._task.stages[number].pool, left.routes[number]
         if window is None:
             return gradient
         for route in routes:
-            self._product(route.start, gradient.start, route.start, len(gradient))
+            writer.times(route.start, gradient.start, len(gradient))
         writer.free(gradient)
         covered = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
         shape = layout.shapes[number]
@@ -60,9 +58,6 @@ class MapsBackward:
             tap(writer, first, to, layout.samples, grown, (0, 0))
         writer.free(whole)
         return result
-
-    def _product(self, a: int, b: int, target: int, rows: int) -> None:
-        self._writer.vector(*(Operation.MULTIPLY, a, b, target, rows, ONE, NARROW))
 
     def update(self, number: int, gradient: range, entry: Entry) -> None:
         """Adds the products of inputs and gradient to the masters, some taps at a time."""
@@ -88,7 +83,8 @@ class MapsBackward:
             for place in chosen:
                 if place is not None:
                     maps = shape.channels * layout.samples
-                    self._tap(self._left.transposed[number].start, here.start, maps, window, place)
+                    x = self._left.transposed[number]
+                    tap(writer, x.start, here.start, maps, window, place)
                 for channel in range(1 if place is None else shape.channels):
                     if place is None:
                         turned_ones(writer, turned, self._left.inputs[number])
@@ -109,16 +105,6 @@ class MapsBackward:
                 masters.write()
                 turn ^= 1
         writer.free(here, turned, *places[0], *places[1])
-
-    def _tap(
-        self, source: int, target: int, maps: int, window: Window, place: tuple[int, int]
-    ) -> None:
-        """As `tap`, for any number of maps."""
-        inside, made = window.map[0] * window.map[1], window.out[0] * window.out[1]
-        for first in range(0, maps, MOST_TILES):
-            count = min(MOST_TILES, maps - first)
-            from_, to = source + first * inside, target + first * made
-            tap(self._writer, from_, to, count, window, place)
 
 
 class BelowMaps:

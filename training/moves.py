@@ -17,6 +17,8 @@ from systola.training.task import SHIFT, SPARE, Exponent
 from systola.training.windows import Window
 from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 
+_MOST_MAPS = 4095
+"""Of one Pool."""
 _HALF_RANGE = 1 << 6
 """The high byte of 2^14."""
 
@@ -53,11 +55,13 @@ def _pool(
         **{"dilation_y": 1, "dilation_x": 1, "top": first[0], "left": first[1]},
         **{"out_height": out_height, "out_width": out_width},
     )
-    writer.emit(
-        Opcode.POOL,
-        **{"buffer": source, "destination": target, "blocks": maps},
-        **{"parameter": writer.entry(ONE), "reduction": reduction},
-    )
+    for done in range(0, maps, _MOST_MAPS):
+        writer.emit(
+            Opcode.POOL,
+            **{"buffer": source + done * height * width, "blocks": min(_MOST_MAPS, maps - done)},
+            **{"destination": target + done * out_height * out_width},
+            **{"parameter": writer.entry(ONE), "reduction": reduction},
+        )
 
 
 def spread(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.arch.isa import Function, Opcode, Source
 from systola.training.errors import TrainingError
 from systola.training.masks import keep_table
 from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS
@@ -119,8 +119,4 @@ def drop(
     if not stage.relu:
         writer.copy(random, mask, rows, ONE, NARROW, function, table=table)
         return
-    writer.vector(
-        *(Operation.MULTIPLY, mask, random, mask, rows, ONE, NARROW),
-        function=function,
-        table=table,
-    )
+    writer.times(mask, random, rows, function, table=table)

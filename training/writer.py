@@ -208,6 +208,19 @@ class Writer:
             exponent=exponent,
         )
 
+    def times(
+        self,
+        lines: int,
+        others: int,
+        rows: int,
+        function: Function = Function.NONE,
+        *,
+        table: int = 0,
+    ) -> None:
+        """int8 lines times others, in their place."""
+        at = (lines, others, lines, rows, ONE, NARROW)
+        self.vector(Operation.MULTIPLY, *at, function=function, table=table)
+
     def measure(self, exponent: int, source: Source = Source.NONE, **operands: int) -> None:
         """Measure."""
         self.emit(Opcode.MEASURE, exponent=exponent, source=source, **operands)
