@@ -9,6 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.ored import ored
+from systola.hdl.parts.promise import promised_to_stay
 
 WALK_GAP = 1
 """Cycles between two walks, and from `walk_valid` to the first place."""
@@ -166,6 +167,8 @@ class Walker(wiring.Component):
         with m.Else():
             m.d.comb += self.will_be_present.eq(1)
         m.d.sync += [self.present.eq(self.will_be_present), idle.eq(~self.will_be_present)]
+        message = "a walk changes before its last place is left"
+        promised_to_stay(m, platform, self.present, walk, message)
         return m
 
     def _along(

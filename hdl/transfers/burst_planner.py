@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from systola.hdl.commands import Transfer
+from systola.hdl.parts.promise import promised_to_stay
 from systola.hdl.transfers.burst_cutter import Burst, BurstCutter
 
 
@@ -84,4 +85,6 @@ class BurstPlanner(wiring.Component):
                 ]
             with m.Else():
                 m.d.sync += [row.eq(row - 1), row_is_last.eq(row == 2)]
+        message = "a transfer changes before its last run goes to the cutter"
+        promised_to_stay(m, platform, offered, transfer, message)
         return m
