@@ -219,7 +219,7 @@ class Simulator:
         marker = None if cycle is None else self._library.tpu_time(self._handle, cycle)
         return save_files(
             self._waves,
-            verilog_of(self.config),
+            verilog_of(self.config, promises=True),
             "tpu",
             scope="tpu.",
             cycle=_CYCLE_TIME,

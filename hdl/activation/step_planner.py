@@ -132,16 +132,16 @@ class StepPlanner(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        command = coming = self.command
+        command = self.command
         walker = m.submodules.walker = Walker(walk=vector_walk(config))
         first, last, place = walker.first, walker.last, walker.position
-        low = Signal.like(coming.low, reset_less=True)
+        low = Signal.like(command.low, reset_less=True)
         walked = Signal()  # by all steps, but still needed
         ended = Signal()
         m.d.comb += [
-            self.planned.eq(coming),
+            self.planned.eq(command),
             self.planned.low.eq(low),
-            walker.walk.payload.eq(coming.walk),
+            walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.command_valid & ~walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
             ended.eq(walker.walk.ready | walked),
@@ -150,13 +150,15 @@ class StepPlanner(wiring.Component):
         m.d.sync += walked.eq(ended & self.hold)
 
         # What kind of instruction it is.
-        coming_sums = coming.source == Source.ACCUMULATORS
-        coming_vector = coming.source == Source.VECTOR
-        coming_depthwise = coming.source == Source.DEPTHWISE
-        coming_adds = (coming.operation == Operation.ADD) | (coming.operation == Operation.SUBTRACT)
-        coming_operand = coming_vector & (coming.operation != Operation.COPY)
-        coming_addend = coming_sums & coming.accumulate  # comes first
-        coming_end = ~coming_operand & (~coming.accumulate | coming_sums)
+        coming_sums = command.source == Source.ACCUMULATORS
+        coming_vector = command.source == Source.VECTOR
+        coming_depthwise = command.source == Source.DEPTHWISE
+        coming_adds = (command.operation == Operation.ADD) | (
+            command.operation == Operation.SUBTRACT
+        )
+        coming_operand = coming_vector & (command.operation != Operation.COPY)
+        coming_addend = coming_sums & command.accumulate  # comes first
+        coming_end = ~coming_operand & (~command.accumulate | coming_sums)
         from_accumulators = Signal(reset_less=True)
         from_map = Signal(reset_less=True)
         has_operand = Signal(reset_less=True)
@@ -171,33 +173,33 @@ class StepPlanner(wiring.Component):
         halved = Signal(data.StructLayout({"a": 1, "b": 1}), reset_less=True)
         few_taps = Signal(reset_less=True)
         one_tap = Signal(reset_less=True)
-        last_but_one = Signal.like(coming.taps, reset_less=True)  # of the taps
+        last_but_one = Signal.like(command.taps, reset_less=True)  # of the taps
         with m.If(~walker.present):
             m.d.sync += [
                 # `high` wins where it is the lower one.
-                low.eq(Mux(coming.low > coming.high, coming.high, coming.low)),
+                low.eq(Mux(command.low > command.high, command.high, command.low)),
                 from_accumulators.eq(coming_sums),
                 from_map.eq(~coming_sums & ~coming_vector),
                 has_operand.eq(coming_operand),
                 elements_end.eq(coming_end),
                 addend_first.eq(coming_addend),
                 depthwise.eq(coming_depthwise),
-                one_line.eq(coming_operand & ~coming.wide_operands & ~coming.accumulate),
-                two_lines.eq(coming.wide & ~coming_operand & ~coming.wide_operands),
-                gate.eq(is_gate(coming.function)),
-                other.eq(coming.function == OTHER),
+                one_line.eq(coming_operand & ~command.wide_operands & ~command.accumulate),
+                two_lines.eq(command.wide & ~coming_operand & ~command.wide_operands),
+                gate.eq(is_gate(command.function)),
+                other.eq(command.function == OTHER),
                 scaled.eq(coming_vector & coming_adds),
                 *(
                     halved[operand].eq(
-                        (coming.scale[f"multiplier_{operand}"] == HALF)
-                        & (coming.scale[f"shift_{operand}"] == 0)
-                        & ~coming.wide_operands
+                        (command.scale[f"multiplier_{operand}"] == HALF)
+                        & (command.scale[f"shift_{operand}"] == 0)
+                        & ~command.wide_operands
                     )
                     for operand in "ab"
                 ),
-                few_taps.eq(coming.taps <= TAP_SPACING),
-                one_tap.eq(coming.taps == 1),
-                last_but_one.eq(coming.taps - 2),
+                few_taps.eq(command.taps <= TAP_SPACING),
+                one_tap.eq(command.taps == 1),
+                last_but_one.eq(command.taps - 2),
             ]
 
         # Where the instruction stands. How a phase may end is known when it begins.
@@ -267,15 +269,15 @@ class StepPlanner(wiring.Component):
                 now.addend.eq(coming_addend),
                 tap.eq(0),
                 half.eq(0),
-                last_load.eq(coming.taps == 1),
+                last_load.eq(command.taps == 1),
                 ends_by_tap.eq(~coming_depthwise & ~coming_addend & coming_end),
                 ends_by_line.eq(0),
                 moves_on.eq(~coming_depthwise & ~coming_addend & coming_end),
-                row.eq(coming.accumulator),
-                line.eq(coming.destination),
-                operand.eq(coming.operand),
-                addend.eq(coming.destination),
-                parameter.eq(coming.parameter),
+                row.eq(command.accumulator),
+                line.eq(command.destination),
+                operand.eq(command.operand),
+                addend.eq(command.destination),
+                parameter.eq(command.parameter),
             ]
         with m.Elif(goes_on):
             operand_step = now.taps | now.operand

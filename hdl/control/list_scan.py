@@ -117,7 +117,7 @@ class ListScan(wiring.Component):
             # When something is pushed, all is done.
             read.addr.eq(Mux(write.en, Cat(newest, pushed_at), Cat(here, at))),
             stored.eq(read.data),
-            # Behind an empty region nothing rises: who has one may tell of addresses that are none.
+            # After an empty region nothing rises: who has one may tell of addresses that are none.
             self.rises.eq(
                 ~(self.pushed[self._walked].base - youngest.end)[-1]
                 & (youngest.base != youngest.end)

@@ -42,10 +42,9 @@ class HostReader(wiring.Component):
     its destination any longer; `transfer_pop` drops it, when all of it is under way), `entry` the
     oldest whose data is not complete; `entry_pop` drops it, and the next one shows in the cycle
     after, or before its first beat comes. Latency: two cycles from transfer to request, two from
-    the last beat of a line
-    to its write. Throughput: a beat a cycle into buffer and parameters, a byte a cycle into tables;
-    a cycle is lost between instructions. Nothing but the buffer's `ready` holds up the beats, and
-    it only after two lines.
+    the last beat of a line to its write. Throughput: a beat a cycle into buffer and parameters, a
+    byte a cycle into tables; a cycle is lost between instructions. Nothing but the buffer's `ready`
+    holds up the beats, and it only after two lines.
 
     `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written;
     `done`, two cycles after the last write, that all of the oldest instruction is. All writes

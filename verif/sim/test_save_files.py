@@ -147,7 +147,7 @@ def test_both_show_the_same(tmp_path: Path):
 def test_states_of_the_machine():
     """It has no state machines of Amaranth's own kind, whose register is called fsm_state: what
     states it has are enumerations, and all are shown by name, each kind with one meaning."""
-    verilog = verilog_of(preset("tiny"))
+    verilog = verilog_of(preset("tiny"), promises=True)
     assert "fsm_state" not in verilog
     shown: list[Group] = list(groups(verilog, "tpu", b""))
     named = {each.path: each.names for group in shown for each in group.signals if each.names}

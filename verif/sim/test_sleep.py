@@ -22,7 +22,7 @@ PROGRAMS = 15
 @pytest.mark.thorough
 def test_an_array_that_waits_for_weights() -> None:
     """Rows of weights come every few cycles, and now and then not at all."""
-    assert is_hierarchical(verilog_of(CONFIG))
+    assert is_hierarchical(verilog_of(CONFIG, promises=True))
     golden = Machine(CONFIG)
     with Simulator(CONFIG, latency=9, stall=0.3, seed=random_seed()) as machine:
         for index in range(PROGRAMS):
