@@ -139,6 +139,7 @@ class Decoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         coming, given, decoded = self.coming.payload, self.instruction, self.decoded
+        vector = fields_of(given.word)[Opcode.VECTOR]
         self._shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
         self._window = Signal(WindowProducts(), reset_less=True)
         self._windowed = Signal()  # there has been a window
@@ -168,6 +169,7 @@ class Decoder(wiring.Component):
         self._row = Signal(table.results, reset_less=True)  # of the step that is added up
         self._zero = Signal(reset_less=True)  # the product of the latter, which must not be
         self._limited = Signal.like(self._row.limit, reset_less=True)  # of the one compared
+        self._replaces = Signal(reset_less=True)  # whose instruction may have operands as results
 
         # The step whose operands are taken, those on their way through the multiplier, the one
         # that is added up, and the one that is compared with its limit.
@@ -243,6 +245,9 @@ class Decoder(wiring.Component):
             self._row.eq(table.row(table.results, multiplied.place)),
             compared.eq(adds),
             self._limited.eq(self._row.limit),
+            self._replaces.eq(
+                is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
+            ),
             self._zero.eq(self._row.least & (product == 0)),
         ]
 
@@ -312,7 +317,6 @@ class Decoder(wiring.Component):
     def _judge(self, m: Module, compared: data.View) -> data.View:
         """The verdict on the instruction that is shown, in its first cycle."""
         limits = self._table.limits
-        vector = fields_of(self.instruction.word)[Opcode.VECTOR]
         fault = Signal(Fault)
         with m.Switch(self._limited):
             for number, limit in enumerate(limits):
@@ -320,11 +324,7 @@ class Decoder(wiring.Component):
                     with m.Case(number):
                         m.d.comb += fault.eq(limit.fault)
         # An operand of Vector may lie in exactly the lines of the results.
-        exact = (
-            is_one_of(self.instruction.kind, Opcode.VECTOR)
-            & (vector.wide == vector.wide_operands)
-            & (self._limit == self._base)
-        )
+        exact = self._replaces & (self._limit == self._base)
         beyond = Signal()
         half = Signal()
         fails = Signal()

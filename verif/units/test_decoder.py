@@ -713,6 +713,9 @@ async def every_fault(dut):
             else:
                 operands |= {"buffer": 0, "destination": 0}
             add(word(entry.opcode, operands))
+            # What only Vector may do must not count for the one before it.
+            replacing = {"wide": 0, "wide_operands": 0, "buffer": 0, "destination": 0}
+            add(word(Opcode.VECTOR, {**writer.legal(Opcode.VECTOR), **replacing}))
         if entry.opcode == Opcode.MEASURE:
             lines = {"source": Measured.LINES, "rows": 1, "buffer": text.config.buffer_lines - 1}
             add(word(entry.opcode, {**fitting(entry.opcode), **lines}))
