@@ -115,14 +115,14 @@ def test_wide_classes_and_categorical_labels() -> None:
 def test_binary_labels(units: int) -> None:
     """Labels from 0 to 1, also between them; a sigmoid at the end is for predict only."""
     rng = np.random.default_rng(random_seed() % 1000)
-    x = rng.uniform(-1, 1, (300, 12)).astype(np.float32)
+    x = rng.uniform(-1, 1, (600, 12)).astype(np.float32)
     chance = 1 / (1 + np.exp(-8 * x @ rng.uniform(-1, 1, (12, units))))
-    y = np.where(rng.random((300, units)) < 0.8, chance > 0.5, chance).astype(np.float32)
+    y = np.where(rng.random((600, units)) < 0.8, chance > 0.5, chance).astype(np.float32)
     loss = "binary_crossentropy"
     layers = [Dense(16, "relu"), Dense(units, "sigmoid")]
-    model = compiled(layers, SGD(0.3, 0.5), loss=loss)
+    model = compiled(layers, SGD(0.2, 0.5), loss=loss)
     history = model.fit(x, y if units > 1 else y[:, 0], epochs=3, batch_size=20, verbose=0).history
-    against = referee(model, 12, SGD(0.3, 0.5), loss=loss)
+    against = referee(model, 12, SGD(0.2, 0.5), loss=loss)
     for epoch in range(3):
         expected, accuracy = against.epoch(x, y, 20)
         assert history["loss"][epoch] == pytest.approx(expected, rel=0.03)
