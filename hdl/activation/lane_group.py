@@ -29,7 +29,7 @@ OF_EACH = (
 
 
 def group_size(config: Config) -> int:
-    """Lanes of a group: those whose controls come from the same registers, in equal groups."""
+    """Lanes of a group, all of the same size: an eighth of all, or fewer."""
     return gcd(config.cols, max(1, config.cols // 8))
 
 

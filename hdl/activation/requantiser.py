@@ -139,8 +139,8 @@ class Requantiser(wiring.Component):
         of the two mixed products.
         """
 
-        def part(name: str, a: Signal, b: Signal) -> Signal:
-            multiplier = Multiplier(a=a.shape(), b=b.shape(), pipeline=False)
+        def part(name: str, a: Signal, b: Signal, *, waits: bool = False) -> Signal:
+            multiplier = Multiplier(a=a.shape(), b=b.shape(), pipeline=waits)
             m.submodules[name] = multiplier
             m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b), multiplier.enable.eq(1)]
             return multiplier.product
@@ -151,21 +151,23 @@ class Requantiser(wiring.Component):
             Cat(low, high).eq(scaled),
             Cat(factor_low, factor_high).eq(self.multiplier),
         ]
+        # The outer products wait in their blocks while the mixed ones are added.
+        outer = Cat(
+            part("low_low", low, factor_low, waits=True),
+            part("high_high", high, factor_high, waits=True),
+        )
         if self._lends:
-            low_low = self._lent(m, low, factor_low)
+            first = self._lent(m, low, factor_high)
         else:
-            low_low = part("low_low", low, factor_low)
-        outer = Cat(low_low, part("high_high", high, factor_high))
-        first = part("low_high", low, factor_high)
+            first = part("low_high", low, factor_high)
         second = part("high_low", high, factor_low)
 
-        mixed, waiting = Signal(signed(33), reset_less=True), Signal.like(outer, reset_less=True)
+        mixed = Signal(signed(33), reset_less=True)
         total = Signal(len(outer) - HALF_WORD)
         product = Signal(len(outer) - KEPT_FROM, reset_less=True)
-        m.d.comb += total.eq(waiting[HALF_WORD:] + mixed)
+        m.d.comb += total.eq(outer[HALF_WORD:] + mixed)
         m.d.sync += [
             mixed.eq(first + second),
-            waiting.eq(outer),
             product.eq(total[KEPT_FROM - HALF_WORD :]),
         ]
         return product
@@ -173,14 +175,14 @@ class Requantiser(wiring.Component):
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
         """a * b, from a multiplier that others may use in between."""
         number = signed(HALF_WORD + 1)
-        m.submodules.low_low = shared = Multiplier(a=number, b=number, pipeline=False)
+        m.submodules.low_high = shared = Multiplier(a=number, b=number, pipeline=False)
         m.d.comb += [
             shared.enable.eq(1),
             shared.a.eq(Mux(self.borrow, self.first, a)),
             shared.b.eq(Mux(self.borrow, self.second, b)),
             self.lent.eq(shared.product),
         ]
-        return shared.product[: 2 * HALF_WORD]
+        return shared.product[: len(a) + len(b)]
 
     def _shifted(
         self, m: Module, product: Signal, shift: Signal, longer: Signal

@@ -45,6 +45,7 @@ from systola.hdl.commands import OTHER, MeasureLayout, address_bits, is_gate, me
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.tile_limit import TILE_LIMIT
@@ -56,8 +57,8 @@ ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
 """The first one for which more than the number of a vector's instruction waits in registers."""
 MULTIPLIER_PLANES = range(4, 8)
-CLOSE = ("scaling", "summing", "use_sum")
-"""Controls of a lane's whole words, from registers as near as can be."""
+SHARERS = 8
+"""Lanes that share the registers of their controls, or an eighth of all."""
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -91,8 +92,7 @@ class ResultLanes(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        # Lanes that share registers of their controls, and of those with the most users.
-        self._sharers, self._close_sharers = max(2, config.cols // 8), max(1, config.cols // 8)
+        self._sharers = max(SHARERS, config.cols // 8)
         members = {
             "line": In(LineControl()),
             "issue": In(1),
@@ -140,7 +140,14 @@ class ResultLanes(wiring.Component):
         bounds = self._said(m, at[clamp].output, "low", "high")
         ending = Signal(EndControl(config=config))
         said = self._said(m, value, "wide", "function", "table")
-        m.d.comb += [ending[name].eq(value[name]) for name in ("line", "last")]
+        m.submodules.lines = lines = DelayRing(
+            width=address_bits(config), cycles=ROW_LATENCY + END_STAGE - 1
+        )
+        m.d.comb += [
+            lines.input.eq(control.line),
+            ending.line.eq(lines.output),
+            ending.last.eq(value.last),
+        ]
         m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
         value = ending
         for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
@@ -283,14 +290,13 @@ class ResultLanes(wiring.Component):
     def _copies(self, m: Module, name: str, value: ValueLike) -> list[Signal]:
         """`value` a cycle later, for each lane, from a register for some of them."""
         bits = Value.cast(value)
-        sharers = self._close_sharers if name in CLOSE else self._sharers
         copies: list[Signal] = []
-        for group in range(-(-self._config.cols // sharers)):
+        for group in range(-(-self._config.cols // self._sharers)):
             replica = Replica(width=len(bits))
             m.submodules[f"{name}_of_group_{group}"] = replica
             copy = Signal(len(bits), name=f"{name}_{group}")
             m.d.comb += [replica.input.eq(bits), copy.eq(replica.output)]
-            copies += sharers * [copy]
+            copies += self._sharers * [copy]
         return copies
 
     def _line_controls(

@@ -169,17 +169,13 @@ class VectorLane(wiring.Component):
                 with m.Case(Coefficient.TAP):
                     m.d.comb += coefficient.eq(self.tap)
 
-        # The block's own registers are far from the choice: these come before them.
         held = Signal.like(value, reset_less=True)
-        factor = Signal.like(value, reset_less=True)
-        m.d.sync += [held.eq(value), factor.eq(coefficient)]
-        m.submodules.multiplier = block = Multiplier(
-            a=value.shape(), b=value.shape(), pipeline=False
-        )
+        m.d.sync += held.eq(value)
+        m.submodules.multiplier = block = Multiplier(a=value.shape(), b=value.shape())
         m.d.comb += [
             self.value.eq(held),
-            block.a.eq(held),
-            block.b.eq(factor),
+            block.a.eq(value),
+            block.b.eq(coefficient),
             block.enable.eq(1),
         ]
         product = Signal(signed(32))
