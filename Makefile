@@ -27,8 +27,8 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
 .PHONY: help setup demo demo-train test test-all test-budget testplan sim regress coverage mutate formal \
-	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original whatif lint \
-	format docs synth synth-check synth-baseline bitstream deliver wheel api clean
+	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
+	lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -162,6 +162,9 @@ bench-timeline: $(READY) ## What recording a timeline costs, and its file: a min
 
 bench-original: $(READY) ## The original's six applications at full size on the RTL [APP=mlp1 AGAIN=1]
 	@$(BIN)/python -m systola.bench.original $(APP) $(if $(AGAIN),--again)
+
+bench-train: $(READY) ## Steps of training on the RTL, one of them at the original's size: minutes
+	@$(BIN)/python -m systola.bench.training
 
 whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHEDULER=]
 	@$(BIN)/python -m systola.bench.original.whatif $(if $(JOBS),--jobs '$(JOBS)') \

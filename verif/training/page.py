@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/training.md and docs/training.svg, from what `curves --store` has found.
+"""docs/training.md and docs/training.svg, from what `curves --store` and `make bench-train` found.
 
 `python -m systola.verif.training.page --write docs` fills the table and draws the curves, `--check
 docs` exits with status 1 where they are out of date.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
+from systola.bench import training as steps
 from systola.views.plots import new_figure, to_svg
 
 STORED = Path(__file__).with_name("curves.json")
@@ -60,7 +61,11 @@ def stored() -> list[dict[str, Any]]:
 
 
 PAGES: Pages = {
-    "training.md": lambda: filled(DOCS / "training.md", curves=results_table(stored())),
+    "training.md": lambda: filled(
+        DOCS / "training.md",
+        curves=results_table(stored()),
+        steps=steps.steps_table(steps.stored()),
+    ),
     "training.svg": lambda: picture(stored()).decode(),
 }
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures steps of training on the RTL, against the golden model, and writes docs/training.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from systola.arch.config import preset
+from systola.arch.pages import DOCS, filled, table
+from systola.bench.moment import commit, today
+from systola.training import SGD, Dense, Dropout, Sequential
+
+RESULTS = Path(__file__).with_name("training.json")
+PAGE = DOCS / "training.md"
+INPUTS, UNITS, CLASSES = 784, 512, 10
+LATENCY = 30
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step with `batch` samples on the machine called `name`."""
+
+    name: str
+    batch: int
+    momentum: float = 0.0
+    bar: int | None = None
+    """Most cycles that it may take."""
+
+
+STEPS = (
+    Step("base-training", 64, bar=300_000),
+    Step("base-training", 64, momentum=0.9),
+    Step("v1-training", 1024),
+)
+
+
+def measure(step: Step) -> dict[str, Any]:
+    """Cycles of the step, utilisation of the array, and whether the golden model agrees: weights,
+    velocities, loss."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (step.batch, INPUTS)).astype(np.float32)
+    y = rng.integers(0, CLASSES, step.batch)
+
+    def trained(backend: str) -> tuple[Sequential, float]:
+        layers = (Dense(UNITS, "relu"), Dropout(0.2), Dense(CLASSES))
+        model = Sequential(layers)
+        optimizer = SGD(0.1, step.momentum)
+        model.compile(optimizer, preset=step.name, backend=backend, latency=LATENCY, seed=1)
+        return model, model.fit(x, y, batch_size=step.batch, verbose=0).history["loss"][0]
+
+    (expected, loss), (found, found_loss) = trained("iss"), trained("rtl")
+    tensors = [(*each.state().masters, *each.state().velocities) for each in (expected, found)]
+    same = all(np.array_equal(one, other) for one, other in zip(*tensors, strict=True))
+    config = preset(step.name)
+    # Forward, gradient of the units, gradient of the weights; none of the samples.
+    macs = step.batch * (2 * INPUTS * UNITS + 3 * UNITS * CLASSES)
+    cycles = found.cycles()
+    assert cycles
+    return {
+        "name": step.name,
+        "batch": step.batch,
+        "momentum": step.momentum,
+        "cycles": cycles,
+        "utilization": round(macs / (cycles * config.rows * config.cols), 4),
+        "bit_exact": same and loss == found_loss,
+        "date": today(),
+        "commit": commit(),
+    }
+
+
+def stored() -> list[dict[str, Any]]:
+    """What `make bench-train` has measured last."""
+    return json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def steps_table(results: list[dict[str, Any]]) -> str:
+    """The results as Markdown."""
+    rows = [
+        (
+            f"`{each['name']}`",
+            f"{each['batch']:,}",
+            "momentum" if each["momentum"] else "SGD",
+            f"{each['cycles']:,}",
+            f"{each['utilization']:.1%}",
+            f"{each['date']}, {each['commit']}",
+        )
+        for each in results
+    ]
+    return table(("machine", "batch", "optimiser", "cycles", "useful", "date, commit"), rows)
+
+
+def main() -> int:
+    """Measures all steps; 1 where a byte is wrong or a step takes longer than its bar."""
+    results = [measure(step) for step in tqdm(STEPS, desc="measuring", unit="step")]
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(filled(PAGE, steps=steps_table(results)), encoding="utf-8")
+    print(steps_table(results))
+    missed = 0
+    for step, result in zip(STEPS, results, strict=True):
+        if not result["bit_exact"] or (step.bar and result["cycles"] > step.bar):
+            print(f"MISSED: {step}")
+            missed = 1
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
