@@ -19,7 +19,7 @@ class TileReader(wiring.Component):
     `start` (only while `idle`) takes them. `room`: there is some for another row. A line is asked
     for with `buffer`; `asks`: its row will come, and `pushes`, BUFFER_LATENCY cycles later, that
     `buffer.data` has it. One row a cycle, the first one asked for in the cycle behind `start`.
-    `idle`, a register: all rows have come, with this cycle.
+    `idle`, a register: all rows have come, in cycles before this one.
     """
 
     def __init__(self, *, config: Config):

@@ -15,14 +15,15 @@ from amaranth.lib.wiring import In
 
 from systola.arch.isa import Rounding
 from systola.hdl.activation.requantiser import ELEMENT_SHIFT, KEPT_FROM, Requantiser
-from systola.hdl.parts.multiplier import Multiplier
+from systola.hdl.parts.multiplier import LATENCY, Multiplier
 from systola.verif.formal.harness import Harness, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
-MULTIPLIED = Requantiser.MULTIPLIER_STAGE + Requantiser.LENT_LATENCY
+MULTIPLIED = Requantiser.MULTIPLIER_STAGE + LATENCY
+"""Cycles from the value to the outer products; the mixed ones are there a cycle before."""
 ADDED = Requantiser.ROUNDING_STAGE - MULTIPLIED
-"""Cycles from the products to their sum."""
+"""Cycles from the outer products to the sum of all."""
 
 
 def clipped(value: Value, low: Value, high: Value) -> Value:
@@ -81,7 +82,7 @@ class FactorsHarness(_Requantiser):
         factors = [(low, q[:16]), (high, q[16:]), (low, q[16:]), (high, q[:16])]
         borrowed = Const(0)
         if self.LENDS:
-            shared = multipliers[0]
+            shared = multipliers[2]
             borrowed = dut.borrow
             m.d.comb += [
                 Assert(implies(borrowed, shared.a == dut.first)),
@@ -89,14 +90,17 @@ class FactorsHarness(_Requantiser):
                 Assert(dut.lent == shared.product[:32].as_signed()),
             ]
         for part, (a, b) in zip(multipliers, factors, strict=True):
-            mine = started & ~(borrowed if part is multipliers[0] else 0)
+            mine = started & ~(borrowed if part is multipliers[2] else 0)
             m.d.comb += Assert(implies(mine, (part.a == a) & (part.b == b)))
 
-        low_low, high_high, low_high, high_low = (part.product for part in multipliers)
+        low_low, high_high, *mixed = (part.product for part in multipliers)
+        low_high, high_low = (
+            before(m, product, f"mixed_{number}") for number, product in enumerate(mixed)
+        )
         product = Signal(signed(66))
         rounded = unit.inside("product")
         m.d.comb += [
-            product.eq((high_high << 32) + ((low_high + high_low) << 16) + low_low[:32]),
+            product.eq((high_high << 32) + ((low_high[:31] + high_low) << 16) + low_low),
             Assume((product >= -(1 << 62)) & (product < (1 << 62))),
             Assert(implies(started, rounded == ago(m, product >> KEPT_FROM, ADDED, "p")[:33])),
         ]

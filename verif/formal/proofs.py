@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """All proofs, in the order in which `make formal` runs them."""
 
-from systola.verif.formal import arithmetic, bursts, links, masters, ports, queues, waiting
+from systola.verif.formal import (
+    arithmetic,
+    bursts,
+    links,
+    masters,
+    ports,
+    queues,
+    training,
+    waiting,
+)
 from systola.verif.formal.proof import Proof
 
 PROOFS: tuple[Proof, ...] = (
@@ -11,5 +20,6 @@ PROOFS: tuple[Proof, ...] = (
     *links.PROOFS,
     *masters.PROOFS,
     *waiting.PROOFS,
+    *training.PROOFS,
     *arithmetic.PROOFS,
 )

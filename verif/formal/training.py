@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units of training: tiles turned, tiles read from the buffer, and exponent registers."""
+
+from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value, signed
+
+from systola.arch.config import preset
+from systola.arch.isa import EXPONENT_REGISTERS
+from systola.hdl.activation.exponent_registers import MEASURED, ExponentRegisters
+from systola.hdl.activation.transposer import Transposer
+from systola.hdl.ports import BUFFER_LATENCY
+from systola.hdl.transfers.tile_reader import TileReader
+from systola.verif.formal.harness import Harness, Unit, anything, before, constant, implies
+from systola.verif.formal.proof import Fault, Proof
+
+COLUMNS = 3
+"""Not a power of two, so that counters wrap around before their ends."""
+
+
+class TransposerHarness(Harness):
+    """Any one byte of the tile, in whichever cycles its lines come and go."""
+
+    def claims(self, m: Module) -> None:
+        dut = Transposer(cols=COLUMNS)
+        Unit(m, dut)
+        for port, name in ((dut.load, "load"), (dut.take, "take"), (dut.line, "line")):
+            m.d.comb += port.eq(anything(m, port.shape(), name))
+        row, column = (constant(m, range(COLUMNS), name) for name in ("row", "column"))
+        number, takes = Signal(range(COLUMNS)), Signal()
+        byte = Signal(8)
+        moves = dut.load | dut.take
+        with m.If(moves):
+            m.d.sync += number.eq(number + 1)
+            with m.If(number == COLUMNS - 1):
+                m.d.sync += [number.eq(0), takes.eq(~takes)]
+        with m.If(dut.load & (number == row)):
+            m.d.sync += byte.eq(dut.line.word_select(column, 8))
+        taken = before(m, dut.take & (number == column), "taken")
+        m.d.comb += [
+            Assume((row < COLUMNS) & (column < COLUMNS)),
+            Assume(~(dut.load & takes) & ~(dut.take & ~takes)),
+            Assert(implies(taken, dut.result.word_select(row, 8) == byte)),
+            Assert(before(m, dut.take, "took") | (dut.result == 0)),
+        ]
+
+
+class TileReaderHarness(Harness):
+    """Every line that is asked for, the buffer ready or not, room or not, however many tiles."""
+
+    def claims(self, m: Module) -> None:
+        config = preset("2x2-training")
+        rows, dut = config.rows, TileReader(config=config)
+        Unit(m, dut)
+        inputs = (dut.start, dut.line, dut.tiles, dut.wide, dut.room, dut.buffer.ready)
+        for number, port in enumerate(inputs):
+            m.d.comb += port.eq(anything(m, port.shape(), f"any_{number}"))
+        first, tiles, wide = Signal.like(dut.line), Signal.like(dut.tiles), Signal()
+        tile, row = Signal.like(dut.tiles), Signal(range(rows))
+        left = Signal(len(tiles) + 1)
+        line = Signal(len(first) + 1)
+        # Of two tiles of wide weights the first has the lines of even numbers.
+        pair = Cat(0, tile[1:])
+        m.d.comb += line.eq(
+            first + Mux(wide, pair * rows + tile[0] + (row << 1), tile * rows + row)
+        )
+        with m.If(dut.start):
+            m.d.sync += [
+                first.eq(dut.line),
+                tiles.eq(dut.tiles),
+                wide.eq(dut.wide),
+                tile.eq(0),
+                row.eq(0),
+                left.eq(dut.tiles * rows),
+            ]
+        with m.Elif(dut.asks):
+            m.d.sync += [row.eq(row + 1), left.eq(left - 1)]
+            with m.If(row == rows - 1):
+                m.d.sync += [row.eq(0), tile.eq(tile + 1)]
+        comes = dut.asks
+        under_way = Signal(BUFFER_LATENCY)
+        for cycle in range(BUFFER_LATENCY):
+            comes = before(m, comes, f"comes_{cycle}")
+            m.d.comb += under_way[cycle].eq(comes)
+        m.d.comb += [
+            Assume(~dut.start | (dut.idle & (dut.tiles != 0))),
+            Assume(~(dut.start & dut.wide & dut.tiles[0])),
+            Assume(dut.line + dut.tiles * rows <= config.buffer_lines),
+            Assert(dut.asks == (dut.buffer.enable & dut.buffer.ready)),
+            # A row a cycle where there is room, and none more.
+            Assert(dut.buffer.enable == (dut.room & (left != 0))),
+            Assert(implies(dut.buffer.enable, dut.buffer.address == line)),
+            Assert(dut.pushes == comes),
+            Assert(dut.idle == ((left == 0) & ~under_way.any())),
+        ]
+
+
+class ExponentHarness(Harness):
+    """Measures one after the other, with whatever magnitudes, and any register after each."""
+
+    def claims(self, m: Module) -> None:
+        dut = ExponentRegisters()
+        Unit(m, dut)
+        for name in dut.signature.members:
+            if name != "shifts":
+                port = Value.cast(getattr(dut, name))
+                m.d.comb += port.eq(anything(m, len(port), f"any_{name}"))
+        registers = Array(
+            Signal(signed(8), name=f"register_{number}") for number in range(EXPONENT_REGISTERS)
+        )
+        about = Signal(dut.about.shape())
+        measures = Signal()
+        seen = Signal.like(dut.magnitude)
+        largest = Signal.like(dut.magnitude)
+        bits = Signal(range(len(seen) + 1))
+        total, excess, result = (Signal(signed(8), name=n) for n in ("total", "excess", "result"))
+        for bit in range(len(seen)):
+            with m.If(largest[bit]):
+                m.d.comb += bits.eq(bit + 1)
+        m.d.comb += [
+            largest.eq(seen | Mux(dut.counts, dut.magnitude, 0)),
+            total.eq(
+                registers[about.first]
+                + registers[about.second]
+                - registers[about.third]
+                + about.value
+            ),
+            excess.eq(bits - about.bits),
+            result.eq(Mux(dut.magnitudes & (excess > total), excess, total)),
+        ]
+        with m.If(dut.take):
+            m.d.sync += [about.eq(dut.about), measures.eq(1), seen.eq(0)]
+        with m.If(dut.counts):
+            m.d.sync += seen.eq(largest)
+        with m.If(dut.last):
+            m.d.sync += [measures.eq(0), registers[about.exponent].eq(result)]
+        # What the docstring asks for: a Measure after the other.
+        busy = dut.last
+        later = Signal(MEASURED - 1)
+        for cycle in range(MEASURED - 1):
+            busy = before(m, busy, f"busy_{cycle}")
+            m.d.comb += later[cycle].eq(busy)
+        settled = ~dut.last & ~later.any()
+        value = registers[dut.select]
+        right, left = Signal(8), Signal(8)
+        m.d.comb += [
+            Assume(dut.about.exponent != 0),
+            Assume(~dut.take | (~measures & settled)),
+            Assume(measures | ~(dut.counts | dut.last)),
+            right.eq(Mux(value < 0, 0, Mux(value > 31, 31, value))),
+            left.eq(Mux(value < 0, Mux(value < -7, 7, -value), 0)),
+            Assert(dut.shifts.replaces == (dut.select != 0)),
+            Assert(implies(settled, (dut.shifts.right == right) & (dut.shifts.left == left))),
+        ]
+
+
+PROOFS = (
+    Proof(
+        unit="transposer",
+        claim="byte i of line j becomes byte j of line i, however slowly they come",
+        harness=TransposerHarness,
+        depth=16,
+        bounded=True,
+        faults=(
+            Fault(unit="transposer", old="number ^ column", new="number"),
+            Fault(unit="transposer", old="Mux(ends, 0, number + 1)", new="number + 1"),
+        ),
+        fault_depth=16,
+    ),
+    Proof(
+        unit="tile_reader",
+        claim="each line of each tile once, in order, as soon as there is room; idle when all came",
+        harness=TileReaderHarness,
+        depth=12,
+        bounded=True,
+        faults=(
+            Fault(unit="tile_reader", old="3 - 2 * rows", new="1 - 2 * rows"),
+            Fault(unit="tile_reader", old="| coming[:-1].any()", new=""),
+        ),
+        fault_depth=12,
+    ),
+    Proof(
+        unit="exponent_registers",
+        claim="a register is what its Measure says, and shifts are its number's; others stay",
+        harness=ExponentHarness,
+        depth=10,
+        bounded=True,
+        faults=(
+            Fault(unit="exponent_registers", old="Mux(writes, 0, held | row)", new="held | row"),
+            Fault(unit="exponent_registers", old="term.eq(~value)", new="term.eq(value)"),
+            Fault(unit="exponent_registers", old="(excess > total)", new="(excess < total)"),
+        ),
+        fault_depth=11,
+    ),
+)
