@@ -19,11 +19,16 @@ from systola.compiler.network import Network, compile_network, in_stages
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend
 from systola.runtime.compiled_model import CompiledModel, compile_model
+from systola.runtime.pod.bands import Banded, in_bands
 from systola.runtime.report import Report, make_report
 from systola.runtime.run_result import RunResult
 
 REACH = 3
-"""By how many items a cut is moved at a time."""
+"""By how many elements a cut is moved at a time."""
+ROUNDS = 8
+"""How often cuts are balanced anew, at most."""
+BANDS = 32
+"""Into how many bands a layer may be cut that takes as long as a piece."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +72,35 @@ def whole(model: CompiledModel) -> Pieces:
 
 
 def split(config: Config, network: Network, semantics: Semantics, batch: int, count: int) -> Pieces:
-    """`network` in up to `count` pieces of whole operations, `batch` samples in a program each.
+    """`network` in up to `count` pieces, `batch` samples in a program each. Long layers may be cut
+    between two rows of their result.
 
-    The slowest takes as few cycles, by the timing model, as single operations moved from one piece
-    to the next can bring about. Raises CompileError for a network that does not fit the machine.
+    The slowest takes as few cycles, by the timing model, as cuts moved by a little can bring about.
+    Raises CompileError for a network that does not fit the machine.
     """
-    size = len(network.translation.items)
+    costs = _costs(network, make_report(config, compile_network(config, network, batch)))
+    limit = sum(costs) / (count * BANDS)
+    elements = [
+        each
+        for item, cost in zip(network.translation.items, costs, strict=True)
+        for each in in_bands(item, cost, limit)
+    ]
+    banded = Banded([element for element, _ in elements])
+    size = len(elements)
 
     @cache
     def cycles(begin: int, end: int) -> float:
+        part = _part(network, banded, size, begin, end, (begin, end))
         try:
-            part = compile_network(config, _part(network, begin, end), batch)
+            compiled = compile_network(config, part, batch)
         except (CompileError, ModelError):
             return inf
-        return make_report(config, part).estimated_cycles
+        return make_report(config, compiled).estimated_cycles
 
-    costs = _costs(network, make_report(config, compile_network(config, network, batch)))
-    ends = moved([0, *even_cuts(costs, count), size], cycles)
+    ends = moved(balanced([cost for _, cost in elements], count, cycles), cycles)
     if any(cycles(*each) == inf for each in pairwise(ends)):
         raise CompileError("the model has no pieces that can be compiled on their own")
-    parts = [_part(network, *each) for each in pairwise(ends)]
+    parts = [_part(network, banded, size, *each, ends) for each in pairwise(ends)]
     values = (
         *network.translation.inputs,
         *(value for part in parts for value in part.translation.outputs),
@@ -103,16 +117,18 @@ def split(config: Config, network: Network, semantics: Semantics, batch: int, co
     return Pieces(pieces, tuple(numbers[value] for value in network.translation.outputs))
 
 
-def _part(network: Network, begin: int, end: int) -> Network:
-    """Some of the items of a network, with the values that cross the cuts as inputs and outputs."""
-    whole_network = network.translation
-    items = whole_network.items[begin:end]
+def _part(
+    network: Network, banded: Banded, size: int, begin: int, end: int, cuts: Sequence[int]
+) -> Network:
+    """The elements `begin` to `end` - 1 of `size`, with the values that cross `cuts` as inputs and
+    outputs."""
+    items = banded.items(begin, end, cuts)
     made = {item.result for item in items}
-    later = {source for item in whole_network.items[end:] for source in item.sources}
-    wanted = later.union(whole_network.outputs)
+    later = {source for item in banded.items(end, size, cuts) for source in item.sources}
+    wanted = later.union(network.translation.outputs)
     return in_stages(
         replace(
-            whole_network,
+            network.translation,
             inputs=tuple(
                 dict.fromkeys(each for item in items for each in item.sources if each not in made)
             ),
@@ -154,20 +170,41 @@ def even_cuts(costs: Sequence[float], count: int) -> tuple[int, ...]:
     return tuple(cuts(high))
 
 
-def moved(ends: list[int], cycles: Callable[[int, int], float]) -> list[int]:
-    """The same cuts, moved by a few items as long as the slowest piece becomes faster."""
+def balanced(costs: Sequence[float], count: int, cycles: Callable[[int, int], float]) -> list[int]:
+    """Ends of up to `count` stretches, 0 and the number of costs included, whose largest `cycles`
+    are few. A stretch may take more or less than the sum of its costs: they are corrected by what
+    the last cuts have shown."""
+    size = len(costs)
+    best, least = [0, size], inf
+    for _ in range(ROUNDS):
+        ends = [0, *even_cuts(costs, count), size]
+        found = [cycles(*each) for each in pairwise(ends)]
+        if max(found) >= least:
+            break
+        best, least = ends, max(found)
+        costs = [
+            cost * total / max(1.0, sum(costs[begin:end]))
+            for (begin, end), total in zip(pairwise(ends), found, strict=True)
+            for cost in costs[begin:end]
+        ]
+    return best
 
-    def slowest(ends: Sequence[int]) -> float:
-        return max(cycles(*each) for each in pairwise(ends))
+
+def moved(ends: list[int], cycles: Callable[[int, int], float]) -> list[int]:
+    """The same cuts, moved by a few elements as long as the slowest piece becomes faster, or the
+    slowest of the others."""
+
+    def slowest_first(ends: Sequence[int]) -> list[float]:
+        return sorted((cycles(*each) for each in pairwise(ends)), reverse=True)
 
     while True:
-        number = max(range(len(ends) - 1), key=lambda each: cycles(ends[each], ends[each + 1]))
-        others: list[list[int]] = []
-        for cut, direction in ((number, 1), (number + 1, -1)):
-            for place in (ends[cut] + direction * step for step in range(1, REACH + 1)):
-                if 0 < cut < len(ends) - 1 and ends[cut - 1] < place < ends[cut + 1]:
-                    others.append([*ends[:cut], place, *ends[cut + 1 :]])
-        best = min(others, key=slowest, default=ends)
-        if slowest(best) >= slowest(ends):
+        others = [
+            [*ends[:cut], place, *ends[cut + 1 :]]
+            for cut in range(1, len(ends) - 1)
+            for place in range(ends[cut] - REACH, ends[cut] + REACH + 1)
+            if ends[cut - 1] < place < ends[cut + 1]
+        ]
+        best = min(others, key=slowest_first, default=ends)
+        if slowest_first(best) >= slowest_first(ends):
             return ends
         ends = best

@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from systola.compiler.operations import Concatenation
+from systola.compiler.read_model import read_model
 from systola.runtime import Strategy, compile
+from systola.runtime.pod.bands import Band, Banded, in_bands
 from systola.runtime.pod.model import PodModel
-from systola.runtime.pod.pieces import even_cuts, moved
+from systola.runtime.pod.pieces import balanced, even_cuts, moved
 from systola.runtime.pod.result import Books
 from systola.runtime.run_result import RunResult, Totals
 from systola.timing.memory_speed import MemorySpeed
@@ -172,3 +175,43 @@ def test_batches_of_a_pipeline() -> None:
         model = compile(MODELS / "ds_cnn_kws.tflite")
     run = model.run(samples("ds_cnn_kws.tflite", 8))
     assert run.batches == 8
+
+
+@pytest.mark.parametrize("name", ["cnn_residual_dw_pool.tflite", "lenet5.tflite"])
+def test_bands_are_the_rows_of_their_layer(name: str) -> None:
+    """Wherever the cut: all rows once, and a layer that is not cut stays as it was."""
+    network, _ = read_model((MODELS / name).read_bytes())
+    items = network.translation.items
+    elements = [each for item in items for each, _ in in_bands(item, 10.0, 3.0)]
+    banded = Banded(elements)
+    bands = [each for each in elements if isinstance(each, Band)]
+    assert len(bands) > 8
+    assert banded.items(0, len(elements), ()) == items
+    for cut in range(1, len(elements)):
+        parts = banded.items(0, cut, (cut,)), banded.items(cut, len(elements), (cut,))
+        made = [item.result for part in parts for item in part]
+        assert len(set(made)) == len(made)
+        assert {item.result for item in items} <= set(made)
+        element = elements[cut]
+        inside = isinstance(element, Band) and element.start > 0
+        joined = [each for part in parts for each in part if isinstance(each, Concatenation)]
+        joined = [each for each in joined if each not in items]
+        assert len(joined) == inside
+        for each in joined:
+            above, below = each.parts
+            assert above.shape[1] + below.shape[1] == each.result.shape[1]
+            assert above in [item.result for item in parts[0]]
+            assert below in [item.result for item in parts[1]]
+
+
+def test_balanced() -> None:
+    """Costs that do not tell what a stretch takes are corrected by what it has taken."""
+    true = [3.0] * 10 + [1.0] * 30
+
+    def cycles(begin: int, end: int) -> float:
+        return sum(true[begin:end]) + 2
+
+    ends = balanced([1.0] * 40, 4, cycles)
+    assert ends[0] == 0 and ends[-1] == 40
+    assert max(cycles(*each) for each in pairwise(ends)) <= 2 + 1.2 * sum(true) / 4
+    assert balanced([1.0], 4, lambda begin, end: 1.0) == [0, 1]
