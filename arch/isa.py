@@ -251,8 +251,8 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     ),
     Fault.LINK_TIMEOUT: (
         "instructions of the links wait for what no neighbour sends, takes, or comes to, and "
-        "nothing has moved on them for as many cycles as the register BUS_TIMEOUT says. FAULT_PC "
-        "is 0",
+        "nothing has moved on the links of the pod for as many cycles as the register BUS_TIMEOUT "
+        "says, or this core waits when another one ends so. FAULT_PC is 0",
         "what has not completed, the sum of: "
         + ", ".join(f"{int(part)} {str(part.name).lower()}" for part in LinkPart),
     ),
@@ -1080,6 +1080,12 @@ LINK_INSTRUCTIONS: tuple[Instruction, ...] = (
 """Instructions of a core with links. A configuration without answers their opcodes, whatever the
 fields hold, with UNAVAILABLE."""
 LINK_OPCODES = frozenset(entry.opcode for entry in LINK_INSTRUCTIONS)
+
+
+def instructions_of(*, links: bool) -> tuple[Instruction, ...]:
+    """The instructions that a core knows; without links they end with INSTRUCTIONS."""
+    return (*INSTRUCTIONS, *LINK_INSTRUCTIONS) if links else INSTRUCTIONS
+
 
 BY_OPCODE: Mapping[Opcode, Instruction] = {
     entry.opcode: entry for entry in (*INSTRUCTIONS, *LINK_INSTRUCTIONS)

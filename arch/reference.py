@@ -24,11 +24,13 @@ from systola.arch.pages import Pages, table, write_or_check
 from systola.arch.registers import (
     COUNTER_BITS,
     CYCLE_CLASS_TEXT,
+    POD_REGISTER_TEXT,
     REGISTER_SPACE_BITS,
     REGISTER_TEXT,
     Control,
     Feature,
     Interrupt,
+    PodInterrupt,
     Register,
     Status,
     counter_offset,
@@ -60,8 +62,7 @@ _LINK_TEXT = """## Links
 
 Send, Receive, Reduce and Barrier are for a configuration with links, a core of a
 [pod](pod.md): n of them in a ring, the right neighbour of core i being core i + 1, that of the last
-one core 0. Without links their opcodes are UNAVAILABLE, before any other check. The golden model
-runs pods; the RTL has no links yet.
+one core 0. Without links their opcodes are UNAVAILABLE, before any other check.
 
 A link carries beats as wide as the host bus: a line of the unified buffer, or an accumulator row of
 4 C bytes, each value least significant byte first, filled up to whole beats. A neighbour gets lines
@@ -201,7 +202,23 @@ def registers_page() -> str:
             "Every cycle from the start of a program to its completion belongs to exactly one",
             f"class, so the counters sum to its duration. Each has {COUNTER_BITS} bits.",
             "",
-            counters.rstrip("\n"),
+            counters,
+            "## Pods",
+            "",
+            f"A [pod](pod.md) has a page of {1 << REGISTER_SPACE_BITS} bytes for itself, the first",
+            "one, and behind it one for each core, with the registers above; what lies beyond them",
+            "reads 0.",
+            "",
+            table(
+                ("Offset", "Register", "Access", "Meaning"),
+                (
+                    (f"0x{register:03x}", register.name, text.access, text.doc)
+                    for register, text in POD_REGISTER_TEXT.items()
+                ),
+            ),
+            "CONTROL and STATUS have the bits above.",
+            "",
+            _bits("IRQ_STATUS and IRQ_ENABLE of a pod", PodInterrupt).rstrip("\n"),
             "",
         )
     )

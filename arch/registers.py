@@ -111,6 +111,69 @@ LOCKED_WHILE_BUSY = frozenset(
 """A running program keeps its windows."""
 
 REGISTER_SPACE_BITS = 12
+POD_IDENTITY = 0x5450_4F44
+"""What the ID register of a pod reads: 'TPOD'."""
+
+
+class PodRegister(IntEnum):
+    """Byte offsets of the registers of a pod, in its page."""
+
+    ID = 0x000
+    VERSION = 0x004
+    CONTROL = 0x008
+    STATUS = 0x00C
+    IRQ_ENABLE = 0x010
+    IRQ_STATUS = 0x014
+    CORES = 0x018
+    FIRST_FAULT = 0x01C
+
+
+POD_REGISTER_TEXT: dict[PodRegister, RegisterText] = {
+    PodRegister.ID: RegisterText("RO", f"0x{POD_IDENTITY:08x}, the characters TPOD"),
+    PodRegister.VERSION: RegisterText("RO", "as VERSION of a core"),
+    PodRegister.CONTROL: RegisterText(
+        "WO",
+        "START: empties the links and starts all cores in the same cycle (ignored while BUSY). "
+        "SOFT_RESET, RESUME: the same in each core",
+    ),
+    PodRegister.STATUS: RegisterText(
+        "RO",
+        "BUSY (a core is, or is about to start), DONE (all programs ended at Halt), FAULT (one of "
+        "them did not, since START)",
+    ),
+    PodRegister.IRQ_ENABLE: RegisterText("RW", "the interrupt is IRQ_STATUS & IRQ_ENABLE, any bit"),
+    PodRegister.IRQ_STATUS: RegisterText(
+        "W1C",
+        "DONE; FAULT, with the first fault, while others may still be BUSY; CORE, as long as the "
+        "interrupt of a core is up",
+    ),
+    PodRegister.CORES: RegisterText("RO", "how many cores there are"),
+    PodRegister.FIRST_FAULT: RegisterText(
+        "RO",
+        "with FAULT: FAULT_CAUSE of the core that had the first fault in bits 7:0, its number in "
+        "bits 31:8; the other cores have faults of their own, POD_STOPPED where they had none",
+    ),
+}
+
+
+class PodInterrupt(IntFlag):
+    """Bits of IRQ_STATUS and IRQ_ENABLE of a pod."""
+
+    DONE = 1
+    FAULT = 2
+    CORE = 4
+
+
+def core_page(core: int) -> int:
+    """Where the registers of a core of a pod begin: the first page is the pod's."""
+    return (core + 1) << REGISTER_SPACE_BITS
+
+
+def pod_space_bits(cores: int) -> int:
+    """Address bits of the registers of a pod and its cores."""
+    return REGISTER_SPACE_BITS + cores.bit_length()
+
+
 BUS_TIMEOUT_BITS = 32
 PROGRAM_ALIGNMENT = 128
 """Programs start at a multiple of this many bytes, so that a fetch burst never leaves a page."""
@@ -140,6 +203,7 @@ class Feature(IntFlag):
     DEPTHWISE = 2
     WIDE = 4
     PARITY = 8
+    LINKS = 16
 
 
 class BusPort(IntFlag):

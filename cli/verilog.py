@@ -7,6 +7,7 @@ import argparse
 
 from systola.cli.arguments import add_fabric, add_preset
 from systola.cli.output import OutputFile
+from systola.cli.pod import add_cores
 from systola.hdl.parts.fabric import Fabric
 
 HELP = "write the machine as Verilog"
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     add_preset(parser)
     add_fabric(parser)
+    add_cores(parser, "a pod of N cores in a ring: module pod, with a tpu for each")
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="'-' for standard output"
     )
@@ -25,7 +27,12 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     with OutputFile(arguments.output) as output:
         # Amaranth takes a while to load: the output is checked first, other commands go without.
-        from systola.hdl.verilog import generate
+        from systola.hdl.verilog import generate, generate_pod
 
-        output.write(generate(arguments.preset, Fabric(arguments.fabric)).encode())
+        config, fabric = arguments.preset, Fabric(arguments.fabric)
+        if arguments.cores is None:
+            text = generate(config, fabric)
+        else:
+            text = generate_pod(config, arguments.cores, fabric)
+        output.write(text.encode())
     return 0

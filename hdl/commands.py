@@ -307,6 +307,38 @@ class MatrixCommand(data.StructLayout):
         )
 
 
+ROW_COUNT_BITS = 16
+"""Lines or rows of an instruction of the links."""
+
+
+def place_bits(config: Config) -> int:
+    """Bits of a buffer line or an accumulator row, and of one past the last."""
+    return bits_for(max(config.buffer_lines, config.accumulator_rows))
+
+
+def link_address_bits(config: Config) -> int:
+    """Bits of a line or a row as the interlocks of the links see it: a place, and above it whether
+    it is a row."""
+    return place_bits(config) + 1
+
+
+class LinkCommand(data.StructLayout):
+    """`rows` lines or, with `sums`, accumulator rows from `place` on; what comes is added to them
+    where an instruction `adds`."""
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {"sums": 1, "adds": 1, "place": place_bits(config), "rows": ROW_COUNT_BITS}
+        )
+
+
+class LinkRow(data.StructLayout):
+    """One line or row of a LinkCommand; the `last` one of its instruction."""
+
+    def __init__(self, *, config: Config):
+        super().__init__({"sums": 1, "adds": 1, "last": 1, "place": place_bits(config)})
+
+
 class Source(enum.Enum, shape=2):
     """Where an instruction of the activation unit takes its numbers from."""
 

@@ -12,13 +12,14 @@ from amaranth.hdl import (
     Mux,
     ResetSignal,
     Signal,
+    Value,
 )
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import Fault
+from systola.arch.isa import Fault, LinkPart
 from systola.arch.registers import BusPort, CheckedMemory
 from systola.hdl.activation.activation_unit import ActivationUnit
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
@@ -27,8 +28,11 @@ from systola.hdl.control.fetch import Fetch
 from systola.hdl.control.scalar_unit import ScalarUnit
 from systola.hdl.control.scoreboard import Scoreboard, list_of
 from systola.hdl.control.sequencer import Sequencer
+from systola.hdl.link.link_signature import LinkSignature
+from systola.hdl.link.link_unit import SIDES, LinkUnit
+from systola.hdl.link.pod_barrier import CORES_BITS
 from systola.hdl.matrix.matrix_unit import MatrixUnit
-from systola.hdl.memories.accumulators import Accumulators
+from systola.hdl.memories.accumulators import SUMS_LATENCY, Accumulators
 from systola.hdl.memories.unified_buffer import UnifiedBuffer
 from systola.hdl.ports import FaultReport
 from systola.hdl.transfers.axi import ReadSignature, WriteSignature
@@ -56,6 +60,13 @@ UNITS = (
     "accumulators",
 )
 """Clock domains with resets of their own: the core's, and those of the units in it."""
+LINK_UNIT = "link_unit"
+"""That of the link unit, where there is one."""
+
+
+def units_of(config: Config) -> tuple[str, ...]:
+    """UNITS, and with links that of their unit."""
+    return (*UNITS, LINK_UNIT) if config.links else UNITS
 
 
 class Activity(data.StructLayout):
@@ -84,7 +95,9 @@ class Core(wiring.Component):
     `resume`. `interrupt` with `code`: an Interrupt_Host passes. `tagged` with `tag`: that one
     enters the trace. `stop`: start no more bus transfers, and from the next cycle on no tag enters;
     `quiet`: no transfer is under way on these ports, nor was in the two cycles before. `clear`: the
-    reset of each of UNITS, all in the same cycle.
+    reset of each of UNITS, all in the same cycle. With links, their ports, see LinkUnit, and
+    `clear_links`, a reset of the link unit alone; `sent`: all that complete instructions sent has
+    left.
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
@@ -93,14 +106,26 @@ class Core(wiring.Component):
         self._config = config
         bus = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
         weight_bus = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
+        link = LinkSignature(config=config)
+        links = {
+            **{f"to_{side}": Out(link) for side in SIDES},
+            **{f"from_{side}": In(link) for side in SIDES},
+            "cores": In(CORES_BITS),
+            "clear_links": In(1),
+            "waits": Out(len(LinkPart)),
+            "moved": Out(1),
+            "sent": Out(1),
+            "mismatched": Out(len(SIDES)),
+        }
         super().__init__(
             {
+                **(links if config.links else {}),
                 "host_read": Out(ReadSignature(**bus)),
                 "host_write": Out(WriteSignature(**bus)),
                 "weight_read": Out(ReadSignature(**weight_bus)),
                 "running": In(1),
                 "stop": In(1),
-                "clear": In(data.StructLayout(dict.fromkeys(UNITS, 1))),
+                "clear": In(data.StructLayout(dict.fromkeys(units_of(config), 1))),
                 "program": In(32),
                 "host_base": In(config.address_bits),
                 "host_limit": In(HOST_OFFSET_BITS),
@@ -130,7 +155,7 @@ class Core(wiring.Component):
         config = self._config
         port = self._add(m, "host_read_port", HostReadPort(config=config))
         fetch = self._add(m, "fetch", Fetch(config=config))
-        scalar = self._add(m, "scalar_unit", ScalarUnit())
+        scalar = self._add(m, "scalar_unit", ScalarUnit(links=config.links))
         decoder = self._add(m, "decoder", Decoder(config=config))
         sequencer = self._add(m, "sequencer", Sequencer(config=config))
         board = self._add(m, "scoreboard", Scoreboard(config=config))
@@ -179,6 +204,8 @@ class Core(wiring.Component):
         self._matrix(m, board, matrix, weights, accumulators)
         self._activation(m, board, activation, accumulators)
         self._writer(m, board, writer)
+        if config.links:
+            self._links(m, board, sequencer, buffer, accumulators, matrix, activation)
 
         m.d.comb += [
             port.base.eq(self.host_base),
@@ -223,12 +250,12 @@ class Core(wiring.Component):
             ]
         return m
 
-    def _add(self, m: Module, name: str, unit: Unit) -> Unit:
+    def _add(self, m: Module, name: str, unit: Unit, clear: Value | None = None) -> Unit:
         """The unit, with its own reset."""
         m.domains += ClockDomain(name, local=True)
         m.d.comb += [
             ClockSignal(name).eq(ClockSignal()),
-            ResetSignal(name).eq(self.clear[name]),
+            ResetSignal(name).eq(self.clear[name] if clear is None else clear),
         ]
         m.submodules[name] = DomainRenamer(name)(unit)
         return unit
@@ -315,12 +342,17 @@ class Core(wiring.Component):
             board.matrix_summing.advance.eq(matrix.advance_sum),
             board.matrix_summing.advance_to.eq(matrix.advance_sum_to),
             board.matrix_summing.retire.eq(matrix.sum_done),
-            accumulators.update.eq(matrix.update),
-            accumulators.reads.eq(matrix.update_reads),
-            accumulators.row.eq(matrix.update_row),
-            accumulators.accumulate.eq(matrix.accumulate),
-            accumulators.shift.eq(matrix.shift),
-            accumulators.sums.eq(matrix.sums),
+        ]
+        if not self._config.links:
+            m.d.comb += [
+                accumulators.update.eq(matrix.update),
+                accumulators.reads.eq(matrix.update_reads),
+                accumulators.row.eq(matrix.update_row),
+                accumulators.accumulate.eq(matrix.accumulate),
+                accumulators.shift.eq(matrix.shift),
+                accumulators.sums.eq(matrix.sums),
+            ]
+        m.d.comb += [
             self.activity.active.eq(matrix.active),
             self.activity.awaiting_weights.eq(matrix.awaiting_weights),
             self.activity.weights_moving.eq(matrix.weights_moving),
@@ -342,8 +374,13 @@ class Core(wiring.Component):
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
             queue.pop.eq(activation.command_pop),
-            accumulators.enable.eq(activation.enable),
-            accumulators.address.eq(activation.address),
+        ]
+        if not self._config.links:
+            m.d.comb += [
+                accumulators.enable.eq(activation.enable),
+                accumulators.address.eq(activation.address),
+            ]
+        m.d.comb += [
             activation.ready.eq(accumulators.ready),
             activation.accumulators.eq(accumulators.data),
             board.activate_reading.advance.eq(activation.advance_read),
@@ -369,6 +406,87 @@ class Core(wiring.Component):
             board.host_writing.retire.eq(writer.done),
         ]
         self._show_awaited(m, board, queue, writer)
+
+    def _links(
+        self,
+        m: Module,
+        board: Scoreboard,
+        sequencer: Sequencer,
+        buffer: UnifiedBuffer,
+        accumulators: Accumulators,
+        matrix: MatrixUnit,
+        activation: ActivationUnit,
+    ) -> None:
+        """The link unit, which has the memories' ports when nobody else wants them."""
+        links = LinkUnit(config=self._config)
+        cleared = Signal()
+        m.d.comb += cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
+        self._add(m, LINK_UNIT, links, cleared)
+        for side in SIDES:
+            connect(m, getattr(links, f"to_{side}"), flipped(getattr(self, f"to_{side}")))
+            connect(m, getattr(links, f"from_{side}"), flipped(getattr(self, f"from_{side}")))
+            for queue_name, list_name in (
+                (f"send_{side}", f"sending_{side}"),
+                (f"receive_{side}", f"receiving_{side}"),
+            ):
+                part, queue, uses = (
+                    getattr(links, queue_name),
+                    getattr(board, queue_name),
+                    getattr(board, list_name),
+                )
+                # Lines are written a cycle later than the lists let go of them.
+                settled = Signal(name=f"{queue_name}_settled")
+                m.d.sync += settled.eq(queue.unblocked & ~queue.pop)
+                connect(m, part.rows, uses.rows)
+                connect(m, uses.cleared, part.cleared)
+                m.d.comb += [
+                    part.command.valid.eq(queue.unblocked & settled),
+                    part.command.payload.eq(queue.command),
+                    queue.pop.eq(part.command.valid & part.command.ready),
+                    uses.taken.eq(queue.pop),
+                    uses.advance.eq(part.advance),
+                    uses.advance_to.eq(part.advance_to),
+                    uses.retire.eq(part.done),
+                ]
+        connect(m, links.buffer_read, buffer.link_out)
+        connect(m, links.buffer_write, buffer.link_in)
+
+        read, update = links.sums_read, links.sums_update
+        adds = Signal()
+        sums = Signal.like(update.sums, reset_less=True)
+        from_link = Signal()
+        assert SUMS_LATENCY == 1
+        m.d.sync += [from_link.eq(update.enable & update.ready), sums.eq(update.sums)]
+        m.d.comb += [
+            read.ready.eq(accumulators.ready & ~activation.enable),
+            read.data.eq(accumulators.data),
+            update.ready.eq(~matrix.update),
+            adds.eq(update.enable & update.ready & update.adds),
+            accumulators.enable.eq(activation.enable | read.enable),
+            accumulators.address.eq(Mux(activation.enable, activation.address, read.address)),
+            accumulators.update.eq(matrix.update | update.enable),
+            accumulators.reads.eq(
+                Mux(matrix.update, matrix.update_reads, adds << update.address[0])
+            ),
+            accumulators.row.eq(Mux(matrix.update, matrix.update_row, update.address)),
+            accumulators.accumulate.eq(Mux(matrix.update, matrix.accumulate, update.adds)),
+            accumulators.shift.eq(Mux(matrix.update, matrix.shift, 0)),
+            accumulators.sums.eq(Mux(from_link, sums, matrix.sums)),
+            links.cores.eq(self.cores),
+            links.arrived.eq(sequencer.arrived),
+            sequencer.passed.eq(links.passed),
+            self.waits.eq(links.waits),
+            # Who only waits for a memory is not stuck.
+            self.moved.eq(
+                links.moved
+                | (read.enable & ~read.ready)
+                | (update.enable & ~update.ready)
+                | (links.buffer_read.enable & ~links.buffer_read.ready)
+                | (links.buffer_write.enable & ~links.buffer_write.ready)
+            ),
+            self.mismatched.eq(links.mismatched),
+            self.sent.eq(links.quiet),
+        ]
 
     def _show_awaited(
         self,

@@ -7,6 +7,7 @@ from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Fault
+from systola.arch.registers import Status
 from systola.hdl.commands import PC_BITS
 
 BUFFER_LATENCY = 2
@@ -18,6 +19,30 @@ class FaultReport(data.StructLayout):
 
     def __init__(self) -> None:
         super().__init__({"cause": ceil_log2(len(Fault)), "pc": PC_BITS, "address": 32})
+
+
+class PodSignature(wiring.Signature):
+    """What a core of a pod and the pod have between them, seen from the core. `start`,
+    `soft_reset`, `resume`: as if CONTROL were written so; `clear_links`: the next cycle resets the
+    link unit. `alive`: something has moved on a link of the pod; `moved`, on one of this core.
+    `stop`: another core has had a fault, `in_vain`: as it waited for too long, and so does who
+    waits. `status` and `cause`: what the registers show."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "soft_reset": In(1),
+                "resume": In(1),
+                "clear_links": In(1),
+                "alive": In(1),
+                "stop": In(1),
+                "in_vain": In(1),
+                "moved": Out(1),
+                "status": Out(len(Status)),
+                "cause": Out(ceil_log2(len(Fault))),
+            }
+        )
 
 
 class BufferReadSignature(wiring.Signature):

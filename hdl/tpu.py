@@ -6,13 +6,19 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from systola.arch.config import Config, ConfigError
+from systola.arch.config import Config
+from systola.arch.isa import Fault, LinkPart
 from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
-from systola.hdl.core import UNITS, Core
+from systola.hdl.core import Core, units_of
 from systola.hdl.host.bus_watchdog import BusWatchdog, handshakes
 from systola.hdl.host.control_registers import ControlRegisters
 from systola.hdl.host.counters import Counters
 from systola.hdl.host.machine_control import MachineControl
+from systola.hdl.link.link_signature import LinkSignature
+from systola.hdl.link.link_unit import SIDES
+from systola.hdl.link.link_watchdog import LinkWatchdog
+from systola.hdl.link.pod_barrier import CORES_BITS
+from systola.hdl.ports import PodSignature
 from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
 
 
@@ -25,31 +31,48 @@ class TPU(wiring.Component):
     host_read, host_write : AXI4 master for host memory; ARID 0 data, 1 instructions
     weight_read : AXI4 master for weight memory, read only
     irq : a pending interrupt is enabled
+    to_left, to_right, from_left, from_right : the links to neighbours, where there are any
+    cores : of the pod, a constant
+    pod : what the pod tells all of its cores, and they tell it
     """
 
     def __init__(self, *, config: Config):
-        if config.links:
-            raise ConfigError(f"configuration '{config.name}': links are for the golden model only")
         self._config = config
+        super().__init__(self.signature_of(config))
+
+    @staticmethod
+    def signature_of(config: Config) -> wiring.Signature:
+        """The ports of a machine of that configuration."""
         host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
         weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
-        super().__init__(
+        link = LinkSignature(config=config)
+        links = {
+            **{f"to_{side}": Out(link) for side in SIDES},
+            **{f"from_{side}": In(link) for side in SIDES},
+            "cores": In(CORES_BITS),
+            "pod": Out(PodSignature()),
+        }
+        return wiring.Signature(
             {
                 "control": In(LiteSignature(address_bits=REGISTER_SPACE_BITS)),
                 "host_read": Out(ReadSignature(**host)),
                 "host_write": Out(WriteSignature(**host)),
                 "weight_read": Out(ReadSignature(**weight)),
                 "irq": Out(1),
+                **(links if config.links else {}),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        registers = m.submodules.registers = ControlRegisters(config=self._config)
-        control = m.submodules.machine_control = MachineControl(units=UNITS)
+        config = self._config
+        registers = m.submodules.registers = ControlRegisters(config=config)
+        control = m.submodules.machine_control = MachineControl(
+            units=units_of(config), links=config.links
+        )
         counters = m.submodules.counters = Counters()
         watchdog = m.submodules.watchdog = BusWatchdog()
-        core = Core(config=self._config)
+        core = Core(config=config)
         m.submodules.core = DomainRenamer("core")(core)
         m.domains.core = ClockDomain(local=True)
         # A reset of the machine shows there, too.
@@ -72,17 +95,23 @@ class TPU(wiring.Component):
                 watchdog.to_memory[number].eq(handshakes(bus, *sends)),
                 watchdog.from_memory[number].eq(handshakes(bus, gets)),
             ]
+        idle, start = core.idle, registers.start
+        soft_reset, resume = registers.soft_reset, registers.resume
+        if config.links:
+            idle = idle & core.sent
+            start, resume = start | self.pod.start, resume | self.pod.resume
+            soft_reset = soft_reset | self.pod.soft_reset
         m.d.comb += [
             self.irq.eq(registers.irq),
-            control.start.eq(registers.start),
-            control.soft_reset.eq(registers.soft_reset),
+            control.start.eq(start),
+            control.soft_reset.eq(soft_reset),
             control.halted.eq(core.halted),
             control.rejected.eq(core.rejected),
             control.rejection.eq(core.rejection),
             control.error.eq(core.error),
             control.error_cause.eq(core.error_cause),
             control.error_pc.eq(core.error_pc),
-            control.idle.eq(core.idle),
+            control.idle.eq(idle),
             control.corrupt.eq(core.corrupt),
             control.waiting.eq(core.waiting),
             control.quiet.eq(core.quiet),
@@ -96,7 +125,7 @@ class TPU(wiring.Component):
             core.running.eq(control.running),
             core.stop.eq(control.stop),
             core.clear.eq(control.clear),
-            core.resume.eq(registers.resume),
+            core.resume.eq(resume),
             core.program.eq(registers.program),
             core.host_base.eq(registers.host_base),
             core.host_limit.eq(registers.host_limit),
@@ -127,4 +156,46 @@ class TPU(wiring.Component):
             counters.host_wait.eq(core.activity.host_wait),
             counters.issue_waits.eq(core.activity.issue_waits),
         ]
+        if config.links:
+            self._links(m, core, control, registers)
         return m
+
+    def _links(
+        self, m: Module, core: Core, control: MachineControl, registers: ControlRegisters
+    ) -> None:
+        """The links, what makes them a fault, and what the pod is told."""
+        pod = self.pod
+        watchdog = m.submodules.link_watchdog = LinkWatchdog()
+        for side in SIDES:
+            connect(m, getattr(core, f"to_{side}"), flipped(getattr(self, f"to_{side}")))
+            connect(m, getattr(core, f"from_{side}"), flipped(getattr(self, f"from_{side}")))
+        m.d.comb += [
+            core.cores.eq(self.cores),
+            core.clear_links.eq(pod.clear_links),
+            watchdog.limit.eq(registers.bus_timeout),
+            watchdog.waits.eq(core.waits),
+            watchdog.alive.eq(pod.alive),
+            pod.status.eq(control.status),
+            pod.cause.eq(control.report.cause),
+        ]
+        m.d.sync += pod.moved.eq(core.moved)
+        # What a neighbour has sent wrongly comes before what it ended with.
+        waits_in_vain = pod.stop & pod.in_vain & core.waits.any()
+        m.d.comb += control.broken.eq(core.mismatched.any() | watchdog.expired | pod.stop)
+        with m.If(core.mismatched.any()):
+            m.d.comb += [
+                control.break_cause.eq(Fault.LINK_KIND),
+                control.break_address.eq(core.mismatched << exact_log2(LinkPart.RECEIVE_LEFT)),
+            ]
+        with m.Elif(watchdog.expired):
+            m.d.comb += [
+                control.break_cause.eq(Fault.LINK_TIMEOUT),
+                control.break_address.eq(watchdog.parts),
+            ]
+        with m.Elif(waits_in_vain):
+            m.d.comb += [
+                control.break_cause.eq(Fault.LINK_TIMEOUT),
+                control.break_address.eq(core.waits),
+            ]
+        with m.Else():
+            m.d.comb += control.break_cause.eq(Fault.POD_STOPPED)

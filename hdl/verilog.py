@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 from amaranth._toolchain.yosys import find_yosys  # the one that amaranth.back.verilog runs
 from amaranth.back import rtlil, verilog
-from amaranth.hdl import Value
-from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
 from amaranth.lib import wiring
 
 from systola.arch.config import Config
@@ -19,16 +18,9 @@ from systola.hdl.activation.lane_group import LaneGroup
 from systola.hdl.activation.result_lanes import lanes_are_instances
 from systola.hdl.matrix.mxu import is_grid, make_tile
 from systola.hdl.parts.fabric import Checked, Fabric, fabric_of
+from systola.hdl.pod.pod import LINK_STAGES, Pod
+from systola.hdl.port_names import flat_ports
 from systola.hdl.tpu import TPU
-
-PORT_PREFIX = {
-    "control": "s_axil_",
-    "host_read": "m_axi_host_",
-    "host_write": "m_axi_host_",
-    "weight_read": "m_axi_weight_",
-    "irq": "irq",
-}
-"""Flat port names that AXI tools recognise, for each member of TPU."""
 
 _ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
 """What gives a memory its contents, where they are zero."""
@@ -43,7 +35,21 @@ def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool 
     """
     top = TPU(config=config)
     platform = Checked(fabric) if promises else fabric
-    return _with_modules(convert(top, "tpu", platform, _ports(top)), config, platform)
+    return _with_modules(convert(top, "tpu", platform, flat_ports(top)), config, platform)
+
+
+def generate_pod(config: Config, cores: int, fabric: Fabric = Fabric.GENERIC) -> str:
+    """`cores` machines of a configuration in a ring, as one Verilog text; the top module is `pod`,
+    and each core a `tpu`, which is converted once. The configuration gets links, where it has
+    none."""
+    linked = replace(config, links=True)
+    return f"{generate_ring(linked, cores)}\n{generate(linked, fabric)}"
+
+
+def generate_ring(config: Config, cores: int, stages: int = LINK_STAGES) -> str:
+    """Of a pod the module `pod` alone; `stages` as of Pod."""
+    top = Pod(config=config, cores=cores, stages=stages)
+    return convert(top, "pod", ports=flat_ports(top))
 
 
 def generate_rtlil(config: Config) -> str:
@@ -52,17 +58,7 @@ def generate_rtlil(config: Config) -> str:
     Not for large arrays; large memories are instances of `sram_1r1w`, which is not in it.
     """
     top = TPU(config=config)
-    return rtlil.convert(top, name="tpu", platform=Fabric.GENERIC, ports=_ports(top))
-
-
-def _ports(top: TPU) -> dict[str, tuple[Value, PortDirection]]:
-    return {
-        PORT_PREFIX[str(path[0])] + "".join(map(str, path[1:])): (
-            Value.cast(value),
-            PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
-        )
-        for path, member, value in top.signature.flatten(top)
-    }
+    return rtlil.convert(top, name="tpu", platform=Fabric.GENERIC, ports=flat_ports(top))
 
 
 def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:

@@ -39,6 +39,23 @@ def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: boo
     return built_once("verilog", f"{key}.v", what, make).read_text()
 
 
+def pod_verilog_of(config: Config, cores: int, stages: int) -> str:
+    """Module `pod` with so many cores of `config`, which has links, likewise, with the promises of
+    the cores; `stages` as of Pod."""
+
+    def make(work: Path) -> Path:
+        from systola.hdl.verilog import generate_ring
+
+        result = work / "pod.v"
+        result.write_text(generate_ring(config, cores, stages))
+        return result
+
+    key = content_key(_description(), repr(config), str(cores), str(stages))
+    what = f"converting a ring of {cores} '{config.name}' to Verilog"
+    ring = built_once("verilog", f"{key}.v", what, make).read_text()
+    return f"{ring}\n{verilog_of(config, promises=True)}"
+
+
 @lru_cache(maxsize=1)
 def _description() -> bytes:
     """All that the Verilog depends on, apart from the configuration."""

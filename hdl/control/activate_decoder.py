@@ -47,7 +47,7 @@ class ActivateDecoder(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "given": In(EffectiveInstruction()),
+                "given": In(EffectiveInstruction(links=config.links)),
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
                 "found": In(Found(config=config)),

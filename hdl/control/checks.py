@@ -326,6 +326,21 @@ def walks(
         results = Step(at.destination, f.rows, 1, buffer, ("buffer",), ("rows",))
         found[Opcode.RANDOM] = (results, NOTHING, NOTHING)
 
+    if config.links:
+        f, at = views(Opcode.SEND)
+        first_line, first_row = Mux(at.sums, 0, at.buffer), Mux(at.sums, at.accumulator, 0)
+        found[Opcode.SEND] = (
+            Step(first_line, f.rows, ~f.sums, buffer, ("buffer",)),
+            Step(first_row, f.rows, f.sums, accumulators, ("accumulator",)),
+            Step(0, f.rows, 1, least=("rows",)),
+        )
+        f, at = views(Opcode.RECEIVE)
+        taken = Step(at.buffer, f.rows, 1, buffer, ("buffer",), ("rows",))
+        found[Opcode.RECEIVE] = (taken, NOTHING, NOTHING)
+        f, at = views(Opcode.REDUCE)
+        taken = Step(at.accumulator, f.rows, 1, accumulators, ("accumulator",), ("rows",))
+        found[Opcode.REDUCE] = (taken, NOTHING, NOTHING)
+
     f, _ = views(Opcode.SET_CONFIG_WINDOW)
     found[Opcode.SET_CONFIG_WINDOW] = (
         Step(0, f.height, f.pitch, into=("map_lines",), least=("height", "pitch")),

@@ -18,6 +18,7 @@ from systola.hdl.commands import (
     ActivateCommand,
     HostTransfer,
     InstructionLayout,
+    LinkCommand,
     MatrixCommand,
     Tail,
     WeightTransfer,
@@ -29,13 +30,14 @@ from systola.hdl.commands import (
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
 from systola.hdl.control.checks import Found, Known, times, walks
+from systola.hdl.control.link_decoder import LinkDecoder
 from systola.hdl.control.matrix_decoder import MatrixDecoder
 from systola.hdl.control.scalar_unit import (
-    OPCODES,
     Coming,
     EffectiveInstruction,
     fields_of,
     is_one_of,
+    kind_bits,
 )
 from systola.hdl.control.walk_table import WalkTable, selected
 from systola.hdl.control.window import WindowProducts
@@ -53,8 +55,8 @@ ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNA
 
 
 class Decoded(data.StructLayout):
-    """An instruction ready for issue; what does not concern its opcode is undefined. `kind` has a
-    bit for each of OPCODES.
+    """An instruction ready for issue; what does not concern its opcode is undefined. `kind`: see
+    `kind_bits`.
 
     From the second cycle on, `failed`: a check does not hold; then `cause` and `address` tell of
     the first one that does not. The address of a Read_Weights that has not failed is its first
@@ -65,13 +67,14 @@ class Decoded(data.StructLayout):
     `source` and `operand` are what the activation unit reads, `parameters` and `table` what it
     uses. `tiles`: weight tiles queued or consumed. `from_buffer`: a MatrixMultiply with weights
     there, its `source`; a WeightCommand says of them what `weight_transfer` does. `code`: that
-    of an Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`.
+    of an Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`. `link`, for `side`, is
+    what a Send reads or a Receive or Reduce writes, its `buffer` or `accumulator`.
     """
 
     def __init__(self, *, config: Config):
         super().__init__(
             {
-                "kind": len(OPCODES),
+                "kind": kind_bits(links=config.links),
                 "pc": PC_BITS,
                 "failed": 1,
                 "cause": ceil_log2(len(Fault)),
@@ -92,6 +95,7 @@ class Decoded(data.StructLayout):
                 "activate": ActivateCommand(config=config),
                 "code": 16,
                 "units": len(Unit),
+                **({"link": LinkCommand(config=config), "side": 1} if config.links else {}),
             }
         )
 
@@ -126,9 +130,9 @@ class Decoder(wiring.Component):
             {
                 "takes": In(1),
                 "opcode": In(OPCODE_BITS),
-                "coming": In(stream.Signature(Coming())),
+                "coming": In(stream.Signature(Coming(links=config.links))),
                 "moves": Out(1),
-                "instruction": In(EffectiveInstruction()),
+                "instruction": In(EffectiveInstruction(links=config.links)),
                 "decoded": Out(stream.Signature(Decoded(config=config))),
                 "host_limit": In(HOST_OFFSET_BITS),
                 "weight_tiles": In(TILE_BITS),
@@ -151,7 +155,7 @@ class Decoder(wiring.Component):
         self._sum = Signal(RESULT, reset_less=True)
         self._limit = Signal(HOST_OFFSET_BITS, reset_less=True)
         self._base = Signal(HOST_OFFSET_BITS, reset_less=True)
-        self._given = Signal(EffectiveInstruction(), reset_less=True)
+        self._given = Signal(EffectiveInstruction(links=self._config.links), reset_less=True)
         steps = walks(
             self._config,
             coming.word,
@@ -165,7 +169,7 @@ class Decoder(wiring.Component):
                 weight_tiles=self.weight_tiles,
             ),
         )
-        table = self._table = WalkTable(steps, self._sum)
+        table = self._table = WalkTable(steps, self._sum, links=self._config.links)
         self._row = Signal(table.results, reset_less=True)  # of the step that is added up
         self._zero = Signal(reset_less=True)  # the product of the latter, which must not be
         self._limited = Signal.like(self._row.limit, reset_less=True)  # of the one compared
@@ -352,10 +356,12 @@ class Decoder(wiring.Component):
         given, kind = self._given, self._given.kind
         opcode = given.word[:OPCODE_BITS]
         m.d.comb += verdict.eq(now)
-        # Without links their opcodes are of no kind, and only the cause tells them from others.
-        first_of_links = min(LINK_OPCODES)
-        is_of_links = opcode[exact_log2(len(LINK_OPCODES)) :] == first_of_links // len(LINK_OPCODES)
-        unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
+        unknown: ValueLike = Fault.ILLEGAL_OPCODE
+        if not self._config.links:
+            # Their opcodes are of no kind, and only the cause tells them from others.
+            size = len(LINK_OPCODES)
+            is_of_links = opcode[exact_log2(size) :] == min(LINK_OPCODES) // size
+            unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
         early: tuple[tuple[Value, ValueLike, ValueLike], ...] = (
             (given.error, Fault.FETCH_ERROR, 0),
             (~kind.any(), unknown, opcode),
@@ -481,3 +487,11 @@ class Decoder(wiring.Component):
             out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
             out.units.eq(fields[Opcode.DEBUG_TAG].wait),
         ]
+        if config.links:
+            m.submodules.link = link_decoder = LinkDecoder(config=config)
+            m.d.comb += [
+                link_decoder.given.eq(self._given),
+                link_decoder.found.eq(shown),
+                out.link.eq(link_decoder.command),
+                out.side.eq(link_decoder.side),
+            ]

@@ -12,11 +12,11 @@ from amaranth.utils import ceil_log2
 
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
-    INSTRUCTIONS,
     OPCODE_BITS,
     REGISTERS,
     Instruction,
     Opcode,
+    instructions_of,
 )
 
 REGISTER_BITS = 32
@@ -28,16 +28,16 @@ def indexed(entry: Instruction) -> list[tuple[str, str]]:
     return [(field.indexes, field.name) for field in entry.fields if field.indexes is not None]
 
 
-ADDERS = max(len(indexed(entry)) for entry in INSTRUCTIONS)
+ADDERS = max(len(indexed(entry)) for entry in instructions_of(links=True))
 NOWHERE = 8 * INSTRUCTION_BYTES
 """The place of an operand that is zero."""
 
 
-def selectors_of(word: Value) -> Value:
+def selectors_of(word: Value, *, links: bool) -> Value:
     """The number of the index register of each adder, ADDERS times SELECTOR_BITS. Set_Register has
     its two there."""
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
-    for entry in INSTRUCTIONS:
+    for entry in instructions_of(links=links):
         names = [selector for _, selector in indexed(entry)]
         if entry.opcode == Opcode.SET_REGISTER:
             names = ["first", "second"]
@@ -46,12 +46,12 @@ def selectors_of(word: Value) -> Value:
     return Cat(_chosen(word, at, SELECTOR_BITS) for at in places)
 
 
-def operands_of(word: Value) -> list[tuple[Value, Value, Value]]:
+def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]:
     """What each adder adds to its register: the operand, and what stands behind it, as a choice:
     the bit that makes it, the operand where that is one, and the one where it is zero. Set_Register
     has its value in the first, and nothing in the second."""
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
-    for entry in INSTRUCTIONS:
+    for entry in instructions_of(links=links):
         offsets = [entry.offset(operand) for operand, _ in indexed(entry)]
         if entry.opcode == Opcode.SET_REGISTER:
             offsets = [entry.offset("value"), NOWHERE]

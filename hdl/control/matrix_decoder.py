@@ -24,7 +24,7 @@ class MatrixDecoder(wiring.Component):
         self._rows = config.rows
         super().__init__(
             {
-                "given": In(EffectiveInstruction()),
+                "given": In(EffectiveInstruction(links=config.links)),
                 "shape": In(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
                 "products": In(WindowProducts()),
                 "found": In(Found(config=config)),

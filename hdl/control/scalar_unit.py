@@ -8,11 +8,11 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import (
     INSTRUCTION_BYTES,
-    INSTRUCTIONS,
     LOOP_DEPTH,
     OPCODE_BITS,
     REGISTERS,
     Opcode,
+    instructions_of,
 )
 from systola.hdl.commands import PC_BITS, InstructionLayout
 from systola.hdl.control.fetch import FetchedInstruction
@@ -25,38 +25,45 @@ from systola.hdl.control.indexed_operands import (
 )
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
-OPCODES = tuple(entry.opcode for entry in INSTRUCTIONS)
+OPCODES = tuple(entry.opcode for entry in instructions_of(links=False))
+LINKED_OPCODES = tuple(entry.opcode for entry in instructions_of(links=True))
+"""OPCODES, and behind them those of a core with links."""
+
+
+def kind_bits(*, links: bool) -> int:
+    """A bit for each opcode that a core knows, in the order of LINKED_OPCODES."""
+    return len(LINKED_OPCODES if links else OPCODES)
 
 
 class Coming(data.StructLayout):
     """An instruction before index registers are added to its operands."""
 
-    def __init__(self) -> None:
-        super().__init__({"word": 8 * INSTRUCTION_BYTES, "kind": len(OPCODES)})
+    def __init__(self, *, links: bool = False) -> None:
+        super().__init__({"word": 8 * INSTRUCTION_BYTES, "kind": kind_bits(links=links)})
 
 
 def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
     """Whether an instruction of this kind is one of these."""
-    return Cat(kind[OPCODES.index(opcode)] for opcode in opcodes).any()
+    return Cat(kind[LINKED_OPCODES.index(opcode)] for opcode in opcodes).any()
 
 
 def fields_of(word: Value) -> dict[Opcode, data.View]:
     """The fields of `word`, read as each of the instructions."""
-    return {opcode: data.View(InstructionLayout(opcode), word) for opcode in OPCODES}
+    return {opcode: data.View(InstructionLayout(opcode), word) for opcode in LINKED_OPCODES}
 
 
 class EffectiveInstruction(data.StructLayout):
     """A fetched instruction, and the `sums` of those of its operands that have an index register
-    with that, in their order; they count modulo 2^width. `kind` has a bit for each of OPCODES.
+    with that, in their order; they count modulo 2^width. `kind`: see `kind_bits`.
     `loop_fault`: check LOOP fails; then `loops` were open before the instruction.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, links: bool = False) -> None:
         super().__init__(
             {
                 "word": 8 * INSTRUCTION_BYTES,
                 "sums": data.ArrayLayout(REGISTER_BITS, ADDERS),
-                "kind": len(OPCODES),
+                "kind": kind_bits(links=links),
                 "error": 1,
                 "pc": PC_BITS,
                 "loop_fault": 1,
@@ -76,11 +83,11 @@ class _Loop(data.StructLayout):
 class _Kept(data.StructLayout):
     """What an instruction takes along from stage to stage."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, links: bool) -> None:
         super().__init__(
             {
                 "word": 8 * INSTRUCTION_BYTES,
-                "kind": len(OPCODES),
+                "kind": kind_bits(links=links),
                 "error": 1,
                 "pc": PC_BITS,
             }
@@ -104,15 +111,16 @@ class ScalarUnit(wiring.Component):
     with `error`, whose word means nothing, changes the state or jumps.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, links: bool = False) -> None:
+        self._links = links
         super().__init__(
             {
                 "fetched": In(stream.Signature(FetchedInstruction())),
                 "takes": Out(1),
                 "opcode": Out(OPCODE_BITS),
-                "coming": Out(stream.Signature(Coming())),
+                "coming": Out(stream.Signature(Coming(links=links))),
                 "moves": In(1),
-                "instruction": Out(EffectiveInstruction()),
+                "instruction": Out(EffectiveInstruction(links=links)),
                 "jump": Out(1),
                 "jump_to": Out(PC_BITS),
             }
@@ -121,8 +129,9 @@ class ScalarUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         fetched = self.fetched.payload
-        first = Signal(_Kept(), reset_less=True)
-        last = Signal(_Kept())
+        opcodes = LINKED_OPCODES if self._links else OPCODES
+        first = Signal(_Kept(links=self._links), reset_less=True)
+        last = Signal(_Kept(links=self._links))
         first_valid = Signal()
         opens = Signal()  # a Loop came into the last stage a cycle ago
         ended = Signal()  # the End_Loop that is fetched is done
@@ -146,7 +155,7 @@ class ScalarUnit(wiring.Component):
         with m.If(self.takes):
             m.d.sync += [
                 first.word.eq(fetched.word),
-                first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in OPCODES)),
+                first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in opcodes)),
                 first.error.eq(fetched.error),
                 first.pc.eq(fetched.pc),
             ]
@@ -159,8 +168,8 @@ class ScalarUnit(wiring.Component):
         written = Signal(REGISTERS)
         selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
         sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
-        m.d.sync += selectors.eq(selectors_of(first.word))
-        for i, (choose, one, zero) in enumerate(operands_of(first.word)):
+        m.d.sync += selectors.eq(selectors_of(first.word, links=self._links))
+        for i, (choose, one, zero) in enumerate(operands_of(first.word, links=self._links)):
             read = registers.read_port(domain="comb")
             chosen = Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True)
             adder = m.submodules[f"adder_{i}"] = SelectingAdder(width=REGISTER_BITS)

@@ -3,13 +3,13 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
-from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
+from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Side, Unit
 from systola.hdl.commands import (
     TABLE_BITS,
     TAG_BITS,
@@ -18,15 +18,21 @@ from systola.hdl.commands import (
     HostTransfer,
     HostWriteCommand,
     Kind,
+    LinkCommand,
+    LinkRow,
     MatrixCommand,
     WeightCommand,
     address_bits,
+    link_address_bits,
     parameter_space,
     row_bits,
     table_space,
 )
 from systola.hdl.control.command_queue import CommandQueue
 from systola.hdl.control.decoder import Decoded
+from systola.hdl.control.link_gate import LinkGate
+from systola.hdl.control.link_interlock import LinkInterlock
+from systola.hdl.control.link_list import LinkList
 from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.control.tag_queue import TagQueue
@@ -36,12 +42,13 @@ from systola.hdl.parts.in_flight import Awaited, InFlight, Progress, Region, ove
 @dataclass(frozen=True)
 class _Group:
     """Instructions that take the same way: into `queue` and into `lists`, `from_buffer` only with
-    weights from there."""
+    weights from there; those of the links, if they are for this `side`."""
 
     opcodes: tuple[Opcode, ...]
     queue: str
     lists: tuple[str, ...] = ()
     from_buffer: bool = False
+    side: Side | None = None
 
 
 _READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
@@ -65,6 +72,18 @@ GROUPS = (
         (Opcode.MEASURE,), "activate", ("activate_reading", "activate_operands", "activate_writing")
     ),
     _Group((Opcode.DEBUG_TAG,), "tags"),
+)
+_TAKES = (Opcode.RECEIVE, Opcode.REDUCE)
+LINK_GROUPS = (
+    _Group((Opcode.SEND,), "send_left", ("sending_left",), side=Side.LEFT),
+    _Group((Opcode.SEND,), "send_right", ("sending_right",), side=Side.RIGHT),
+    _Group(_TAKES, "receive_left", ("receiving_left",), side=Side.LEFT),
+    _Group(_TAKES, "receive_right", ("receiving_right",), side=Side.RIGHT),
+)
+"""Beside GROUPS, where there are links: a queue and a list for each part of the link unit."""
+SENDING, RECEIVING = (
+    tuple(name for group in groups for name in group.lists)
+    for groups in (LINK_GROUPS[:2], LINK_GROUPS[2:])
 )
 COMPLETES = {
     Unit.HOST_READER: "host_reading",
@@ -98,6 +117,20 @@ MASKS = {
     "weights": ("tiles_loading", "tiles_writing"),
 }
 """What the instructions of each queue may have to wait for."""
+_SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
+_TAKE_MASKS = (
+    *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
+    *("activate_reading", "activate_operands", "activate_writing"),
+)
+LINK_MASKS = {
+    group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
+}
+"""The same for the links. They wait for whole instructions of the others; for each other's lines
+and rows they wait in LinkInterlock, and the others for them in LinkGate."""
+_FILLS = (*_READS, Opcode.ACTIVATE, *_LINE_READERS)
+"""Instructions that write the lines of their `buffer`."""
+_TOUCHES = (*_FILLS, *_STORES, *_PRODUCTS, Opcode.MEASURE)
+"""Instructions, not of the links, that use lines or rows."""
 TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
 """Masks for weights from the buffer, where there is training."""
 LIST_OF = {
@@ -174,6 +207,24 @@ class ListSignature(wiring.Signature):
         )
 
 
+class LinkListSignature(wiring.Signature):
+    """A list of the links, seen as a ListSignature; and the `rows` of what was `taken` out of its
+    queue, and of them those `cleared`."""
+
+    def __init__(self, *, config: Config):
+        row = LinkRow(config=config)
+        super().__init__(
+            {
+                "advance": In(1),
+                "advance_to": In(link_address_bits(config)),
+                "retire": In(1),
+                "taken": In(1),
+                "rows": In(stream.Signature(row)),
+                "cleared": Out(stream.Signature(row)),
+            }
+        )
+
+
 class Scoreboard(wiring.Component):
     """Takes the instruction `decoded` with `issue`, in the cycle behind one in which it is
     `passable` and there is `room` for it, and was in the one before; its comparison with all that
@@ -198,6 +249,10 @@ class Scoreboard(wiring.Component):
     | `activate_writing` | all of these, their results, parameters, table | the last is announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
+    Where there are links there is a queue for each part of the link unit as well, in its parts
+    called `sending_` and `receiving_` the rows of its instructions before and behind their
+    interlock, and how far they are done.
+
     `idle`: all is complete, and the queue of tags is empty behind this cycle; it is a register and
     means nothing in the cycle behind an `issue`. The oldest instruction in any list waits for
     nothing, so there is no deadlock. `tagged`: `tag` enters the trace; `hold_tags`: none does.
@@ -206,14 +261,16 @@ class Scoreboard(wiring.Component):
     def __init__(self, *, config: Config):
         self._depth = depth = config.queue_depth
         self._training = config.training
+        self._config = config
         self._spaces = {
             "parameters": (parameter_space(config), bits_for(config.parameter_entries)),
             "table": (table_space(config), TABLE_BITS),
         }
-        self._groups = [group for group in GROUPS if config.training or not group.from_buffer]
+        groups = (*GROUPS, *LINK_GROUPS) if config.links else GROUPS
+        self._groups = [group for group in groups if config.training or not group.from_buffer]
         self._masks = {
             queue: tuple(mask for mask in masks if config.training or mask not in TILES)
-            for queue, masks in MASKS.items()
+            for queue, masks in (MASKS | LINK_MASKS if config.links else MASKS).items()
         }
         self._commands: dict[str, data.StructLayout] = {
             "host_reads": HostTransfer(config=config),
@@ -224,6 +281,11 @@ class Scoreboard(wiring.Component):
             # A read leaves this queue no later than its list, so there is always room.
             "host_read": HostReadEntry(config=config),
         }
+        parts: dict[str, wiring.Member] = {}
+        if config.links:
+            self._commands |= {group.queue: LinkCommand(config=config) for group in LINK_GROUPS}
+            part = LinkListSignature(config=config)
+            parts = {name: Out(part) for name in (*SENDING, *RECEIVING)}
         self._lists = {
             name: list_bits(name, config) for lists, _ in SCANS.values() for name in lists
         }
@@ -243,6 +305,7 @@ class Scoreboard(wiring.Component):
                 "tagged": Out(1),
                 "tag": Out(TAG_BITS),
                 **{name: Out(signature) for name, signature in queues.items()},
+                **parts,
                 **{
                     name: Out(ListSignature(width=width, depth=depth))
                     for name, width in self._lists.items()
@@ -314,14 +377,15 @@ class Scoreboard(wiring.Component):
                 tags.under_way[number].eq(lists[COMPLETES[unit]].valid),
                 tags.retire[number].eq(lists[COMPLETES[unit]].retire),
             ]
-        m.d.sync += self.idle.eq(
-            Cat(lists[name].empties for name in COMPLETES.values()).all() & tags.one_at_most
-        )
+        links = self._link_lists(m) if self._config.links else {}
+        complete = [lists[name].empties for name in COMPLETES.values()]
+        complete += [link.empties for link in links.values()]
+        m.d.sync += self.idle.eq(Cat(complete).all() & tags.one_at_most)
 
         # Where each instruction goes, known from the second cycle on. What it is pushed into learns
         # of its issue from a register of its own. What is full becomes known a cycle late: behind
         # an issue that is the first one of the next instruction, and later things only get better.
-        places = {**queues, **lists, "tags": tags}
+        places = {**queues, **lists, **links, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full: list[Value] = []
         watched: dict[str, list[Value]] = {name: [] for name in lists}
@@ -332,6 +396,8 @@ class Scoreboard(wiring.Component):
             is_here = is_one_of(self.decoded.kind, *group.opcodes)
             if group.from_buffer:
                 is_here &= self.decoded.from_buffer
+            if group.side is not None:
+                is_here &= self.decoded.side == group.side
             full.append(is_here & Cat(places[name].full for name in names).any())
             for name in dict.fromkeys(map(list_of, self._masks.get(group.queue, ()))):
                 watched[name].append(is_here)
@@ -340,7 +406,10 @@ class Scoreboard(wiring.Component):
                 pushes[name].append(issued)
         no_place = Signal()
         m.d.sync += no_place.eq(Cat(full).any())
-        m.d.comb += self.room.eq(~no_place & Cat(scan.complete for scan in scans.values()).all())
+        has_room = ~no_place & Cat(scan.complete for scan in scans.values()).all()
+        if links:
+            has_room &= self._lets_go(m, links)
+        m.d.comb += self.room.eq(has_room)
         m.d.comb += [places[name].push.eq(Cat(issued).any()) for name, issued in pushes.items()]
         for scan in scans.values():
             for name, _ in scan.watched.shape():
@@ -391,6 +460,8 @@ class Scoreboard(wiring.Component):
             queues["matrix"].pushed.eq(decoded.matrix),
             queues["activate"].pushed.eq(decoded.activate),
         ]
+        if self._config.links:
+            m.d.comb += [queues[group.queue].pushed.eq(decoded.link) for group in LINK_GROUPS]
         if self._training:
             m.d.comb += [
                 weights.from_buffer.eq(decoded.from_buffer),
@@ -439,6 +510,63 @@ class Scoreboard(wiring.Component):
                 Cat(met[pair] & (copies | (pair[0] != "host")) for pair in CONFLICTS[mask]).any()
             )
         return scan
+
+    def _link_lists(self, m: Module) -> dict[str, LinkList]:
+        """The lists of the links, and the interlocks between them: who sends waits for who
+        receives, and who receives for all."""
+        decoded, sums = self.decoded, self.decoded.link.sums
+        bits = link_address_bits(self._config) - 1
+        links: dict[str, LinkList] = {}
+        for name in (*SENDING, *RECEIVING):
+            link = links[name] = m.submodules[name] = LinkList(config=self._config)
+            port = getattr(self, name)
+            for end in ("base", "end"):
+                place = Mux(sums, decoded.accumulator[end], decoded.buffer[end])
+                m.d.comb += link.pushed[end].eq(Cat(place[:bits], sums))
+            m.d.comb += [
+                link.advance.eq(port.advance),
+                link.advance_to.eq(port.advance_to),
+                link.retire.eq(port.retire),
+            ]
+        for name, link in links.items():
+            others = [
+                other
+                for other in links
+                if other != name and (name in RECEIVING or other in RECEIVING)
+            ]
+            lock = LinkInterlock(config=self._config, others=others)
+            m.submodules[f"{name}_interlock"] = lock
+            port = getattr(self, name)
+            connect(m, flipped(port.rows), lock.rows)
+            connect(m, lock.cleared, flipped(port.cleared))
+            m.d.comb += [
+                lock.push.eq(link.push),
+                lock.free.eq(link.free),
+                lock.taken.eq(port.taken),
+                *(lock.others[other].eq(links[other].view) for other in others),
+            ]
+        return links
+
+    def _lets_go(self, m: Module, links: dict[str, LinkList]) -> Value:
+        """Whether nothing on the links is in the way of an instruction without masks for them."""
+        decoded = self.decoded
+        gate = m.submodules.link_gate = LinkGate(
+            config=self._config, sending=SENDING, receiving=RECEIVING
+        )
+        m.d.sync += [
+            gate.fills.eq(is_one_of(decoded.kind, *_FILLS)),
+            gate.sums.eq(is_one_of(decoded.kind, *_PRODUCTS)),
+        ]
+        m.d.comb += [
+            gate.restart.eq(self.issue | ~self.offered),
+            gate.passes.eq(~is_one_of(decoded.kind, *_TOUCHES)),
+            *(
+                getattr(gate, name).eq(decoded[name])
+                for name in ("buffer", "source", "operand", "accumulator")
+            ),
+            *(gate.lists[name].eq(link.view) for name, link in links.items()),
+        ]
+        return gate.clear
 
     def _low(self, region: data.View, *names: str) -> data.View:
         """The bits of a region that tell apart what lies in a space of its own, if one of the names

@@ -21,6 +21,9 @@ COUNT_BITS = TILE_BITS - 1
 TOTAL_BITS = COUNT_BITS + exact_log2(WEIGHT_READS_IN_FLIGHT)
 """Tiles of WEIGHT_READS_IN_FLIGHT Read_Weights; no more are waiting."""
 
+_DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
+"""Instructions that wait for all before them; so does Barrier."""
+
 
 class Sequencer(wiring.Component):
     """Passes instructions to the scoreboard while `enable`, one every ISSUE_INTERVAL cycles: in the
@@ -29,7 +32,8 @@ class Sequencer(wiring.Component):
     is issued lists and queues only become shorter.
 
     Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
-    one then for a `resume` (`waiting`), or takes the one that came before. `interrupt`: an
+    one then for a `resume` (`waiting`), or takes the one that came before. So does Barrier, where
+    there are links: it has then `arrived`, until it has `passed`. `interrupt`: an
     Interrupt_Host with `code` passes. `halted` is up in the fourth cycle of a Halt, `faulted` with
     `fault` in the fifth cycle of an instruction that fails a check: neither it nor any later one
     is issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program
@@ -41,6 +45,7 @@ class Sequencer(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._training = config.training
+        self._links = config.links
         super().__init__(
             {
                 "enable": In(1),
@@ -60,6 +65,7 @@ class Sequencer(wiring.Component):
                 "waiting": Out(1),
                 "code": Out(16),
                 "waits": Out(1),
+                **({"arrived": Out(1), "passed": In(1)} if config.links else {}),
             }
         )
 
@@ -87,9 +93,7 @@ class Sequencer(wiring.Component):
             halts.eq(is_one_of(kind, Opcode.HALT)),
             interrupts.eq(is_one_of(kind, Opcode.INTERRUPT_HOST)),
             waits_for_host.eq(is_one_of(kind, Opcode.SYNCHRONIZE_HOST)),
-            drains.eq(
-                is_one_of(kind, Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
-            ),
+            drains.eq(is_one_of(kind, *_DRAINING, *((Opcode.BARRIER,) if self._links else ()))),
         ]
 
         # The weight queue in program order: tiles that wait to be consumed, those of the last
@@ -167,10 +171,19 @@ class Sequencer(wiring.Component):
         active = Signal()
         resumed = Signal()
         stays = Signal()
+        held = (drains & ~self.idle) | (waits_for_host & ~resumed)
+        if self._links:
+            meets, met = Signal(), Signal()
+            m.d.sync += [
+                meets.eq(is_one_of(kind, Opcode.BARRIER)),
+                met.eq(self.passed | (met & ~passes)),
+            ]
+            m.d.comb += self.arrived.eq(decided & sound & meets & self.idle & ~met)
+            held |= meets & ~met
         m.d.comb += [
             active.eq(self.enable & self.decoded.valid & checked),
             self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
-            stays.eq((drains & ~self.idle) | (waits_for_host & ~resumed)),
+            stays.eq(held),
             self.passable.eq(active & ~fails & ~halts & ~stays),
             will_pass.eq(self.passable & self.room),
             self.issue.eq(passes),

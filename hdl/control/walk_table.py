@@ -10,7 +10,7 @@ from amaranth.hdl._ast import Slice  # it has no public name
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from systola.arch.isa import INSTRUCTIONS, Opcode
+from systola.arch.isa import Opcode, instructions_of
 from systola.hdl.control.checks import LEAST_STEPS, NOTHING, SUM, Limit, Step
 
 
@@ -75,7 +75,7 @@ class WalkTable:
     minimum is checked so.
     """
 
-    def __init__(self, walks: dict[Opcode, tuple[Step, ...]], total: Value):
+    def __init__(self, walks: dict[Opcode, tuple[Step, ...]], total: Value, *, links: bool = False):
         self.a, self.b, self.bases = Choices(), Choices(), Choices()
         self.limits: list[Limit | None] = [None]
         self.intos: list[tuple[str, ...]] = [()]
@@ -84,7 +84,7 @@ class WalkTable:
         self._rows: list[dict[str, int]] = []
         starts: dict[str, int] = {}
         self._starts: dict[Opcode, int] = {}
-        for entry in INSTRUCTIONS:
+        for entry in instructions_of(links=links):
             steps = walks.get(entry.opcode, (NOTHING,) * LEAST_STEPS)
             rows = self._encoded(entry.opcode, steps)
             start = starts.setdefault(repr(rows), len(self._rows))

@@ -9,7 +9,7 @@ from amaranth.lib import data
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import INSTRUCTIONS, TANH_INTEGER_BITS, Field, Function, Opcode
+from systola.arch.isa import TANH_INTEGER_BITS, Field, Function, Opcode, instructions_of
 from systola.hdl.control.activate_decoder import OTHERS
 from systola.hdl.control.scalar_unit import fields_of, is_one_of
 
@@ -25,14 +25,15 @@ def is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode,
     word, kind = given.word, given.kind
     wrong: list[Value] = []
     ended: Value = Const(0, 1)
-    places = sorted({entry.width for entry in INSTRUCTIONS})
+    entries = instructions_of(links=config.links)
+    places = sorted({entry.width for entry in entries})
     for start, end in pairwise([*places, len(word)]):
-        ended |= is_one_of(kind, *(each.opcode for each in INSTRUCTIONS if each.width == start))
+        ended |= is_one_of(kind, *(each.opcode for each in entries if each.width == start))
         wrong.append(ended & word[start:end].any())
     fields = fields_of(word)
     align = exact_log2(config.host_bus_bytes)
     wrong.append(is_one_of(kind, *COPIES, *LOADS) & given.sums[0][:align].any())
-    for entry in INSTRUCTIONS:
+    for entry in entries:
         bad = [
             _out_of_range(field, fields[entry.opcode][field.name])
             for field in entry.fields

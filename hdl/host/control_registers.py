@@ -176,6 +176,7 @@ class ControlRegisters(wiring.Component):
             (Feature.DEPTHWISE, config.depthwise),
             (Feature.WIDE, config.wide),
             (Feature.PARITY, config.parity),
+            (Feature.LINKS, config.links),
         )
         values = {
             Register.ID: IDENTITY,

@@ -26,14 +26,18 @@ class MachineControl(wiring.Component):
     `waiting`, a program that waits for the host, shows there at once and only while the program
     runs. `expired`: a memory has not answered the ports `waits` in time; that is a fault at once,
     and the machine then stays busy until it is quiet. `forget`: a soft reset is over, and `status`
-    is clear. `report` follows a cycle later. `running`, `busy`, `stop` and `clear` are registers,
+    is clear. `report` follows a cycle later. Where there are `links`, one that is `broken`, or
+    another core's fault, stops at once, too. `running`, `busy`, `stop` and `clear` are registers,
     as they go everywhere; `clear` has a copy for each of the `units`: one for all would reach
     thousands of registers all over the chip.
     """
 
-    def __init__(self, *, units: Sequence[str]):
+    def __init__(self, *, units: Sequence[str], links: bool = False):
+        self._links = links
+        of_links = {"broken": In(1), "break_cause": In(Fault), "break_address": In(32)}
         super().__init__(
             {
+                **(of_links if links else {}),
                 "start": In(1),
                 "soft_reset": In(1),
                 "halted": In(1),
@@ -80,10 +84,13 @@ class MachineControl(wiring.Component):
         forgets = Signal()
         clears = Signal()
         clear = Signal(init=1)
+        failures = self.error | self.corrupt.any()
+        if self._links:
+            failures |= self.broken
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
             rejects.eq(self.running & self.rejected),
-            fails.eq((self.error | self.corrupt.any()) & (self.running | drains)),
+            fails.eq(failures & (self.running | drains)),
             rests.eq(stops & self.quiet.all()),
             expires.eq(self.expired & self.busy & ~lost),
             loses.eq(expires & ~rests),
@@ -149,6 +156,13 @@ class MachineControl(wiring.Component):
             keeps.eq(rejects | fails | loses),
             drops.eq(self.begins | forgets),
         ]
+        if self._links:
+            with m.If(self.broken):
+                m.d.sync += [
+                    found.cause.eq(self.break_cause),
+                    found.pc.eq(0),
+                    found.address.eq(self.break_address),
+                ]
         with m.If(self.error):
             m.d.sync += [
                 found.cause.eq(self.error_cause),

@@ -6,11 +6,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.hdl.commands import LinkRow, link_address_bits
 from systola.hdl.link.link_signature import (
     AccumulatorUpdateSignature,
     LinkBeat,
-    LinkRow,
-    place_bits,
 )
 from systola.hdl.ports import BufferWriteSignature
 
@@ -34,7 +33,7 @@ class LinkReceiver(wiring.Component):
                 "buffer": Out(BufferWriteSignature(config=config)),
                 "accumulators": Out(AccumulatorUpdateSignature(config=config)),
                 "advance": Out(1),
-                "advance_to": Out(place_bits(config)),
+                "advance_to": Out(link_address_bits(config)),
                 "done": Out(1),
                 "mismatch": Out(1),
             }
@@ -86,7 +85,7 @@ class LinkReceiver(wiring.Component):
         m.d.sync += [
             complete.eq(completes | (complete & ~written)),
             self.advance.eq(written),
-            self.advance_to.eq(target.place + 1),
+            self.advance_to.eq(Cat((target.place + 1)[: len(target.place)], target.sums)),
             self.done.eq(written & target.last),
             self.mismatch.eq(self.beat.valid & self.cleared.valid & ~fits),
         ]

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends lines and sums to a neighbour."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.hdl.commands import LinkRow, link_address_bits
 from systola.hdl.link.link_signature import (
     AccumulatorReadSignature,
     LinkBeat,
-    LinkRow,
-    place_bits,
 )
 from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
@@ -24,7 +23,7 @@ class LinkSender(wiring.Component):
     gets one back in each cycle with `credit`. Throughput: a beat a cycle, but for one cycle between
     sums and lines that follow them. Latency from the read to the first beat: that of the memory and
     one cycle. `cleared.ready` depends on `ready` of the memories. `advance` and `done` come from
-    registers in the cycle after a read.
+    registers in the cycle after a read. `empty`: all that was read in earlier cycles has left.
     """
 
     def __init__(self, *, config: Config):
@@ -38,8 +37,9 @@ class LinkSender(wiring.Component):
                 "beat": Out(LinkBeat(config=config)),
                 "credit": In(1),
                 "advance": Out(1),
-                "advance_to": Out(place_bits(config)),
+                "advance_to": Out(link_address_bits(config)),
                 "done": Out(1),
+                "empty": Out(1),
             }
         )
 
@@ -71,7 +71,7 @@ class LinkSender(wiring.Component):
         m.d.sync += [
             credits.eq(credits + self.credit - Mux(reads, beats, 0)),
             self.advance.eq(reads),
-            self.advance_to.eq(row.place + 1),
+            self.advance_to.eq(Cat((row.place + 1)[: len(row.place)], row.sums)),
             self.done.eq(reads & row.last),
         ]
         with m.If(reads):
@@ -87,7 +87,11 @@ class LinkSender(wiring.Component):
         ]
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
         left = Signal.like(space)
-        m.d.comb += [self.valid.eq(left != 0), self.beat.data.eq(word)]
+        m.d.comb += [
+            self.valid.eq(left != 0),
+            self.beat.data.eq(word),
+            self.empty.eq(~(self.valid | line_comes.any() | sums_come.any())),
+        ]
         with m.If(line_comes[-1]):
             m.d.sync += [word.eq(buffer.data), left.eq(line_beats), self.beat.sums.eq(0)]
         with m.Elif(sums_come[-1]):

@@ -3,16 +3,10 @@
 
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import bits_for, ceil_log2
+from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-
-ROW_COUNT_BITS = 16
-
-
-def place_bits(config: Config) -> int:
-    """Bits of a buffer line or an accumulator row, and of one past the last."""
-    return bits_for(max(config.buffer_lines, config.accumulator_rows))
+from systola.hdl.commands import LinkCommand, LinkRow, link_address_bits
 
 
 class LinkBeat(data.StructLayout):
@@ -20,23 +14,6 @@ class LinkBeat(data.StructLayout):
 
     def __init__(self, *, config: Config):
         super().__init__({"sums": 1, "data": 8 * config.host_bus_bytes})
-
-
-class LinkCommand(data.StructLayout):
-    """`rows` lines or, with `sums`, accumulator rows from `place` on; what comes is added to them
-    where an instruction `adds`."""
-
-    def __init__(self, *, config: Config):
-        super().__init__(
-            {"sums": 1, "adds": 1, "place": place_bits(config), "rows": ROW_COUNT_BITS}
-        )
-
-
-class LinkRow(data.StructLayout):
-    """One of them; the `last` one of its instruction."""
-
-    def __init__(self, *, config: Config):
-        super().__init__({"sums": 1, "adds": 1, "last": 1, "place": place_bits(config)})
 
 
 class LinkSignature(wiring.Signature):
@@ -59,9 +36,10 @@ class LinkSignature(wiring.Signature):
 class PartSignature(wiring.Signature):
     """What a sender or receiver has between itself and what issues and interlocks, seen from there.
 
-    `command` is taken when all of its `rows` have been offered; `cleared` are these, in their
-    order, as soon as no older instruction has them in use. `advance`: all below `advance_to` is
-    done with; `done`: so is an instruction. `busy`: one is not.
+    The `rows` of a `command` are offered from the cycle behind the one in which it is taken on;
+    `cleared` are these, in their order, as soon as no older instruction has them in use.
+    `advance`: all below `advance_to` is done with; `done`: so is an instruction. `busy`: one is
+    not.
     """
 
     def __init__(self, *, config: Config):
@@ -72,7 +50,7 @@ class PartSignature(wiring.Signature):
                 "rows": In(stream.Signature(row)),
                 "cleared": Out(stream.Signature(row)),
                 "advance": In(1),
-                "advance_to": In(place_bits(config)),
+                "advance_to": In(link_address_bits(config)),
                 "done": In(1),
                 "busy": In(1),
             }

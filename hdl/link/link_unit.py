@@ -41,6 +41,7 @@ two parts in turn |
     | `cores`, `arrived`, `passed` | see PodBarrier |
     | `waits` | a bit for each LinkPart: an instruction is not done |
     | `moved` | a row was read or written, a beat or a token came: nothing is stuck |
+    | `quiet` | nothing that was read is still to be sent |
     | `mismatched` | a bit for each side, left first: what came from there is of the wrong kind |
 
     Throughput: a beat a cycle in each of the four parts with sums of two beats or more; lines of
@@ -68,6 +69,7 @@ two parts in turn |
                 "passed": Out(1),
                 "waits": Out(len(LinkPart)),
                 "moved": Out(1),
+                "quiet": Out(1),
                 "mismatched": Out(len(SIDES)),
             }
         )
@@ -106,6 +108,7 @@ two parts in turn |
             self.passed.eq(barrier.passed),
             self.waits[-1].eq(self.arrived),
             self.moved.eq(Cat(moves).any()),
+            self.quiet.eq(Cat(sender.empty for sender in senders).all()),
         ]
         units = (*senders, *receivers)
         names = [f"{what}_{side}" for what in ("send", "receive") for side in SIDES]

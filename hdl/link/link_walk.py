@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.link.link_signature import ROW_COUNT_BITS, LinkCommand, LinkRow
+from systola.hdl.commands import ROW_COUNT_BITS, LinkCommand, LinkRow
 
 
 class LinkWalk(wiring.Component):

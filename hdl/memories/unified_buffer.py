@@ -18,7 +18,8 @@ class UnifiedBuffer(wiring.Component):
     Line a lives in bank a mod banks, so two sequential streams that meet in a bank collide once
     and then run side by side. The MXU's read and Activate's write always win (`ready` is 1 for
     them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both. Where
-    there is training, `tiles` shares the port of the DMA, which yields to it.
+    there is training, `tiles` shares the port of the DMA, which yields to it; where there are
+    links, `link_out` and `link_in` share those of the DMA, and yield to it.
     Throughput: one line a cycle on each of the five ports. The banks have output registers, so that
     only a multiplexer lies between them and the reader's own. Nobody reads a line in the cycle in
     which it is written: the interlocks see to it. `flawed`, where there is parity: a line that was
@@ -28,9 +29,14 @@ class UnifiedBuffer(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         tiles = {"tiles": In(BufferReadSignature(config=config))}
+        links = {
+            "link_out": In(BufferReadSignature(config=config)),
+            "link_in": In(BufferWriteSignature(config=config)),
+        }
         super().__init__(
             {
                 **(tiles if config.training else {}),
+                **(links if config.links else {}),
                 "mxu": In(BufferReadSignature(config=config)),
                 "operands": In(BufferReadSignature(config=config)),
                 "dma_out": In(BufferReadSignature(config=config)),
@@ -51,7 +57,8 @@ class UnifiedBuffer(wiring.Component):
         # In the order of their rank.
         shared = BufferReadSignature(config=self._config).flip().create(path=("shared",))
         readers = (self.mxu, self.operands, shared)
-        writers = (self.activate, self.dma_in)
+        incoming = self._incoming(m) if self._config.links else self.dma_in
+        writers = (self.activate, incoming)
         for ports in (readers, writers):
             for rank, port in enumerate(ports):
                 m.d.comb += port.ready.eq(
@@ -61,7 +68,9 @@ class UnifiedBuffer(wiring.Component):
                     ).any()
                 )
 
-        if self._config.training:
+        if self._config.links:
+            self._share(m, shared)
+        elif self._config.training:
             takes = self.tiles.enable
             m.d.comb += [
                 shared.enable.eq(takes | self.dma_out.enable),
@@ -111,3 +120,27 @@ class UnifiedBuffer(wiring.Component):
             m.d.sync += [source[0].eq(bank_of(reader)), source[1].eq(source[0])]
             m.d.comb += reader.data.eq(Cat(outputs).word_select(source[-1], len(reader.data)))
         return m
+
+    def _share(self, m: Module, shared: wiring.PureInterface) -> None:
+        """One read port for all that reads lines now and then, in the order of their rank."""
+        users = (*((self.tiles,) if self._config.training else ()), self.dma_out, self.link_out)
+        free: Value = shared.ready
+        for user in users:
+            m.d.comb += [user.ready.eq(free), user.data.eq(shared.data)]
+            free &= ~user.enable
+        for user in reversed(users):
+            with m.If(user.enable):
+                m.d.comb += [shared.enable.eq(1), shared.address.eq(user.address)]
+
+    def _incoming(self, m: Module) -> wiring.PureInterface:
+        """One write port for the DMA and, while that does not use it, the links."""
+        incoming = BufferWriteSignature(config=self._config).flip().create(path=("incoming",))
+        first, second = self.dma_in, self.link_in
+        m.d.comb += [
+            incoming.enable.eq(first.enable | second.enable),
+            incoming.address.eq(Mux(first.enable, first.address, second.address)),
+            incoming.data.eq(Mux(first.enable, first.data, second.data)),
+            first.ready.eq(incoming.ready),
+            second.ready.eq(incoming.ready & ~first.enable),
+        ]
+        return incoming

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where an instruction that is not of the links waits for those that are."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.commands import address_bits, link_address_bits, row_bits
+from systola.hdl.control.link_list import ListView, list_places
+from systola.hdl.parts.in_flight import Region, overlaps
+
+
+class LinkGate(wiring.Component):
+    """Goes through what is under way on the links, an instruction a cycle, and stops at each that
+    still uses what an instruction to be issued is not to touch before. `clear`: it may be issued,
+    as far as the links are concerned; from its second cycle on, and then until its issue.
+
+    `restart`: the next cycle is the first of another instruction, whose regions are `buffer`,
+    `source`, `operand` and `accumulator`, empty ones at 0. It writes the lines of its `buffer` if
+    it `fills` them, and its rows if it `sums`. One with `passes` waits for nothing here. Who sends
+    reads; the lists of those are `sending`, the others `receiving`.
+    """
+
+    def __init__(self, *, config: Config, sending: Sequence[str], receiving: Sequence[str]):
+        self._config = config
+        self._sending, self._receiving = tuple(sending), tuple(receiving)
+        lines, view = Region(address_bits(config)), ListView(config=config)
+        super().__init__(
+            {
+                "restart": In(1),
+                "passes": In(1),
+                "fills": In(1),
+                "sums": In(1),
+                "buffer": In(lines),
+                "source": In(lines),
+                "operand": In(lines),
+                "accumulator": In(Region(row_bits(config))),
+                "lists": In(data.StructLayout(dict.fromkeys((*sending, *receiving), view))),
+                "clear": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        names = (*self._sending, *self._receiving)
+        places = list_places(self._config)
+        lists = [self.lists[name] for name in names]
+        count = places * len(lists)
+        bits = link_address_bits(self._config) - 1
+
+        # The entry that is fetched, and the one that is compared.
+        fetched = Signal(range(count))
+        compared = Signal.like(fetched)
+        there, sound, begins = Signal(), Signal(), Signal()
+        used = Signal(reset_less=True)
+        entry = Signal(Region(bits + 1), reset_less=True)
+        places_of = Signal(Region(bits))
+        is_rows = entry.base[-1]
+        done, hit = Signal(), Signal()
+        valid = Array(view.valid[i] for view in lists for i in range(places))
+        regions = Array(view.regions[i] for view in lists for i in range(places))
+        m.d.comb += [places_of.base.eq(entry.base), places_of.end.eq(entry.end)]
+        fills = overlaps(self.buffer, places_of) & ~is_rows
+        reads = (overlaps(self.source, places_of) | overlaps(self.operand, places_of)) & ~is_rows
+        rows = overlaps(self.accumulator, places_of) & is_rows
+        from_sender = compared < places * len(self._sending)
+        m.d.comb += hit.eq(
+            there
+            & used
+            & (
+                (fills & (self.fills | ~from_sender))
+                | (reads & ~from_sender)
+                | (rows & (self.sums | ~from_sender))
+            )
+        )
+        m.d.sync += [
+            begins.eq(self.restart),
+            entry.eq(regions[fetched]),
+            used.eq(valid[fetched]),
+            compared.eq(fetched),
+            there.eq(~begins & ~hit & ~self.restart),
+            fetched.eq(fetched + 1),
+            done.eq((done | (there & ~hit & (compared == count - 1))) & ~begins & ~self.restart),
+            sound.eq(self.passes | ~Cat(view.valid for view in lists).any()),
+        ]
+        with m.If(hit):
+            m.d.sync += fetched.eq(compared)
+        with m.If(begins | self.restart):
+            m.d.sync += fetched.eq(0)
+        m.d.comb += self.clear.eq(sound | done)
+        return m

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One AXI4-Lite port for the registers of all cores and of the pod."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.registers import REGISTER_SPACE_BITS, pod_space_bits
+from systola.hdl.transfers.axi import LiteSignature
+
+NOWHERE = (1 << REGISTER_SPACE_BITS) - 4
+"""An offset at which nobody has a register."""
+
+
+class PageRouter(wiring.Component):
+    """Hands each read and write of `bus` to the page that its address names, page 0 being the
+    pod's; what lies beyond the last one is NOWHERE in that.
+
+    One read and one write at a time, each a cycle later than without it, and answered before the
+    next is looked at.
+    """
+
+    def __init__(self, *, cores: int):
+        self._pages = cores + 1
+        page = LiteSignature(address_bits=REGISTER_SPACE_BITS)
+        super().__init__(
+            {
+                "bus": In(LiteSignature(address_bits=pod_space_bits(cores))),
+                "pages": Out(page).array(self._pages),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus, pages = self.bus, [self.pages[i] for i in range(self._pages)]
+
+        def asked(name: str, address: Signal, offered: Signal) -> tuple[Signal, Signal]:
+            """Which page is asked, a one at its bit, and the offset there."""
+            chosen = Signal(self._pages, name=f"{name}_chosen")
+            offset = Signal(REGISTER_SPACE_BITS, name=f"{name}_offset")
+            number = address[REGISTER_SPACE_BITS:]
+            with m.If(~chosen.any() & offered):
+                m.d.sync += [
+                    chosen.eq(Mux(number < self._pages, Const(1) << number, 1)),
+                    offset.eq(Mux(number < self._pages, address[:REGISTER_SPACE_BITS], NOWHERE)),
+                ]
+            return chosen, offset
+
+        writes, write_offset = asked("write", bus.awaddr, bus.awvalid & bus.wvalid)
+        reads, read_offset = asked("read", bus.araddr, bus.arvalid)
+        written, read = Signal(), Signal()  # it is taken
+        m.d.comb += [
+            bus.awready.eq(Cat(page.awvalid & page.awready for page in pages).any()),
+            bus.wready.eq(bus.awready),
+            bus.bvalid.eq(written & Cat(page.bvalid for page in pages).any()),
+            bus.arready.eq(Cat(page.arvalid & page.arready for page in pages).any()),
+            bus.rvalid.eq(read & Cat(page.rvalid for page in pages).any()),
+        ]
+        with m.If(bus.awready):
+            m.d.sync += written.eq(1)
+        with m.If(bus.bvalid & bus.bready):
+            m.d.sync += [written.eq(0), writes.eq(0)]
+        with m.If(bus.arready):
+            m.d.sync += read.eq(1)
+        with m.If(bus.rvalid & bus.rready):
+            m.d.sync += [read.eq(0), reads.eq(0)]
+        for number, page in enumerate(pages):
+            m.d.comb += [
+                page.awvalid.eq(writes[number] & ~written),
+                page.wvalid.eq(page.awvalid),
+                page.awaddr.eq(write_offset),
+                page.awprot.eq(bus.awprot),
+                page.wdata.eq(bus.wdata),
+                page.wstrb.eq(bus.wstrb),
+                page.bready.eq(writes[number] & bus.bready),
+                page.arvalid.eq(reads[number] & ~read),
+                page.araddr.eq(read_offset),
+                page.arprot.eq(bus.arprot),
+                page.rready.eq(reads[number] & bus.rready),
+            ]
+            with m.If(writes[number]):
+                m.d.comb += bus.bresp.eq(page.bresp)
+            with m.If(reads[number]):
+                m.d.comb += [bus.rdata.eq(page.rdata), bus.rresp.eq(page.rresp)]
+        return m

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The top level of a pod: its cores, the links between them, and their registers."""
+
+from amaranth.hdl import Cat, ClockSignal, Instance, Module, ResetSignal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from systola.arch.config import Config
+from systola.arch.registers import pod_space_bits
+from systola.hdl.pod.link_wire import LinkWire
+from systola.hdl.pod.page_router import PageRouter
+from systola.hdl.pod.pod_control import PodControl
+from systola.hdl.pod.pod_registers import PodRegisters
+from systola.hdl.port_names import port_name
+from systola.hdl.tpu import TPU
+from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
+
+LINK_STAGES = 2
+"""Registers between two cores, each way."""
+_CORE_STAGES = 8
+"""Cycles, more than enough, in which a core that is not busy any more still sends a credit."""
+
+
+class Pod(wiring.Component):
+    """`cores` machines in a ring, each the module `tpu`, which is not in here.
+
+    Members
+    -------
+    control : AXI4-Lite slave: a page of registers for the pod, then one for each core
+    host_read, host_write, weight_read : AXI4 masters, one of each for each core
+    irq : a pending interrupt of the pod is enabled
+
+    `stages`: registers between two cores, each way.
+    """
+
+    def __init__(self, *, config: Config, cores: int, stages: int = LINK_STAGES):
+        self._config, self._cores, self._stages = config, cores, stages
+        host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
+        weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
+        super().__init__(
+            {
+                "control": In(LiteSignature(address_bits=pod_space_bits(cores))),
+                "host_read": Out(ReadSignature(**host)).array(cores),
+                "host_write": Out(WriteSignature(**host)).array(cores),
+                "weight_read": Out(ReadSignature(**weight)).array(cores),
+                "irq": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count = self._cores
+        router = m.submodules.page_router = PageRouter(cores=count)
+        registers = m.submodules.registers = PodRegisters(cores=count)
+        control = m.submodules.pod_control = PodControl(
+            cores=count, settle=self._stages + _CORE_STAGES
+        )
+        connect(m, flipped(self.control), router.bus)
+        connect(m, router.pages[0], registers.bus)
+        cores = [self._core(m, number) for number in range(count)]
+        for number, core in enumerate(cores):
+            pod = core.pod
+            connect(m, router.pages[number + 1], core.control)
+            for name in ("host_read", "host_write", "weight_read"):
+                connect(m, getattr(core, name), flipped(getattr(self, name)[number]))
+            m.d.comb += [
+                core.cores.eq(count),
+                pod.start.eq(control.core_start),
+                pod.soft_reset.eq(registers.soft_reset),
+                pod.resume.eq(registers.resume),
+                pod.clear_links.eq(control.clear_links),
+                pod.alive.eq(control.alive),
+                pod.stop.eq(control.stop),
+                pod.in_vain.eq(control.in_vain),
+                control.statuses[number].eq(pod.status),
+                control.causes[number].eq(pod.cause),
+                control.moved[number].eq(pod.moved),
+            ]
+            right = cores[(number + 1) % count]
+            for name, sender, receiver in (
+                ("right", core.to_right, right.from_left),
+                ("left", right.to_left, core.from_right),
+            ):
+                wire = LinkWire(config=self._config, stages=self._stages)
+                m.submodules[f"wire_{name}_{number}"] = wire
+                connect(m, sender, wire.sender)
+                connect(m, wire.receiver, receiver)
+        m.d.comb += [
+            registers.status.eq(control.status),
+            registers.first.eq(control.first),
+            registers.cause.eq(control.cause),
+            registers.finished.eq(control.finished),
+            registers.faulted.eq(control.faulted),
+            registers.forget.eq(control.forget),
+            registers.cores_irq.eq(Cat(core.irq for core in cores).any()),
+            control.start.eq(registers.start),
+            control.soft_reset.eq(registers.soft_reset),
+            self.irq.eq(registers.irq),
+        ]
+        return m
+
+    def _core(self, m: Module, number: int) -> wiring.PureInterface:
+        """The wires of a core, and the core."""
+        signature = TPU.signature_of(self._config)
+        wires = signature.create(path=(f"core_{number}",))
+        ports: dict[str, Value] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+        for path, member, value in signature.flatten(wires):
+            way = "i" if member.flow is In else "o"
+            ports[f"{way}_{port_name(path)}"] = Value.cast(value)
+        m.submodules[f"core_{number}"] = Instance("tpu", **ports)
+        return wires

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registers of a pod; offsets and bits in arch/registers.py."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for, ceil_log2
+
+from systola.arch.isa import Fault
+from systola.arch.registers import (
+    POD_IDENTITY,
+    REGISTER_SPACE_BITS,
+    VERSION,
+    Control,
+    PodInterrupt,
+    PodRegister,
+    Status,
+)
+from systola.hdl.parts.ored import ored
+from systola.hdl.transfers.axi import LiteSignature
+
+CAUSE_BITS = 8
+"""Of FIRST_FAULT; the core stands above."""
+
+
+class PodRegisters(wiring.Component):
+    """One write and one read at a time, each answered in the second cycle after it is offered.
+    Unknown addresses read 0 and swallow writes, as do writes of less than a whole word.
+
+    `start`, `soft_reset` and `resume` are up in the cycle in which their write is taken, but no
+    `start` with a `soft_reset`. `finished` and `faulted` set the bits of IRQ_STATUS, `forget`
+    clears them; `cores_irq`: the interrupt of a core is up.
+    """
+
+    def __init__(self, *, cores: int):
+        self._cores = cores
+        super().__init__(
+            {
+                "bus": In(LiteSignature(address_bits=REGISTER_SPACE_BITS)),
+                "irq": Out(1),
+                "start": Out(1),
+                "soft_reset": Out(1),
+                "resume": Out(1),
+                "status": In(len(Status)),
+                "first": In(bits_for(cores - 1)),
+                "cause": In(ceil_log2(len(Fault))),
+                "finished": In(1),
+                "faulted": In(1),
+                "forget": In(1),
+                "cores_irq": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus = self.bus
+        write = Signal()
+        m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
+        m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
+        with m.If(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+        with m.If(write):
+            m.d.sync += bus.bvalid.eq(1)
+
+        def is_written(register: PodRegister) -> Value:
+            return write & (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
+
+        controls = is_written(PodRegister.CONTROL)
+        starts, resets, resumes = (
+            (bus.wdata & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
+        )
+        enable, pending = Signal(len(PodInterrupt)), Signal(2)
+        shown = Cat(pending, self.cores_irq)
+        raised = Cat(self.finished, self.faulted)
+        cleared = Mux(is_written(PodRegister.IRQ_STATUS), bus.wdata[: len(pending)], 0)
+        m.d.comb += [
+            self.start.eq(controls & starts & ~resets),
+            self.soft_reset.eq(controls & resets),
+            self.resume.eq(controls & resumes),
+            self.irq.eq((shown & enable).any()),
+        ]
+        m.d.sync += pending.eq(Mux(self.forget, 0, (pending & ~cleared) | raised))
+        with m.If(is_written(PodRegister.IRQ_ENABLE)):
+            m.d.sync += enable.eq(bus.wdata)
+
+        values: dict[PodRegister, Value] = {
+            PodRegister.ID: Const(POD_IDENTITY, 32),
+            PodRegister.VERSION: Const(VERSION, 32),
+            PodRegister.STATUS: self.status,
+            PodRegister.IRQ_ENABLE: enable,
+            PodRegister.IRQ_STATUS: shown,
+            PodRegister.CORES: Const(self._cores, 32),
+            PodRegister.FIRST_FAULT: self.cause | (self.first << CAUSE_BITS),
+        }
+        m.d.comb += bus.arready.eq(~bus.rvalid)
+        with m.If(bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += [
+                bus.rvalid.eq(1),
+                bus.rdata.eq(
+                    ored(
+                        Mux(bus.araddr[2:] == register >> 2, value, 0)
+                        for register, value in values.items()
+                    )
+                ),
+            ]
+        return m

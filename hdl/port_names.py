@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ports of a machine are called in Verilog: flat names that AXI tools recognise."""
+
+from collections.abc import Mapping
+
+from amaranth.hdl import Value
+from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
+from amaranth.lib import wiring
+
+PORT_PREFIX = {
+    "control": "s_axil_",
+    "host_read": "m_axi_host_",
+    "host_write": "m_axi_host_",
+    "weight_read": "m_axi_weight_",
+    "irq": "irq",
+    **{
+        f"{way}_{side}": f"link_{way}_{side}_"
+        for way in ("to", "from")
+        for side in ("left", "right")
+    },
+    "cores": "cores",
+    "pod": "pod_",
+}
+"""For each member of TPU and Pod; of several, one for each core, its number comes before the last
+`_`."""
+
+
+def port_name(path: tuple[str | int, ...]) -> str:
+    """The flat name of a member of a signature."""
+    prefix, rest = PORT_PREFIX[str(path[0])], path[1:]
+    if rest and isinstance(rest[0], int):
+        prefix, rest = f"{prefix[:-1]}{rest[0]}_", rest[1:]
+    return prefix + "".join(map(str, rest))
+
+
+def flat_ports(top: wiring.Component) -> Mapping[str, tuple[Value, PortDirection]]:
+    """All ports of a machine by their names."""
+    return {
+        port_name(path): (
+            Value.cast(value),
+            PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
+        )
+        for path, member, value in top.signature.flatten(top)
+    }

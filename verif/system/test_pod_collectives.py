@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives on the RTL: bytes of the golden pod, and how near they come to the ring's bound."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from systola.arch.config import Config, preset
+from systola.arch.image import Image
+from systola.arch.isa import Fault, Opcode, encode
+from systola.compiler.collectives import all_reduce, broadcast
+from systola.golden.pod import Pod
+from systola.sim.pod_library import PodResult, PodSimulator
+from systola.verif.kit.pod_programs import ROWS, PodWriter
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
+
+SIZE = 64 * 1024
+"""Bytes in each core."""
+BAR = 0.9
+
+
+def measured(config: Config, pod: PodSimulator, programs: list[list[bytes]]) -> PodResult:
+    """What `programs` take, without memories: they are as they are."""
+    images: list[Image] = []
+    for words in programs:
+        program = b"".join([*words, encode(Opcode.HALT)])
+        host = np.zeros(-(-len(program) // 4096) * 4096, np.uint8)
+        host[: len(program)] = np.frombuffer(program, np.uint8)
+        images.append(Image(program, host, 0, np.zeros(0, np.uint8)))
+    result = pod.run(images)
+    assert all(core.fault_cause == Fault.NONE for core in result.cores)
+    return result
+
+
+@pytest.mark.parametrize("cores", [thorough(3)])
+def test_same_sums(cores: int) -> None:
+    """All-reduce and broadcast between other instructions, byte by byte."""
+    config = preset("tiny-links")
+    with PodSimulator(config, cores, latency=3, stall=0.1, seed=random_seed()) as pod:
+        for _ in range(4):
+            writer = PodWriter(random.Random(random_seed()), config, cores)
+            for core in range(cores):
+                writer.words[core] += all_reduce(core, cores, 0, ROWS)
+                writer.words[core] += broadcast(core, cores, 1, 3, 9)
+                at = {"accumulator": 0, "buffer": 14, "rows": ROWS, "n_tiles": 1}
+                writer.words[core].append(encode(Opcode.ACTIVATE, **at, parameter=0))
+            writer.finish()
+            images = writer.images()
+            Pod(config, cores).run(images)
+            result = pod.run(writer.images())
+            for core, expected in zip(result.cores, images, strict=True):
+                assert core.fault_cause == Fault.NONE
+                np.testing.assert_array_equal(core.host, expected.host)
+
+
+@pytest.mark.parametrize("name", [thorough("base")])
+def test_bounds(name: str) -> None:
+    """64 KiB over 8 cores, each from the first fetch to the last Halt, within BAR of the bound."""
+    config, cores = preset(f"{name}-links"), 8
+    width = config.host_bus_bytes
+    rows, lines = SIZE // (4 * config.cols), SIZE // config.line_bytes
+    rows, lines = min(rows, config.accumulator_rows), min(lines, config.buffer_lines)
+    with PodSimulator(config, cores) as pod:
+        result = measured(config, pod, [all_reduce(i, cores, 0, rows) for i in range(cores)])
+        bound = 2 * (cores - 1) / cores * rows * 4 * config.cols / (2 * width)
+        print(f"all-reduce of {rows} rows: {result.cycles} cycles, bound {bound:.0f}")
+        assert bound / result.cycles > BAR
+        result = measured(config, pod, [broadcast(i, cores, 0, 0, lines) for i in range(cores)])
+        bound = lines * config.line_bytes / width
+        print(f"broadcast of {lines} lines: {result.cycles} cycles, bound {bound:.0f}")
+        assert bound / result.cycles > BAR
