@@ -9,7 +9,7 @@ import pytest
 
 from systola.arch.config import preset
 from systola.hdl.parts.fabric import Fabric
-from systola.hdl.verilog import generate
+from systola.hdl.verilog import generate, generate_pod
 
 
 @pytest.mark.thorough
@@ -18,3 +18,13 @@ def test_large_memories(fabric: Fabric) -> None:
     """Chips put a macro in their place, FPGAs their block RAM."""
     text = generate(replace(preset("tiny"), buffer_lines=1 << 15), fabric)
     assert ("sram_1r1w" in text) == (fabric is Fabric.GENERIC)
+
+
+@pytest.mark.thorough
+def test_pod() -> None:
+    """One module for all cores, each with ports of its own."""
+    text = generate_pod(preset("tiny"), 3)
+    assert text.count("\nmodule tpu(") == text.count("\nmodule pod(") == 1
+    assert text.count("\n  tpu core_") == 3
+    for core in range(3):
+        assert f"m_axi_host{core}_araddr" in text and f"m_axi_weight{core}_rdata" in text
