@@ -6,10 +6,12 @@ from systola.training.checkpoint import load
 from systola.training.errors import TrainingError
 from systola.training.keras_model import from_keras, to_keras
 from systola.training.layers import (
+    LSTM,
     Activation,
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Input,
     MaxPooling2D,
@@ -19,12 +21,14 @@ from systola.training.model import Sequential
 from systola.training.optimizers import SGD
 
 __all__ = [
+    "LSTM",
     "SGD",
     "Activation",
     "Callback",
     "Conv2D",
     "Dense",
     "Dropout",
+    "Embedding",
     "Flatten",
     "History",
     "Input",

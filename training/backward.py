@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from systola.arch.isa import Source
 from systola.training.layout import Layout
-from systola.training.loss import gradient_factor
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
-from systola.training.numbers import MASTER_SHIFT, VELOCITY_BITS, multiplier
-from systola.training.passes import Pass, accumulated, chunks, hidden_scale
-from systola.training.task import GRADIENT, SHIFT, SPARE, Task
-from systola.training.update import Masters, rooms
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.passes import Pass, accumulated, hidden_scale, portions
+from systola.training.recurrent_backward import RecurrentBackward
+from systola.training.task import GRADIENT, SHIFT, Task
+from systola.training.update import Masters, rooms, update_shift
 from systola.training.weights import Turned
 from systola.training.writer import Entry, Writer
 
@@ -41,7 +41,8 @@ class Backward:
         masking: Iterator[None] = iter(())
         for number in reversed(range(len(stages))):
             # The gradient below takes the weights before their update, and moves its exponent.
-            entry = self._update_shift(number)
+            bits, inputs = self._task.master_bits[number], left.inputs[number]
+            entry = update_shift(writer, self._task, bits, inputs)
             below, below_masking = range(0), masking
             if number:
                 below = self._below(number, gradient)
@@ -53,7 +54,11 @@ class Backward:
                     next(below_masking, None)
             if number > 1:
                 deque(below_masking, maxlen=0)
-            if stages[number].window:
+            if stages[number].lstm:
+                deque(masking, maxlen=0)
+                RecurrentBackward(writer, self._task).write(gradient)
+                gradient = range(0)
+            elif stages[number].window:
                 self._maps.update(number, gradient, entry)
             else:
                 self._update(number, gradient, entry, masking)
@@ -68,16 +73,6 @@ class Backward:
             self._writer.times(gradient.start + at, mask.start + at, samples)
             yield
         self._writer.free(mask or range(0))
-
-    def _update_shift(self, number: int) -> Entry:
-        """Puts the shift of the update into a register; the entry has its multiplier."""
-        task, inputs = self._task, self._left.inputs[number]
-        q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
-        bits = task.master_bits[number] + (VELOCITY_BITS if task.momentum else 0)
-        self._writer.measure(
-            SPARE, first=inputs.register, second=GRADIENT, value=inputs.value - bits + right
-        )
-        return Entry(q)
 
     def _below(self, number: int, gradient: range) -> range:
         """The gradient of the units that a stage has for inputs, before their mask."""
@@ -118,21 +113,22 @@ class Backward:
         """
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
-        parts = chunks(writer.config, shape.inputs)
+        parts = portions(writer.config, task, shape, number)
         half = writer.config.accumulator_rows // 2
-        places = rooms(writer, parts[0][1] * size, momentum=bool(task.momentum))
+        places = rooms(writer, parts[0].count * size, momentum=bool(task.momentum))
         turn = 0
         for block in range(shape.units):
             vectors = self._left.transposed[number].start
             next(masking, None)
-            for first, count in parts:
-                rows, row = count * size, half * turn
+            for part in parts:
+                rows, row = part.count * size, half * turn
                 master, velocity = (lines[: 2 * rows] for lines in places[turn])
-                line = block * shape.lines + first * size
+                line = block * shape.lines + part.first * size
                 masters = Masters(writer, task, number, line, (master, velocity))
                 masters.read()
                 weights = gradient.start + block * samples
-                writer.multiply(vectors, weights, row, rows, layout.groups, 1)
+                how = {"wide_vectors": int(part.wide)}
+                writer.multiply(vectors, weights, row, rows, layout.groups, 1, **how)
                 vectors += rows * layout.groups
                 masters.add(row, entry)
                 masters.write()

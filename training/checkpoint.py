@@ -17,10 +17,12 @@ import numpy as np
 
 from systola.training.errors import TrainingError
 from systola.training.layers import (
+    LSTM,
     Activation,
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Input,
     Layer,
@@ -53,7 +55,10 @@ class Saved(Protocol):
 
 _LAYERS = {
     kind.__name__: kind
-    for kind in (Input, Flatten, Dense, Conv2D, MaxPooling2D, Activation, Dropout)
+    for kind in (
+        *(Input, Flatten, Dense, Conv2D, MaxPooling2D, Activation, Dropout),
+        *(Embedding, LSTM),
+    )
 }
 
 

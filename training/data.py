@@ -24,6 +24,14 @@ def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64
     return rows
 
 
+def words(rows: NDArray[np.float64], vocabulary: int, name: str = "x") -> None:
+    """Raises TrainingError where samples are not words, 0 to `vocabulary` - 1."""
+    wrong = (rows != np.floor(rows)) | (rows < 0) | (rows >= vocabulary)
+    if wrong.any():
+        bad = rows[wrong][0]
+        raise TrainingError(f"{name} has word {bad:g}, not a whole number 0 to {vocabulary - 1}")
+
+
 def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDArray[np.int16]:
     """What the outputs should be, int16, (samples, units). Raises TrainingError for bad ones."""
     array = _numbers(y, name)

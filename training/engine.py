@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,14 @@ from systola.training.lines import (
     blocked,
     load_classes,
     load_wide,
+    sequences,
     store,
     store_classes,
     store_wide,
 )
 from systola.training.loss import BINARY, LOSS_BITS
-from systola.training.numbers import LOGIT_BITS, MOST_INPUT_BITS
-from systola.training.passes import hidden_scale
+from systola.training.numbers import LOGIT_BITS
+from systola.training.passes import hidden_scale, most_unit_bits
 from systola.training.programs import (
     StepProgram,
     evaluate_program,
@@ -35,6 +37,8 @@ from systola.training.programs import (
 from systola.training.state import State
 from systola.training.task import Task
 
+Codes = NDArray[np.integer[Any]]
+"""Of samples: int8, or words."""
 SURVEY_STEPS = 16
 """Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
 _FULL = 15
@@ -88,23 +92,24 @@ class Engine:
     def _put(self, places: Sequence[int], tensors: Sequence[NDArray[np.int16]]) -> None:
         layout = self.layout
         for shape, place, values in zip(layout.shapes, places, tensors, strict=True):
-            rows = np.zeros((shape.lines, values.shape[1]), np.int16)
-            rows[shape.places] = values[:-1]
-            rows[shape.bias] = values[-1]
+            rows = np.zeros((shape.lines, shape.units * layout.size), np.int16)
+            rows[np.ix_(shape.places, shape.columns)] = values[: len(shape.places)]
+            if shape.biased:
+                rows[shape.bias, shape.columns] = values[-1]
             store_wide(self.host, place, layout, blocked(rows, layout.size))
 
     def _get(self, places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
         layout = self.layout
         result: list[NDArray[np.int16]] = []
-        for stage, shape, place in zip(self.task.stages, layout.shapes, places, strict=False):
+        for shape, place in zip(layout.shapes, places, strict=False):
             flat = load_wide(self.host, place, layout, shape.units * shape.lines)
             whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
-            whole = whole.reshape(shape.lines, -1)[:, : stage.units]
+            whole = whole.reshape(shape.lines, -1)[:, shape.columns]
             bias = whole[shape.bias : shape.bias + 1]
             result.append(np.concatenate((whole[shape.places], bias)))
         return tuple(result)
 
-    def train(self, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
+    def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
         """One step with a batch of samples."""
         batch = self._feed("train", x, y, step)
         self._note_unit_bits()
@@ -125,24 +130,24 @@ class Engine:
         # Without dropout there is room for the bits that its scale has taken.
         lost = [hidden_scale(stage.rate, True)[1] for stage in hidden]
         bits = [
-            MOST_INPUT_BITS + min(0, room - code.bit_length())
-            for code, room in zip(found.tolist(), lost, strict=True)
+            most_unit_bits(stage) + min(0, room - code.bit_length())
+            for stage, code, room in zip(hidden, found.tolist(), lost, strict=True)
         ]
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
-    def evaluate(self, x: NDArray[np.int8], y: NDArray[np.int16]) -> Batch:
+    def evaluate(self, x: Codes, y: NDArray[np.int16]) -> Batch:
         """Loss and logits of a batch, nothing changes."""
         return self._feed("evaluate", x, y, 0)
 
-    def predict(self, x: NDArray[np.int8]) -> NDArray[np.float64]:
+    def predict(self, x: Codes) -> NDArray[np.float64]:
         """What the network puts out for a batch."""
         y = np.zeros((len(x), self.task.stages[-1].units), np.int16)
         return self._feed("predict", x, y, 0).outputs
 
-    def _feed(self, kind: str, x: NDArray[np.int8], y: NDArray[np.int16], step: int) -> Batch:
+    def _feed(self, kind: str, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
         layout, host, units = self.layout, self.host, self.task.stages[-1].units
         count = len(x)
-        store(host, layout.x, layout, blocked(self._samples(x), layout.size))
+        store(host, layout.x, layout, self._samples(x))
         store_classes(host, layout.labels, layout, y)
         store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
         self.cycles = self._run(self._program(kind, count), step).cycles
@@ -155,17 +160,19 @@ class Engine:
         total = sign * int(losses.reshape(-1)[:count].astype(np.int64).sum())
         return Batch(total / 2**LOSS_BITS, outputs)
 
-    def _samples(self, x: NDArray[np.int8]) -> NDArray[np.int8]:
-        """The samples as rows, with a one for the bias; of maps, a row of channels a pixel."""
+    def _samples(self, x: Codes) -> NDArray[np.int8]:
+        """The samples as lines: of rows with a one for the bias, of maps, or of steps."""
         layout, shape, stage = self.layout, self.layout.shapes[0], self.task.stages[0]
+        if stage.lstm:
+            return sequences(x, stage.lstm, layout)
         if stage.window:
             maps = np.zeros((layout.samples, x.shape[1]), np.int8)
             maps[: len(x)] = x
-            return maps.reshape(-1, stage.inputs // stage.groups)
+            return blocked(maps.reshape(-1, stage.inputs // stage.groups), layout.size)
         rows = np.zeros((layout.samples, shape.lines), np.int8)
         rows[: len(x), shape.places] = x
         rows[:, shape.bias] = 1 << self.task.input_bits
-        return rows
+        return blocked(rows, layout.size)
 
     def _program(self, kind: str, count: int) -> StepProgram:
         make: dict[str, Callable[..., StepProgram]] = {

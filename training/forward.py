@@ -9,9 +9,18 @@ from systola.arch.isa import Function
 from systola.training.layout import Layout
 from systola.training.maps import Maps
 from systola.training.masks import positive_table
-from systola.training.moves import flattened, ones
+from systola.training.moves import flattened, ones, turned_ones
 from systola.training.numbers import LOGIT_BITS
-from systola.training.passes import Pass, UnitScale, accumulated, chunks, drop, sum_bits
+from systola.training.passes import (
+    Pass,
+    UnitScale,
+    accumulated,
+    after_lstm,
+    drop,
+    portions,
+    sum_bits,
+)
+from systola.training.recurrent import Recurrent
 from systola.training.task import SHIFT, Exponent, Task
 from systola.training.weights import Columns, all_turned
 from systola.training.writer import ONE, Entry, Writer
@@ -26,6 +35,7 @@ class Forward:
         self._train = train
         self.left = Pass()
         self._maps = Maps(writer, task, self.left, train=train)
+        self._recurrent = Recurrent(writer, task, self.left, train=train)
 
     @property
     def _layout(self) -> Layout:
@@ -34,13 +44,16 @@ class Forward:
     def write(self) -> range:
         """Writes it; the logits, int16, [group][class]."""
         writer, task, layout = self._writer, self._task, self._layout
-        x = writer.allocate(layout.samples * layout.shapes[0].given)
+        first = layout.shapes[0].given if task.stages[0].lstm is None else 0
+        x = writer.allocate(layout.samples * first)
         self.left.inputs.append(Exponent(0, task.input_bits))
         last = len(task.stages) - 1
         if not last or task.stages[0].window:
             writer.read(layout.x, x)
         for number in range(last):
-            if task.stages[number].window:
+            if task.stages[number].lstm:
+                following = self._recurrent.write(x)
+            elif task.stages[number].window:
                 following = self._maps.write(number, x)
                 if not task.stages[number + 1].window:
                     following = self._flat(number, following)
@@ -132,12 +145,24 @@ class Forward:
             writer.read(layout.x, x)
         for block in part:
             row = (block - start) * samples
-            writer.multiply(x.start, columns[block], row, samples, shape.inputs, 1)
+            self._product(number, x, columns[block], row)
             if block > start:
                 yield block - 1, row - samples
             if block + 1 in part:
                 columns.read(block + 1)
         yield part[-1], (len(part) - 1) * samples
+
+    def _product(self, number: int, x: range, weights: int, row: int) -> None:
+        """The sums of a block of units from an accumulator row on."""
+        writer, layout = self._writer, self._layout
+        samples, shape = layout.samples, layout.shapes[number]
+        if not after_lstm(self._task, number):
+            writer.multiply(x.start, weights, row, samples, shape.inputs, 1)
+            return
+        blocks, how = shape.inputs - 1, {"accumulate": 1, "wide_vectors": 1}
+        writer.multiply(x.start, weights, row, samples, blocks, 1)
+        one = x.start + blocks * samples
+        writer.multiply(one, weights + shape.bias, row, samples, 1, 1, **how)
 
     def _transpose(self, number: int, x: range) -> Iterator[None]:
         """The inputs of a stage, transposed, part by part as the update takes them.
@@ -146,13 +171,20 @@ class Forward:
         """
         writer, layout = self._writer, self._layout
         size, samples = layout.size, layout.samples
-        result = writer.allocate(layout.shapes[number].lines * layout.groups)
+        parts = portions(writer.config, self._task, layout.shapes[number], number)
+        lines = sum(part.count << part.wide for part in parts) * samples
+        result = writer.allocate(lines)
         self.left.transposed.append(result)
         at = result.start
-        for first, count in chunks(writer.config, layout.shapes[number].inputs):
+        for part in parts:
+            if part.wide:
+                turned_ones(writer, result[-2 * samples :], self.left.inputs[number], wide=True)
+                yield
+                continue
             for group in range(layout.groups):
-                writer.transpose(x.start + first * samples + group * size, at, count, samples)
-                at += count * size
+                line = x.start + part.first * samples + group * size
+                writer.transpose(line, at, part.count, samples)
+                at += part.count * size
                 yield
 
     def _logits(self, last: int) -> range:
@@ -161,10 +193,11 @@ class Forward:
         size, classes, groups = layout.size, layout.classes, layout.groups
         self.left.weights = all_turned(writer, last)
         at = self.left.transposed[-1].start
-        for first, count in chunks(writer.config, shape.inputs):
-            vectors = self.left.weights.start + first * classes
-            writer.multiply(vectors, at, 0, classes, count, groups, accumulate=int(first > 0))
-            at += count * size * groups
+        for part in portions(writer.config, self._task, shape, last):
+            vectors = self.left.weights.start + part.first * classes
+            how = {"accumulate": int(part.first > 0), "wide_weights": int(part.wide)}
+            writer.multiply(vectors, at, 0, classes, part.count, groups, **how)
+            at += part.count * size * groups
         sums = sum_bits(self._task, self.left, last)
         logits = writer.allocate(2 * groups * classes)
         writer.measure(SHIFT, first=sums.register, value=sums.value - LOGIT_BITS - 1)

@@ -10,16 +10,25 @@ from typing import Any
 
 from systola.training.errors import TrainingError
 from systola.training.layers import (
+    LSTM,
     Activation,
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Input,
     Layer,
     MaxPooling2D,
 )
 from systola.training.model import Sequential
+
+
+_LSTM: dict[str, Any] = {
+    **{"use_bias": True, "return_sequences": False, "return_state": False},
+    **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
+}
+"""What an LSTM must have."""
 
 
 def from_keras(keras_model: Any) -> Sequential:
@@ -75,6 +84,15 @@ def _layer(layer: Any) -> list[Layer]:
                 data_format="channels_last",
             )
             return [MaxPooling2D(layer.pool_size)]
+        case "Embedding":
+            _need(layer, kind, mask_zero=False)
+            return [Embedding(int(layer.input_dim), int(layer.output_dim))]
+        case "LSTM":
+            _need(layer, kind, **_LSTM)
+            for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
+                found = getattr(getattr(layer, name), "__name__", None)
+                _check(layer, kind, name, found, wanted)
+            return [LSTM(int(layer.units))]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:
@@ -83,11 +101,14 @@ def _layer(layer: Any) -> list[Layer]:
 
 def _need(layer: Any, kind: str, **values: Any) -> None:
     for name, value in values.items():
-        found = getattr(layer, name)
-        if found != value:
-            raise TrainingError(
-                f"{kind} '{layer.name}' has {name} {found}: only {value} can be trained"
-            )
+        _check(layer, kind, name, getattr(layer, name), value)
+
+
+def _check(layer: Any, kind: str, name: str, found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise TrainingError(
+            f"{kind} '{layer.name}' has {name} {found}: only {wanted} can be trained"
+        )
 
 
 def _activation(layer: Any) -> str | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from systola.training.errors import TrainingError
 
 ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid")
+MOST_LSTM_UNITS = 512
+"""The sums of so many products of int16 and int8 cannot leave 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,34 @@ class Dropout:
         _need(0 <= self.rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {self.rate}")
 
 
-Layer = Input | Flatten | Dense | Conv2D | MaxPooling2D | Activation | Dropout
+@dataclass(frozen=True)
+class Embedding:
+    """A row of `output_dim` numbers for each word, a whole number from 0 to `input_dim` - 1."""
+
+    input_dim: int
+    output_dim: int
+
+    def __post_init__(self) -> None:
+        for name in ("input_dim", "output_dim"):
+            size = getattr(self, name)
+            _need(_whole(size) and size >= 1, f"Embedding needs {name} >= 1, not {size}")
+
+
+@dataclass(frozen=True)
+class LSTM:
+    """Long short-term memory, with Keras's defaults: tanh, sigmoid for the gates, biases, those of
+    the forget gate one at the start. It gives the `units` numbers of the last step."""
+
+    units: int
+
+    def __post_init__(self) -> None:
+        _need(
+            _whole(self.units) and 1 <= self.units <= MOST_LSTM_UNITS,
+            f"LSTM needs units from 1 to {MOST_LSTM_UNITS}, not {self.units}",
+        )
+
+
+Layer = Input | Flatten | Dense | Conv2D | MaxPooling2D | Activation | Dropout | Embedding | LSTM
 
 
 def check_activation(name: str | None) -> None:

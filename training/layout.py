@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
-from systola.training.stages import Stage
+from systola.training.stages import GATES, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
 TABLES = 4
@@ -39,8 +39,12 @@ class Shape:
     """Inputs, whole blocks: lines of a block of units."""
     bias: int
     """The line among them for the bias, the first of the last block."""
+    biased: bool
+    """Whether there are biases: else neither their block nor their line is there."""
     places: NDArray[np.intp]
     """The line among them for each input."""
+    columns: NDArray[np.intp]
+    """The column for each unit."""
     given: int
     """Lines of a sample as the stage takes it, the one for the bias of a Dense included."""
     made: int
@@ -51,7 +55,26 @@ class Shape:
     @property
     def channels(self) -> int:
         """Blocks of each part of the inputs."""
-        return (self.inputs - 1) // self.groups
+        return (self.inputs - self.biased) // self.groups
+
+
+@dataclass(frozen=True)
+class RecurrencePlaces:
+    """Where an LSTM keeps what the way back needs, int16 but for the inputs.
+
+    Of `cells` and `hidden` the first is that before the first step, which stays zero.
+    """
+
+    inputs: int
+    """[step][block][sample]."""
+    cells: int
+    """[step][gates, then cell][block][sample]."""
+    hidden: int
+    """[step][block][sample]."""
+    gates: int
+    """The gradient of the gates' sums: [block][step][sample]."""
+    below: int
+    """That of the inputs, likewise."""
 
 
 class Layout:
@@ -62,12 +85,15 @@ class Layout:
     ) -> None:
         size = self.size = config.cols
         self.pitch = config.input_pitch
-        self.shapes = tuple(_shape(stage, size) for stage in stages)
+        others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
+        self.shapes = (*(_shape(stage.tensor, stage, size) for stage in stages), *others)
+        """Of the stages, then of the other tensors."""
+        last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
         """Rows of a batch, whole blocks."""
         self.groups = self.samples // size
         """Blocks of samples."""
-        self.classes = self.shapes[-1].units * size
+        self.classes = last.units * size
         """Rows of transposed logits."""
         self._end = 0
         weights = [shape.units * shape.lines for shape in self.shapes]
@@ -75,20 +101,20 @@ class Layout:
         self.velocities = [self._take(2 * lines) for lines in weights] if momentum else []
         self.state_bytes = self._end
         """Of masters and velocities: what a checkpoint keeps."""
-        self.x = self._take(self.samples * self.shapes[0].given)
+        self.x = self._take(self.samples * self._given(stages[0]))
         label_lines = 2 * self.groups * self.classes
         self.labels = self._take(label_lines)
         self.valid = self._take(label_lines)
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
-        self.survey = self._take(2 * len(stages))
+        self.survey = self._take(2 * len(self.shapes))
         self.unit_bits = self._take(2 * len(stages))
         self.selected = _blocks(self.groups, size) * size
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
-        self.constant_lines = 4 * size + 2 * self.selected + select + self.shapes[-1].units + 4
+        self.constant_lines = 4 * size + 2 * self.selected + select + last.units + 4
         self.constants = self._take(self.constant_lines)
-        mapped = [shape.units * shape.made for shape in self.shapes]
+        mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
         self.moves = self._take(most), self._take(most)
         """Two places that lines of a map pass through on their way to another order."""
@@ -97,10 +123,32 @@ class Layout:
             for stage, lines in zip(stages, mapped, strict=True)
         ]
         """The same for maps with zeros between their pixels, which are never written."""
+        self.recurrence = self._recurrence(stages[0])
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         self.program = self._bytes(PROGRAM_BYTES)
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+
+    def _given(self, stage: Stage) -> int:
+        """Lines of a sample."""
+        if stage.lstm is None:
+            return self.shapes[0].given
+        given = self.shapes[-1].inputs if stage.lstm.vocabulary else self.shapes[0].channels
+        return stage.lstm.steps * given
+
+    def _recurrence(self, stage: Stage) -> RecurrencePlaces | None:
+        if stage.lstm is None:
+            return None
+        samples, inputs = self.samples, self.shapes[0].channels
+        units, gates = self.shapes[0].units // len(GATES), self.shapes[0].units
+        steps, words = stage.lstm.steps, bool(stage.lstm.vocabulary)
+        return RecurrencePlaces(
+            inputs=self._take(steps * inputs * samples) if words else self.x,
+            cells=self._take((steps + 1) * 2 * (gates + units) * samples),
+            hidden=self._take((steps + 1) * 2 * units * samples),
+            gates=self._take(2 * gates * steps * samples),
+            below=self._take(2 * inputs * steps * samples if words else 0),
+        )
 
     def _spread(self, stage: Stage, lines: int) -> tuple[int, int]:
         between = prod(stage.window.stride) if stage.window else 1
@@ -116,22 +164,27 @@ class Layout:
         return place
 
 
-def _shape(stage: Stage, size: int) -> Shape:
-    groups, count = stage.groups, stage.inputs // stage.groups
+def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
+    groups, count = tensor.groups, tensor.inputs // tensor.groups
     channels = _blocks(count, size)
     bias = groups * channels * size
     line = np.arange(groups)[:, np.newaxis] * channels * size + np.arange(count)
-    window = stage.window
+    each = tensor.units // len(tensor.order)
+    blocks = _blocks(each, size)
+    column = np.array(tensor.order)[:, np.newaxis] * blocks * size + np.arange(each)
+    window = stage.window if stage else None
     return Shape(
         groups=groups,
-        inputs=groups * channels + 1,
-        units=_blocks(stage.units, size),
-        lines=bias + size,
+        inputs=groups * channels + tensor.biased,
+        units=len(tensor.order) * blocks,
+        lines=bias + size * tensor.biased,
         bias=bias,
+        biased=tensor.biased,
         places=line.reshape(-1),
+        columns=column.reshape(-1),
         given=channels * prod(window.map) if window else groups * channels + 1,
         made=prod(window.out) if window else 1,
-        left=prod(stage.map),
+        left=prod(stage.map) if stage else 1,
     )
 
 

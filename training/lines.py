@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.training.layout import Layout
+from systola.training.stages import Recurrence
 
 Bytes = NDArray[np.uint8]
 
@@ -19,6 +20,24 @@ def blocked(matrix: NDArray[Any], size: int) -> NDArray[Any]:
     padded = np.zeros((rows, -(-columns // size) * size), matrix.dtype)
     padded[:, :columns] = matrix
     return padded.reshape(rows, -1, size).transpose(1, 0, 2)
+
+
+def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.int8]:
+    """Sequences, (samples, numbers), as lines [step][block][sample]; of words, a one at the place
+    of each."""
+    size, steps = layout.size, lstm.steps
+    if not lstm.vocabulary:
+        rows = x.reshape(len(x), steps, -1)
+        blocks = -(-rows.shape[2] // size)
+        lines = np.zeros((steps, blocks, layout.samples, size), np.int8)
+        padded = np.zeros((len(x), steps, blocks * size), np.int8)
+        padded[:, :, : rows.shape[2]] = rows
+        lines[:, :, : len(x)] = padded.reshape(len(x), steps, blocks, size).transpose(1, 2, 0, 3)
+        return lines
+    lines = np.zeros((steps, -(-lstm.vocabulary // size), layout.samples, size), np.int8)
+    sample, step = np.indices(x.shape)
+    lines[step, x // size, sample, x % size] = 1
+    return lines
 
 
 def store(host: Bytes, place: int, layout: Layout, lines: NDArray[np.int8]) -> None:

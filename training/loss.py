@@ -179,7 +179,7 @@ class Loss:
         writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
         narrow = writer.allocate(rows)
         writer.copy(error.start, narrow.start, rows, Entry(), NARROWING, exponent=SHIFT)
-        blocks = layout.shapes[-1].units
+        blocks = layout.classes // size
         gradient = writer.allocate(blocks * samples)
         for block in range(blocks):
             writer.transpose(
@@ -294,5 +294,6 @@ class Loss:
 
     def _sum_classes(self, lines: int) -> None:
         """The sums of int16 over the classes, into a row for each group of samples."""
-        groups, blocks = self._layout.groups, self._layout.shapes[-1].units
+        layout = self._layout
+        groups, blocks = layout.groups, layout.classes // layout.size
         self._writer.multiply(self._ones.start, lines, 0, 1, blocks, groups, wide_weights=1)

@@ -17,7 +17,7 @@ from systola.runtime.backend import Backend
 from systola.runtime.make_backend import make_backend
 from systola.training import data
 from systola.training.callbacks import Callback, History
-from systola.training.engine import Engine
+from systola.training.engine import Codes, Engine
 from systola.training.errors import TrainingError
 from systola.training.layers import Input, Layer
 from systola.training.loss import BINARY, LOSSES
@@ -26,7 +26,7 @@ from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.progress import Progress
 from systola.training.stages import Stage, stages
-from systola.training.state import State, as_keras, from_weights, glorot
+from systola.training.state import State, as_keras, from_weights, glorot, weights
 from systola.training.task import Task
 
 DEFAULT_PRESET = "base-training"
@@ -171,18 +171,19 @@ class Sequential:
 
     def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[np.float32]:
         """What the network puts out for any number of samples."""
-        rows = data.samples(x, self._features(x))
+        rows = self._rows(x, "x")
         engine = self._ready(rows, batch_size)
         found = [engine.predict(self._input(part)) for part in _parts(rows, engine.batch)]
         return np.concatenate(found).astype(np.float32)
 
     def get_weights(self) -> list[Floats]:
-        """Kernels and biases in turn: exactly the numbers of the masters."""
-        return as_keras(self.stages(), self.state().weights())
+        """Those of each layer in turn, as Keras has them: exactly the numbers of the masters."""
+        found = self.stages()
+        return as_keras(found, weights(found, self.state()))
 
-    def set_weights(self, weights: Sequence[Floats]) -> None:
-        """Takes kernels and biases, to the nearest numbers that masters can be."""
-        self._state, self._engine = from_weights(self.stages(), weights), None
+    def set_weights(self, given: Sequence[Floats]) -> None:
+        """Takes them, to the nearest numbers that masters can be."""
+        self._state, self._engine = from_weights(self.stages(), given), None
 
     def save(self, path: str | PathLike[str]) -> None:
         """Saves everything: a model that is loaded again goes on byte for byte."""
@@ -250,12 +251,25 @@ class Sequential:
             total.add(batch.loss, batch.outputs, labels[chosen])
         return total.logs()
 
-    def _input(self, rows: Numbers) -> NDArray[np.int8]:
+    def _input(self, rows: Numbers) -> Codes:
+        if self._vocabulary():
+            return rows.astype(np.int32)
         assert self._input_bits is not None
         return codes(rows, self._input_bits, np.int8)
 
+    def _vocabulary(self) -> int:
+        """How many words there are, where samples are words."""
+        lstm = self.stages()[0].lstm
+        return lstm.vocabulary if lstm else 0
+
+    def _rows(self, x: Any, name: str) -> Numbers:
+        rows = data.samples(x, self._features(x), name)
+        if vocabulary := self._vocabulary():
+            data.words(rows, vocabulary, name)
+        return rows
+
     def _checked(self, x: Any, y: Any, prefix: str = "") -> tuple[Numbers, NDArray[np.int16]]:
-        rows = data.samples(x, self._features(x), prefix + "x")
+        rows = self._rows(x, prefix + "x")
         stage = self.stages(rows.shape[1])[-1]
         return rows, data.targets(y, len(rows), stage, self._compiled()["loss"], prefix + "y")
 
@@ -280,7 +294,7 @@ class Sequential:
             return self._engine
         settings, state = self._compiled(), self.state()
         if self._input_bits is None:
-            self._input_bits = input_bits(rows)
+            self._input_bits = 0 if self._vocabulary() else input_bits(rows)
             if self._input_bits < 0:
                 raise TrainingError("x has numbers beyond 127: scale them")
         chosen: SGD = settings["optimizer"]

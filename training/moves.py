@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from systola.arch.isa import Function, Opcode, Operation, Reduction
 from systola.training.task import SHIFT, SPARE, Exponent
 from systola.training.windows import Window
-from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
+from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer
 
 _MOST_MAPS = 4095
 """Of one Pool."""
@@ -136,30 +136,40 @@ def _by_sample(writer: Writer, line: int, blocks: int) -> dict[str, int]:
     return at | {"stride": blocks * layout.pitch, "blocks": blocks, "tail": writer.config.cols}
 
 
-def ones(writer: Writer, lines: range, exponent: Exponent) -> None:
-    """2^f, f being `exponent`, in the first channel of each line."""
+def ones(writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False) -> None:
+    """2^f, f being `exponent`, in the first channel of each line, or pair of lines where `wide`."""
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[:, 1, 0] = _HALF_RANGE
-    _doubled(writer, lines, exponent, pairs, SPARE)
+    _doubled(writer, lines, exponent, pairs, SPARE, wide)
 
 
-def turned_ones(writer: Writer, lines: range, exponent: Exponent) -> None:
-    """The same transposed, in tiles of C lines: all channels of the first line of each."""
+def turned_ones(writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False) -> None:
+    """The same transposed, in tiles of C lines: all channels of the first line of each.
+
+    Narrow ones are for the way back, wide ones for the way forward: each leaves alone the register
+    with a shift that is needed there.
+    """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE
-    _doubled(writer, lines, exponent, pairs, SHIFT)
+    _doubled(writer, lines, exponent, pairs, SPARE if wide else SHIFT, wide)
 
 
 def _doubled(
-    writer: Writer, lines: range, exponent: Exponent, pairs: NDArray[np.int8], register: int
+    writer: Writer,
+    lines: range,
+    exponent: Exponent,
+    pairs: NDArray[np.int8],
+    register: int,
+    wide: bool,
 ) -> None:
     """2^14 with 14 - f bits less, then doubled up to the end; the shift goes to `register`."""
     size = writer.config.cols
     given = writer.constant(pairs.reshape(2 * size, -1))
     writer.measure(register, third=exponent.register, value=13 - exponent.value)
-    writer.copy(given.start, lines.start, size, Entry(), NARROWING, exponent=register)
+    sizes = WIDE if wide else NARROWING
+    writer.copy(given.start, lines.start, size, Entry(), sizes, exponent=register)
     writer.free(given)
-    done = size
+    done = size << wide
     while done < len(lines):
         rows = min(done, len(lines) - done)
         writer.copy(lines.start, lines.start + done, rows, ONE, NARROW)

@@ -70,6 +70,8 @@ class _Translator:
         given = next(layer.shape for layer in self.found.layers if isinstance(layer, Input))
         source = value = Value("x", (1, *given), "float32")
         first = self.stages[0]
+        if first.lstm:
+            raise ModelError("a trained LSTM runs where it was trained: it cannot be compiled yet")
         if not first.window and len(given) > 1:
             value = Value("x as a row", (1, first.inputs), "float32")
             self._host("Flatten", source, value, View())

@@ -21,6 +21,8 @@ LOGIT_BITS = 10
 """Fraction bits of logits and targets: -32 to 32 in int16."""
 MOST_INPUT_BITS = 6
 """Fraction bits of an input at most: the one for the bias, 2^f, is an int8."""
+MOST_STATE_BITS = 13
+"""The same of what an LSTM gives, for whose bias there is an int16."""
 _HEADROOM = 14
 """Bits of the largest magnitude of new masters: one is left to grow into."""
 

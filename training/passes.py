@@ -9,10 +9,14 @@ from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Source
 from systola.training.errors import TrainingError
 from systola.training.masks import keep_table
-from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS
+from systola.training.layout import Shape
+from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS, MOST_STATE_BITS
+from systola.training.stages import Stage
 from systola.training.task import INPUTS, SHIFT, Exponent, Task
 from systola.training.writer import HALF, NARROW, ONE, Writer
 
+STATE_BITS = 15
+"""Fraction bits of what an LSTM gives from step to step."""
 COUNTER_REGISTER = 1
 """Index register with the counter of the masks of a step."""
 
@@ -42,6 +46,35 @@ def chunks(config: Config, blocks: int) -> list[tuple[int, int]]:
     count = -(-blocks // most)
     size = -(-blocks // count)
     return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some blocks of the inputs of a Dense."""
+
+    first: int
+    count: int
+    wide: bool
+    """Whether its codes are int16: they are where an LSTM is before it, of the bias only."""
+
+
+def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Portion]:
+    """The blocks of the inputs of a Dense as an update takes them."""
+    if not after_lstm(task, number):
+        return [Portion(first, count, False) for first, count in chunks(config, shape.inputs)]
+    last = shape.inputs - 1
+    found = [Portion(first, count, False) for first, count in chunks(config, last)]
+    return [*found, Portion(last, 1, True)]
+
+
+def after_lstm(task: Task, number: int) -> bool:
+    """Whether a stage takes what an LSTM gives."""
+    return number > 0 and task.stages[number - 1].lstm is not None
+
+
+def most_unit_bits(stage: Stage) -> int:
+    """Fraction bits of the units of a stage at most."""
+    return MOST_STATE_BITS if stage.lstm else MOST_INPUT_BITS
 
 
 def accumulated(config: Config, rows: int, count: int) -> list[range]:
@@ -80,9 +113,11 @@ class UnitScale:
         self._writer = writer
         self._left = left
         self._register = INPUTS + number
-        self._sums = sum_bits(task, left, number)
+        # An LSTM has no sums but int16 to begin with.
+        lstm = task.stages[number].lstm is not None
+        self._sums = Exponent(0, STATE_BITS) if lstm else sum_bits(task, left, number)
         self._known = bool(task.unit_bits) and not train
-        bits = task.unit_bits[number] if self._known else MOST_INPUT_BITS
+        bits = task.unit_bits[number] if self._known else most_unit_bits(task.stages[number])
         value = self._sums.value - bits - self._lost
         writer.measure(SHIFT, first=self._sums.register, value=value)
 
@@ -91,6 +126,12 @@ class UnitScale:
         if not self._known:
             at = {"accumulator": row, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
+
+    def measure_lines(self, line: int, rows: int) -> None:
+        """The same for int16."""
+        if not self._known:
+            at = {"buffer": line, "rows": rows, "bits": 8}
+            self._writer.measure(SHIFT, Source.LINES, **at, first=SHIFT)
 
     def end(self) -> None:
         """Notes the fraction bits of the units, when all sums have been seen."""

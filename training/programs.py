@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -16,7 +16,8 @@ from systola.training.backward import Backward
 from systola.training.forward import Forward
 from systola.training.layout import Layout
 from systola.training.loss import Loss
-from systola.training.passes import COUNTER_REGISTER
+from systola.training.passes import COUNTER_REGISTER, most_unit_bits
+from systola.training.stages import Stage
 from systola.training.task import INPUTS, SPARE, Task
 from systola.training.writer import WIDE, Entry, Writer
 
@@ -53,7 +54,7 @@ def train_program(config: Config, layout: Layout, task: Task) -> StepProgram:
     forward = Forward(writer, task, train=True)
     logits = forward.write()
     writer.write(layout.logits, logits)
-    _tell_unit_bits(writer, len(task.stages) - 1)
+    _tell_unit_bits(writer, task.stages[:-1])
     gradient = Loss(writer, task).write(logits, train=True)
     writer.free(logits)
     Backward(writer, task, forward.left).write(gradient)
@@ -119,16 +120,19 @@ def rescale_program(config: Config, layout: Layout, stages: list[int]) -> StepPr
     return _end(writer)
 
 
-def _tell_unit_bits(writer: Writer, stages: int) -> None:
-    """Puts 2^(MOST_INPUT_BITS - f) into host memory for the units of each stage, of f bits."""
+def _tell_unit_bits(writer: Writer, stages: Sequence[Stage]) -> None:
+    """Puts 2^(m - f) into host memory for the units of each stage, of f bits, at most m."""
     if not stages:
         return
-    one = np.zeros((2, writer.layout.size), np.int8)
-    one[0] = -128  # the low byte of 2^7, which a shift by f bits and one makes of it
-    source, result = writer.constant(one), writer.allocate(2 * stages)
-    for number in range(stages):
+    # 2^(m + 1), which a shift by f bits and one makes of it.
+    ones = [2 << most_unit_bits(stage) for stage in stages]
+    pairs = np.array([(one & 255, one >> 8) for one in ones], np.uint8).view(np.int8)
+    lines = np.repeat(pairs.reshape(-1, 1), writer.layout.size, axis=1)
+    source, result = writer.constant(lines), writer.allocate(2 * len(stages))
+    for number in range(len(stages)):
         writer.measure(SPARE, first=INPUTS + number)
-        writer.copy(source.start, result.start + 2 * number, 1, Entry(), WIDE, exponent=SPARE)
+        line = source.start + 2 * number
+        writer.copy(line, result.start + 2 * number, 1, Entry(), WIDE, exponent=SPARE)
     writer.write(writer.layout.unit_bits, result)
     writer.free(source, result)
 

@@ -9,10 +9,12 @@ from math import prod
 
 from systola.training.errors import TrainingError
 from systola.training.layers import (
+    LSTM,
     Activation,
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Input,
     Layer,
@@ -24,11 +26,39 @@ from systola.training.windows import Window, convolved, pooled
 MOST_STAGES = 5
 """The inputs of all but the first have an exponent register each, 4 to 7."""
 MOST_CLASSES = 128
+GATES = (0, 1, 3, 2)
+"""Where the gates of Keras, i f g o, stand here: those with a sigmoid side by side."""
+BIAS_LESS = 4
+"""Fraction bits that the biases of an LSTM have less than its other weights: they begin at one."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Weights that have one exponent: a kernel, and a row of biases where there are some."""
+
+    inputs: int
+    units: int
+    groups: int = 1
+    """Equal parts of the inputs, each in blocks of its own: taps, or pixels of a flattened map."""
+    order: tuple[int, ...] = (0,)
+    """Equal parts of the units, each in blocks of its own: the place of each."""
+    biased: bool = True
+    bias_less: int = 0
+    """Fraction bits that the biases have less."""
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """An LSTM of `units` over `steps`, its inputs words where there is a vocabulary."""
+
+    steps: int
+    units: int
+    vocabulary: int = 0
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One Dense or Conv2D: sums of `inputs` numbers and a one for the bias, `units` of them."""
+    """One Dense, Conv2D or LSTM: sums of `inputs` numbers and a one for the bias, `units` of them."""
 
     inputs: int
     units: int
@@ -43,6 +73,15 @@ class Stage:
     """Of a Conv2D; the units are channels then."""
     pool: Window | None = None
     """Of the MaxPooling2D after it."""
+    lstm: Recurrence | None = None
+    """Of an LSTM; the inputs are those of a step then, the units those of all gates."""
+
+    @property
+    def tensor(self) -> Tensor:
+        """Its kernel and biases; of an LSTM those for the inputs."""
+        if self.lstm:
+            return Tensor(self.inputs, self.units, order=GATES, bias_less=BIAS_LESS)
+        return Tensor(self.inputs, self.units, self.groups)
 
     @property
     def kernel_shape(self) -> tuple[int, ...]:
@@ -63,6 +102,24 @@ class Stage:
         return last.out if last else (1, 1)
 
 
+def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
+    """All that is learnt: a tensor for each stage, then the others of an LSTM."""
+    return (*(stage.tensor for stage in stages), *_others(stages[0]))
+
+
+RECURRENT, EMBEDDING = 0, 1
+"""The others of an LSTM, counted from the number of stages on."""
+
+
+def _others(stage: Stage) -> list[Tensor]:
+    if stage.lstm is None:
+        return []
+    others = [Tensor(stage.lstm.units, stage.units, order=GATES, biased=False)]
+    if stage.lstm.vocabulary:
+        others.append(Tensor(stage.lstm.vocabulary, stage.inputs, biased=False))
+    return others
+
+
 def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
     """The stages of `layers` for samples of `features` numbers, where no Input tells.
 
@@ -73,8 +130,7 @@ def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
         if isinstance(layer, Input) and number:
             raise TrainingError("Input must be the first layer")
         builder.add(layer)
-    _check(builder.found)
-    return tuple(builder.found)
+    return builder.finish()
 
 
 class _Builder:
@@ -82,9 +138,19 @@ class _Builder:
         self.found: list[Stage] = []
         self._shape = shape
         """Of what the next layer takes."""
+        self._embedding: Embedding | None = None
+        """That waits for its LSTM."""
 
     def add(self, layer: Layer) -> None:
+        if self._embedding and not isinstance(layer, LSTM):
+            raise TrainingError("after Embedding there must be LSTM")
         match layer:
+            case Embedding():
+                if self.found or len(self._known()) != 1:
+                    raise TrainingError("Embedding must be the first layer, of rows of words")
+                self._embedding = layer
+            case LSTM(units=units):
+                self._recurrence(units)
             case Input(shape=shape):
                 self._shape = shape
             case Flatten():
@@ -107,7 +173,7 @@ class _Builder:
                 self._shape = (*pool.out, last.units)
             case Activation(activation=activation):
                 last = self._last("an Activation")
-                if last.relu or last.softmax or last.sigmoid or last.rate or last.pool:
+                if last.lstm or last.relu or last.softmax or last.sigmoid or last.rate or last.pool:
                     raise TrainingError(
                         f"Activation '{activation}' must come right after a Dense or Conv2D"
                     )
@@ -140,6 +206,26 @@ class _Builder:
         self.found.append(Stage(taps * shape[2], filters, groups=taps, window=window))
         self._shape = (*window.out, filters)
 
+    def _recurrence(self, units: int) -> None:
+        words, shape = self._embedding, self._known()
+        if self.found or len(shape) != (1 if words else 2):
+            raise TrainingError(
+                "LSTM must be the first layer, of steps of some numbers each, or come after "
+                f"Embedding; it cannot take {shape}"
+            )
+        self._embedding = None
+        recurrence = Recurrence(shape[0], units, words.input_dim if words else 0)
+        inputs = words.output_dim if words else shape[1]
+        self.found.append(Stage(inputs, len(GATES) * units, lstm=recurrence))
+        self._shape = (units,)
+
+    def finish(self) -> tuple[Stage, ...]:
+        """The stages, when all layers have been added."""
+        if self._embedding:
+            raise TrainingError("after Embedding there must be LSTM")
+        _check(self.found)
+        return tuple(self.found)
+
     def _activate(self, activation: str | None) -> None:
         chosen = {name: activation == name for name in ("relu", "softmax", "sigmoid")}
         self._replace(replace(self.found[-1], **chosen))
@@ -159,14 +245,16 @@ class _Builder:
 
 
 def _check(found: Sequence[Stage]) -> None:
-    if not 1 <= len(found) <= MOST_STAGES:
+    # What an LSTM keeps has the register that the units of one more would have.
+    most = MOST_STAGES - any(stage.lstm for stage in found)
+    if not 1 <= len(found) <= most:
         raise TrainingError(
-            f"1 to {MOST_STAGES} layers of Dense or Conv2D can be trained, not {len(found)}"
+            f"1 to {most} layers of Dense, Conv2D or LSTM can be trained, not {len(found)}"
         )
     if any(stage.softmax or stage.sigmoid for stage in found[:-1]):
         raise TrainingError("softmax and sigmoid belong to the last layer")
     last = found[-1]
-    if last.window or last.relu or last.rate:
+    if last.window or last.lstm or last.relu or last.rate:
         raise TrainingError(
             "the last layer must be a Dense, linear, softmax or sigmoid, with no Dropout after it"
         )

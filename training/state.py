@@ -3,22 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.training.errors import TrainingError
 from systola.training.numbers import Floats, codes, master_bits
-from systola.training.stages import Stage
+from systola.training.stages import EMBEDDING, RECURRENT, Recurrence, Stage, tensors
 
+_Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
+_EMBEDDING = 0.05
+"""Fresh embeddings are up to so large."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Of each stage the masters and velocities, (inputs and bias, units), and fraction bits."""
+    """Of each tensor the masters and velocities, (inputs and bias, units), and fraction bits."""
 
     masters: tuple[Codes, ...]
     velocities: tuple[Codes, ...]
@@ -29,44 +33,99 @@ class State:
     """The same of the units of all stages but the last one, as the last epoch had them; none before
     there was one."""
 
-    def weights(self) -> list[Floats]:
-        """Kernels, (inputs, units), and biases in turn."""
-        found: list[Floats] = []
-        for values, bits in zip(self.masters, self.bits, strict=True):
-            numbers = (values / 2.0**bits).astype(np.float32)
-            found += [numbers[:-1], numbers[-1]]
-        return found
+
+def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
+    """All of them in Keras's order, kernels as (inputs, units): kernels and biases in turn, but for
+    an LSTM: embeddings, kernel, recurrent kernel, biases."""
+    found: list[list[Floats]] = []
+    for tensor, values, bits in zip(tensors(stages), state.masters, state.bits, strict=True):
+        kernel = _numbers(values[: tensor.inputs], bits)
+        biases = [_numbers(values[-1], bits - tensor.bias_less)] if tensor.biased else []
+        found.append([kernel, *biases])
+    return list(_keras_order(stages, found))
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
-    """Kernels and biases in the shapes that they have in Keras."""
-    shapes = [shape for s in stages for shape in (s.kernel_shape, (s.units,))]
-    return [each.reshape(shape) for each, shape in zip(weights, shapes, strict=True)]
+    """The same in the shapes that they have in Keras."""
+    return [
+        each.reshape(shape) for each, shape in zip(weights, keras_shapes(stages), strict=True)
+    ]
+
+
+def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
+    """The shapes of all weights in Keras."""
+    found: list[list[tuple[int, ...]]] = []
+    for number, tensor in enumerate(tensors(stages)):
+        stage = stages[number] if number < len(stages) else None
+        kernel = stage.kernel_shape if stage else (tensor.inputs, tensor.units)
+        found.append([kernel, (tensor.units,)] if tensor.biased else [kernel])
+    return list(_keras_order(stages, found))
+
+
+def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> Iterable[_Each]:
+    """From the order of the tensors to that of Keras."""
+    count = len(stages)
+    if stages[0].lstm is None:
+        return [each for tensor in found for each in tensor]
+    kernel, biases = found[0]
+    embeddings = found[count + EMBEDDING] if stages[0].lstm.vocabulary else []
+    recurrent = found[count + RECURRENT]
+    dense = [each for tensor in found[1:count] for each in tensor]
+    return [*embeddings, kernel, *recurrent, biases, *dense]
+
+
+def _numbers(values: Codes, bits: int) -> Floats:
+    return (values / 2.0**bits).astype(np.float32)
 
 
 def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
-    """The state with the masters nearest to these kernels and biases."""
-    shapes = [shape for s in stages for shape in (s.kernel_shape, (s.units,))]
+    """The state with the masters nearest to these weights, which are in Keras's order and shapes."""
+    shapes = keras_shapes(stages)
     given = [tuple(np.shape(each)) for each in weights]
     if given != shapes:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
-    joined = [
-        np.concatenate((np.reshape(kernel, (-1, np.size(bias))), np.reshape(bias, (1, -1))))
-        for kernel, bias in zip(weights[::2], weights[1::2], strict=True)
-    ]
-    if not all(np.isfinite(each).all() for each in joined):
+    if not all(np.isfinite(each).all() for each in weights):
         raise TrainingError("weights have NaN or infinite numbers")
+    parts = tensors(stages)
+    # Where each tensor's are, found by putting the numbers of the tensors in Keras's order.
+    numbers = [[number] * (2 if tensor.biased else 1) for number, tensor in enumerate(parts)]
+    order = list(_keras_order(stages, numbers))
+    joined: list[Floats] = []
+    for number, tensor in enumerate(parts):
+        kernel, *biases = (
+            each for each, owner in zip(weights, order, strict=True) if owner == number
+        )
+        rows = np.reshape(kernel, (-1, tensor.units))
+        scale = 2.0**-tensor.bias_less
+        joined.append(np.concatenate((rows, *(scale * np.reshape(b, (1, -1)) for b in biases))))
     bits = tuple(map(master_bits, joined))
     masters = tuple(codes(each, b, np.int16) for each, b in zip(joined, bits, strict=True))
     return State(masters, (), bits)
 
 
 def glorot(stages: Sequence[Stage], seed: int) -> State:
-    """Fresh weights: Glorot's uniform kernels, biases of zero."""
+    """Fresh weights: Glorot's uniform kernels, biases of zero; of an LSTM as Keras has them."""
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:
+        if stage.lstm:
+            weights += _lstm(stage, stage.lstm, rng)
+            continue
         limit = np.sqrt(6 / (stage.inputs + stage.outputs))
         weights.append(rng.uniform(-limit, limit, stage.kernel_shape))
         weights.append(np.zeros(stage.units))
     return from_weights(stages, weights)
+
+
+def _lstm(stage: Stage, lstm: Recurrence, rng: np.random.Generator) -> list[Floats]:
+    """Uniform embeddings, Glorot's kernel, an orthogonal recurrent one, ones for forget gates."""
+    embeddings: list[Floats] = []
+    if lstm.vocabulary:
+        embeddings.append(rng.uniform(-_EMBEDDING, _EMBEDDING, (lstm.vocabulary, stage.inputs)))
+    limit = np.sqrt(6 / (stage.inputs + stage.units))
+    kernel = rng.uniform(-limit, limit, (stage.inputs, stage.units))
+    q, r = np.linalg.qr(rng.normal(size=(stage.units, lstm.units)))
+    recurrent = (q * np.sign(np.diag(r))).T
+    biases = np.zeros(stage.units)
+    biases[lstm.units : 2 * lstm.units] = 1
+    return [*embeddings, kernel, recurrent, biases]

@@ -9,6 +9,8 @@ from systola.training.stages import Stage
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
 """Exponent registers: of the next shift, of the gradient, for a moment, of inputs from here on."""
+STATE = 7
+"""Exponent register with the fraction bits of all states of an LSTM, as the update takes them."""
 
 
 @dataclass(frozen=True)

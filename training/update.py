@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systola.arch.isa import Operation
+from systola.training.loss import gradient_factor
 from systola.training.numbers import VELOCITY_BITS, multiplier
-from systola.training.task import SPARE, Task
+from systola.training.task import GRADIENT, SPARE, Exponent, Task
 from systola.training.writer import ONE, UNIT, WIDE, Entry, Writer, shifted
 
 
@@ -56,6 +57,18 @@ class Masters:
             *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
             scales=(UNIT, UNIT >> VELOCITY_BITS),
         )
+
+
+def update_shift(writer: Writer, task: Task, bits: int, inputs: Exponent) -> Entry:
+    """Puts the shift of an update into SPARE; the entry has its multiplier.
+
+    `bits`: fraction bits of the masters; `inputs`: of what the gradient is multiplied with.
+    """
+    q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
+    bits += VELOCITY_BITS if task.momentum else 0
+    value = inputs.value - bits + right
+    writer.measure(SPARE, first=inputs.register, second=GRADIENT, value=value)
+    return Entry(q)
 
 
 def rooms(writer: Writer, rows: int, *, momentum: bool) -> list[tuple[range, range]]:

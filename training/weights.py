@@ -89,6 +89,30 @@ def all_turned(writer: Writer, number: int) -> range:
     return result
 
 
+def all_tiles(writer: Writer, number: int) -> range:
+    """All weights of a tensor but for biases, as they are in the masters: [block of units][input]."""
+    layout = writer.layout
+    shape = layout.shapes[number]
+    blocks = 2 * shape.bias
+    masters, result = (writer.allocate(shape.units * lines) for lines in (blocks, shape.bias))
+    writer.emit(
+        Opcode.READ_HOST_MEMORY_ALTERNATE,
+        **{"host": layout.masters[number], "buffer": masters.start, "rows": shape.units},
+        **{"blocks": blocks, "tail": layout.size, "stride": 2 * shape.lines * layout.pitch},
+    )
+    narrow(writer, masters.start, result.start, len(result))
+    writer.free(masters)
+    return result
+
+
+def biases(writer: Writer, number: int, block: int, lines: range) -> None:
+    """Brings the masters of the biases of a block of units, C pairs of lines."""
+    layout = writer.layout
+    shape = layout.shapes[number]
+    first = 2 * (block * shape.lines + shape.bias)
+    writer.read(layout.masters[number] + first * layout.pitch, lines)
+
+
 def narrow(writer: Writer, masters: int, weights: int, rows: int) -> None:
     """Masters to weights, rounded."""
     writer.copy(masters, weights, rows, shifted(MASTER_SHIFT - 1), NARROWING)

@@ -45,7 +45,7 @@ class Entry:
 
 ONE = Entry(left=1)
 """y = x."""
-NARROW, NARROWING, WIDE = (0, 0), (1, 0), (1, 1)
+NARROW, NARROWING, WIDENING, WIDE = (0, 0), (1, 0), (0, 1), (1, 1)
 """Sizes of operands and results of Vector: 0 for int8, 1 for int16."""
 
 
@@ -66,7 +66,7 @@ class Writer:
         self._tables: dict[bytes, int] = {}
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
-        self._scales: tuple[int, int] | None = None
+        self._scales: tuple[int, int, int] = 0, 0, 0
 
     # What the instructions use.
 
@@ -170,12 +170,16 @@ class Writer:
         *,
         function: Function = Function.NONE,
         scales: tuple[int, int] | None = None,
+        limit: int = 0,
         **how: int,
     ) -> None:
-        """Vector; `scales`: the multipliers of the operands of ADD and SUBTRACT."""
-        if scales and scales != self._scales:
-            self._scales = scales
-            self.emit(Opcode.SET_CONFIG_SCALE, multiplier_a=scales[0], multiplier_b=scales[1])
+        """Vector; `scales`: the multipliers of the operands of ADD and SUBTRACT, `limit`: what an
+        int16 result may be at most, where it is not 0."""
+        wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
+        if wanted != self._scales:
+            self._scales = wanted
+            names = "multiplier_a", "multiplier_b", "limit"
+            self.emit(Opcode.SET_CONFIG_SCALE, **dict(zip(names, wanted, strict=True)))
         at = {"buffer": a, "operand": b, "destination": destination, "rows": rows}
         flags = {"wide_operands": sizes[0], "wide": sizes[1], **how}
         self.emit(

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from systola.training import (
+    LSTM,
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Input,
     MaxPooling2D,
@@ -32,6 +34,15 @@ MAPS = (
         Dense(CLASSES),
     ],
 )
+WORDS = (
+    "small-training",
+    8,
+    [
+        *(Input((5,)), Embedding(20, 10), LSTM(12), Dropout(0.2)),
+        *(Dense(9, "relu"), Dense(CLASSES)),
+    ],
+)
+STEPS = ("small-training", 8, [Input((4, 5)), LSTM(9), Dense(CLASSES)])
 
 
 def after_each_step(
@@ -47,6 +58,8 @@ def after_each_step(
     preset, batch, layers = network
     rng = np.random.default_rng(3)
     x = rng.uniform(0, 1, (4 * batch, *layers[0].shape)).astype(np.float32)
+    if isinstance(layers[1], Embedding):
+        x = np.floor(x * layers[1].input_dim)
     y = rng.integers(0, CLASSES, len(x))
     memories: list[bytes] = []
     run = Engine._run
@@ -69,9 +82,12 @@ def after_each_step(
     [
         (DENSE, 8, 0.9, 7),
         (MAPS, 4, 0.5, 7),
+        (STEPS, 4, 0.5, 7),
         thorough(DENSE, 200, 0.0, 0),
         thorough(DENSE, 200, 0.9, 30),
         thorough(MAPS, 40, 0.0, 30),
+        thorough(WORDS, 40, 0.0, 0),
+        thorough(WORDS, 40, 0.9, 30),
     ],
 )
 def test_steps(monkeypatch, network, steps, momentum, latency):

@@ -31,7 +31,7 @@ from systola.training import (
     Sequential,
 )
 from systola.training.layers import Layer
-from systola.training.state import glorot
+from systola.training.state import glorot, weights
 from systola.verif.training.data import Samples, clusters, digits, images
 from systola.verif.training.page import STORED, picture
 from systola.verif.training.referee import Referee
@@ -126,7 +126,7 @@ def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
     model = Sequential(task.layers)
     model.compile(task.optimizer, metrics=["accuracy"], seed=SEED, preset=PRESET, backend=backend)
     found = model.stages(x[0].size)
-    referee = Referee(found, glorot(found, SEED).weights(), task.optimizer, seed=SEED)
+    referee = Referee(found, weights(found, glorot(found, SEED)), task.optimizer, seed=SEED)
     beside = Beside(task, referee, say=say)
     options: dict[str, Any] = {"batch_size": task.batch, "epochs": EPOCHS, "verbose": 0}
     model.fit(x, y, validation_data=test, callbacks=[beside], **options)

@@ -16,6 +16,7 @@ from systola.training.optimizers import SGD
 from systola.training.programs import COUNTER_STEP
 from systola.training.stages import Stage
 from systola.training.windows import Window
+from systola.verif.training.recurrent import Recurrent
 
 Floats = NDArray[np.float32]
 
@@ -61,7 +62,7 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
 
 @dataclass
 class Referee:
-    """A network of `stages` and its float32 weights, kernels and biases in turn."""
+    """A network of `stages` and its float32 weights in Keras's order, kernels (inputs, units)."""
 
     stages: Sequence[Stage]
     weights: list[Floats]
@@ -75,6 +76,11 @@ class Referee:
         self.weights = [np.asarray(each, np.float32) for each in self.weights]
         self.velocities = [np.zeros_like(each) for each in self.weights]
         self.steps = self.epochs = 0
+        lstm = self.stages[0].lstm
+        self._lstm = Recurrent(lstm) if lstm else None
+        own = len(self.weights) - 2 * len(self.stages)
+        self._kernel = [own + 2 * number for number in range(len(self.stages))]
+        """Where the kernel of each stage is; its biases come next. Of an LSTM all come first."""
 
     def epoch(
         self, x: Floats, y: Floats, batch: int, *, shuffle: bool = True
@@ -97,8 +103,12 @@ class Referee:
         masks: list[Floats] = []
         winners: list[Floats | None] = []
         for number, stage in enumerate(self.stages[:-1]):
-            inputs.append(self._inputs(number, x))
-            sums = inputs[-1] @ self.weights[2 * number] + self.weights[2 * number + 1]
+            if self._lstm and not number:
+                inputs.append(x)
+                sums = self._lstm.forward(x, self.weights)
+            else:
+                inputs.append(self._inputs(number, x))
+                sums = self._sums(number, inputs[-1])
             passing = sums > 0 if stage.relu else np.ones_like(sums, bool)
             x, winner = self._pooled(stage, sums * passing)
             mask = self._pooled(stage, passing.astype(np.float32))[0]
@@ -108,12 +118,15 @@ class Referee:
             masks.append(mask)
             x = x * mask
         inputs.append(self._inputs(len(self.stages) - 1, x))
-        logits = inputs[-1] @ self.weights[-2] + self.weights[-1]
+        logits = self._sums(len(self.stages) - 1, inputs[-1])
         gradient, losses = self._loss(logits, y)
         gradient /= np.float32(len(x))
         updates: list[Floats] = []
         for number in reversed(range(len(self.stages))):
-            kernel, window = self.weights[2 * number], self.stages[number].window
+            if self._lstm and not number:
+                updates[:0] = self._lstm.backward(gradient)
+                break
+            kernel, window = self.weights[self._kernel[number]], self.stages[number].window
             flat = gradient.reshape(-1, gradient.shape[-1])
             rows = inputs[number].reshape(len(flat), -1)
             updates[:0] = [rows.T @ flat, flat.sum(axis=0)]
@@ -138,11 +151,17 @@ class Referee:
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Loss and accuracy without dropout."""
         for number, stage in enumerate(self.stages):
-            x = self._inputs(number, x)
-            x = x @ self.weights[2 * number] + self.weights[2 * number + 1]
+            if self._lstm and not number:
+                x = self._lstm.forward(x, self.weights)
+                continue
+            x = self._sums(number, self._inputs(number, x))
             x, _ = self._pooled(stage, np.maximum(x, 0) if stage.relu else x)
         _, losses = self._loss(x, y)
         return float(losses.mean()), self._right(x, y) / len(x)
+
+    def _sums(self, number: int, inputs: Floats) -> Floats:
+        kernel = self._kernel[number]
+        return inputs @ self.weights[kernel] + self.weights[kernel + 1]
 
     def _right(self, outputs: Floats, y: Floats) -> float:
         if self.loss == "binary_crossentropy":
@@ -180,7 +199,8 @@ class Referee:
 
     def _kept(self, number: int, stage: Stage, batch: int) -> Floats:
         """1 for the units of each sample that dropout leaves, as the machine draws them."""
-        blocks = -(-stage.units // self.size)
+        units = stage.lstm.units if stage.lstm else stage.units
+        blocks = -(-units // self.size)
         samples = -(-batch // self.size) * self.size
         rows = samples * stage.map[0] * stage.map[1]
         counter = number + self.steps * COUNTER_STEP
@@ -191,5 +211,5 @@ class Referee:
             ]
         )
         kept = keep_table(stage.rate)[drawn.view(np.uint8)]
-        kept = kept.transpose(1, 0, 2).reshape(rows, -1)[:, : stage.units].astype(np.float32)
+        kept = kept.transpose(1, 0, 2).reshape(rows, -1)[:, :units].astype(np.float32)
         return kept.reshape(samples, *stage.map, -1) if stage.window else kept

@@ -22,6 +22,7 @@ from systola.training import (
     load,
 )
 from systola.training.layers import Layer
+from systola.training.state import weights
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
 from systola.verif.training.data import images
@@ -57,7 +58,7 @@ def test_steps_move_weights_as_in_float32(name: str) -> None:
         some = slice(seed % 40 * count, (seed % 40 + 1) * count)
         model.fit(x[some], y[some], batch_size=count, verbose=0, shuffle=False)
         against.epoch(x[some], one_hot(y[some], 10), count, shuffle=False)
-        after = zip(before, model.state().weights(), against.weights, strict=True)
+        after = zip(before, weights(model.stages(), model.state()), against.weights, strict=True)
         moves = [(found - old, expected - old) for old, found, expected in after]
         sums.append([(((f - w) ** 2).sum(), np.vdot(f, w), np.vdot(w, w)) for f, w in moves])
     for error, along, wanted in np.sum(sums, axis=0):

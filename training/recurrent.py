@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way forward of an LSTM, step by step, and of the Embedding before it.
+
+A block of units is a line for each sample; a gate, the cell c and the state h are `rows` lines or
+pairs of lines, [block][sample]. Gates and h have 15 fraction bits, their sums and c CELL_BITS, all
+int16; weights and inputs are int8. What the way back needs goes to host memory after each step, so
+the number of steps does not matter to the buffer.
+"""
+
+from __future__ import annotations
+
+from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.training.errors import TrainingError
+from systola.training.layout import Layout, RecurrencePlaces
+from systola.training.moves import ones
+from systola.training.numbers import MASTER_SHIFT, MOST_STATE_BITS
+from systola.training.passes import STATE_BITS, Pass, UnitScale, drop
+from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence
+from systola.training.task import SHIFT, STATE, Exponent, Task
+from systola.training.weights import all_tiles, biases
+from systola.training.writer import (
+    NARROW,
+    NARROWING,
+    ONE,
+    WIDE,
+    Entry,
+    Writer,
+    shifted,
+)
+
+CELL_INTEGER_BITS = 3
+CELL_BITS = 15 - CELL_INTEGER_BITS
+"""Fraction bits of cells and of the gates' sums: up to 8, where tanh and sigmoid are at their end."""
+STATE_SHIFT = 14
+"""Fraction bits of a state narrowed to int8 by a register that holds 0: 15 less that of Entry()."""
+_LEAST_SHIFT = -7
+"""The most that a register shifts to the left."""
+
+
+class Sizes:
+    """Of an LSTM in blocks."""
+
+    def __init__(self, layout: Layout, lstm: Recurrence) -> None:
+        self.steps = lstm.steps
+        self.inputs = layout.shapes[0].channels
+        """Blocks of inputs."""
+        self.gates = layout.shapes[0].units
+        """Blocks of all gates."""
+        self.units = self.gates // len(GATES)
+        """Blocks of units."""
+        self.rows = self.units * layout.samples
+        """Of a gate, the cell or the state."""
+        assert layout.recurrence
+        self.places: RecurrencePlaces = layout.recurrence
+
+
+class Recurrent:
+    """Writes it."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
+        self._writer = writer
+        self._task = task
+        self._left = left
+        self._train = train
+        self._turn = 0
+
+    def write(self, x: range) -> range:
+        """Writes the stage, which is the first one; its units, and a one for the next bias."""
+        writer, layout = self._writer, self._writer.layout
+        writer.free(x)
+        lstm = self._task.stages[0].lstm
+        assert lstm
+        self._sizes = Sizes(layout, lstm)
+        if lstm.vocabulary:
+            self._embed()
+        state = self._steps()
+        units = self._units(state)
+        writer.free(state)
+        self._left.transposed.append(range(0))
+        self._left.routes.append([])
+        return units
+
+    def input_bits(self) -> int:
+        """Fraction bits of the inputs of a step."""
+        return input_bits(self._task)
+
+    def _embed(self) -> None:
+        """The rows of the words of each step, to host memory: their codes are the weights."""
+        writer, layout, sizes = self._writer, self._writer.layout, self._sizes
+        number = len(self._task.stages) + EMBEDDING
+        words, samples = layout.shapes[number].inputs * layout.samples, layout.samples
+        tiles = all_tiles(writer, number)
+        picked = writer.allocate(words)
+        rows = sizes.inputs * samples
+        lines = writer.allocate(rows)
+        for step in range(sizes.steps):
+            writer.read(layout.x + step * words * layout.pitch, picked)
+            row = self._accumulators(rows)
+            blocks = layout.shapes[number].inputs
+            writer.multiply(picked.start, tiles.start, row, samples, blocks, sizes.inputs)
+            writer.activate(row, lines.start, rows, ONE)
+            writer.write(sizes.places.inputs + step * rows * layout.pitch, lines)
+        writer.free(tiles, picked, lines)
+
+    def _accumulators(self, rows: int) -> int:
+        """The first of so many rows: one part of the accumulators after the other."""
+        config = self._writer.config
+        if rows > config.accumulator_rows:
+            raise TrainingError(
+                f"the accumulators of '{config.name}' have no room for {rows} sums: take a smaller "
+                "batch, fewer units or a larger preset"
+            )
+        self._turn = (self._turn + 1) % min(4, config.accumulator_rows // rows)
+        return self._turn * rows
+
+    def _steps(self) -> range:
+        """All steps; the last state, int16."""
+        writer, layout, sizes = self._writer, self._writer.layout, self._sizes
+        rows, pitch, places = sizes.rows, layout.pitch, sizes.places
+        kernel = all_tiles(writer, 0)
+        recurrent = all_tiles(writer, len(self._task.stages) + RECURRENT)
+        start = self._biases()
+        x = writer.allocate(sizes.inputs * layout.samples)
+        gates = len(GATES) * 2 * rows
+        cells = writer.allocate(gates + 2 * rows)
+        cell = cells.start + gates
+        tanh, state = (writer.allocate(2 * rows) for _ in range(2))
+        if self._train:
+            writer.measure(STATE, value=_LEAST_SHIFT)
+        for step in range(sizes.steps):
+            writer.read(places.inputs + step * len(x) * pitch, x)
+            writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
+            for gate in range(len(GATES)):
+                self._gate(gate, cells.start, x, state if step else None, kernel, recurrent)
+            self._cell(cells.start, cell, first=not step)
+            how = {"function": Function.TANH, "table": CELL_INTEGER_BITS}
+            writer.copy(cell, tanh.start, rows, ONE, WIDE, **how)
+            output = cells.start + 2 * 2 * rows
+            at = (output, tanh.start, state.start, rows, shifted(14), WIDE)
+            writer.vector(Operation.MULTIPLY, *at)
+            if self._train:
+                writer.write(places.cells + (step + 1) * len(cells) * pitch, cells)
+                writer.write(places.hidden + (step + 1) * len(state) * pitch, state)
+                how = {"buffer": state.start, "rows": rows, "bits": 8, "first": STATE}
+                writer.measure(STATE, Source.LINES, **how)
+        if self._train:
+            writer.measure(STATE, third=STATE, value=STATE_SHIFT)
+        writer.free(kernel, recurrent, start, x, cells, tanh)
+        return state
+
+    def _biases(self) -> range:
+        """The biases as sums of the gates, for each sample."""
+        writer, layout, sizes = self._writer, self._writer.layout, self._sizes
+        size, samples = layout.size, layout.samples
+        one = writer.allocate(max(size, samples))
+        ones(writer, one, Exponent(0, 0))
+        result = writer.allocate(2 * sizes.gates * samples)
+        masters = writer.allocate(2 * size)
+        bits = self._task.master_bits[0] - self._task.stages[0].tensor.bias_less
+        for block in range(sizes.gates):
+            biases(writer, 0, block, masters)
+            row = self._accumulators(samples)
+            writer.multiply(one.start, masters.start, row, samples, 1, 1, wide_weights=1)
+            line = result.start + 2 * block * samples
+            writer.activate(row, line, samples, shifted(bits - CELL_BITS - 1), wide=1)
+        writer.free(one, masters)
+        return result
+
+    def _gate(
+        self,
+        gate: int,
+        gates: int,
+        x: range,
+        state: range | None,
+        kernel: range,
+        recurrent: range,
+    ) -> None:
+        """Adds the sums of a gate to its biases, which become what its function gives."""
+        writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
+        samples, rows = layout.samples, sizes.rows
+        line = gates + gate * 2 * rows
+        last = gate == len(GATES) - 1
+        function = Function.TANH if last else Function.SIGMOID
+        ends = {"function": function, "table": CELL_INTEGER_BITS if last else 0}
+        how = {"wide": 1, "accumulate": 1}
+        row = self._accumulators(rows)
+        tiles = kernel.start + gate * len(kernel) // len(GATES)
+        writer.multiply(x.start, tiles, row, samples, sizes.inputs, sizes.units)
+        bits = self.input_bits() + task.master_bits[0] - MASTER_SHIFT
+        entry = shifted(bits - CELL_BITS - 1)
+        writer.activate(row, line, rows, entry, **how, **({} if state else ends))
+        if state is None:
+            return
+        row = self._accumulators(rows)
+        tiles = recurrent.start + gate * len(recurrent) // len(GATES)
+        wide = {"wide_vectors": 1}
+        writer.multiply(state.start, tiles, row, samples, sizes.units, sizes.units, **wide)
+        bits = STATE_BITS + task.master_bits[len(task.stages) + RECURRENT] - MASTER_SHIFT
+        writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
+
+    def _cell(self, gates: int, cell: int, *, first: bool) -> None:
+        """c = f c + i g; before the first step it is zero."""
+        writer, rows = self._writer, self._sizes.rows
+        enter, forget, new = gates, gates + 2 * rows, gates + 3 * 2 * rows
+        if not first:
+            writer.vector(Operation.MULTIPLY, forget, cell, cell, rows, shifted(14), WIDE)
+        entry, how = shifted(2 * 15 - CELL_BITS - 1), {"accumulate": int(not first)}
+        writer.vector(Operation.MULTIPLY, enter, new, cell, rows, entry, WIDE, **how)
+
+    def _units(self, state: range) -> range:
+        """The last state as the next stage takes it."""
+        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[0]
+        samples, rows = layout.samples, self._sizes.rows
+        units = writer.allocate(rows + 2 * samples)
+        scale = UnitScale(writer, self._task, self._left, 0, train=self._train)
+        scale.measure_lines(state.start, rows)
+        scale.end()
+        entry = Entry(scale.multiplier)
+        writer.copy(state.start, units.start, rows, entry, NARROWING, exponent=SHIFT)
+        mask = None
+        if self._train and stage.rate:
+            mask = writer.allocate(rows)
+            random = writer.allocate(samples)
+            for block in range(self._sizes.units):
+                lines = mask.start + block * samples, random.start
+                drop(writer, self._task, 0, block, lines, samples)
+            writer.times(units.start, mask.start, rows)
+            writer.free(random)
+        self._left.masks.append(mask)
+        ones(writer, units[rows:], self._left.inputs[-1], wide=True)
+        return units
+
+
+def input_bits(task: Task) -> int:
+    """Fraction bits of the inputs of a step: of embeddings those of their weights."""
+    lstm = task.stages[0].lstm
+    if lstm and lstm.vocabulary:
+        return task.master_bits[len(task.stages) + EMBEDDING] - MASTER_SHIFT
+    return task.input_bits

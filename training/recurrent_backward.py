@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way back of an LSTM through time, and the updates of its weights and embeddings.
+
+All gradients, of the states, the cells, the gates' sums z and the inputs, are int16 with the one
+exponent that GRADIENT holds: so those of many steps can be summed, and what fades on its way back
+keeps bits that a measured int8 would lose. They begin with TOP_BITS bits, which leaves room to
+grow. The weights' gradients are sums over all steps and samples at once:
+
+dz = dc g i', dc c_before f', dc i g', dh tanh(c) o' and dc = dh o (1 - tanh(c)^2) + dc_after f_after,
+with i' = i (1 - i) likewise f' and o', g' = 1 - g^2.
+"""
+
+from __future__ import annotations
+
+from systola.arch.isa import Function, Opcode, Operation
+from systola.training.moves import turned_ones
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.passes import Pass, accumulated
+from systola.training.recurrent import (
+    CELL_BITS,
+    CELL_INTEGER_BITS,
+    STATE_SHIFT,
+    Sizes,
+    input_bits,
+)
+from systola.training.stages import EMBEDDING, GATES, RECURRENT
+from systola.training.task import GRADIENT, SHIFT, STATE, Exponent, Task
+from systola.training.update import Masters, rooms, update_shift
+from systola.training.weights import all_turned
+from systola.training.writer import (
+    NARROWING,
+    ONE,
+    UNIT,
+    WIDE,
+    WIDENING,
+    Entry,
+    Writer,
+    shifted,
+)
+
+TOP_BITS = 12
+"""Of the largest gradient of the last state."""
+_INT8_BITS = 7
+_SUM_BITS = 30
+"""Of the sums over all steps and samples."""
+_SLOPE_BITS = 14
+"""Fraction bits of a cell times the slope of its gate: below 2."""
+_LARGEST = (1 << 15) - 1
+
+
+class RecurrentBackward:
+    """Writes it."""
+
+    def __init__(self, writer: Writer, task: Task) -> None:
+        self._writer = writer
+        self._task = task
+
+    def write(self, gradient: range) -> None:
+        """Writes it, from the gradient of the last state, int8, [block of units][sample]; it is
+        given back."""
+        layout, lstm = self._writer.layout, self._task.stages[0].lstm
+        assert lstm
+        self._sizes = Sizes(layout, lstm)
+        self._count = lstm.steps * layout.samples
+        """Steps times samples: what the gradients of the weights are sums over."""
+        # Products with an int8 of so many must not leave 32 bits.
+        self._bits = min(15, _SUM_BITS - _INT8_BITS - (self._count - 1).bit_length())
+        self._steps(gradient)
+        self._update_kernels()
+        if lstm.vocabulary:
+            self._update_embeddings()
+
+    def _steps(self, gradient: range) -> None:
+        writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
+        rows, places, pitch = sizes.rows, sizes.places, layout.pitch
+        recurrent = all_turned(writer, len(task.stages) + RECURRENT)
+        embedded = input_words(task)
+        kernel = all_turned(writer, 0) if embedded else range(0)
+        state, cell = (writer.allocate(2 * rows) for _ in range(2))
+        left = min(TOP_BITS, self._bits) - _INT8_BITS
+        writer.copy(gradient.start, state.start, rows, shifted(-left - 1), WIDENING)
+        writer.measure(GRADIENT, first=GRADIENT, value=left)
+        writer.free(gradient)
+        cells = writer.allocate(len(GATES) * 2 * rows + 2 * rows)
+        before, tanh = (writer.allocate(2 * rows) for _ in range(2))
+        slopes = writer.allocate(len(GATES) * 2 * rows)
+        below = writer.allocate(2 * sizes.inputs * layout.samples if embedded else 0)
+        for step in reversed(range(sizes.steps)):
+            writer.read(places.cells + (step + 1) * len(cells) * pitch, cells)
+            one_before = places.cells + ((step + 1) * len(cells) - len(before)) * pitch
+            writer.read(one_before, before)
+            self._slopes(cells, before, tanh, slopes)
+            self._gates(cells, tanh, slopes, state, cell, last=step == sizes.steps - 1)
+            self._write_block(places.gates, step, slopes, sizes.gates)
+            if embedded:
+                self._product(slopes, kernel, below, sizes.inputs, task.master_bits[0])
+                self._write_block(places.below, step, below, sizes.inputs)
+            if step:
+                bits = task.master_bits[len(task.stages) + RECURRENT]
+                self._product(slopes, recurrent, state, sizes.units, bits)
+        writer.free(recurrent, kernel, state, cell, cells, before, tanh, slopes, below)
+
+    def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
+        """Takes int16 of a step to [block][step][sample] in host memory."""
+        pitch, samples = self._writer.layout.pitch, self._writer.layout.samples
+        self._writer.emit(
+            Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+            **{"host": place + 2 * step * samples * pitch, "buffer": lines.start},
+            **{"rows": blocks, "blocks": 2 * samples, "stride": 2 * self._count * pitch},
+            tail=self._writer.config.cols,
+        )
+
+    def _product(
+        self, slopes: range, tiles: range, result: range, blocks: int, master_bits: int
+    ) -> None:
+        """dz times transposed weights, int16 with the exponent that dz has."""
+        writer, samples, gates = self._writer, self._writer.layout.samples, self._sizes.gates
+        entry = shifted(master_bits - MASTER_SHIFT - 1)
+        for part in accumulated(writer.config, samples, blocks):
+            weights = tiles.start + part.start * gates * writer.layout.size
+            how = {"wide_vectors": 1}
+            writer.multiply(slopes.start, weights, 0, samples, gates, len(part), **how)
+            line = result.start + 2 * part.start * samples
+            writer.activate(0, line, len(part) * samples, entry, wide=1)
+
+    def _slopes(self, cells: range, before: range, tanh: range, slopes: range) -> None:
+        """tanh(c), and what dc, or dh, is multiplied with for dz: of 15 bits, of f _SLOPE_BITS."""
+        writer, rows = self._writer, self._sizes.rows
+        step = 2 * rows
+        enter, _, _, new, cell = (cells.start + step * number for number in range(5))
+        slope = [slopes.start + step * number for number in range(len(GATES))]
+        how = {"function": Function.TANH, "table": CELL_INTEGER_BITS}
+        writer.copy(cell, tanh.start, rows, ONE, WIDE, **how)
+        self._times(cells.start, cells.start, slopes.start, len(GATES) * rows, 15)
+        at = (cells.start, slopes.start, slopes.start, 3 * rows, ONE, WIDE)
+        writer.vector(Operation.SUBTRACT, *at, scales=(UNIT, UNIT))
+        self._below_one(slope[3])
+        for number, (factor, bits) in enumerate(
+            ((new, 15), (before.start, CELL_BITS + 15 - _SLOPE_BITS), (tanh.start, 15), (enter, 15))
+        ):
+            self._times(slope[number], factor, slope[number], rows, bits)
+
+    def _gates(
+        self,
+        cells: range,
+        tanh: range,
+        slopes: range,
+        state: range,
+        cell: range,
+        *,
+        last: bool,
+    ) -> None:
+        """dz in place of the slopes; dc, which was that of the step after, is that before it then.
+
+        In the last step dc is what dh gives alone.
+        """
+        rows = self._sizes.rows
+        step = 2 * rows
+        forget, output = cells.start + step, cells.start + 2 * step
+        enters, forgets, outputs, news = (slopes.start + step * n for n in range(len(GATES)))
+        self._times(outputs, state.start, outputs, rows, 15, limited=True)
+        self._times(tanh.start, tanh.start, tanh.start, rows, 15)
+        self._below_one(tanh.start)
+        self._times(tanh.start, output, tanh.start, rows, 15)
+        self._times(tanh.start, state.start, cell.start, rows, 15, accumulate=not last)
+        self._times(enters, cell.start, enters, rows, 15, limited=True)
+        self._times(forgets, cell.start, forgets, rows, _SLOPE_BITS, limited=True)
+        self._times(news, cell.start, news, rows, 15, limited=True)
+        self._times(cell.start, forget, cell.start, rows, 15)
+
+    def _times(
+        self,
+        a: int,
+        b: int,
+        result: int,
+        rows: int,
+        right: int,
+        *,
+        limited: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """int16 a * b / 2^right, or that added to the result."""
+        how = {"accumulate": int(accumulate)}
+        limit = (1 << self._bits) - 1 if limited and self._bits < 15 else 0
+        at = (a, b, result, rows, shifted(right - 1), WIDE)
+        self._writer.vector(Operation.MULTIPLY, *at, limit=limit, **how)
+
+    def _below_one(self, lines: int) -> None:
+        """1 - x of int16 x with 15 fraction bits, in their place."""
+        at = (lines, lines, lines, self._sizes.rows, Entry(left=1, bias=_LARGEST), WIDE)
+        self._writer.vector(Operation.SUBTRACT, *at, scales=(0, UNIT))
+
+    # The updates.
+
+    def _update_kernels(self) -> None:
+        """Adds the products of inputs, states and ones with dz to the masters."""
+        writer, sizes, task = self._writer, self._sizes, self._task
+        recurrent = len(task.stages) + RECURRENT
+        blocks = [(0, number) for number in range(sizes.inputs + 1)]
+        blocks += [(recurrent, number) for number in range(sizes.units)]
+        # Beside the turned ones there is dz of a block of units, twice.
+        most = max(1, writer.config.buffer_lines // self._count - 5)
+        for first in range(0, len(blocks), most):
+            self._update_some(blocks[first : first + most])
+
+    def _update_some(self, blocks: list[tuple[int, int]]) -> None:
+        """The same for some blocks of inputs of tensors."""
+        writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
+        size, count = layout.size, self._count
+        turned = [self._turned(tensor, block) for tensor, block in blocks]
+        slopes = [writer.allocate(2 * count) for _ in range(2)]
+        places = rooms(writer, size, momentum=bool(task.momentum))
+        bits = input_bits(task)
+        exponents = {0: Exponent(0, bits), len(task.stages) + RECURRENT: Exponent(STATE, 0)}
+        turn = 0
+        for unit in range(sizes.gates):
+            lines = slopes[unit % 2]
+            writer.read(sizes.places.gates + 2 * unit * count * layout.pitch, lines)
+            for (tensor, block), vectors in zip(blocks, turned, strict=True):
+                row = turn * size
+                writer.multiply(
+                    *(vectors.start, lines.start, row, size, count // size, 1), wide_weights=1
+                )
+                less, inputs = 0, exponents[tensor]
+                if tensor == 0 and block == sizes.inputs:
+                    less, inputs = task.stages[0].tensor.bias_less, Exponent(0, 0)
+                entry = update_shift(writer, task, task.master_bits[tensor] - less, inputs)
+                shape = layout.shapes[tensor]
+                line = unit * shape.lines + block * size
+                masters = Masters(writer, task, tensor, line, places[turn])
+                masters.read()
+                masters.add(row, entry)
+                masters.write()
+                turn ^= 1
+        writer.free(*turned, *slopes, *(lines for pair in places for lines in pair))
+
+    def _turned(self, tensor: int, block: int) -> range:
+        """A block of inputs of all steps, transposed: [group of steps and samples][input]."""
+        writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
+        samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
+        result = writer.allocate(count)
+        if tensor == 0 and block == sizes.inputs:
+            turned_ones(writer, result, Exponent(0, 0))
+            return result
+        lines = writer.allocate(count)
+        if tensor == 0:
+            host = sizes.places.inputs + block * samples * pitch
+            self._read_blocks(host, lines, samples, sizes.inputs * samples)
+        else:
+            masters = writer.allocate(2 * count)
+            # What came before the first step is there, too, but not the last state.
+            host = sizes.places.hidden + 2 * block * samples * pitch
+            self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
+            writer.measure(SHIFT, third=STATE, value=STATE_SHIFT)
+            writer.copy(masters.start, lines.start, count, Entry(), NARROWING, exponent=SHIFT)
+            writer.free(masters)
+        writer.transpose(lines.start, result.start, steps * layout.groups, layout.size)
+        writer.free(lines)
+        return result
+
+    def _read_blocks(self, host: int, lines: range, blocks: int, stride: int) -> None:
+        """Some lines of each step, which are `stride` lines apart in host memory."""
+        layout = self._writer.layout
+        self._writer.emit(
+            Opcode.READ_HOST_MEMORY_ALTERNATE,
+            **{"host": host, "buffer": lines.start, "rows": len(lines) // blocks},
+            **{"blocks": blocks, "tail": layout.size, "stride": stride * layout.pitch},
+        )
+
+    def _update_embeddings(self) -> None:
+        """Adds the gradient of the inputs to the masters of the words that they were."""
+        writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
+        tensor = len(task.stages) + EMBEDDING
+        shape, size, count, samples = layout.shapes[tensor], layout.size, self._count, layout.samples
+        words, turned = (writer.allocate(count) for _ in range(2))
+        below = writer.allocate(2 * count)
+        # Some blocks of words at a time: their sums, and their masters.
+        most = min(writer.config.accumulator_rows // 2, writer.config.buffer_lines // 32)
+        each = max(1, most // size)
+        parts = [
+            range(first, min(first + each, shape.inputs)) for first in range(0, shape.inputs, each)
+        ]
+        places = rooms(writer, len(parts[0]) * size, momentum=bool(task.momentum))
+        entry = update_shift(writer, task, task.master_bits[tensor], Exponent(0, 0))
+        turn = 0
+        for unit in range(sizes.inputs):
+            writer.read(sizes.places.below + 2 * unit * count * layout.pitch, below)
+            for part in parts:
+                row, rows = turn * (writer.config.accumulator_rows // 2), len(part) * size
+                for block in part:
+                    host = layout.x + block * samples * layout.pitch
+                    self._read_blocks(host, words, samples, shape.inputs * samples)
+                    writer.transpose(words.start, turned.start, count // size, size)
+                    at = row + (block - part.start) * size
+                    writer.multiply(
+                        *(turned.start, below.start, at, size, count // size, 1), wide_weights=1
+                    )
+                room = tuple(lines[: 2 * rows] for lines in places[turn])
+                line = unit * shape.lines + part.start * size
+                masters = Masters(writer, task, tensor, line, (room[0], room[1]))
+                masters.read()
+                masters.add(row, entry)
+                masters.write()
+                turn ^= 1
+        writer.free(words, turned, below, *(lines for pair in places for lines in pair))
+
+
+def input_words(task: Task) -> bool:
+    """Whether the inputs of the LSTM are words, whose embeddings learn, too."""
+    lstm = task.stages[0].lstm
+    return lstm is not None and lstm.vocabulary > 0
+
+

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embedding and LSTM in float32 with numpy: Keras's equations, forward and back through time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.stages import Recurrence
+
+Floats = NDArray[np.float32]
+
+
+class Recurrent:
+    """Weights are Keras's: embeddings (with a vocabulary), kernel, recurrent kernel, biases."""
+
+    def __init__(self, lstm: Recurrence) -> None:
+        self._lstm = lstm
+        self._kept: list[tuple[Floats, ...]] = []
+        self._x = np.zeros(0, np.float32)
+        self._weights: Sequence[Floats] = ()
+
+    def forward(self, x: NDArray[np.floating], weights: Sequence[Floats]) -> Floats:
+        """The last state, (samples, units), of words or numbers of each sample."""
+        lstm, self._x, self._weights = self._lstm, x, weights
+        if lstm.vocabulary:
+            embeddings, *weights = weights
+            inputs = embeddings[x.astype(int)]
+        else:
+            inputs = x.reshape(len(x), lstm.steps, -1).astype(np.float32)
+        kernel, recurrent, biases = weights[:3]
+        state = cell = np.zeros((len(x), lstm.units), np.float32)
+        self._kept = []
+        for step in range(lstm.steps):
+            before, given = cell, inputs[:, step]
+            z = given @ kernel + state @ recurrent + biases
+            i, f, g, o = np.split(z, 4, axis=1)
+            i, f, g, o = _logistic(i), _logistic(f), np.tanh(g), _logistic(o)
+            cell = f * before + i * g
+            self._kept.append((given, state, before, i, f, g, o, np.tanh(cell)))
+            state = o * np.tanh(cell)
+        return state
+
+    def backward(self, gradient: Floats) -> list[Floats]:
+        """Gradients of the weights from that of the last state."""
+        words = bool(self._lstm.vocabulary)
+        updates = [np.zeros_like(each) for each in self._weights[: 3 + words]]
+        kernel, recurrent = self._weights[words : 2 + words]
+        cell = np.zeros_like(gradient)
+        for step in reversed(range(self._lstm.steps)):
+            given, state, before, i, f, g, o, tanh = self._kept[step]
+            cell = cell + gradient * o * (1 - tanh**2)
+            z = np.concatenate(
+                (
+                    cell * g * i * (1 - i),
+                    cell * before * f * (1 - f),
+                    cell * i * (1 - g**2),
+                    gradient * tanh * o * (1 - o),
+                ),
+                axis=1,
+            )
+            updates[words] += given.T @ z
+            updates[1 + words] += state.T @ z
+            updates[2 + words] += z.sum(axis=0)
+            if words:
+                np.add.at(updates[0], self._x[:, step].astype(int), z @ kernel.T)
+            gradient, cell = z @ recurrent.T, cell * f
+        return updates
+
+
+def _logistic(x: Floats) -> Floats:
+    return 1 / (1 + np.exp(-x))
