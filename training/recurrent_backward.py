@@ -12,6 +12,8 @@ with i' = i (1 - i) likewise f' and o', g' = 1 - g^2.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from systola.arch.isa import Function, Opcode, Operation
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
@@ -46,6 +48,16 @@ _SUM_BITS = 30
 _SLOPE_BITS = 14
 """Fraction bits of a cell times the slope of its gate: below 2."""
 _LARGEST = (1 << 15) - 1
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Blocks of inputs of a tensor that are updated together."""
+
+    tensor: int
+    blocks: range
+    master_bits: int
+    inputs: Exponent
 
 
 class RecurrentBackward:
@@ -198,7 +210,7 @@ class RecurrentBackward:
         recurrent = len(task.stages) + RECURRENT
         blocks = [(0, number) for number in range(sizes.inputs + 1)]
         blocks += [(recurrent, number) for number in range(sizes.units)]
-        # Beside the turned ones there is dz of a block of units, twice.
+        # Beside the turned ones there is dz of a block of units, twice, and masters.
         most = max(1, writer.config.buffer_lines // self._count - 5)
         for first in range(0, len(blocks), most):
             self._update_some(blocks[first : first + most])
@@ -207,32 +219,51 @@ class RecurrentBackward:
         """The same for some blocks of inputs of tensors."""
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         size, count = layout.size, self._count
-        turned = [self._turned(tensor, block) for tensor, block in blocks]
+        turned = {each: self._turned(*each) for each in blocks}
         slopes = [writer.allocate(2 * count) for _ in range(2)]
-        places = rooms(writer, size, momentum=bool(task.momentum))
-        bits = input_bits(task)
-        exponents = {0: Exponent(0, bits), len(task.stages) + RECURRENT: Exponent(STATE, 0)}
+        pieces = self._pieces(blocks)
+        most = max(len(piece.blocks) for piece in pieces)
+        places = rooms(writer, most * size, momentum=bool(task.momentum))
+        half = writer.config.accumulator_rows // 2
         turn = 0
         for unit in range(sizes.gates):
             lines = slopes[unit % 2]
             writer.read(sizes.places.gates + 2 * unit * count * layout.pitch, lines)
-            for (tensor, block), vectors in zip(blocks, turned, strict=True):
-                row = turn * size
-                writer.multiply(
-                    *(vectors.start, lines.start, row, size, count // size, 1), wide_weights=1
-                )
-                less, inputs = 0, exponents[tensor]
-                if tensor == 0 and block == sizes.inputs:
-                    less, inputs = task.stages[0].tensor.bias_less, Exponent(0, 0)
-                entry = update_shift(writer, task, task.master_bits[tensor] - less, inputs)
-                shape = layout.shapes[tensor]
-                line = unit * shape.lines + block * size
-                masters = Masters(writer, task, tensor, line, places[turn])
+            for piece in pieces:
+                for place, block in enumerate(piece.blocks):
+                    vectors, row = turned[piece.tensor, block], turn * half + place * size
+                    at = (vectors.start, lines.start, row, size, count // size, 1)
+                    writer.multiply(*at, wide_weights=1)
+                entry = update_shift(writer, task, piece.master_bits, piece.inputs)
+                line = unit * layout.shapes[piece.tensor].lines + piece.blocks.start * size
+                room = tuple(lines[: 2 * len(piece.blocks) * size] for lines in places[turn])
+                masters = Masters(writer, task, piece.tensor, line, (room[0], room[1]))
                 masters.read()
-                masters.add(row, entry)
+                masters.add(turn * half, entry)
                 masters.write()
                 turn ^= 1
-        writer.free(*turned, *slopes, *(lines for pair in places for lines in pair))
+        writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
+
+    def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
+        """Blocks that lie together, biases apart, whose sums fit half of the accumulators."""
+        task, sizes, config = self._task, self._sizes, self._writer.config
+        less = task.stages[0].tensor.bias_less
+        most = config.accumulator_rows // 2 // config.cols
+        found: list[_Piece] = []
+        for tensor, block in blocks:
+            bits, inputs = task.master_bits[tensor], Exponent(STATE, 0)
+            if tensor == 0:
+                inputs = Exponent(0, input_bits(task))
+                if block == sizes.inputs:
+                    bits, inputs = bits - less, Exponent(0, 0)
+            last = found[-1] if found else None
+            whole = replace(last, blocks=range(last.blocks.start, block + 1)) if last else None
+            if whole and whole == _Piece(tensor, whole.blocks, bits, inputs):
+                if len(whole.blocks) <= most:
+                    found[-1] = whole
+                    continue
+            found.append(_Piece(tensor, range(block, block + 1), bits, inputs))
+        return found
 
     def _turned(self, tensor: int, block: int) -> range:
         """A block of inputs of all steps, transposed: [group of steps and samples][input]."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from systola.training import TrainingError, from_keras, to_keras
+from systola.training import SGD, TrainingError, from_keras, to_keras
 from systola.verif.training.data import digits
 
 
@@ -101,6 +101,46 @@ def test_convolutions() -> None:
         assert np.abs(found - expected).max() < 2.0**-13
 
 
+def tanh() -> None: ...
+
+
+def sigmoid() -> None: ...
+
+
+def lstm(**about: Any) -> Any:
+    usual = {
+        **{"units": 5, "activation": tanh, "recurrent_activation": sigmoid, "use_bias": True},
+        **{"return_sequences": False, "return_state": False, "go_backwards": False},
+        **{"stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
+    }
+    return layer("LSTM", **usual | about)
+
+
+def embedding(**about: Any) -> Any:
+    return layer("Embedding", **{"input_dim": 9, "output_dim": 3, "mask_zero": False} | about)
+
+
+def test_words_there_and_back() -> None:
+    given = KerasModel(embedding(), lstm(), dense(1, sigmoid), shape=(None, 6))
+    rng = np.random.default_rng(3)
+    shapes = (9, 3), (3, 20), (5, 20), (20,), (5, 1), (1,)
+    given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
+    before = given.get_weights()
+    model = from_keras(given)
+    for found, expected in zip(model.get_weights(), before, strict=True):
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() < 2.0**-10
+    how: dict[str, Any] = {"preset": "8x8-training", "backend": "iss"}
+    model.compile(SGD(1.0, 0.9), "binary_crossentropy", **how)
+    model.fit(rng.integers(0, 8, (16, 6)), rng.integers(0, 2, 16), verbose=0, batch_size=4)
+    to_keras(model, given)
+    for found, expected in zip(given.get_weights(), model.get_weights(), strict=True):
+        assert np.array_equal(found, expected)
+    assert not np.allclose(given.get_weights()[0][:8], before[0][:8], atol=2.0**-10)
+    # A word that was never read keeps its row.
+    assert np.allclose(given.get_weights()[0][8], before[0][8], atol=2.0**-14)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -108,6 +148,9 @@ def test_convolutions() -> None:
         (KerasModel(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
         (KerasModel(conv(), pool(strides=(1, 1)), shape=(None, 8, 8, 3)), "strides .1, 1.: only"),
         (KerasModel(dense(3, use_bias=False)), "use_bias False: only True"),
+        (KerasModel(lstm(return_sequences=True)), "return_sequences True: only False"),
+        (KerasModel(lstm(activation=relu)), "LSTM 'it' has activation relu: only tanh"),
+        (KerasModel(embedding(mask_zero=True)), "mask_zero True: only False"),
         (KerasModel(dense(3), shape=(None, None, 8)), "build it first"),
         (object(), "build it first"),
     ],

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embedding and LSTM: gradients and losses against float32, words, and mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.runtime import compile
+from systola.training import (
+    LSTM,
+    SGD,
+    Activation,
+    Conv2D,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    Input,
+    Sequential,
+    TrainingError,
+    load,
+)
+from systola.training.layers import Layer
+from systola.training.numbers import master_bits
+from systola.training.state import glorot, weights
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
+from systola.verif.training.data import Samples, digits, reviews
+from systola.verif.training.referee import Referee
+from systola.verif.training.test_training import compiled
+
+VOCABULARY, WORDS = 30, 7
+BINARY = "binary_crossentropy"
+NETWORKS: dict[str, list[Layer]] = {
+    "words": [Input((WORDS,)), Embedding(VOCABULARY, 10), LSTM(12), Dense(1)],
+    "rows": [Input((8, 8)), LSTM(20), Dense(10)],
+    "deep": [
+        *(Input((WORDS,)), Embedding(VOCABULARY, 17), LSTM(9), Dropout(0.2)),
+        *(Dense(12, "relu"), Dense(1)),
+    ],
+}
+
+
+def samples(name: str, count: int, seed: int) -> tuple[Samples, NDArray[np.float32], str]:
+    """What a network is trained on, its labels as float32 takes them, and the loss."""
+    if name == "rows":
+        (x, y), _ = digits()
+        x, y = x[:count].reshape(-1, 8, 8), y[:count]
+        return (x, y), np.eye(10, dtype=np.float32)[y], "sparse_categorical_crossentropy"
+    x, y = reviews(count, words=WORDS, vocabulary=VOCABULARY, seed=seed)
+    return (x, y), y.astype(np.float32)[:, np.newaxis], BINARY
+
+
+def referee(model: Sequential, optimizer: SGD, loss: str, seed: int) -> Referee:
+    found = model.stages()
+    start = weights(found, glorot(found, seed))
+    return Referee(found, start, optimizer, loss=loss, seed=seed, size=8)
+
+
+@pytest.mark.parametrize("name", ["words", *map(thorough, ("rows", "deep"))])
+def test_steps_move_weights_as_in_float32(name: str) -> None:
+    """A step each of some networks with other weights: the moves are those of float32, and where
+    they are so small that masters round them, half a code from it."""
+    first = random_seed() % 1000
+    for seed in range(first, first + 4):
+        (x, y), targets, loss = samples(name, 24, seed)
+        model = compiled(NETWORKS[name], SGD(2.0), loss=loss, seed=seed)
+        against = referee(model, SGD(2.0), loss, seed)
+        before = [each.copy() for each in against.weights]
+        model.fit(x, y, batch_size=24, verbose=0, shuffle=False)
+        against.epoch(x.reshape(24, -1), targets, 24, shuffle=False)
+        after = weights(model.stages(), model.state())
+        for old, found, wanted in zip(before, after, against.weights, strict=True):
+            # Biases have four bits less than the kernel, which is not far from them in size.
+            rounding = 2.0 ** (4 - master_bits(old)) * np.sqrt(old.size)
+            error, size = np.linalg.norm(found - wanted), np.linalg.norm(wanted - old)
+            assert error < 0.2 * size + rounding
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        ("words", SGD(0.3, 0.9)),
+        thorough("rows", SGD(0.3)),
+        thorough("rows", SGD(0.05, 0.9)),
+        thorough("deep", SGD(0.2, 0.9)),
+    ],
+)
+def test_losses_are_those_of_float32(name: str, optimizer: SGD) -> None:
+    seed = random_seed() % 1000
+    (x, y), targets, loss = samples(name, 160, seed)
+    model = compiled(NETWORKS[name], optimizer, loss=loss, seed=seed)
+    history = model.fit(x, y, epochs=3, batch_size=16, verbose=0, validation_data=(x, y)).history
+    against = referee(model, optimizer, loss, seed)
+    rows = x.reshape(len(x), -1)
+    for epoch in range(3):
+        expected, _ = against.epoch(rows, targets, 16)
+        assert history["loss"][epoch] == pytest.approx(expected, rel=0.05)
+        expected, _ = against.evaluate(rows, targets)
+        assert history["val_loss"][epoch] == pytest.approx(expected, rel=0.05)
+
+
+def test_every_preset_has_the_same_numbers_and_goes_on(tmp_path: Path) -> None:
+    layers = [layer for layer in NETWORKS["deep"] if not isinstance(layer, Dropout)]
+    x, y = reviews(32, words=WORDS, vocabulary=VOCABULARY, seed=3)
+    masters: list[Any] = []
+    for preset in ("8x8-training", "base-training"):
+        model = compiled(layers, SGD(0.2, 0.9), loss=BINARY, preset=preset)
+        model.fit(x, y, batch_size=16, verbose=0)
+        model.save(tmp_path / "m")
+        again = load(tmp_path / "m")
+        assert np.array_equal(again.predict(x), model.predict(x))
+        for each in (model, again):
+            each.fit(x, y, epochs=2, initial_epoch=1, batch_size=16, verbose=0)
+        masters += [model.state().masters, again.state().masters]
+    for found in masters[1:]:
+        assert all(np.array_equal(*pair) for pair in zip(found, masters[0], strict=True))
+
+
+def test_predictions_are_those_of_the_equations() -> None:
+    """With weights as they are given, of many words and none, each by itself or with others."""
+    rng = np.random.default_rng(random_seed())
+    model = compiled(NETWORKS["words"], loss=BINARY)
+    shapes = [each.shape for each in model.get_weights()]
+    given = [rng.uniform(-0.8, 0.8, shape).astype(np.float32) for shape in shapes]
+    model.set_weights(given)
+    for found, expected in zip(model.get_weights(), given, strict=True):
+        assert np.abs(found - expected).max() < 2.0**-10
+    x, _ = reviews(20, words=WORDS, vocabulary=VOCABULARY, seed=1)
+    logits = model.predict(x)
+    embeddings, kernel, recurrent, biases, last, bias = given
+    state = cell = np.zeros((20, 12))
+    for step in range(WORDS):
+        z = embeddings[x[:, step].astype(int)] @ kernel + state @ recurrent + biases
+        i, f, g, o = np.split(z, 4, axis=1)
+        cell = cell / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        state = np.tanh(cell) / (1 + np.exp(-o))
+    assert np.abs(logits - (state @ last + bias)).max() < 0.05
+
+
+X, Y = np.zeros((4, WORDS)), np.zeros(4, int)
+WORD, END = Embedding(VOCABULARY, 4), Dense(2)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: LSTM(0), "units from 1 to 512, not 0"),
+        (lambda: Embedding(0, 3), "input_dim >= 1"),
+        (lambda: Embedding(3, -1), "output_dim >= 1"),
+        (lambda: compiled([WORD, END]).fit(X, Y), "after Embedding there must be LSTM"),
+        (lambda: compiled([WORD]).fit(X, Y), "after Embedding there must be LSTM"),
+        (lambda: compiled([LSTM(3), END]).fit(X, Y), "LSTM must be the first layer"),
+        (lambda: compiled([WORD, LSTM(3), LSTM(3), END]).fit(X, Y), "must be the first layer"),
+        (lambda: compiled([END, WORD, LSTM(3), END]).fit(X, Y), "Embedding must be the first"),
+        (lambda: compiled([WORD, LSTM(3)]).fit(X, Y), "the last layer must be a Dense"),
+        (lambda: compiled([WORD, LSTM(3), Activation("relu"), END]).fit(X, Y), "right after a"),
+        (lambda: compiled([WORD, LSTM(3), Conv2D(3, 3), Flatten(), END]).fit(X, Y), "Conv2D takes"),
+        (lambda: compiled([WORD, LSTM(3), *4 * [END]]).fit(X, Y), "1 to 4 layers"),
+        (lambda: compiled([WORD, LSTM(3), END]).fit(X + 30, Y), "x has word 30, not a whole"),
+        (lambda: compiled([WORD, LSTM(3), END]).fit(X + 0.5, Y), "x has word 0.5, not a whole"),
+        (lambda: compiled([WORD, LSTM(3), END]).fit(X - 1, Y), "x has word -1, not a whole"),
+        (lambda: compiled([WORD, LSTM(500), END]).fit(X, Y), "has no room"),
+    ],
+)
+def test_mistakes_are_one_clear_line(build: Any, says: str) -> None:
+    with pytest.raises(TrainingError, match=says) as caught:
+        build()
+    assert "\n" not in str(caught.value)
+
+
+def test_it_is_not_compiled(tmp_path: Path) -> None:
+    model = compiled([Input((WORDS,)), WORD, LSTM(3), END])
+    model.fit(X, Y, verbose=0)
+    model.save(tmp_path / "m")
+    with pytest.raises(ModelError, match="a trained LSTM runs where it was trained"):
+        compile(tmp_path / "m")
