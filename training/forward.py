@@ -138,7 +138,7 @@ class Forward:
 
         A block is yielded when the next one is under way, and the weights of one more are not.
         """
-        writer, layout, shape = self._writer, self._layout, self._layout.shapes[number]
+        writer, layout = self._writer, self._layout
         samples, start = layout.samples, part.start
         columns.read(start)
         if not number and not start:

@@ -23,7 +23,6 @@ from systola.training.layers import (
 )
 from systola.training.model import Sequential
 
-
 _LSTM: dict[str, Any] = {
     **{"use_bias": True, "return_sequences": False, "return_state": False},
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Source
 from systola.training.errors import TrainingError
-from systola.training.masks import keep_table
 from systola.training.layout import Shape
+from systola.training.masks import keep_table
 from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS, MOST_STATE_BITS
 from systola.training.stages import Stage
 from systola.training.task import INPUTS, SHIFT, Exponent, Task

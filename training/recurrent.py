@@ -9,17 +9,16 @@ the number of steps does not matter to the buffer.
 
 from __future__ import annotations
 
-from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.arch.isa import Function, Operation, Source
 from systola.training.errors import TrainingError
 from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
-from systola.training.numbers import MASTER_SHIFT, MOST_STATE_BITS
+from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import STATE_BITS, Pass, UnitScale, drop
 from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence
 from systola.training.task import SHIFT, STATE, Exponent, Task
 from systola.training.weights import all_tiles, biases
 from systola.training.writer import (
-    NARROW,
     NARROWING,
     ONE,
     WIDE,
@@ -30,7 +29,7 @@ from systola.training.writer import (
 
 CELL_INTEGER_BITS = 3
 CELL_BITS = 15 - CELL_INTEGER_BITS
-"""Fraction bits of cells and of the gates' sums: up to 8, where tanh and sigmoid are at their end."""
+"""Fraction bits of cells and of the gates' sums: up to 8, near the ends of tanh and sigmoid."""
 STATE_SHIFT = 14
 """Fraction bits of a state narrowed to int8 by a register that holds 0: 15 less that of Entry()."""
 _LEAST_SHIFT = -7
@@ -133,8 +132,8 @@ class Recurrent:
             for gate in range(len(GATES)):
                 self._gate(gate, cells.start, x, state if step else None, kernel, recurrent)
             self._cell(cells.start, cell, first=not step)
-            how = {"function": Function.TANH, "table": CELL_INTEGER_BITS}
-            writer.copy(cell, tanh.start, rows, ONE, WIDE, **how)
+            function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
+            writer.copy(cell, tanh.start, rows, ONE, WIDE, function, **how)
             output = cells.start + 2 * 2 * rows
             at = (output, tanh.start, state.start, rows, shifted(14), WIDE)
             writer.vector(Operation.MULTIPLY, *at)
@@ -204,8 +203,8 @@ class Recurrent:
         enter, forget, new = gates, gates + 2 * rows, gates + 3 * 2 * rows
         if not first:
             writer.vector(Operation.MULTIPLY, forget, cell, cell, rows, shifted(14), WIDE)
-        entry, how = shifted(2 * 15 - CELL_BITS - 1), {"accumulate": int(not first)}
-        writer.vector(Operation.MULTIPLY, enter, new, cell, rows, entry, WIDE, **how)
+        at = (enter, new, cell, rows, shifted(2 * 15 - CELL_BITS - 1), WIDE)
+        writer.vector(Operation.MULTIPLY, *at, accumulate=int(not first))
 
     def _units(self, state: range) -> range:
         """The last state as the next stage takes it."""

@@ -6,8 +6,8 @@ exponent that GRADIENT holds: so those of many steps can be summed, and what fad
 keeps bits that a measured int8 would lose. They begin with TOP_BITS bits, which leaves room to
 grow. The weights' gradients are sums over all steps and samples at once:
 
-dz = dc g i', dc c_before f', dc i g', dh tanh(c) o' and dc = dh o (1 - tanh(c)^2) + dc_after f_after,
-with i' = i (1 - i) likewise f' and o', g' = 1 - g^2.
+dz = dc g i', dc c_before f', dc i g', dh tanh(c) o', where i' = i (1 - i), likewise f' and o', and
+g' = 1 - g^2; dc = dh o (1 - tanh(c)^2) + dc_after f_after.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from systola.arch.isa import Function, Opcode, Operation
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import Pass, accumulated
+from systola.training.passes import accumulated
 from systola.training.recurrent import (
     CELL_BITS,
     CELL_INTEGER_BITS,
@@ -141,8 +141,8 @@ class RecurrentBackward:
         step = 2 * rows
         enter, _, _, new, cell = (cells.start + step * number for number in range(5))
         slope = [slopes.start + step * number for number in range(len(GATES))]
-        how = {"function": Function.TANH, "table": CELL_INTEGER_BITS}
-        writer.copy(cell, tanh.start, rows, ONE, WIDE, **how)
+        function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
+        writer.copy(cell, tanh.start, rows, ONE, WIDE, function, **how)
         self._times(cells.start, cells.start, slopes.start, len(GATES) * rows, 15)
         at = (cells.start, slopes.start, slopes.start, 3 * rows, ONE, WIDE)
         writer.vector(Operation.SUBTRACT, *at, scales=(UNIT, UNIT))
@@ -192,10 +192,9 @@ class RecurrentBackward:
         accumulate: bool = False,
     ) -> None:
         """int16 a * b / 2^right, or that added to the result."""
-        how = {"accumulate": int(accumulate)}
         limit = (1 << self._bits) - 1 if limited and self._bits < 15 else 0
         at = (a, b, result, rows, shifted(right - 1), WIDE)
-        self._writer.vector(Operation.MULTIPLY, *at, limit=limit, **how)
+        self._writer.vector(Operation.MULTIPLY, *at, limit=limit, accumulate=int(accumulate))
 
     def _below_one(self, lines: int) -> None:
         """1 - x of int16 x with 15 fraction bits, in their place."""
@@ -258,11 +257,11 @@ class RecurrentBackward:
                     bits, inputs = bits - less, Exponent(0, 0)
             last = found[-1] if found else None
             whole = replace(last, blocks=range(last.blocks.start, block + 1)) if last else None
-            if whole and whole == _Piece(tensor, whole.blocks, bits, inputs):
-                if len(whole.blocks) <= most:
-                    found[-1] = whole
-                    continue
-            found.append(_Piece(tensor, range(block, block + 1), bits, inputs))
+            like = whole == _Piece(tensor, whole.blocks, bits, inputs) if whole else False
+            if whole and like and len(whole.blocks) <= most:
+                found[-1] = whole
+            else:
+                found.append(_Piece(tensor, range(block, block + 1), bits, inputs))
         return found
 
     def _turned(self, tensor: int, block: int) -> range:
@@ -302,7 +301,8 @@ class RecurrentBackward:
         """Adds the gradient of the inputs to the masters of the words that they were."""
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         tensor = len(task.stages) + EMBEDDING
-        shape, size, count, samples = layout.shapes[tensor], layout.size, self._count, layout.samples
+        shape, size, samples = layout.shapes[tensor], layout.size, layout.samples
+        count = self._count
         words, turned = (writer.allocate(count) for _ in range(2))
         below = writer.allocate(2 * count)
         # Some blocks of words at a time: their sums, and their masters.
@@ -340,5 +340,3 @@ def input_words(task: Task) -> bool:
     """Whether the inputs of the LSTM are words, whose embeddings learn, too."""
     lstm = task.stages[0].lstm
     return lstm is not None and lstm.vocabulary > 0
-
-

@@ -58,7 +58,7 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Stage:
-    """One Dense, Conv2D or LSTM: sums of `inputs` numbers and a one for the bias, `units` of them."""
+    """One Dense, Conv2D or LSTM: `units` sums of `inputs` numbers and a one for the bias."""
 
     inputs: int
     units: int

@@ -47,9 +47,7 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
     """The same in the shapes that they have in Keras."""
-    return [
-        each.reshape(shape) for each, shape in zip(weights, keras_shapes(stages), strict=True)
-    ]
+    return [each.reshape(shape) for each, shape in zip(weights, keras_shapes(stages), strict=True)]
 
 
 def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
@@ -68,10 +66,10 @@ def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> I
     if stages[0].lstm is None:
         return [each for tensor in found for each in tensor]
     kernel, biases = found[0]
-    embeddings = found[count + EMBEDDING] if stages[0].lstm.vocabulary else []
-    recurrent = found[count + RECURRENT]
+    embeddings = found[count + EMBEDDING :]
     dense = [each for tensor in found[1:count] for each in tensor]
-    return [*embeddings, kernel, *recurrent, biases, *dense]
+    first = [each for tensor in embeddings for each in tensor]
+    return [*first, kernel, *found[count + RECURRENT], biases, *dense]
 
 
 def _numbers(values: Codes, bits: int) -> Floats:
@@ -79,7 +77,7 @@ def _numbers(values: Codes, bits: int) -> Floats:
 
 
 def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
-    """The state with the masters nearest to these weights, which are in Keras's order and shapes."""
+    """The state with the masters nearest to these weights, in Keras's order and shapes."""
     shapes = keras_shapes(stages)
     given = [tuple(np.shape(each)) for each in weights]
     if given != shapes:

@@ -90,7 +90,7 @@ def all_turned(writer: Writer, number: int) -> range:
 
 
 def all_tiles(writer: Writer, number: int) -> range:
-    """All weights of a tensor but for biases, as they are in the masters: [block of units][input]."""
+    """All weights of a tensor but for biases, as the masters lie: [block of units][input]."""
     layout = writer.layout
     shape = layout.shapes[number]
     blocks = 2 * shape.bias

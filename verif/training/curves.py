@@ -2,7 +2,8 @@
 """Trains the tasks of docs/training.md on the machine and, with numpy, in float32.
 
 `python -m systola.verif.training.curves` shows the digits, `--store` trains all tasks on the golden
-model and stores what it finds for the page. `--backend rtl` takes the simulated RTL, `--draw FILE`
+model and stores what it finds for the page; `--only TEXT` those with it in their name, which leaves
+what is stored of the others. `--backend rtl` takes the simulated RTL, `--draw FILE`
 draws both loss curves.
 """
 
@@ -20,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.training import (
+    LSTM,
     SGD,
     Callback,
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Input,
     MaxPooling2D,
@@ -32,12 +35,13 @@ from systola.training import (
 )
 from systola.training.layers import Layer
 from systola.training.state import glorot, weights
-from systola.verif.training.data import Samples, clusters, digits, images
-from systola.verif.training.page import STORED, picture
+from systola.verif.training.data import Samples, clusters, digits, images, reviews
+from systola.verif.training.page import STORED, picture, stored
 from systola.verif.training.referee import Referee
 
 PRESET = "base-training"
-EPOCHS, SEED = 5, 0
+WORDS, VOCABULARY = 10, 60
+SEED = 0
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,14 @@ class Task:
     optimizer: SGD
     data: tuple[Samples, Samples]
     batch: int = 64
+    epochs: int = 5
+    loss: str = "sparse_categorical_crossentropy"
+
+    def targets(self, labels: NDArray[Any]) -> NDArray[np.float32]:
+        """Labels as float32 takes them."""
+        if self.loss == "binary_crossentropy":
+            return labels[:, np.newaxis].astype(np.float32)
+        return np.eye(10, dtype=np.float32)[labels]
 
 
 def tasks() -> list[Task]:
@@ -63,7 +75,19 @@ def tasks() -> list[Task]:
         Task("6,400 points, 784-512-10, SGD", wide, SGD(0.01), (train, test)),
         Task("6,400 points, 784-512-10, momentum", wide, SGD(0.001, 0.9), (train, test)),
         Task("digits, two convolutions, SGD", small_cnn(), SGD(0.1), images(), 32),
+        Task(
+            "texts, LSTM 100, SGD",
+            (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),
+            SGD(1.0),
+            (texts(800, 1), texts(400, 2)),
+            *(16, 6, "binary_crossentropy"),
+        ),
     ]
+
+
+def texts(count: int, seed: int) -> Samples:
+    """Of up to ten words."""
+    return reviews(count, words=WORDS, vocabulary=VOCABULARY, seed=seed)
 
 
 def small_cnn() -> tuple[Layer, ...]:
@@ -96,8 +120,8 @@ class Beside(Callback):
     def on_epoch_end(self, epoch: int, logs: Any) -> None:
         """Compares an epoch."""
         (x, y), (x_test, y_test) = self._task.data
-        loss, accuracy = self._referee.epoch(x, _one_hot(y), self._task.batch)
-        _, right = self._referee.evaluate(x_test, _one_hot(y_test))
+        loss, accuracy = self._referee.epoch(x, self._task.targets(y), self._task.batch)
+        _, right = self._referee.evaluate(x_test, self._task.targets(y_test))
         found = {
             "loss": logs["loss"],
             "float_loss": loss,
@@ -116,19 +140,17 @@ class Beside(Callback):
             )
 
 
-def _one_hot(labels: NDArray[Any]) -> NDArray[np.float32]:
-    return np.eye(10, dtype=np.float32)[labels]
-
-
 def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
     """What both have got, epoch by epoch, as it is stored."""
     (x, y), test = task.data
     model = Sequential(task.layers)
-    model.compile(task.optimizer, metrics=["accuracy"], seed=SEED, preset=PRESET, backend=backend)
+    how: dict[str, Any] = {"metrics": ["accuracy"], "seed": SEED, "preset": PRESET}
+    model.compile(task.optimizer, task.loss, backend=backend, **how)
     found = model.stages(x[0].size)
-    referee = Referee(found, weights(found, glorot(found, SEED)), task.optimizer, seed=SEED)
+    start = weights(found, glorot(found, SEED))
+    referee = Referee(found, start, task.optimizer, task.loss, seed=SEED)
     beside = Beside(task, referee, say=say)
-    options: dict[str, Any] = {"batch_size": task.batch, "epochs": EPOCHS, "verbose": 0}
+    options: dict[str, Any] = {"batch_size": task.batch, "epochs": task.epochs, "verbose": 0}
     model.fit(x, y, validation_data=test, callbacks=[beside], **options)
     return {"name": task.name, "epochs": beside.epochs}
 
@@ -138,10 +160,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=("iss", "rtl"), default="iss")
     parser.add_argument("--store", action="store_true")
+    parser.add_argument("--only", metavar="TEXT", default="", help="of --store")
     parser.add_argument("--draw", type=Path, metavar="FILE.svg")
     arguments = parser.parse_args()
     if arguments.store:
-        results = [train(task, "iss", say=True) for task in tasks()]
+        before = {result["name"]: result for result in stored()}
+        results = [
+            train(task, "iss", say=True) if arguments.only in task.name else before[task.name]
+            for task in tasks()
+        ]
         rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 6))
         STORED.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
         return 0

@@ -27,7 +27,6 @@ from systola.training import (
     load,
 )
 from systola.training.layers import Layer
-from systola.training.numbers import master_bits
 from systola.training.state import glorot, weights
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
@@ -63,12 +62,16 @@ def referee(model: Sequential, optimizer: SGD, loss: str, seed: int) -> Referee:
     return Referee(found, start, optimizer, loss=loss, seed=seed, size=8)
 
 
-@pytest.mark.parametrize("name", ["words", *map(thorough, ("rows", "deep"))])
-def test_steps_move_weights_as_in_float32(name: str) -> None:
-    """A step each of some networks with other weights: the moves are those of float32, and where
-    they are so small that masters round them, half a code from it."""
+@pytest.mark.parametrize(
+    ("name", "most"), [("words", 0.1), thorough("rows", 0.1), thorough("deep", 0.6)]
+)
+def test_steps_move_weights_as_in_float32(name: str, most: float) -> None:
+    """One step each of some networks with other weights and samples, taken together: where there
+    is a ReLU, much depends on units close to zero."""
     first = random_seed() % 1000
-    for seed in range(first, first + 4):
+    errors: list[list[float]] = []
+    sizes: list[list[float]] = []
+    for seed in range(first, first + 6):
         (x, y), targets, loss = samples(name, 24, seed)
         model = compiled(NETWORKS[name], SGD(2.0), loss=loss, seed=seed)
         against = referee(model, SGD(2.0), loss, seed)
@@ -76,11 +79,11 @@ def test_steps_move_weights_as_in_float32(name: str) -> None:
         model.fit(x, y, batch_size=24, verbose=0, shuffle=False)
         against.epoch(x.reshape(24, -1), targets, 24, shuffle=False)
         after = weights(model.stages(), model.state())
-        for old, found, wanted in zip(before, after, against.weights, strict=True):
-            # Biases have four bits less than the kernel, which is not far from them in size.
-            rounding = 2.0 ** (4 - master_bits(old)) * np.sqrt(old.size)
-            error, size = np.linalg.norm(found - wanted), np.linalg.norm(wanted - old)
-            assert error < 0.2 * size + rounding
+        triples = list(zip(before, after, against.weights, strict=True))
+        errors.append([float(((found - wanted) ** 2).sum()) for _, found, wanted in triples])
+        sizes.append([float(((wanted - old) ** 2).sum()) for old, _, wanted in triples])
+    for error, size in zip(np.sum(errors, axis=0), np.sum(sizes, axis=0), strict=True):
+        assert error < most**2 * size
 
 
 @pytest.mark.parametrize(
