@@ -43,10 +43,11 @@ class LinkList(wiring.Component):
         self._depth = config.queue_depth
         self._places = list_places(config)
         address = link_address_bits(config)
+        self._region = Region(address)
         super().__init__(
             {
                 "push": In(1),
-                "pushed": In(Region(address)),
+                "pushed": In(self._region),
                 "free": Out(ceil_log2(self._places)),
                 "full": Out(1),
                 "advance": In(1),
@@ -77,7 +78,7 @@ class LinkList(wiring.Component):
             valid.eq(kept | (self.push << self.free)),
         ]
         for place in range(self._places):
-            region = Signal(self.pushed.shape(), name=f"region_{place}", reset_less=True)
+            region = Signal(self._region, name=f"region_{place}", reset_less=True)
             m.d.comb += self.view.regions[place].eq(region)
             with m.If(self.push & (self.free == place)):
                 m.d.sync += region.eq(self.pushed)
