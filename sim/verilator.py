@@ -21,6 +21,7 @@ from systola.sim.sleep import with_sleeping_tiles
 
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
+_POD = SIM_DIRECTORY / "pod.vlt"
 _MEMORIES = SIM_DIRECTORY / "memories.h"
 
 HARNESSES = {"tpu": "harness.cpp", "pod": "pod_harness.cpp"}
@@ -175,7 +176,7 @@ def build_library(
     `options` are further ones of Verilator, `optimise` that of the C++ compiler.
     Built once for the same input and tools; see `build_root` for where. Raises BuildError.
     """
-    sources = [LINT]
+    sources = [LINT, _POD] if top == "pod" else [LINT]
     if hierarchical:
         sources.append(_HIERARCHY)
         verilog = with_sleeping_tiles(verilog)
