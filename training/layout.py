@@ -112,7 +112,7 @@ class Layout:
         self.selected = _blocks(self.groups, size) * size
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
-        self.constant_lines = 4 * size + 2 * self.selected + select + last.units + 4
+        self.constant_lines = 4 * size + 2 * self.selected + select + last.units + 4 * len(stages)
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
