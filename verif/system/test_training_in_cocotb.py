@@ -65,7 +65,7 @@ async def steps(dut):
             for simulator in simulators()
         ),
         # Icarus takes a quarter of an hour for them.
-        pytest.param("icarus", 200, marks=pytest.mark.exhaustive),
+        pytest.param("icarus", 200, marks=[pytest.mark.thorough, pytest.mark.exhaustive]),
     ],
 )
 def test_steps_in_cocotb(simulator, count):
