@@ -76,7 +76,8 @@ def test_losses_are_those_of_float32(layers: list[Layer], optimizer: SGD) -> Non
         assert history["loss"][epoch] == pytest.approx(loss, rel=0.03)
         assert history["accuracy"][epoch] == pytest.approx(accuracy, abs=0.03)
         loss, _ = against.evaluate(x_test, one_hot(y_test, 10))
-        assert history["val_loss"][epoch] == pytest.approx(loss, rel=0.03)
+        # One set of weights, not the mean of an epoch's: the worst of 60 seeds is 4 % off.
+        assert history["val_loss"][epoch] == pytest.approx(loss, rel=0.08)
     assert history["loss"][-1] < 0.9 * history["loss"][0]
 
 
