@@ -134,14 +134,20 @@ class PodWriter:
     def _send(self, core: int, side: Side) -> None:
         machine, sent = self.expected[core], self._links[core, side]
         for _ in range(self._rng.randint(1, 3)):
-            if self._rng.random() < 0.5:
-                first, rows = self._region(LINES)
-                sent.extend(machine.buffer[first : first + rows].copy())
-                self._write(core, Opcode.SEND, side=side, buffer=first, rows=rows)
-            else:
-                first, rows = self._region(ROWS)
+            sums = self._rng.random() >= 0.5
+            first, rows = self._region(ROWS if sums else LINES)
+            if len(self.words) == 1:
+                # A core by itself takes nothing before it has sent all.
+                beats = self._config.link_row_beats if sums else self._config.link_line_beats
+                rows = min(rows, (self._config.link_beats - self._beats(core, side)) // beats)
+                if rows == 0:
+                    return
+            if sums:
                 sent.extend(machine.accumulators[first : first + rows].copy())
                 self._write(core, Opcode.SEND, side=side, sums=1, accumulator=first, rows=rows)
+            else:
+                sent.extend(machine.buffer[first : first + rows].copy())
+                self._write(core, Opcode.SEND, side=side, buffer=first, rows=rows)
 
     def _take(self, core: int, side: Side) -> None:
         """All that core `core` has sent to that side, in other pieces than those it was sent in."""
