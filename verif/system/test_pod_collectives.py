@@ -57,7 +57,14 @@ def test_same_sums(cores: int) -> None:
                 np.testing.assert_array_equal(core.host, expected.host)
 
 
-@pytest.mark.parametrize(("name", "cores"), [thorough("tiny", 3), thorough("base", 8)])
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        thorough("tiny", 3),
+        # The simulator of eight takes seven minutes to build.
+        pytest.param("base", 8, marks=[pytest.mark.thorough, pytest.mark.exhaustive]),
+    ],
+)
 def test_bounds(name: str, cores: int) -> None:
     """64 KiB, in as many pieces as the accumulators take, from the start to the last Halt, within
     BAR of the ring's bound."""

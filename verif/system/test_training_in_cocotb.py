@@ -61,7 +61,7 @@ async def steps(dut):
     [
         *((simulator, 4) for simulator in quick_simulators()),
         *(
-            thorough(simulator, 200 if simulator == "verilator" else 8)
+            thorough(simulator, 200 if simulator == "verilator" else 4)
             for simulator in simulators()
         ),
         # Icarus takes a quarter of an hour for them.
