@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sequencer hands to the units: decoded instructions and the regions they occupy."""
 
-from amaranth.hdl import Value, signed
+from amaranth.hdl import Cat, Value, signed
 from amaranth.lib import data, enum
 from amaranth.utils import bits_for, ceil_log2
 
@@ -317,9 +317,14 @@ def place_bits(config: Config) -> int:
 
 
 def link_address_bits(config: Config) -> int:
-    """Bits of a line or a row as the interlocks of the links see it: a place, and above it whether
-    it is a row."""
+    """Bits of a `link_address`."""
     return place_bits(config) + 1
+
+
+def link_address(place: Value, sums: Value, config: Config) -> Value:
+    """A line or a row as the interlocks of the links see it: its place, and above it whether it is
+    a row."""
+    return Cat(place[: place_bits(config)], sums)
 
 
 class LinkCommand(data.StructLayout):

@@ -25,17 +25,18 @@ from systola.hdl.activation.activation_unit import ActivationUnit
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.control.decoder import Decoder
 from systola.hdl.control.fetch import Fetch
+from systola.hdl.control.hazards import list_of
 from systola.hdl.control.scalar_unit import ScalarUnit
-from systola.hdl.control.scoreboard import Scoreboard, list_of
+from systola.hdl.control.scoreboard import Scoreboard
 from systola.hdl.control.sequencer import Sequencer
-from systola.hdl.link.link_signature import LinkSignature
-from systola.hdl.link.link_unit import SIDES, LinkUnit
+from systola.hdl.link.link_unit import SIDES, LinkUnit, neighbour_ports
+from systola.hdl.link.linked_accumulators import LinkedAccumulators
 from systola.hdl.link.pod_barrier import CORES_BITS
 from systola.hdl.matrix.matrix_unit import MatrixUnit
-from systola.hdl.memories.accumulators import SUMS_LATENCY, Accumulators
+from systola.hdl.memories.accumulators import Accumulators
 from systola.hdl.memories.unified_buffer import UnifiedBuffer
 from systola.hdl.ports import FaultReport
-from systola.hdl.transfers.axi import ReadSignature, WriteSignature
+from systola.hdl.transfers.axi import master_ports
 from systola.hdl.transfers.host_read_port import HostReadPort
 from systola.hdl.transfers.host_reader import HostReader
 from systola.hdl.transfers.host_writer import HostWriter
@@ -104,12 +105,8 @@ class Core(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        bus = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
-        weight_bus = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
-        link = LinkSignature(config=config)
         links = {
-            **{f"to_{side}": Out(link) for side in SIDES},
-            **{f"from_{side}": In(link) for side in SIDES},
+            **neighbour_ports(config),
             "cores": In(CORES_BITS),
             "clear_links": In(1),
             "waits": Out(len(LinkPart)),
@@ -120,9 +117,7 @@ class Core(wiring.Component):
         super().__init__(
             {
                 **(links if config.links else {}),
-                "host_read": Out(ReadSignature(**bus)),
-                "host_write": Out(WriteSignature(**bus)),
-                "weight_read": Out(ReadSignature(**weight_bus)),
+                **master_ports(config),
                 "running": In(1),
                 "stop": In(1),
                 "clear": In(data.StructLayout(dict.fromkeys(units_of(config), 1))),
@@ -165,7 +160,8 @@ class Core(wiring.Component):
         activation = self._add(m, "activation_unit", ActivationUnit(config=config))
         writer = self._add(m, "host_writer", HostWriter(config=config))
         buffer = self._add(m, "unified_buffer", UnifiedBuffer(config=config))
-        accumulators = self._add(m, "accumulators", Accumulators(config=config))
+        memory = LinkedAccumulators if config.links else Accumulators
+        accumulators = self._add(m, "accumulators", memory(config=config))
 
         connect(m, port.bus, flipped(self.host_read))
         connect(m, writer.bus, flipped(self.host_write))
@@ -205,7 +201,7 @@ class Core(wiring.Component):
         self._activation(m, board, activation, accumulators)
         self._writer(m, board, writer)
         if config.links:
-            self._links(m, board, sequencer, buffer, accumulators, matrix, activation)
+            self._links(m, board, sequencer, buffer, accumulators)
 
         m.d.comb += [
             port.base.eq(self.host_base),
@@ -323,7 +319,7 @@ class Core(wiring.Component):
         board: Scoreboard,
         matrix: MatrixUnit,
         weights: WeightFetch,
-        accumulators: Accumulators,
+        accumulators: Accumulators | LinkedAccumulators,
     ) -> None:
         queue = board.matrix
         m.d.comb += [
@@ -342,17 +338,12 @@ class Core(wiring.Component):
             board.matrix_summing.advance.eq(matrix.advance_sum),
             board.matrix_summing.advance_to.eq(matrix.advance_sum_to),
             board.matrix_summing.retire.eq(matrix.sum_done),
-        ]
-        if not self._config.links:
-            m.d.comb += [
-                accumulators.update.eq(matrix.update),
-                accumulators.reads.eq(matrix.update_reads),
-                accumulators.row.eq(matrix.update_row),
-                accumulators.accumulate.eq(matrix.accumulate),
-                accumulators.shift.eq(matrix.shift),
-                accumulators.sums.eq(matrix.sums),
-            ]
-        m.d.comb += [
+            accumulators.update.eq(matrix.update),
+            accumulators.reads.eq(matrix.update_reads),
+            accumulators.row.eq(matrix.update_row),
+            accumulators.accumulate.eq(matrix.accumulate),
+            accumulators.shift.eq(matrix.shift),
+            accumulators.sums.eq(matrix.sums),
             self.activity.active.eq(matrix.active),
             self.activity.awaiting_weights.eq(matrix.awaiting_weights),
             self.activity.weights_moving.eq(matrix.weights_moving),
@@ -367,20 +358,15 @@ class Core(wiring.Component):
         m: Module,
         board: Scoreboard,
         activation: ActivationUnit,
-        accumulators: Accumulators,
+        accumulators: Accumulators | LinkedAccumulators,
     ) -> None:
         queue = board.activate
         m.d.comb += [
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
             queue.pop.eq(activation.command_pop),
-        ]
-        if not self._config.links:
-            m.d.comb += [
-                accumulators.enable.eq(activation.enable),
-                accumulators.address.eq(activation.address),
-            ]
-        m.d.comb += [
+            accumulators.enable.eq(activation.enable),
+            accumulators.address.eq(activation.address),
             activation.ready.eq(accumulators.ready),
             activation.accumulators.eq(accumulators.data),
             board.activate_reading.advance.eq(activation.advance_read),
@@ -413,18 +399,16 @@ class Core(wiring.Component):
         board: Scoreboard,
         sequencer: Sequencer,
         buffer: UnifiedBuffer,
-        accumulators: Accumulators,
-        matrix: MatrixUnit,
-        activation: ActivationUnit,
+        accumulators: Accumulators | LinkedAccumulators,
     ) -> None:
         """The link unit, which has the memories' ports when nobody else wants them."""
         links = LinkUnit(config=self._config)
         cleared = Signal()
         m.d.comb += cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
         self._add(m, LINK_UNIT, links, cleared)
+        for name in neighbour_ports(self._config):
+            connect(m, getattr(links, name), flipped(getattr(self, name)))
         for side in SIDES:
-            connect(m, getattr(links, f"to_{side}"), flipped(getattr(self, f"to_{side}")))
-            connect(m, getattr(links, f"from_{side}"), flipped(getattr(self, f"from_{side}")))
             for queue_name, list_name in (
                 (f"send_{side}", f"sending_{side}"),
                 (f"receive_{side}", f"receiving_{side}"),
@@ -451,39 +435,16 @@ class Core(wiring.Component):
         connect(m, links.buffer_read, buffer.link_out)
         connect(m, links.buffer_write, buffer.link_in)
 
-        read, update = links.sums_read, links.sums_update
-        adds = Signal()
-        sums = Signal.like(update.sums, reset_less=True)
-        from_link = Signal()
-        assert SUMS_LATENCY == 1
-        m.d.sync += [from_link.eq(update.enable & update.ready), sums.eq(update.sums)]
+        connect(m, links.sums_read, accumulators.sums_read)
+        connect(m, links.sums_update, accumulators.sums_update)
+        memories = (links.buffer_read, links.buffer_write, links.sums_read, links.sums_update)
         m.d.comb += [
-            read.ready.eq(accumulators.ready & ~activation.enable),
-            read.data.eq(accumulators.data),
-            update.ready.eq(~matrix.update),
-            adds.eq(update.enable & update.ready & update.adds),
-            accumulators.enable.eq(activation.enable | read.enable),
-            accumulators.address.eq(Mux(activation.enable, activation.address, read.address)),
-            accumulators.update.eq(matrix.update | update.enable),
-            accumulators.reads.eq(
-                Mux(matrix.update, matrix.update_reads, adds << update.address[0])
-            ),
-            accumulators.row.eq(Mux(matrix.update, matrix.update_row, update.address)),
-            accumulators.accumulate.eq(Mux(matrix.update, matrix.accumulate, update.adds)),
-            accumulators.shift.eq(Mux(matrix.update, matrix.shift, 0)),
-            accumulators.sums.eq(Mux(from_link, sums, matrix.sums)),
             links.cores.eq(self.cores),
             links.arrived.eq(sequencer.arrived),
             sequencer.passed.eq(links.passed),
             self.waits.eq(links.waits),
             # Who only waits for a memory is not stuck.
-            self.moved.eq(
-                links.moved
-                | (read.enable & ~read.ready)
-                | (update.enable & ~update.ready)
-                | (links.buffer_read.enable & ~links.buffer_read.ready)
-                | (links.buffer_write.enable & ~links.buffer_write.ready)
-            ),
+            self.moved.eq(links.moved | Cat(port.enable & ~port.ready for port in memories).any()),
             self.mismatched.eq(links.mismatched),
             self.sent.eq(links.quiet),
         ]

@@ -14,12 +14,11 @@ from systola.hdl.host.bus_watchdog import BusWatchdog, handshakes
 from systola.hdl.host.control_registers import ControlRegisters
 from systola.hdl.host.counters import Counters
 from systola.hdl.host.machine_control import MachineControl
-from systola.hdl.link.link_signature import LinkSignature
-from systola.hdl.link.link_unit import SIDES
+from systola.hdl.link.link_unit import neighbour_ports
 from systola.hdl.link.link_watchdog import LinkWatchdog
 from systola.hdl.link.pod_barrier import CORES_BITS
 from systola.hdl.ports import PodSignature
-from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
+from systola.hdl.transfers.axi import LiteSignature, master_ports
 
 
 class TPU(wiring.Component):
@@ -43,21 +42,15 @@ class TPU(wiring.Component):
     @staticmethod
     def signature_of(config: Config) -> wiring.Signature:
         """The ports of a machine of that configuration."""
-        host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
-        weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
-        link = LinkSignature(config=config)
         links = {
-            **{f"to_{side}": Out(link) for side in SIDES},
-            **{f"from_{side}": In(link) for side in SIDES},
+            **neighbour_ports(config),
             "cores": In(CORES_BITS),
             "pod": Out(PodSignature()),
         }
         return wiring.Signature(
             {
                 "control": In(LiteSignature(address_bits=REGISTER_SPACE_BITS)),
-                "host_read": Out(ReadSignature(**host)),
-                "host_write": Out(WriteSignature(**host)),
-                "weight_read": Out(ReadSignature(**weight)),
+                **master_ports(config),
                 "irq": Out(1),
                 **(links if config.links else {}),
             }
@@ -82,9 +75,8 @@ class TPU(wiring.Component):
         ]
 
         connect(m, flipped(self.control), registers.bus)
-        connect(m, core.host_read, flipped(self.host_read))
-        connect(m, core.host_write, flipped(self.host_write))
-        connect(m, core.weight_read, flipped(self.weight_read))
+        for name in master_ports(config):
+            connect(m, getattr(core, name), flipped(getattr(self, name)))
         for port, bus, sends, gets in (
             (BusPort.HOST_READ, self.host_read, ["ar"], "r"),
             (BusPort.HOST_WRITE, self.host_write, ["aw", "w"], "b"),
@@ -166,9 +158,8 @@ class TPU(wiring.Component):
         """The links, what makes them a fault, and what the pod is told."""
         pod = self.pod
         watchdog = m.submodules.link_watchdog = LinkWatchdog()
-        for side in SIDES:
-            connect(m, getattr(core, f"to_{side}"), flipped(getattr(self, f"to_{side}")))
-            connect(m, getattr(core, f"from_{side}"), flipped(getattr(self, f"from_{side}")))
+        for name in neighbour_ports(self._config):
+            connect(m, getattr(core, name), flipped(getattr(self, name)))
         m.d.comb += [
             core.cores.eq(self.cores),
             core.clear_links.eq(pod.clear_links),

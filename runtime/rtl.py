@@ -98,7 +98,7 @@ class RtlBackend:
 
         Raises BackendError when the machine breaks a rule of its buses.
         """
-        from systola.sim.library import SimulationError
+        from systola.sim.model import SimulationError
 
         check_image(self.config, image)
         try:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +27,16 @@ from systola.arch.registers import (
 )
 from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.events import with_events
-from systola.sim.memory import stall_threshold
+from systola.sim.model import (
+    HANDLE,
+    LONG,
+    NUMBER,
+    WORD,
+    Functions,
+    NoEnd,
+    SimulationError,
+    VerilatedModel,
+)
 from systola.sim.recording import Recording, read_recording
 from systola.sim.shown import fields_named
 from systola.sim.state import described, with_state
@@ -50,18 +58,20 @@ _CYCLES_A_CALL = 1 << 20
 _CYCLE_TIME = 2
 """Of a waveform: one half for each level of the clock."""
 _DEFAULT_LIMIT = 1 << 40
-_LARGEST_SEED = (1 << 31) - 1
-"""Of what Verilator's random numbers start from; 0 would be a seed of the moment."""
+_FUNCTIONS: Functions = (
+    ("coverage", None, (ctypes.c_char_p,)),
+    ("memory", None, (NUMBER, HANDLE, *4 * (LONG,), WORD, WORD, *5 * (LONG,))),
+    ("run", NUMBER, (LONG, LONG)),
+    ("cycles", LONG, ()),
+    ("tags", LONG, (ctypes.POINTER(ctypes.POINTER(WORD)), ctypes.POINTER(LONG))),
+    ("now", LONG, ()),
+    ("state", WORD, (ctypes.POINTER(ctypes.c_uint8),)),
+    ("time", LONG, (LONG,)),
+    ("written", ctypes.c_int64, (LONG,)),
+    ("recording", WORD, 2 * (ctypes.POINTER(HANDLE), ctypes.POINTER(LONG))),
+)
 _ONGOING, _WAITING = 0, 2
 """What `tpu_run` of the library returns for a program that has not ended."""
-
-
-class SimulationError(RuntimeError):
-    """The simulated machine broke a rule: no end within the limit, or a fault on its buses."""
-
-
-class NoEnd(SimulationError):
-    """A program that has not ended within its limit."""
 
 
 class Program(Protocol):
@@ -110,18 +120,16 @@ class RunResult:
     """Time that the simulation of those cycles took."""
 
 
-class Simulator:
-    """One Verilated machine with its two memories. Not to be shared between threads.
+class Simulator(VerilatedModel):
+    """One Verilated machine with its two memories.
 
-    `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
-    systola.sim.memory; on-chip memories start with random contents that depend on `seed`. `waves`
-    is the path of a waveform to write, .vcd or .fst, see systola.sim.verilator.waveform_suffix;
-    with a `window` it has only the cycles from the first up to the second, those of all programs
-    counted one after the other. `records` builds a machine that shows what it does, see
-    `recording`. `verilog` replaces the Verilog that belongs to `config`,
-    `library` what is built of it; `fault` is the number of a planted fault where the library has
-    such (systola.verif.mutation). Building the library takes a while the first time; it raises
-    systola.sim.verilator.BuildError when it cannot be done.
+    `latency`, `stall` and `seed`: see VerilatedModel. `waves` is the path of a waveform to write,
+    .vcd or .fst, see systola.sim.verilator.waveform_suffix; with a `window` it has only the cycles
+    from the first up to the second, those of all programs counted one after the other. `records`
+    builds a machine that shows what it does, see `recording`. `verilog` replaces the Verilog that
+    belongs to `config`, `library` what is built of it; `fault` is the number of a planted fault
+    where the library has such (systola.verif.mutation). Building the library takes a while the
+    first time; it raises systola.sim.verilator.BuildError when it cannot be done.
     """
 
     def __init__(
@@ -138,10 +146,7 @@ class Simulator:
         library: Path | None = None,
         fault: int = 0,
     ):
-        if not 0 <= latency < 1 << 32:
-            raise ValueError(f"latency is a number of cycles below 2^32, not {latency}")
-        if not 0 <= seed < 1 << 59:
-            raise ValueError(f"a seed is below 2^59, not {seed}")
+        super().__init__(latency=latency, stall=stall, seed=seed)
         if waves is not None and waves.suffix not in WAVEFORMS:
             raise ValueError(f"a waveform is called {' or '.join(WAVEFORMS)}, not {waves.name}")
         self.config = config
@@ -149,9 +154,6 @@ class Simulator:
         self._is_own = verilog is None and library is None
         self._waves = waves
         self._program = b""
-        self._latency = latency
-        self._threshold = stall_threshold(stall)
-        self._seed = seed
         if library is None:
             text = verilog if verilog is not None else verilog_of(config, promises=True)
             if records:
@@ -164,59 +166,24 @@ class Simulator:
                 hierarchical=is_hierarchical(text),
                 waves=waves.suffix if waves else "",
             )
-        self._library = _load(library)
         path = str(waves).encode() if waves else None
-        self._handle = self._library.tpu_create(
-            path, *(window or (0, _DEFAULT_LIMIT)), fault, seed % _LARGEST_SEED + 1
-        )
+        first, end = window or (0, _DEFAULT_LIMIT)
+        create = ((ctypes.c_char_p, path), (LONG, first), (LONG, end), (WORD, fault))
+        self._open(library, "tpu", _FUNCTIONS, create)
         if self.read(Register.ID) != IDENTITY:
             raise SimulationError("the machine does not answer with its identity")
-
-    def close(self) -> None:
-        """Frees the model and finishes the waveform file. Closing twice is harmless."""
-        if self._handle:
-            self._library.tpu_destroy(self._handle)
-            self._handle = None
-
-    def __enter__(self) -> Simulator:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self.close()
-
-    def write(self, register: int, value: int) -> None:
-        """Writes a 32-bit register over AXI4-Lite."""
-        if (response := self._library.tpu_write(self._handle, register, value)) != 0:
-            raise SimulationError(f"writing register 0x{register:03x}: {_answer(response)}")
-
-    def read(self, register: int) -> int:
-        """Reads a 32-bit register over AXI4-Lite."""
-        value = ctypes.c_uint32()
-        response = self._library.tpu_read(self._handle, register, ctypes.byref(value))
-        if response != 0:
-            raise SimulationError(f"reading register 0x{register:03x}: {_answer(response)}")
-        return value.value
 
     def written_at(self, offset: int) -> int | None:
         """In which cycle after START of the last program byte `offset` of its host window was last
         written; None if it was not."""
-        cycle = self._library.tpu_written(self._handle, offset)
+        cycle = self._call("written", offset)
         return None if cycle < 0 else cycle
 
     def save_waves(self, cycle: int | None) -> Path:
         """Writes save files beside the waveform, with a marker `cycle` cycles after START of the
         last program, and returns GTKWave's. The waveform is complete after `close`."""
         assert self._waves is not None
-        marker = None if cycle is None else self._library.tpu_time(self._handle, cycle)
+        marker = None if cycle is None else self._call("time", cycle)
         return save_files(
             self._waves,
             verilog_of(self.config, promises=True),
@@ -231,13 +198,9 @@ class Simulator:
         """What the last program did; empty unless the machine is built to record."""
         return read_recording(self._library, self._handle)
 
-    def reset(self) -> None:
-        """Holds the reset input for some cycles; the memories forget what they were asked for."""
-        self._library.tpu_reset(self._handle)
-
     def write_coverage(self, path: Path) -> None:
         """Writes what has been covered so far, in a library that was built to count it."""
-        self._library.tpu_coverage(self._handle, str(path).encode())
+        self._call("coverage", str(path).encode())
 
     def soft_reset(self, *, limit: int = 100_000) -> None:
         """Abandons whatever runs, and waits until the machine is idle."""
@@ -296,20 +259,20 @@ class Simulator:
             (Register.IRQ_ENABLE, Interrupt.DONE | Interrupt.FAULT),
         ):
             self.write(register, value)
-        first = self._library.tpu_now(self._handle)
+        first = self._call("now")
         started = time.perf_counter()
         self.write(Register.CONTROL, Control.START)
         last = limit if abandon_after is None else min(limit, abandon_after)
         state, spent = _ONGOING, 0
         while state == _ONGOING and spent < last:
             chunk = min(interval if progress else _CYCLES_A_CALL, last - spent)
-            state = self._library.tpu_run(self._handle, chunk, POLL_CYCLES)
+            state = self._call("run", chunk, POLL_CYCLES)
             if state == _WAITING:
                 if on_wait:
                     on_wait(host)
                 self.write(Register.CONTROL, Control.RESUME)
                 state = _ONGOING
-            spent = self._library.tpu_now(self._handle) - first
+            spent = self._call("now") - first
             if progress:
                 progress(spent)
         abandoned = state == _ONGOING and last == abandon_after
@@ -349,8 +312,8 @@ class Simulator:
         errors: tuple[int, int],
         silence: tuple[int, int],
     ) -> None:
-        self._library.tpu_memory(
-            self._handle,
+        self._call(
+            "memory",
             int(is_host),
             data.ctypes.data,
             len(data),
@@ -382,7 +345,7 @@ class Simulator:
             fault_address=self.read(Register.FAULT_ADDRESS),
             irq_status=Interrupt(self.read(Register.IRQ_STATUS)),
             irq_code=self.read(Register.IRQ_CODE),
-            cycles=sum(counters.values()) if abandoned else self._library.tpu_cycles(self._handle),
+            cycles=sum(counters.values()) if abandoned else self._call("cycles"),
             counters=counters,
             tags=tags,
             missing_tags=missing_tags,
@@ -391,61 +354,12 @@ class Simulator:
 
     def _state(self, program: bytes) -> str:
         state = (ctypes.c_uint8 * 64)()
-        size = self._library.tpu_state(self._handle, state)
+        size = self._call("state", state)
         return f"\n{described(int.from_bytes(state[:size], 'little'), program)}" if size else ""
-
-    def _check(self) -> None:
-        if complaint := self._library.tpu_complaint(self._handle):
-            raise SimulationError(complaint.decode())
 
     def _trace(self) -> tuple[tuple[tuple[int, int], ...], int]:
         pairs, missing = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_uint64()
-        count = self._library.tpu_tags(self._handle, ctypes.byref(pairs), ctypes.byref(missing))
+        count = self._call("tags", ctypes.byref(pairs), ctypes.byref(missing))
         self._check()
         words = pairs[: 2 * count]
         return tuple(zip(words[::2], words[1::2], strict=True)), missing.value
-
-
-def _answer(response: int) -> str:
-    return "no answer" if response < 0 else f"AXI response {response}"
-
-
-def _load(path: Path) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(path))
-    word, long_, handle = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
-    for name, result, arguments in (
-        ("create", handle, [ctypes.c_char_p, long_, long_, word, ctypes.c_int]),
-        ("destroy", None, [handle]),
-        ("coverage", None, [handle, ctypes.c_char_p]),
-        (
-            "memory",
-            None,
-            [
-                *(handle, ctypes.c_int, handle, long_, long_, long_, long_),
-                *(word, word, long_, long_, long_, long_, long_),
-            ],
-        ),
-        ("reset", None, [handle]),
-        ("write", ctypes.c_int, [handle, word, word]),
-        ("read", ctypes.c_int, [handle, word, ctypes.POINTER(word)]),
-        ("run", ctypes.c_int, [handle, long_, long_]),
-        ("cycles", long_, [handle]),
-        ("tags", long_, [handle, ctypes.POINTER(ctypes.POINTER(word)), ctypes.POINTER(long_)]),
-        ("now", long_, [handle]),
-        ("state", word, [handle, ctypes.POINTER(ctypes.c_uint8)]),
-        ("time", long_, [handle, long_]),
-        ("written", ctypes.c_int64, [handle, long_]),
-        ("complaint", ctypes.c_char_p, [handle]),
-        (
-            "recording",
-            word,
-            [
-                handle,
-                *(ctypes.POINTER(handle), ctypes.POINTER(long_)),
-                *(ctypes.POINTER(handle), ctypes.POINTER(long_)),
-            ],
-        ),
-    ):
-        function = getattr(library, f"tpu_{name}")
-        function.restype, function.argtypes = result, arguments
-    return library

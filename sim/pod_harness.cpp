@@ -149,7 +149,6 @@ class Pod {
         return complaint_.any() ? -1 : irq_ ? 1 : 0;
     }
 
-    uint64_t now() const { return now_; }
     const char* complaint() const { return complaint_.text(); }
 
   private:
@@ -296,8 +295,6 @@ int pod_read(void* handle, uint32_t offset, uint32_t* value) {
 }
 
 int pod_run(void* handle, uint64_t limit) { return pod(handle)->run(limit); }
-
-uint64_t pod_now(void* handle) { return pod(handle)->now(); }
 
 const char* pod_complaint(void* handle) { return pod(handle)->complaint(); }
 }

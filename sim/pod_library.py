@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +24,24 @@ from systola.arch.registers import (
     program_registers,
 )
 from systola.sim.design import pod_verilog_of
-from systola.sim.library import HOST_BASE, WEIGHT_BASE, NoEnd, Program, SimulationError
-from systola.sim.memory import stall_threshold
+from systola.sim.library import HOST_BASE, WEIGHT_BASE, Program
+from systola.sim.model import (
+    HANDLE,
+    LONG,
+    NUMBER,
+    WORD,
+    Functions,
+    NoEnd,
+    SimulationError,
+    VerilatedModel,
+)
 from systola.sim.verilator import build_library
 
-_LARGEST_SEED = (1 << 31) - 1
+_FUNCTIONS: Functions = (
+    ("memory", None, (WORD, NUMBER, HANDLE, LONG, LONG, WORD, WORD, LONG, LONG, LONG)),
+    ("begin", None, ()),
+    ("run", NUMBER, (LONG,)),
+)
 _POLLS = 20_000
 """Looks at STATUS after a fault, or a soft reset, until the other cores must have ended."""
 
@@ -65,12 +75,12 @@ class PodResult:
         return max(core.cycles for core in self.cores)
 
 
-class PodSimulator:
+class PodSimulator(VerilatedModel):
     """A Verilated pod of `cores` cores of a configuration, which gets links where it has none, each
-    with memories of its own. Not to be shared between threads.
+    with memories of its own.
 
-    `latency`, `stall` and `seed` describe the memories as for a Simulator; `stages` are the
-    registers between two cores. Building the library takes a while the first time; it raises
+    `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores.
+    Building the library takes a while the first time; it raises
     systola.sim.verilator.BuildError when it cannot be done.
     """
 
@@ -84,10 +94,9 @@ class PodSimulator:
         seed: int = 0,
         stages: int = 2,
     ):
+        super().__init__(latency=latency, stall=stall, seed=seed)
         self.config = replace(config, links=True)
         self.cores = cores
-        self._latency, self._seed = latency, seed
-        self._threshold = stall_threshold(stall)
         self._memories: dict[tuple[int, bool], NDArray[np.uint8]] = {}
         numbers = " ".join(f"X({core})" for core in range(cores))
         library = build_library(
@@ -96,44 +105,9 @@ class PodSimulator:
             top="pod",
             numbers=f"constexpr unsigned CORES = {cores};\n#define FOR_CORES(X) {numbers}\n",
         )
-        self._library = _load(library)
-        self._handle = self._library.pod_create(seed % _LARGEST_SEED + 1)
+        self._open(library, "pod", _FUNCTIONS, ())
         if self.read(PodRegister.ID) != POD_IDENTITY:
             raise SimulationError("the pod does not answer with its identity")
-
-    def close(self) -> None:
-        """Frees the model. Closing twice is harmless."""
-        if self._handle:
-            self._library.pod_destroy(self._handle)
-            self._handle = None
-
-    def __enter__(self) -> PodSimulator:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def write(self, register: int, value: int) -> None:
-        """Writes a 32-bit register, of the pod or at `core_page` of a core."""
-        if (response := self._library.pod_write(self._handle, register, value)) != 0:
-            raise SimulationError(f"writing register 0x{register:03x}: response {response}")
-
-    def read(self, register: int) -> int:
-        """Reads a 32-bit register."""
-        value = ctypes.c_uint32()
-        response = self._library.pod_read(self._handle, register, ctypes.byref(value))
-        if response != 0:
-            raise SimulationError(f"reading register 0x{register:03x}: response {response}")
-        return value.value
-
-    def reset(self) -> None:
-        """Holds the reset input for some cycles."""
-        self._library.pod_reset(self._handle)
 
     def soft_reset(self) -> None:
         """Abandons whatever runs, and waits until no core is busy."""
@@ -175,9 +149,9 @@ class PodSimulator:
                 self.write(page + register, value)
         self.write(PodRegister.IRQ_STATUS, PodInterrupt.DONE | PodInterrupt.FAULT)
         self.write(PodRegister.IRQ_ENABLE, PodInterrupt.DONE | PodInterrupt.FAULT)
-        self._library.pod_begin(self._handle)
+        self._call("begin")
         self.write(PodRegister.CONTROL, Control.START)
-        ended = self._library.pod_run(self._handle, min(limit, abandon_after or limit))
+        ended = self._call("run", min(limit, abandon_after or limit))
         self._check()
         if ended == 0 and abandon_after is None:
             raise NoEnd(f"the pod has not ended after {limit} cycles: {self._standing()}")
@@ -197,8 +171,8 @@ class PodSimulator:
         self, core: int, is_host: bool, data: NDArray[np.uint8], errors: tuple[int, int]
     ) -> None:
         base = HOST_BASE if is_host else WEIGHT_BASE
-        self._library.pod_memory(
-            self._handle,
+        self._call(
+            "memory",
             core,
             int(is_host),
             data.ctypes.data,
@@ -239,31 +213,3 @@ class PodSimulator:
             fault_address=self.read(page + Register.FAULT_ADDRESS),
             cycles=cycles,
         )
-
-    def _check(self) -> None:
-        if complaint := self._library.pod_complaint(self._handle):
-            raise SimulationError(complaint.decode())
-
-
-def _load(path: Path) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(path))
-    word, long_, handle, number = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int
-    for name, result, arguments in (
-        ("create", handle, [number]),
-        ("destroy", None, [handle]),
-        (
-            "memory",
-            None,
-            [handle, word, number, handle, long_, long_, word, word, long_, long_, long_],
-        ),
-        ("begin", None, [handle]),
-        ("reset", None, [handle]),
-        ("write", number, [handle, word, word]),
-        ("read", number, [handle, word, ctypes.POINTER(word)]),
-        ("run", number, [handle, long_]),
-        ("now", long_, [handle]),
-        ("complaint", ctypes.c_char_p, [handle]),
-    ):
-        function = getattr(library, f"pod_{name}")
-        function.restype, function.argtypes = result, arguments
-    return library

@@ -17,7 +17,7 @@ from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import Pass, accumulated, hidden_scale, portions
 from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.task import GRADIENT, SHIFT, Task
-from systola.training.update import Masters, rooms, update_shift
+from systola.training.update import Masters, cut, rooms, update_shift
 from systola.training.weights import Turned
 from systola.training.writer import Entry, Writer
 
@@ -122,9 +122,8 @@ class Backward:
             next(masking, None)
             for part in parts:
                 rows, row = part.count * size, half * turn
-                master, velocity = (lines[: 2 * rows] for lines in places[turn])
                 line = block * shape.lines + part.first * size
-                masters = Masters(writer, task, number, line, (master, velocity))
+                masters = Masters(writer, task, number, line, cut(places[turn], rows))
                 masters.read()
                 weights = gradient.start + block * samples
                 how = {"wide_vectors": int(part.wide)}

@@ -13,7 +13,7 @@ from systola.training.errors import TrainingError
 from systola.training.moves import spread, tap, turned_ones
 from systola.training.passes import Pass, accumulated
 from systola.training.task import Task
-from systola.training.update import Masters, rooms
+from systola.training.update import Masters, cut, rooms
 from systola.training.weights import all_turned
 from systola.training.writer import Entry, Writer
 
@@ -98,11 +98,8 @@ class MapsBackward:
                     at += size
             for block in range(shape.units):
                 line = block * shape.lines + part.start * each
-                room = tuple(lines[: 2 * rows] for lines in places[turn])
-                masters = Masters(writer, task, number, line, (room[0], room[1]))
-                masters.read()
-                masters.add(block * rows, entry)
-                masters.write()
+                masters = Masters(writer, task, number, line, cut(places[turn], rows))
+                masters.update(block * rows, entry)
                 turn ^= 1
         writer.free(here, turned, *places[0], *places[1])
 

@@ -27,7 +27,7 @@ from systola.training.recurrent import (
 )
 from systola.training.stages import EMBEDDING, GATES, RECURRENT
 from systola.training.task import GRADIENT, SHIFT, STATE, Exponent, Task
-from systola.training.update import Masters, rooms, update_shift
+from systola.training.update import Masters, cut, rooms, update_shift
 from systola.training.weights import all_turned
 from systola.training.writer import (
     NARROWING,
@@ -235,11 +235,8 @@ class RecurrentBackward:
                     writer.multiply(*at, wide_weights=1)
                 entry = update_shift(writer, task, piece.master_bits, piece.inputs)
                 line = unit * layout.shapes[piece.tensor].lines + piece.blocks.start * size
-                room = tuple(lines[: 2 * len(piece.blocks) * size] for lines in places[turn])
-                masters = Masters(writer, task, piece.tensor, line, (room[0], room[1]))
-                masters.read()
-                masters.add(turn * half, entry)
-                masters.write()
+                room = cut(places[turn], len(piece.blocks) * size)
+                Masters(writer, task, piece.tensor, line, room).update(turn * half, entry)
                 turn ^= 1
         writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
 
@@ -326,12 +323,9 @@ class RecurrentBackward:
                     writer.multiply(
                         *(turned.start, below.start, at, size, count // size, 1), wide_weights=1
                     )
-                room = tuple(lines[: 2 * rows] for lines in places[turn])
                 line = unit * shape.lines + part.start * size
-                masters = Masters(writer, task, tensor, line, (room[0], room[1]))
-                masters.read()
-                masters.add(row, entry)
-                masters.write()
+                room = cut(places[turn], rows)
+                Masters(writer, task, tensor, line, room).update(row, entry)
                 turn ^= 1
         writer.free(words, turned, below, *(lines for pair in places for lines in pair))
 

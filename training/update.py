@@ -42,6 +42,12 @@ class Masters:
             places.append((layout.velocities[number] + offset, self.lines[1]))
         return places
 
+    def update(self, row: int, entry: Entry) -> None:
+        """Brings them, adds the sums from a row on, and takes them back."""
+        self.read()
+        self.add(row, entry)
+        self.write()
+
     def add(self, row: int, entry: Entry) -> None:
         """Adds the sums from a row on, by way of the velocities where there are some."""
         writer, (master, velocity) = self.writer, self.lines
@@ -76,3 +82,9 @@ def rooms(writer: Writer, rows: int, *, momentum: bool) -> list[tuple[range, ran
     return [
         (writer.allocate(2 * rows), writer.allocate(2 * rows if momentum else 0)) for _ in range(2)
     ]
+
+
+def cut(room: tuple[range, range], rows: int) -> tuple[range, range]:
+    """What so many rows of masters take of a room."""
+    masters, velocities = room
+    return masters[: 2 * rows], velocities[: 2 * rows]

@@ -53,6 +53,14 @@ class VectorControl(data.StructLayout):
         )
 
 
+class PassingControl(data.StructLayout):
+    """What of it passes from stage to stage: its line waits in a memory, all else is known when the
+    value comes."""
+
+    def __init__(self) -> None:
+        super().__init__({"last": 1, "use_sum": 1, "number": range(INSTRUCTIONS)})
+
+
 class InstructionControl(data.StructLayout):
     """What is the same for all vectors of an instruction, and waits in small memories."""
 

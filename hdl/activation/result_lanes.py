@@ -25,6 +25,7 @@ from systola.hdl.activation.controls import (
     EndControl,
     InstructionControl,
     LineControl,
+    PassingControl,
     VectorControl,
 )
 from systola.hdl.activation.exponent_registers import ShiftLayout
@@ -131,7 +132,9 @@ class ResultLanes(wiring.Component):
 
         # The control of each vector, delayed to where the lanes need it.
         at: dict[int, DelayLine] = {}
-        last, value, valid = -ROW_LATENCY, control, issued
+        passing = Signal(PassingControl())
+        m.d.comb += [passing[name].eq(control[name]) for name in passing.shape().members]
+        last, value, valid = -ROW_LATENCY, passing, issued
         rounding, clamp = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
         for stage in (-1, 0, rounding, clamp, END_STAGE - 1):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)

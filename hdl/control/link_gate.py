@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import address_bits, link_address_bits, row_bits
+from systola.hdl.commands import address_bits, place_bits, row_bits
 from systola.hdl.control.link_list import ListView, list_places
 from systola.hdl.parts.in_flight import Region, overlaps
 
@@ -49,7 +49,7 @@ class LinkGate(wiring.Component):
         places = list_places(self._config)
         lists = [self.lists[name] for name in names]
         count = places * len(lists)
-        bits = link_address_bits(self._config) - 1
+        bits = place_bits(self._config)
 
         # The entry that is fetched, and the one that is compared.
         fetched = Signal(range(count))

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkRow
+from systola.hdl.commands import LinkRow, link_address
 from systola.hdl.control.link_list import ListView, list_places
 from systola.hdl.parts.skid_buffer import SkidBuffer
 
@@ -71,7 +71,7 @@ class LinkInterlock(wiring.Component):
             skid.input.payload.eq(waiting),
             looked_at.eq(Mux(moves, self.rows.payload, waiting)),
             of.eq(Mux(moves, place, waiting_place)),
-            address.eq(Cat(looked_at.place, looked_at.sums)),
+            address.eq(link_address(looked_at.place, looked_at.sums, self._config)),
         ]
         regions = [view.regions[i] for view in lists for i in range(self._places)]
         uses = Cat((region.base <= address) & (address < region.end) for region in regions)

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queues in front of the units, and the interlocks between what is in them."""
 
-from dataclasses import dataclass
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
-from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Side, Unit
+from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
 from systola.hdl.commands import (
     TABLE_BITS,
     TAG_BITS,
@@ -22,14 +20,33 @@ from systola.hdl.commands import (
     LinkRow,
     MatrixCommand,
     WeightCommand,
-    address_bits,
+    link_address,
     link_address_bits,
     parameter_space,
-    row_bits,
     table_space,
 )
 from systola.hdl.control.command_queue import CommandQueue
 from systola.hdl.control.decoder import Decoded
+from systola.hdl.control.hazards import (
+    COMPLETES,
+    CONFLICTS,
+    FILLS,
+    GROUPS,
+    LINK_GROUPS,
+    LINK_MASKS,
+    LOADS,
+    MASKS,
+    PRODUCTS,
+    READS,
+    RECEIVING,
+    SCANS,
+    SENDING,
+    STORES,
+    TILES,
+    TOUCHES,
+    list_bits,
+    list_of,
+)
 from systola.hdl.control.link_gate import LinkGate
 from systola.hdl.control.link_interlock import LinkInterlock
 from systola.hdl.control.link_list import LinkList
@@ -37,144 +54,6 @@ from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.control.tag_queue import TagQueue
 from systola.hdl.parts.in_flight import Awaited, InFlight, Progress, Region, overlaps
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Instructions that take the same way: into `queue` and into `lists`, `from_buffer` only with
-    weights from there; those of the links, if they are for this `side`."""
-
-    opcodes: tuple[Opcode, ...]
-    queue: str
-    lists: tuple[str, ...] = ()
-    from_buffer: bool = False
-    side: Side | None = None
-
-
-_READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
-_LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
-_STORES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-_PRODUCTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
-_LINE_READERS = (
-    *(Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
-    *(Opcode.TRANSPOSE, Opcode.RANDOM),
-)
-GROUPS = (
-    _Group(_READS, "host_reads", ("host_reading",)),
-    _Group(_LOADS, "host_reads", ("host_reading", "loading")),
-    _Group(_STORES, "host_writes", ("host_writing",)),
-    _Group((Opcode.READ_WEIGHTS,), "weights"),
-    _Group((Opcode.MATRIX_MULTIPLY,), "weights", from_buffer=True),
-    _Group(_PRODUCTS, "matrix", ("matrix_reading", "matrix_summing")),
-    _Group((Opcode.ACTIVATE,), "activate", ("activate_reading", "activate_writing")),
-    _Group(_LINE_READERS, "activate", ("activate_operands", "activate_writing")),
-    _Group(
-        (Opcode.MEASURE,), "activate", ("activate_reading", "activate_operands", "activate_writing")
-    ),
-    _Group((Opcode.DEBUG_TAG,), "tags"),
-)
-_TAKES = (Opcode.RECEIVE, Opcode.REDUCE)
-LINK_GROUPS = (
-    _Group((Opcode.SEND,), "send_left", ("sending_left",), side=Side.LEFT),
-    _Group((Opcode.SEND,), "send_right", ("sending_right",), side=Side.RIGHT),
-    _Group(_TAKES, "receive_left", ("receiving_left",), side=Side.LEFT),
-    _Group(_TAKES, "receive_right", ("receiving_right",), side=Side.RIGHT),
-)
-"""Beside GROUPS, where there are links: a queue and a list for each part of the link unit."""
-SENDING, RECEIVING = (
-    tuple(name for group in groups for name in group.lists)
-    for groups in (LINK_GROUPS[:2], LINK_GROUPS[2:])
-)
-COMPLETES = {
-    Unit.HOST_READER: "host_reading",
-    Unit.MATRIX_UNIT: "matrix_summing",
-    Unit.ACTIVATION_UNIT: "activate_writing",
-    Unit.HOST_WRITER: "host_writing",
-}
-"""The list that an instruction of each unit leaves when it completes."""
-SCANS = {
-    "copies": (("host_reading", "host_writing"), ("buffer", "host")),
-    "lines": (
-        ("matrix_reading", "activate_writing", "loading"),
-        ("buffer", "parameters", "table"),
-    ),
-    "rows": (("matrix_summing", "activate_reading"), ("accumulator", "source")),
-    "operands": (("activate_operands",), ("source", "operand")),
-}
-"""Lists that are gone through one after the other, of which an instruction is in one at most, and
-the regions that are kept of it, the first one being what it walks through."""
-MASKS = {
-    "host_reads": (
-        *("matrix_reading", "activate_operands", "activate_writing", "host_writing"),
-        "tiles_reading",
-    ),
-    "matrix": ("host_reading", "activate_writing", "activate_reading"),
-    "activate": (
-        *("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
-        *("operand_writing", "host_reading", "loading", "tiles_reading"),
-    ),
-    "host_writes": ("host_reading", "activate_writing", "host_memory"),
-    "weights": ("tiles_loading", "tiles_writing"),
-}
-"""What the instructions of each queue may have to wait for."""
-_SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
-_TAKE_MASKS = (
-    *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
-    *("activate_reading", "activate_operands", "activate_writing"),
-)
-LINK_MASKS = {
-    group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
-}
-"""The same for the links. They wait for whole instructions of the others; for each other's lines
-and rows they wait in LinkInterlock, and the others for them in LinkGate."""
-_FILLS = (*_READS, Opcode.ACTIVATE, *_LINE_READERS)
-"""Instructions that write the lines of their `buffer`."""
-_TOUCHES = (*_FILLS, *_STORES, *_PRODUCTS, Opcode.MEASURE)
-"""Instructions, not of the links, that use lines or rows."""
-TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
-"""Masks for weights from the buffer, where there is training."""
-LIST_OF = {
-    "host_memory": "host_reading",
-    "operand_writing": "activate_writing",
-    "tiles_reading": "matrix_summing",
-    "tiles_loading": "host_reading",
-    "tiles_writing": "activate_writing",
-}
-"""The list of a mask that does not carry its name: a write waits for reads of the same buffer lines
-line by line, and for reads of the same host memory as a whole. Operands b, and taps, lie elsewhere
-than a and what is added, and do not wait for who writes those. Weights from the buffer wait for
-whole instructions that write them, and are waited for until the MatrixMultiply has its last sum: by
-then the array has had all of them."""
-CONFLICTS = {
-    "host_reading": (("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")),
-    "loading": (("parameters", "buffer"), ("table", "buffer")),
-    "host_memory": (("host", "host"),),
-    "matrix_reading": (("buffer", "buffer"),),
-    "matrix_summing": (("accumulator", "accumulator"),),
-    "activate_reading": (("accumulator", "accumulator"),),
-    "activate_operands": (("buffer", "source"), ("buffer", "operand")),
-    "activate_writing": (
-        *(("buffer", "buffer"), ("source", "buffer")),
-        *(("buffer", "parameters"), ("buffer", "table")),
-    ),
-    "operand_writing": (("operand", "buffer"),),
-    "host_writing": (("buffer", "buffer"), ("host", "host")),
-    "tiles_reading": (("buffer", "source"),),
-    "tiles_loading": (("source", "buffer"),),
-    "tiles_writing": (("source", "buffer"),),
-}
-"""For each mask which region of the younger instruction must not meet which one of the older."""
-
-
-def list_of(mask: str) -> str:
-    """The list whose entries a mask names."""
-    return LIST_OF.get(mask, mask)
-
-
-def list_bits(name: str, config: Config) -> int:
-    """Bits of the addresses that the instructions in a list walk through."""
-    is_rows = name in ("matrix_summing", "activate_reading")
-    return row_bits(config) if is_rows else address_bits(config)
 
 
 class QueueSignature(wiring.Signature):
@@ -500,7 +379,7 @@ class Scoreboard(wiring.Component):
             ]
         # Of its own, only copies have a place in host memory.
         copies = Signal(name=f"{scan_name}_are_copies")
-        m.d.sync += copies.eq(is_one_of(decoded.kind, *_READS, *_LOADS, *_STORES))
+        m.d.sync += copies.eq(is_one_of(decoded.kind, *READS, *LOADS, *STORES))
         met: dict[tuple[str, str], Signal] = {}
         for pair in dict.fromkeys(pair for mask in masks for pair in CONFLICTS[mask]):
             met[pair] = Signal(name="{}_meets_{}".format(*pair))
@@ -515,14 +394,13 @@ class Scoreboard(wiring.Component):
         """The lists of the links, and the interlocks between them: who sends waits for who
         receives, and who receives for all."""
         decoded, sums = self.decoded, self.decoded.link.sums
-        bits = link_address_bits(self._config) - 1
         links: dict[str, LinkList] = {}
         for name in (*SENDING, *RECEIVING):
             link = links[name] = m.submodules[name] = LinkList(config=self._config)
             port = getattr(self, name)
             for end in ("base", "end"):
                 place = Mux(sums, decoded.accumulator[end], decoded.buffer[end])
-                m.d.comb += link.pushed[end].eq(Cat(place[:bits], sums))
+                m.d.comb += link.pushed[end].eq(link_address(place, sums, self._config))
             m.d.comb += [
                 link.advance.eq(port.advance),
                 link.advance_to.eq(port.advance_to),
@@ -554,12 +432,12 @@ class Scoreboard(wiring.Component):
             config=self._config, sending=SENDING, receiving=RECEIVING
         )
         m.d.sync += [
-            gate.fills.eq(is_one_of(decoded.kind, *_FILLS)),
-            gate.sums.eq(is_one_of(decoded.kind, *_PRODUCTS)),
+            gate.fills.eq(is_one_of(decoded.kind, *FILLS)),
+            gate.sums.eq(is_one_of(decoded.kind, *PRODUCTS)),
         ]
         m.d.comb += [
             gate.restart.eq(self.issue | ~self.offered),
-            gate.passes.eq(~is_one_of(decoded.kind, *_TOUCHES)),
+            gate.passes.eq(~is_one_of(decoded.kind, *TOUCHES)),
             *(
                 getattr(gate, name).eq(decoded[name])
                 for name in ("buffer", "source", "operand", "accumulator")

@@ -26,7 +26,7 @@ from systola.hdl.commands import HOST_OFFSET_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.ored import ored
 from systola.hdl.ports import FaultReport
-from systola.hdl.transfers.axi import LiteSignature
+from systola.hdl.transfers.axi import LiteSignature, takes_write
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
 
@@ -79,14 +79,7 @@ class ControlRegisters(wiring.Component):
         m = Module()
         bus, config = self.bus, self._config
 
-        # Once both are offered they stay until this.
-        write = Signal()
-        m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
-        m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
-        with m.If(bus.bready):
-            m.d.sync += bus.bvalid.eq(0)
-        with m.If(write):
-            m.d.sync += bus.bvalid.eq(1)
+        write = takes_write(m, bus)
 
         busy = Signal()
         m.d.comb += busy.eq((self.status & Status.BUSY).any())

@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkRow, link_address_bits
+from systola.hdl.commands import LinkRow, link_address, link_address_bits
 from systola.hdl.link.link_signature import (
     AccumulatorUpdateSignature,
     LinkBeat,
@@ -85,7 +85,7 @@ class LinkReceiver(wiring.Component):
         m.d.sync += [
             complete.eq(completes | (complete & ~written)),
             self.advance.eq(written),
-            self.advance_to.eq(Cat((target.place + 1)[: len(target.place)], target.sums)),
+            self.advance_to.eq(link_address(target.place + 1, target.sums, self._config)),
             self.done.eq(written & target.last),
             self.mismatch.eq(self.beat.valid & self.cleared.valid & ~fits),
         ]

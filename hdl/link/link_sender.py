@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends lines and sums to a neighbour."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkRow, link_address_bits
+from systola.hdl.commands import LinkRow, link_address, link_address_bits
 from systola.hdl.link.link_signature import (
     AccumulatorReadSignature,
     LinkBeat,
@@ -71,7 +71,7 @@ class LinkSender(wiring.Component):
         m.d.sync += [
             credits.eq(credits + self.credit - Mux(reads, beats, 0)),
             self.advance.eq(reads),
-            self.advance_to.eq(Cat((row.place + 1)[: len(row.place)], row.sums)),
+            self.advance_to.eq(link_address(row.place + 1, row.sums, self._config)),
             self.done.eq(reads & row.last),
         ]
         with m.If(reads):

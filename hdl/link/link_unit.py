@@ -27,6 +27,14 @@ COMMANDS_BITS = 4
 """Of the number of instructions of a part that have been taken and are not done."""
 
 
+def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
+    """What a core has towards its neighbours."""
+    link = LinkSignature(config=config)
+    return {f"to_{side}": Out(link) for side in SIDES} | {
+        f"from_{side}": In(link) for side in SIDES
+    }
+
+
 class LinkUnit(wiring.Component):
     """The four parts of a core's links and its barrier.
 
@@ -53,11 +61,9 @@ two parts in turn |
     def __init__(self, *, config: Config):
         self._config = config
         part = PartSignature(config=config).flip()
-        link = LinkSignature(config=config)
         super().__init__(
             {
-                **{f"to_{side}": Out(link) for side in SIDES},
-                **{f"from_{side}": In(link) for side in SIDES},
+                **neighbour_ports(config),
                 **{f"send_{side}": Out(part) for side in SIDES},
                 **{f"receive_{side}": Out(part) for side in SIDES},
                 "buffer_read": Out(BufferReadSignature(config=config)),

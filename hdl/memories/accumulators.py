@@ -24,6 +24,24 @@ UPDATE_LATENCY = SUMS_LATENCY + 1
 shifted beside, and are added in the cycle of the write."""
 
 
+def accumulator_ports(config: Config) -> dict[str, wiring.Member]:
+    """The members of Accumulators."""
+    address = ceil_log2(config.accumulator_rows)
+    return {
+        "update": In(1),
+        "reads": In(BANKS),
+        "row": In(address),
+        "accumulate": In(1),
+        "shift": In(2),
+        "sums": In(32 * config.cols),
+        "enable": In(1),
+        "ready": Out(1),
+        "address": In(address),
+        "data": Out(32 * config.cols),
+        "flawed": Out(1),
+    }
+
+
 class Accumulators(wiring.Component):
     """`accumulator_rows` rows of `cols` x 32 bits, in two banks by the parity of the row.
 
@@ -43,22 +61,7 @@ class Accumulators(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        address = ceil_log2(config.accumulator_rows)
-        super().__init__(
-            {
-                "update": In(1),
-                "reads": In(BANKS),
-                "row": In(address),
-                "accumulate": In(1),
-                "shift": In(2),
-                "sums": In(32 * config.cols),
-                "enable": In(1),
-                "ready": Out(1),
-                "address": In(address),
-                "data": Out(32 * config.cols),
-                "flawed": Out(1),
-            }
-        )
+        super().__init__(accumulator_ports(config))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -13,7 +13,7 @@ from systola.hdl.pod.pod_control import PodControl
 from systola.hdl.pod.pod_registers import PodRegisters
 from systola.hdl.port_names import port_name
 from systola.hdl.tpu import TPU
-from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
+from systola.hdl.transfers.axi import LiteSignature, master_ports
 
 LINK_STAGES = 2
 """Registers between two cores, each way."""
@@ -35,14 +35,10 @@ class Pod(wiring.Component):
 
     def __init__(self, *, config: Config, cores: int, stages: int = LINK_STAGES):
         self._config, self._cores, self._stages = config, cores, stages
-        host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
-        weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
         super().__init__(
             {
                 "control": In(LiteSignature(address_bits=pod_space_bits(cores))),
-                "host_read": Out(ReadSignature(**host)).array(cores),
-                "host_write": Out(WriteSignature(**host)).array(cores),
-                "weight_read": Out(ReadSignature(**weight)).array(cores),
+                **{name: port.array(cores) for name, port in master_ports(config).items()},
                 "irq": Out(1),
             }
         )
@@ -61,7 +57,7 @@ class Pod(wiring.Component):
         for number, core in enumerate(cores):
             pod = core.pod
             connect(m, router.pages[number + 1], core.control)
-            for name in ("host_read", "host_write", "weight_read"):
+            for name in master_ports(self._config):
                 connect(m, getattr(core, name), flipped(getattr(self, name)[number]))
             m.d.comb += [
                 core.cores.eq(count),

@@ -17,7 +17,7 @@ from systola.arch.registers import (
     Status,
 )
 from systola.hdl.parts.ored import ored
-from systola.hdl.transfers.axi import LiteSignature
+from systola.hdl.transfers.axi import LiteSignature, takes_write
 
 CAUSE_BITS = 8
 """Of FIRST_FAULT; the core stands above."""
@@ -54,13 +54,7 @@ class PodRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bus = self.bus
-        write = Signal()
-        m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
-        m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
-        with m.If(bus.bready):
-            m.d.sync += bus.bvalid.eq(0)
-        with m.If(write):
-            m.d.sync += bus.bvalid.eq(1)
+        write = takes_write(m, bus)
 
         def is_written(register: PodRegister) -> Value:
             return write & (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()

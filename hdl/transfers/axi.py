@@ -4,11 +4,13 @@
 AMBA AXI and ACE Protocol Specification, ARM IHI 0022. All bursts are INCR and full width.
 """
 
-from amaranth.hdl import Value
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import enum, wiring
 from amaranth.lib.enum import EnumView
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
 
 BOUNDARY_BYTES = 4096
 """No burst crosses a multiple of this (IHI 0022, A3.4.1)."""
@@ -77,6 +79,17 @@ class WriteSignature(wiring.Signature):
         )
 
 
+def master_ports(config: Config) -> dict[str, wiring.Member]:
+    """The masters of a machine: host memory, and weight memory, which is only read."""
+    host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
+    weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
+    return {
+        "host_read": Out(ReadSignature(**host)),
+        "host_write": Out(WriteSignature(**host)),
+        "weight_read": Out(ReadSignature(**weight)),
+    }
+
+
 class LiteSignature(wiring.Signature):
     """AXI4-Lite with 32-bit data, seen from the master."""
 
@@ -104,3 +117,16 @@ class LiteSignature(wiring.Signature):
                 "rready": Out(1),
             }
         )
+
+
+def takes_write(m: Module, bus: wiring.PureInterface) -> Signal:
+    """Takes the writes of an AXI4-Lite slave one at a time, each when its address and its data are
+    there, in the cycle in which the result is up: until then they stay as they are offered."""
+    write = Signal()
+    m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
+    m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
+    with m.If(bus.bready):
+        m.d.sync += bus.bvalid.eq(0)
+    with m.If(write):
+        m.d.sync += bus.bvalid.eq(1)
+    return write

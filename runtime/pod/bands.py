@@ -53,8 +53,9 @@ class Banded:
         self._elements = tuple(elements)
         self._rows: dict[tuple[Value, int, int], Value] = {}
 
-    def items(self, begin: int, end: int, cuts: Sequence[int]) -> tuple[Item, ...]:
-        """The operations of elements `begin` to `end` - 1, where pieces begin at `cuts`."""
+    def items(self, begin: int, end: int | None, cuts: Sequence[int]) -> tuple[Item, ...]:
+        """The operations of elements `begin` to `end` - 1, or of all from there on, where pieces
+        begin at `cuts`."""
         starts = {
             (element.layer, element.start)
             for element in (self._elements[cut] for cut in cuts if cut < len(self._elements))

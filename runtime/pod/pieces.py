@@ -86,11 +86,10 @@ def split(config: Config, network: Network, semantics: Semantics, batch: int, co
         for each in in_bands(item, cost, limit)
     ]
     banded = Banded([element for element, _ in elements])
-    size = len(elements)
 
     @cache
     def cycles(begin: int, end: int) -> float:
-        part = _part(network, banded, size, begin, end, (begin, end))
+        part = _part(network, banded, begin, end, (begin, end))
         try:
             compiled = compile_network(config, part, batch)
         except (CompileError, ModelError):
@@ -100,7 +99,7 @@ def split(config: Config, network: Network, semantics: Semantics, batch: int, co
     ends = moved(balanced([cost for _, cost in elements], count, cycles), cycles)
     if any(cycles(*each) == inf for each in pairwise(ends)):
         raise CompileError("the model has no pieces that can be compiled on their own")
-    parts = [_part(network, banded, size, *each, ends) for each in pairwise(ends)]
+    parts = [_part(network, banded, *each, ends) for each in pairwise(ends)]
     values = (
         *network.translation.inputs,
         *(value for part in parts for value in part.translation.outputs),
@@ -117,14 +116,11 @@ def split(config: Config, network: Network, semantics: Semantics, batch: int, co
     return Pieces(pieces, tuple(numbers[value] for value in network.translation.outputs))
 
 
-def _part(
-    network: Network, banded: Banded, size: int, begin: int, end: int, cuts: Sequence[int]
-) -> Network:
-    """The elements `begin` to `end` - 1 of `size`, with the values that cross `cuts` as inputs and
-    outputs."""
+def _part(network: Network, banded: Banded, begin: int, end: int, cuts: Sequence[int]) -> Network:
+    """Elements `begin` to `end` - 1, with the values that cross `cuts` as inputs and outputs."""
     items = banded.items(begin, end, cuts)
     made = {item.result for item in items}
-    later = {source for item in banded.items(end, size, cuts) for source in item.sources}
+    later = {source for item in banded.items(end, None, cuts) for source in item.sources}
     wanted = later.union(network.translation.outputs)
     return in_stages(
         replace(

@@ -6,7 +6,8 @@ from __future__ import annotations
 from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.golden.machine import Machine
-from systola.sim.library import NoEnd, Simulator
+from systola.sim.library import Simulator
+from systola.sim.model import NoEnd
 from systola.verif.kit import scoreboard
 from systola.verif.kit.blame import blame
 

@@ -14,7 +14,8 @@ from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Fault, Opcode, encod
 from systola.arch.registers import Register, Status
 from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
-from systola.sim.library import NoEnd, SimulationError, Simulator
+from systola.sim.library import Simulator
+from systola.sim.model import NoEnd, SimulationError
 from systola.verif.kit import scoreboard
 from systola.verif.kit.blame import blame
 from systola.verif.kit.images import make_image, random_memory

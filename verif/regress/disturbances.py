@@ -26,7 +26,8 @@ from systola.arch.registers import (
     Status,
 )
 from systola.golden.outcome import Outcome
-from systola.sim.library import RunResult, SimulationError
+from systola.sim.library import RunResult
+from systola.sim.model import SimulationError
 from systola.verif.kit.scoreboard import HALT, check_end
 from systola.verif.regress.check import INSTRUCTION_LIMIT, Pair
 from systola.verif.regress.touched import Touched, users

@@ -9,7 +9,8 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Opcode, encode
 from systola.sim.design import verilog_of
-from systola.sim.library import SimulationError, Simulator
+from systola.sim.library import Simulator
+from systola.sim.model import SimulationError
 from systola.verif.kit.images import make_image
 
 CONFIG = preset("tiny")

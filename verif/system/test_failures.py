@@ -11,7 +11,8 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, Operation, Unit, encode
 from systola.golden.machine import Machine
-from systola.sim.library import NoEnd, Simulator
+from systola.sim.library import Simulator
+from systola.sim.model import NoEnd
 from systola.sim.runner import TestFailure
 from systola.verif.kit.bench import TB
 from systola.verif.kit.compared_run import compared_run

@@ -18,7 +18,8 @@ from systola.hdl.commands import (
     parameter_space,
     table_space,
 )
-from systola.hdl.control.scoreboard import SCANS, Scoreboard
+from systola.hdl.control.hazards import SCANS
+from systola.hdl.control.scoreboard import Scoreboard
 from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants

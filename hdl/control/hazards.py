@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which way each instruction takes, and what it may have to wait for: the scoreboard's rules."""
+
+from dataclasses import dataclass
+
+from systola.arch.config import Config
+from systola.arch.isa import Opcode, Side, Unit
+from systola.hdl.commands import address_bits, row_bits
+
+
+@dataclass(frozen=True)
+class Group:
+    """Instructions that take the same way: into `queue` and into `lists`, `from_buffer` only with
+    weights from there; those of the links, if they are for this `side`."""
+
+    opcodes: tuple[Opcode, ...]
+    queue: str
+    lists: tuple[str, ...] = ()
+    from_buffer: bool = False
+    side: Side | None = None
+
+
+READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
+LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
+STORES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
+PRODUCTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+_LINE_READERS = (
+    *(Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
+    *(Opcode.TRANSPOSE, Opcode.RANDOM),
+)
+GROUPS = (
+    Group(READS, "host_reads", ("host_reading",)),
+    Group(LOADS, "host_reads", ("host_reading", "loading")),
+    Group(STORES, "host_writes", ("host_writing",)),
+    Group((Opcode.READ_WEIGHTS,), "weights"),
+    Group((Opcode.MATRIX_MULTIPLY,), "weights", from_buffer=True),
+    Group(PRODUCTS, "matrix", ("matrix_reading", "matrix_summing")),
+    Group((Opcode.ACTIVATE,), "activate", ("activate_reading", "activate_writing")),
+    Group(_LINE_READERS, "activate", ("activate_operands", "activate_writing")),
+    Group(
+        (Opcode.MEASURE,), "activate", ("activate_reading", "activate_operands", "activate_writing")
+    ),
+    Group((Opcode.DEBUG_TAG,), "tags"),
+)
+_TAKES = (Opcode.RECEIVE, Opcode.REDUCE)
+LINK_GROUPS = (
+    Group((Opcode.SEND,), "send_left", ("sending_left",), side=Side.LEFT),
+    Group((Opcode.SEND,), "send_right", ("sending_right",), side=Side.RIGHT),
+    Group(_TAKES, "receive_left", ("receiving_left",), side=Side.LEFT),
+    Group(_TAKES, "receive_right", ("receiving_right",), side=Side.RIGHT),
+)
+"""Beside GROUPS, where there are links: a queue and a list for each part of the link unit."""
+SENDING, RECEIVING = (
+    tuple(name for group in groups for name in group.lists)
+    for groups in (LINK_GROUPS[:2], LINK_GROUPS[2:])
+)
+COMPLETES = {
+    Unit.HOST_READER: "host_reading",
+    Unit.MATRIX_UNIT: "matrix_summing",
+    Unit.ACTIVATION_UNIT: "activate_writing",
+    Unit.HOST_WRITER: "host_writing",
+}
+"""The list that an instruction of each unit leaves when it completes."""
+SCANS = {
+    "copies": (("host_reading", "host_writing"), ("buffer", "host")),
+    "lines": (
+        ("matrix_reading", "activate_writing", "loading"),
+        ("buffer", "parameters", "table"),
+    ),
+    "rows": (("matrix_summing", "activate_reading"), ("accumulator", "source")),
+    "operands": (("activate_operands",), ("source", "operand")),
+}
+"""Lists that are gone through one after the other, of which an instruction is in one at most, and
+the regions that are kept of it, the first one being what it walks through."""
+MASKS = {
+    "host_reads": (
+        *("matrix_reading", "activate_operands", "activate_writing", "host_writing"),
+        "tiles_reading",
+    ),
+    "matrix": ("host_reading", "activate_writing", "activate_reading"),
+    "activate": (
+        *("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
+        *("operand_writing", "host_reading", "loading", "tiles_reading"),
+    ),
+    "host_writes": ("host_reading", "activate_writing", "host_memory"),
+    "weights": ("tiles_loading", "tiles_writing"),
+}
+"""What the instructions of each queue may have to wait for."""
+_SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
+_TAKE_MASKS = (
+    *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
+    *("activate_reading", "activate_operands", "activate_writing"),
+)
+LINK_MASKS = {
+    group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
+}
+"""The same for the links. They wait for whole instructions of the others; for each other's lines
+and rows they wait in LinkInterlock, and the others for them in LinkGate."""
+FILLS = (*READS, Opcode.ACTIVATE, *_LINE_READERS)
+"""Instructions that write the lines of their `buffer`."""
+TOUCHES = (*FILLS, *STORES, *PRODUCTS, Opcode.MEASURE)
+"""Instructions, not of the links, that use lines or rows."""
+TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
+"""Masks for weights from the buffer, where there is training."""
+LIST_OF = {
+    "host_memory": "host_reading",
+    "operand_writing": "activate_writing",
+    "tiles_reading": "matrix_summing",
+    "tiles_loading": "host_reading",
+    "tiles_writing": "activate_writing",
+}
+"""The list of a mask that does not carry its name: a write waits for reads of the same buffer lines
+line by line, and for reads of the same host memory as a whole. Operands b, and taps, lie elsewhere
+than a and what is added, and do not wait for who writes those. Weights from the buffer wait for
+whole instructions that write them, and are waited for until the MatrixMultiply has its last sum: by
+then the array has had all of them."""
+CONFLICTS = {
+    "host_reading": (("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")),
+    "loading": (("parameters", "buffer"), ("table", "buffer")),
+    "host_memory": (("host", "host"),),
+    "matrix_reading": (("buffer", "buffer"),),
+    "matrix_summing": (("accumulator", "accumulator"),),
+    "activate_reading": (("accumulator", "accumulator"),),
+    "activate_operands": (("buffer", "source"), ("buffer", "operand")),
+    "activate_writing": (
+        *(("buffer", "buffer"), ("source", "buffer")),
+        *(("buffer", "parameters"), ("buffer", "table")),
+    ),
+    "operand_writing": (("operand", "buffer"),),
+    "host_writing": (("buffer", "buffer"), ("host", "host")),
+    "tiles_reading": (("buffer", "source"),),
+    "tiles_loading": (("source", "buffer"),),
+    "tiles_writing": (("source", "buffer"),),
+}
+"""For each mask which region of the younger instruction must not meet which one of the older."""
+
+
+def list_of(mask: str) -> str:
+    """The list whose entries a mask names."""
+    return LIST_OF.get(mask, mask)
+
+
+def list_bits(name: str, config: Config) -> int:
+    """Bits of the addresses that the instructions in a list walk through."""
+    is_rows = name in ("matrix_summing", "activate_reading")
+    return row_bits(config) if is_rows else address_bits(config)

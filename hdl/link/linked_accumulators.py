@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accumulators of a core with links, which read and add to rows now and then."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from systola.arch.config import Config
+from systola.hdl.link.link_signature import AccumulatorReadSignature, AccumulatorUpdateSignature
+from systola.hdl.memories.accumulators import SUMS_LATENCY, Accumulators, accumulator_ports
+
+
+class LinkedAccumulators(wiring.Component):
+    """Accumulators with two ports more, `sums_read` and `sums_update`, for the cycles in which
+    nobody else has `enable` or `update`: who has always wins. All other members are those of
+    Accumulators; `sums_update.sums` come with its `enable`, and wait here.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        super().__init__(
+            {
+                **accumulator_ports(config),
+                "sums_read": In(AccumulatorReadSignature(config=config)),
+                "sums_update": In(AccumulatorUpdateSignature(config=config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        memory = m.submodules.memory = Accumulators(config=self._config)
+        read, update = self.sums_read, self.sums_update
+        adds = Signal()
+        sums = Signal.like(update.sums, reset_less=True)
+        from_link = Signal()
+        assert SUMS_LATENCY == 1
+        m.d.sync += [from_link.eq(update.enable & update.ready), sums.eq(update.sums)]
+        m.d.comb += [
+            read.ready.eq(memory.ready & ~self.enable),
+            read.data.eq(memory.data),
+            update.ready.eq(~self.update),
+            adds.eq(update.enable & update.ready & update.adds),
+            memory.enable.eq(self.enable | read.enable),
+            memory.address.eq(Mux(self.enable, self.address, read.address)),
+            memory.update.eq(self.update | update.enable),
+            memory.reads.eq(Mux(self.update, self.reads, adds << update.address[0])),
+            memory.row.eq(Mux(self.update, self.row, update.address)),
+            memory.accumulate.eq(Mux(self.update, self.accumulate, update.adds)),
+            memory.shift.eq(Mux(self.update, self.shift, 0)),
+            memory.sums.eq(Mux(from_link, sums, self.sums)),
+            self.ready.eq(memory.ready),
+            self.data.eq(memory.data),
+            self.flawed.eq(memory.flawed),
+        ]
+        return m
