@@ -32,6 +32,9 @@ class Config:
     """Columns of the array: elements of N that one weight tile covers."""
     columns_per_stage: int = 4
     """Columns that share one activation register; the horizontal skew is cols / this."""
+    columns_per_lane: int = 1
+    """Columns that take turns in one lane of the activation unit, 1 or 2; its steps take as many
+    cycles."""
     products_per_dsp: int = 1
     """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
     buffer_lines: int
@@ -81,6 +84,15 @@ class Config:
         need(
             max(self.rows, self.cols) <= 32 or self.cols % self.columns_per_stage == 0,
             f"an array beyond 32x32 needs cols in multiples of columns_per_stage, not {self.cols}",
+        )
+        need(
+            self.columns_per_lane in (1, 2),
+            f"columns_per_lane must be 1 or 2, not {self.columns_per_lane}",
+        )
+        need(
+            self.columns_per_lane == 1 or (self.cols <= 32 and not (self.cols % 2 or self.wide)),
+            "two columns share a lane in arrays of an even number of columns up to 32 without "
+            "16-bit modes",
         )
         need(
             self.products_per_dsp in (1, 2),
@@ -174,6 +186,11 @@ class Config:
         return -(-4 * self.cols // self.host_bus_bytes)
 
     @property
+    def lanes(self) -> int:
+        """Lanes of the activation unit."""
+        return self.cols // self.columns_per_lane
+
+    @property
     def stages(self) -> int:
         """Horizontal pipeline stages of the array: groups of columns_per_stage columns."""
         return -(-self.cols // self.columns_per_stage)
@@ -216,6 +233,7 @@ PRESETS: dict[str, Config] = {
             name="tiny",
             rows=4,
             cols=4,
+            columns_per_lane=2,
             buffer_lines=1024,
             accumulator_rows=256,
             parameter_entries=32,

@@ -44,6 +44,17 @@ BOARDS = {
             memory_bytes=256 << 10,
         ),
         Board(
+            name="ulx3s-25f",
+            text="Radiona ULX3S with the ECP5 25F",
+            module="ulx3s",
+            platform="ULX3S_25F_Platform",
+            tools=_TRELLIS,
+            product="bit",
+            preset="tiny",
+            mhz=50,
+            memory_bytes=12 << 10,
+        ),
+        Board(
             name="ecpix5",
             text="LambdaConcept ECPIX-5 with the ECP5 85F",
             module="ecpix5",

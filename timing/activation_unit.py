@@ -24,6 +24,7 @@ from systola.hdl.activation.spacings import (
     SLOT_DISTANCE,
     SUM_LATENCY,
     TAP_SPACING,
+    left_out,
 )
 from systola.hdl.activation.step_planner import HALF
 from systola.hdl.parts.walker import WALK_GAP
@@ -34,8 +35,6 @@ from systola.timing.window import WindowGrid
 
 FOLLOWS = 1 + FOLLOW_LATENCY
 """Cycles from the announcement that lets a step go to its read."""
-TOLD = 1
-"""Cycles from a read to its announcement."""
 ADDEND = 2
 """Lines that hold what an int16 result is added to."""
 
@@ -46,9 +45,9 @@ class Work:
 
     vectors: int
     reads: int
-    """Cycles in which it takes its numbers; the last one issues it."""
+    """Steps in which it takes its numbers; the last one issues it."""
     spacing: int
-    """Cycles lost behind it."""
+    """Cycles without a step behind it, at least."""
     latency: int
     """From issue to the write of its line."""
     destination: int
@@ -60,7 +59,7 @@ class Work:
     between_blocks: int = 0
     """Cycles lost behind each block but the last."""
     drain: int = 0
-    """Cycles lost behind the instruction."""
+    """Cycles without a step behind the instruction, at least."""
     shared: bool = False
     """Whether elements and sums of int8 take the requantisers in turn."""
     read_lines: NDArray[np.int64] | None = None
@@ -72,6 +71,9 @@ class ActivationUnit:
 
     def __init__(self, config: Config, regions: Regions) -> None:
         self._config = config
+        self._turns = config.columns_per_lane
+        """Cycles of a step, and from a read to its announcement."""
+        self._latency = Hardware.latency() + self._turns - 1
         self._banks = config.buffer_banks
         self._regions = regions
         self.free = 0.0
@@ -94,7 +96,7 @@ class ActivationUnit:
             vectors=rows,
             reads=1 + ADDEND * accumulate,
             spacing=GATE_SPACING if gate else 0 if accumulate else wide,
-            latency=Hardware.latency() + GateSequencer.LATENCY * gate,
+            latency=self._latency + GateSequencer.LATENCY * gate,
             destination=operands["buffer"],
             lines=1 + wide,
         )
@@ -108,7 +110,7 @@ class ActivationUnit:
         if operands["function"] == Function.TABLE:
             needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + FOLLOWS)
         times, span = self._run(work, needed, issued)
-        sums.read[here] = times + TOLD
+        sums.read[here] = times + self._turns
         self._use_entries(first, operands["n_tiles"], span.end)
         self._use_table(operands, span.end)
         return span
@@ -120,11 +122,12 @@ class ActivationUnit:
             vectors=blocks * window.pixels,
             reads=window.taps,
             spacing=0,
-            latency=SUM_LATENCY + Hardware.latency(),
+            latency=SUM_LATENCY + self._latency,
             destination=operands["destination"],
             lines=1,
             blocks=blocks,
-            before_block=window.taps + (TAP_SPACING if window.taps <= TAP_SPACING else 0),
+            before_block=self._turns * window.taps
+            + self._pause(TAP_SPACING if window.taps <= TAP_SPACING else 0),
             drain=DRAIN_SPACING,
             read_lines=self._map_lines(operands, window),
         )
@@ -137,7 +140,7 @@ class ActivationUnit:
             vectors=operands["blocks"] * window.pixels,
             reads=window.taps,
             spacing=0,
-            latency=SUM_LATENCY + Hardware.latency(),
+            latency=SUM_LATENCY + self._latency,
             destination=operands["destination"],
             lines=1,
             blocks=operands["blocks"],
@@ -183,7 +186,7 @@ class ActivationUnit:
             lines = [operands["buffer"] + n * window.map_lines + last for n in range(work.blocks)]
             times_needed = np.maximum(space.written[np.concatenate(lines)] + FOLLOWS, needed)
         times, span = self._run(work, times_needed, issued)
-        self._read_lines(source, taps, float(times[-1]) + TOLD)
+        self._read_lines(source, taps, float(times[-1]) + self._turns)
         self._use_entries(first, entries, span.end)
         return span
 
@@ -214,7 +217,7 @@ class ActivationUnit:
             reads=halves * (1 + both) + ADDEND * accumulate,
             spacing=spacing,
             latency=(SCALED_LATENCY if scaled else SUM_LATENCY)
-            + Hardware.latency()
+            + self._latency
             + GateSequencer.LATENCY * gate,
             destination=operands["destination"],
             lines=1 + wide,
@@ -235,7 +238,7 @@ class ActivationUnit:
         if operands["function"] == Function.TABLE:
             needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + FOLLOWS)
         times, span = self._run(work, needed, issued)
-        self._read_lines(source, operand, float(times[-1]) + TOLD)
+        self._read_lines(source, operand, float(times[-1]) + self._turns)
         self._use_entries(first, 1, span.end)
         self._use_table(operands, span.end)
         return span
@@ -256,7 +259,7 @@ class ActivationUnit:
             vectors=rows if source else 1,
             reads=2 if source == Source.LINES else 1,
             spacing=0,
-            latency=Hardware.latency() + SUM_LATENCY * (source == Source.LINES),
+            latency=self._latency + SUM_LATENCY * (source == Source.LINES),
             destination=0,
             lines=0,
             before_block=0 if source else 1 + LONG_SPACING,
@@ -264,9 +267,9 @@ class ActivationUnit:
         )
         times, span = self._run(work, needed, issued)
         if source == Source.ACCUMULATORS:
-            sums.read[here] = times + TOLD
+            sums.read[here] = times + self._turns
         elif source == Source.LINES:
-            self._read_lines(lines, slice(0, 0), float(times[-1]) + TOLD)
+            self._read_lines(lines, slice(0, 0), float(times[-1]) + self._turns)
         return span
 
     def transpose(self, operands: Mapping[str, int], issued: float) -> Span:
@@ -279,7 +282,7 @@ class ActivationUnit:
             vectors=count * size,
             reads=1,
             spacing=0,
-            latency=Hardware.latency(),
+            latency=self._latency,
             destination=operands["destination"],
             lines=1,
             blocks=count,
@@ -289,7 +292,7 @@ class ActivationUnit:
         )
         times, span = self._run(work, np.repeat(written, size), issued)
         source = slice(operands["buffer"], int(lines[-1, -1]) + 1)
-        self._read_lines(source, slice(0, 0), float(times[-1]) + TOLD)
+        self._read_lines(source, slice(0, 0), float(times[-1]) + self._turns)
         return span
 
     def random(self, operands: Mapping[str, int], issued: float) -> Span:
@@ -298,7 +301,7 @@ class ActivationUnit:
             vectors=operands["rows"],
             reads=1,
             spacing=0,
-            latency=Hardware.latency(),
+            latency=self._latency,
             destination=operands["destination"],
             lines=1,
             before_block=1 + LONG_SPACING,
@@ -319,35 +322,39 @@ class ActivationUnit:
             used = max(space.used[target].max(), space.filled[target].max())
             free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
-        step = work.reads + work.spacing
-        offsets = step * np.arange(work.vectors, dtype=np.float64) + (work.reads - 1)
+        turns = self._turns
+        step = turns * work.reads + self._pause(work.spacing)
+        offsets = step * np.arange(work.vectors, dtype=np.float64) + turns * (work.reads - 1)
         if work.shared:
-            offsets = _in_turn(work.vectors, self._halved())
+            offsets = turns * _in_turn(work.vectors, self._halved(), turns)
         per_block = work.vectors // work.blocks
         block = np.arange(work.vectors) // per_block
         offsets += (block + 1) * work.before_block + block * work.between_blocks
-        before = np.diff(offsets, prepend=-1.0) - work.reads
+        before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
         start = max(came + 1 + FRONT_LATENCY, self.free)
         if work.read_lines is not None and self.other is not None:
+            # Of the cycles of a step it reads in the first one.
+            lines = np.full((work.vectors, work.reads, turns), -1)
+            lines[:, :, 0] = work.read_lines
             reader = Reader(
-                lines=work.read_lines,
+                lines=lines.reshape(work.vectors, -1),
                 before=before,
-                needed=needed,
+                needed=needed + turns - 1,
                 start=start,
                 target=work.destination,
                 target_lines=work.lines,
                 latency=work.latency,
             )
-            times = yielding_times(reader, self.other, self._banks)
+            times = yielding_times(reader, self.other, self._banks) - (turns - 1)
         else:
             times = paced(start, offsets, needed)
         last = float(times[-1])
         self._left = self._left[1], last
-        self.free = last + 1 + max(work.spacing, work.drain, WALK_GAP)
+        self.free = last + turns + self._pause(max(work.spacing, work.drain, WALK_GAP))
         end = last + work.latency - ANNOUNCED
-        busy = float(offsets[-1]) + 1 + work.spacing + work.drain
+        busy = float(offsets[-1]) + turns + self._pause(work.spacing) + self._pause(work.drain)
         if not work.lines:
             self.written = np.zeros(1), 0
             return times, Span(float(times[0]) - offsets[0], last, end, busy)
@@ -360,6 +367,10 @@ class ActivationUnit:
         end = float(told[-1])
         space.activated[target] = np.maximum(space.activated[target], end)
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
+
+    def _pause(self, cycles: int) -> int:
+        """Cycles of the steps that are left out where none may be made for so many cycles."""
+        return self._turns * left_out(cycles, self._turns) if cycles else 0
 
     def _halved(self) -> tuple[bool, bool]:
         """Whether the operands of Vector are scaled by one half."""
@@ -388,9 +399,10 @@ class ActivationUnit:
         self._left = self._left[0] + cycles, self._left[1] + cycles
 
 
-def _in_turn(vectors: int, halved: tuple[bool, bool]) -> NDArray[np.float64]:
-    """When vectors of two elements are issued, none of which meets an older sum on its way into
-    the requantisers, where it goes unless `halved`."""
+def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:
+    """The steps that issue vectors of two elements, none of which meets an older sum on its way
+    into the requantisers, where it goes unless `halved`; each takes `turns` cycles there."""
+    meets = range((SLOT_DISTANCE - turns) // turns + 1, -(-(SLOT_DISTANCE + turns) // turns))
     now, sums = -1, set[int]()
     issued: list[int] = []
     for _ in range(vectors):
@@ -398,7 +410,7 @@ def _in_turn(vectors: int, halved: tuple[bool, bool]) -> NDArray[np.float64]:
             now += 1
             while now in sums and not half:
                 now += 1
-        sums.add(now + SLOT_DISTANCE)
+        sums.update(now + distance for distance in meets)
         issued.append(now)
     return np.array(issued, dtype=np.float64)
 

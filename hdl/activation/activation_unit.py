@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activate, Depthwise, Pool and Vector: everything that writes results into the unified buffer."""
 
+from contextlib import nullcontext
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -17,6 +19,7 @@ from systola.hdl.activation.spacings import (
     LONG_SPACING,
     SLOT_DISTANCE,
     TAP_SPACING,
+    left_out,
 )
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
 from systola.hdl.activation.vector_lane import Coefficient
@@ -94,7 +97,8 @@ class ActivationUnit(wiring.Component):
     """Makes one vector after the other: StepPlanner has the steps of each instruction, `Interlock`
     lets them pass when no older instruction uses their addresses any longer, ResultLanes does the
     work. A step is a read of accumulators or of a buffer line, one a cycle; the last of a vector
-    issues it. Each column has its `ActivationLane`.
+    issues it. Each column has its `ActivationLane`. Where two columns share one, a step takes two
+    cycles, and the pauses below are whole steps, of as many cycles or one more.
 
     `masks` are those of `command`; `progress` tells of the lists that they name.
     `command_pop`: all its steps were taken off; it is not needed any longer. The first read comes
@@ -155,6 +159,8 @@ class ActivationUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        self._turn = Signal(range(self._config.columns_per_lane))
+        self._shared = self._config.columns_per_lane > 1
         planner = m.submodules.planner = StepPlanner(config=self._config)
         interlock = m.submodules.interlock = Interlock(
             item=Step(config=self._config),
@@ -200,21 +206,26 @@ class ActivationUnit(wiring.Component):
         adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         scaled = Signal()
         m.d.comb += scaled.eq((command.source == Source.VECTOR) & adds)
-        # Bit n: n + 1 cycles ago a sum of scaled elements was issued.
+        # Bit n: n + 1 cycles ago a sum of scaled elements was issued. Like an element it takes the
+        # requantisers for a cycle a turn.
         scaled_sums = Signal(SLOT_DISTANCE)
-        step, taken = self._step(m, interlock, scaled_sums[-1])
+        meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
+        step, taken, done = self._step(m, interlock, meeting.any())
         issues = Signal()
-        m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
-        m.d.comb += [issues.eq(taken & step.final), ends.eq(taken & step.ends)]
+        m.d.sync += scaled_sums.eq(Cat(issues & done & scaled, scaled_sums))
+        m.d.comb += [issues.eq(taken & step.final), ends.eq(done & step.ends)]
         m.d.sync += [
-            self.advance_read.eq(issues & from_accumulators),
+            self.advance_read.eq(issues & done & from_accumulators),
             self.advance_read_to.eq(step.row + 1),
             self.rows_done.eq(ends & (from_accumulators | in_both)),
             self.lines_done.eq(ends & (~from_accumulators | in_both)),
-            self.takes_line.eq(taken & ~from_accumulators),
+            self.takes_line.eq(done & ~from_accumulators),
         ]
 
         lanes = m.submodules.lanes = ResultLanes(config=self._config)
+        if self._shared:
+            m.d.sync += self._turn.eq(self._turn + 1)
+            m.d.comb += lanes.turn.eq(self._turn)
         connect(m, lanes.buffer, flipped(self.buffer))
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
@@ -245,23 +256,32 @@ class ActivationUnit(wiring.Component):
         ]
         return m
 
-    def _step(self, m: Module, interlock: Interlock, busy: Value) -> tuple[data.View, Signal]:
-        """The step that reads in this cycle, and whether it is taken: none whose element needs
-        the requantisers while they are `busy`."""
-        layout = Step(config=self._config)
+    def _step(
+        self, m: Module, interlock: Interlock, busy: Value
+    ) -> tuple[data.View, Signal, Value]:
+        """The step that is made in this cycle, whether it is, and whether for the last turn: none
+        whose element needs the requantisers while they are `busy`. It reads in its first turn."""
+        layout, turns = Step(config=self._config), self._config.columns_per_lane
         step, valid = Signal(layout, reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
         granted, taken = Signal(), Signal()
         blocked = Signal()
+        reads: Value = (~enable_row | self.ready) & (
+            ~enable_line | (self.operands.ready & ~blocked)
+        )
+        row, line, done = enable_row, enable_line & ~blocked, taken
+        if self._shared:
+            could = Signal()  # read, in the first turn
+            m.d.sync += could.eq(reads)
+            reads = Mux(self._turn, could, reads)
+            row, line, done = row & ~self._turn, line & ~self._turn, done & self._turn
         m.d.comb += [
             blocked.eq(step.scales & busy),
-            self.enable.eq(enable_row),
+            self.enable.eq(row),
             self.address.eq(step.row),
-            self.operands.enable.eq(enable_line & ~blocked),
+            self.operands.enable.eq(line),
             self.operands.address.eq(step.read),
-            granted.eq(
-                (~enable_row | self.ready) & (~enable_line | (self.operands.ready & ~blocked))
-            ),
+            granted.eq(reads),
             taken.eq(valid & granted),
         ]
 
@@ -274,41 +294,45 @@ class ActivationUnit(wiring.Component):
         comes = Signal()
         pauses = Signal()  # behind this step
         rest, rests = Signal(range(max(PAUSES.values()))), Signal()
+        long_rest = Signal.like(rest)
         leaves = Signal()
         proceeds = Signal()
         m.d.comb += [
-            passed.ready.eq(room),
+            passed.ready.eq(room & self._turn if self._shared else room),
             following.eq(Mux(waits, aside, passed.payload)),
             comes.eq(waits | passed.valid),
             # While it rests there is no step, and where there is none nothing has to be granted.
             leaves.eq(granted & ~rests),
             proceeds.eq(comes & ~(valid & pauses)),
         ]
-        with m.If(~waits):
-            m.d.sync += aside.eq(passed.payload)
-        m.d.sync += [waits.eq(comes & ~(leaves & proceeds)), room.eq(~comes | (leaves & proceeds))]
-        with m.If(leaves):
+        with m.If(self._turn) if self._shared else nullcontext():
+            with m.If(~waits):
+                m.d.sync += aside.eq(passed.payload)
             m.d.sync += [
-                step.eq(following),
-                pauses.eq(following.pause != Pause.NONE),
-                valid.eq(proceeds),
-                enable_row.eq(proceeds & following.sums),
-                enable_line.eq(proceeds & following.reads),
+                waits.eq(comes & ~(leaves & proceeds)),
+                room.eq(~comes | (leaves & proceeds)),
             ]
+            with m.If(leaves):
+                m.d.sync += [
+                    step.eq(following),
+                    pauses.eq(following.pause != Pause.NONE),
+                    valid.eq(proceeds),
+                    enable_row.eq(proceeds & following.sums),
+                    enable_line.eq(proceeds & following.reads),
+                ]
 
-        # The cycles without a step, but for the first of them; how many comes with the step.
-        long_rest = Signal.like(rest)
-        with m.If(leaves):
-            m.d.sync += long_rest.eq(0)
-            with m.Switch(following.pause):
-                for pause, cycles in PAUSES.items():
-                    with m.Case(pause):
-                        m.d.sync += long_rest.eq(cycles - 1)
-        with m.If(rests):
-            m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
-        with m.Else():
-            m.d.sync += [rest.eq(long_rest), rests.eq(taken & (long_rest != 0))]
-        return step, taken
+            # The steps left out, but for the first of them; how many comes with the step.
+            with m.If(leaves):
+                m.d.sync += long_rest.eq(0)
+                with m.Switch(following.pause):
+                    for pause, cycles in PAUSES.items():
+                        with m.Case(pause):
+                            m.d.sync += long_rest.eq(left_out(cycles, turns) - 1)
+            with m.If(rests):
+                m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
+            with m.Else():
+                m.d.sync += [rest.eq(long_rest), rests.eq(taken & (long_rest != 0))]
+        return step, taken, done
 
     def _control_line(
         self,

@@ -48,6 +48,7 @@ from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.tile_limit import TILE_LIMIT
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
@@ -73,6 +74,10 @@ class ResultLanes(wiring.Component):
     until the last issue. An ActivationLane for each column; the bytes of `operands` come
     LINE_LATENCY cycles after `line`, the row of `accumulators` ROW_LATENCY cycles after `issue`.
 
+    Where two columns share a lane, `line` and `issue` with all that belongs to them stay for two
+    cycles, in which `turn` is 0 and 1; bytes and row come once, after the first of them. Cycles
+    below are those from last turn to last turn.
+
     The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
     is the sum of lines (`use_sum`), the last of which comes with it, SCALED_LATENCY cycles if their
     elements are `scaled`, and GateSequencer.LATENCY later with SIGMOID or TANH, which are for int16
@@ -94,6 +99,7 @@ class ResultLanes(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         self._sharers = max(SHARERS, config.cols // 8)
+        self._shared = config.columns_per_lane > 1
         members = {
             "line": In(LineControl()),
             "issue": In(1),
@@ -111,6 +117,8 @@ class ResultLanes(wiring.Component):
             members["tables"] = In(TableWriteSignature(tables=config.tables))
         if config.training:
             members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
+        if self._shared:
+            members["turn"] = In(range(config.columns_per_lane))
         super().__init__(members)
 
     @staticmethod
@@ -126,8 +134,11 @@ class ResultLanes(wiring.Component):
         m.d.sync += operands.eq(self.operands)
         with m.If(self._stages[OPERAND_LATENCY - 1].outside):
             m.d.sync += operands.eq(0)
+        if self._shared:  # The line is there in the first turn only.
+            with m.If(self._turn_at(OPERAND_LATENCY - 1) != 0):
+                m.d.sync += operands.eq(operands)
 
-        control, issued = self._issued(m)
+        control, issued = self._issued(m, platform)
         planes = self._planes(m, control)
 
         # The control of each vector, delayed to where the lanes need it.
@@ -194,29 +205,41 @@ class ResultLanes(wiring.Component):
             function = at[ActivationLane.PICK_STAGE - 1].output.function
             copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
             announced = at[ANNOUNCED_STAGE]
+            complete, announces = valid, announced.output_valid
+            if self._shared:  # With the last turn.
+                complete &= self._turn_at(ROW_LATENCY + ActivationLane.PICK_STAGE)
+                announces &= self._turn_at(ROW_LATENCY + ANNOUNCED_STAGE)
             m.d.sync += [
-                self.buffer.enable.eq(valid),
+                self.buffer.enable.eq(complete),
                 self.buffer.address.eq(value.line),
-                self.advance_write.eq(announced.output_valid),
+                self.advance_write.eq(announces),
                 self.advance_write_to.eq(written),
-                self.write_done.eq(announced.output_valid & announced.output.last),
+                self.write_done.eq(announces & announced.output.last),
             ]
 
         self._outputs = {
-            name: [Signal(member.shape, name=f"{name}_{c}") for c in range(config.cols)]
+            name: [Signal(member.shape, name=f"{name}_{c}") for c in range(config.lanes)]
             for name, member in lane_members(config).items()
             if member.flow is Out
         }
         line: Value = Cat(self._outputs["byte_out"])
+        if self._shared:
+            earlier = Signal(len(line), reset_less=True)  # the bytes of the first turn
+            m.d.sync += earlier.eq(line)
+            line = Cat(earlier, line)
         if config.training:
             line = self._other(m, at, operands, copied)
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
+        operands_now = self._now(m, operands, OPERAND_LATENCY)
+        rows = self._now(m, self.accumulators, ROW_LATENCY, once=True)
+        if config.depthwise:
+            inputs["tap"] = self._now(m, inputs["tap"], OPERAND_LATENCY)
         lanes: list[dict[str, Any]] = []
-        for c in range(config.cols):
+        for c in range(config.lanes):
             lane = inputs | {name: copy[c] for name, copy in copies.items()}
             lane |= {
-                "accumulator": self.accumulators.word_select(c, 32),
-                "byte": operands.word_select(c, 8),
+                "accumulator": rows.word_select(c, 32),
+                "byte": operands_now.word_select(c, 8),
                 "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
                 "multiplier": Cat(planes[4 + i].word_select(c, 8) for i in range(4))[:31],
                 "shift_right": planes[8].word_select(c, 8)[:5],
@@ -237,7 +260,23 @@ class ResultLanes(wiring.Component):
         m.d.sync += self.buffer.data.eq(line)
         return m
 
-    def _issued(self, m: Module) -> tuple[data.View, Signal]:
+    def _turn_at(self, stage: int) -> Value:
+        """The turn of what was read so many cycles ago."""
+        return (self.turn - stage)[0]
+
+    def _now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
+        """Of a word for each column the words of those whose turn it is `stage` cycles after a
+        read; they are there for all turns, or `once`."""
+        if not self._shared:
+            return columns
+        first, later = columns[: len(columns) // 2], columns[len(columns) // 2 :]
+        if once:
+            kept = Signal(len(later), reset_less=True)
+            m.d.sync += kept.eq(later)
+            later = kept
+        return Mux(self._turn_at(stage), later, first)
+
+    def _issued(self, m: Module, platform: object) -> tuple[data.View, Signal]:
         """The control of a vector when its row could be read, and whether there is one.
 
         A sum is ready later than an accumulator row. The contract keeps the two apart.
@@ -249,6 +288,11 @@ class ResultLanes(wiring.Component):
         place = Signal(range(depth))
         sums, scaled = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
         issues = self.issue & self.vector.use_sum
+        if self._shared:
+            before = Signal()
+            m.d.sync += before.eq(self.issue)
+            stays = (self.turn == 0) | (self.issue == before)
+            promised(m, platform, stays, "an issue is for the columns of all turns")
         control, summed = Signal(layout), Signal()
         issued = Signal()
         m.d.sync += [
@@ -294,7 +338,7 @@ class ResultLanes(wiring.Component):
         """`value` a cycle later, for each lane, from a register for some of them."""
         bits = Value.cast(value)
         copies: list[Signal] = []
-        for group in range(-(-self._config.cols // self._sharers)):
+        for group in range(-(-self._config.lanes // self._sharers)):
             replica = Replica(width=len(bits))
             m.submodules[f"{name}_of_group_{group}"] = replica
             copy = Signal(len(bits), name=f"{name}_{group}")
@@ -370,7 +414,8 @@ class ResultLanes(wiring.Component):
                 memory.read_enable.eq(1),
                 memory.read_address.eq(entries[-1 if late else with_value]),
             ]
-            planes.append(memory.read_data)
+            stage = ROW_LATENCY + late * Requantiser.MULTIPLIER_STAGE
+            planes.append(self._now(m, memory.read_data, stage))
         return planes
 
     def _write_wide(

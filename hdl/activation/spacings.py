@@ -34,3 +34,9 @@ TAP_SPACING = TAP_LATENCY
 ANNOUNCED = 2
 """Cycles from the announcement of a line to its write. An `Interlock` lets nobody read it before
 the cycle behind the write."""
+
+
+def left_out(cycles: int, turns: int) -> int:
+    """Steps that are left out where none may be made for so many cycles, one or more: each takes
+    `turns` cycles, one for each column of a lane."""
+    return max(1, -(-(cycles + 1) // turns) - 1)

@@ -10,6 +10,7 @@ from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.multiplier import Multiplier
 from systola.hdl.parts.selecting_adder import SelectingAdder
+from systola.hdl.parts.turns import registers_in_turn
 
 HALF_BITS = 9
 """Bits of an int8 less its zero point."""
@@ -86,7 +87,8 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
 
 class VectorLane(wiring.Component):
     """Multiplies elements and adds them up, one byte a cycle: the formulas of Depthwise, Pool and
-    Vector in arch/isa.py. No back-pressure.
+    Vector in arch/isa.py. No back-pressure. Of several columns that share it each has every
+    `columns_per_lane`-th cycle, in which it alone sees what is said below.
 
     `element` and `tap` come with the byte that completes an element, SumControl SUM_STAGE cycles
     later, and `sum` holds it LATENCY cycles after the byte. `value`, a register, is the element in
@@ -106,6 +108,7 @@ class VectorLane(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
+        self._turns = config.columns_per_lane
         members = {
             **line_inputs(config),
             "value": Out(signed(lane_bits(config) + 1)),
@@ -156,15 +159,15 @@ class VectorLane(wiring.Component):
     def _product(self, m: Module, value: Signal) -> Signal:
         """Stages 0 to 2: the product of element and coefficient, in 32 bits."""
         element = self.element
-        kept = Signal.like(value, reset_less=True)
+        kept = registers_in_turn(m, value.shape(), turns=self._turns, name="kept")
         coefficient = Signal.like(value)
         with m.If(element.keep):
-            m.d.sync += kept.eq(value)
+            m.d.sync += kept[0].eq(value)
         with m.Switch(element.coefficient):
             with m.Case(Coefficient.ONE):
                 m.d.comb += coefficient.eq(1)
             with m.Case(Coefficient.FIRST):
-                m.d.comb += coefficient.eq(kept)
+                m.d.comb += coefficient.eq(kept[-1])
             if self._config.depthwise:
                 with m.Case(Coefficient.TAP):
                     m.d.comb += coefficient.eq(self.tap)
@@ -185,9 +188,10 @@ class VectorLane(wiring.Component):
     def _sum(self, m: Module, product: Signal) -> None:
         """Stage SUM_STAGE."""
         summing = self.summing
-        total = Signal(signed(32), reset_less=True)
+        totals = registers_in_turn(m, signed(32), turns=self._turns, name="total")
+        total = totals[-1]
         term = Signal(33)
-        m.d.comb += self.sum.eq(total)
+        m.d.comb += self.sum.eq(totals[0])
         # Halves wait for what the requantiser makes of others.
         halves = self._waiting
         half = Signal(signed(33))
@@ -211,4 +215,4 @@ class VectorLane(wiring.Component):
             adder.carry.eq(term[0]),
         ]
         with m.If(summing.update & (~summing.maximum | summing.first | (distance < 0))):
-            m.d.sync += total.eq(adder.total)
+            m.d.sync += totals[0].eq(adder.total)

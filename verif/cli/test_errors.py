@@ -183,7 +183,10 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("synth --target up5k --speed 6", "target 'up5k' has no speed '6' (only one)"),
         ("synth --seeds -1", "must be at least 0, not -1"),
         ("synth --json nowhere/j", "cannot write nowhere/j"),
-        ("bitstream --board nope", "unknown board 'nope' (known: ulx3s, ecpix5, icebreaker)"),
+        (
+            "bitstream --board nope",
+            "unknown board 'nope' (known: ulx3s, ulx3s-25f, ecpix5, icebreaker)",
+        ),
         ("bitstream", "--board"),
         ("bitstream --board ulx3s --preset nope", "unknown preset 'nope'"),
         ("bitstream --board ulx3s --preset tiny --mhz 1", "PLL makes no 1 MHz, the nearest is"),

@@ -310,7 +310,7 @@ class Run:
 
 
 class _Before(NamedTuple):
-    """The lists as they were in the cycle before, and which row and line were read then."""
+    """The lists as they were in a cycle, and which row and line were read then."""
 
     lists: dict[str, list[Entry]]
     row: int | None
@@ -501,7 +501,9 @@ class Surroundings(Bench):
         self.numbers = itertools.count()
         self.runs: deque[Run] = deque()
         """Those whose steps are not all taken."""
-        self.before = _Before({}, None, None)
+        self.turns = config.columns_per_lane
+        self.before = deque([_Before({}, None, None)] * self.turns)
+        """The last cycles: a step takes one a turn, and is told of in the next one."""
         self.pending: list[tuple[int, int]] = []
         """Lines of instructions so far that are not written yet, and what will be in them."""
         self.written: list[int] = []
@@ -654,18 +656,20 @@ class Surroundings(Bench):
             line = self.memory[self.get("operands__address")]
         self.rows.append(row)
         self.lines.append(line)
-        self.before = _Before(
-            {name: [replace(entry) for entry in entries] for name, entries in self.lists.items()},
-            self.get("address") if row_taken else None,
-            self.get("operands__address") if line_taken else None,
+        self.before.append(
+            _Before(
+                {name: [replace(entry) for entry in own] for name, own in self.lists.items()},
+                self.get("address") if row_taken else None,
+                self.get("operands__address") if line_taken else None,
+            )
         )
         self._writes()
         self._advance(ends)
         self.now += 1
 
     def _report(self) -> None:
-        """What the unit tells of the cycle before, and what it did then."""
-        lists, row, line = self.before
+        """What the unit tells of the step that ended in the cycle before, and what it did then."""
+        lists, row, line = self.before.popleft()
         reads = row is not None or line is not None
         told = self.gets("advance_read", "rows_done", "lines_done")
         if not self.runs:
@@ -688,7 +692,7 @@ class Surroundings(Bench):
         if line is not None:
             assert not held("host_reading", line) and not held("activate_writing", line)
         if taken:
-            run.steps[-1].append(self.now - 1)
+            run.steps[-1].append(self.now - self.turns)
         if final:
             run.steps.append([])
             if not is_reader:

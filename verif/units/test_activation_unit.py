@@ -44,10 +44,12 @@ from systola.verif.units.unit import (
     small_config,
 )
 
+SUMS = Operation.ADD, Operation.SUBTRACT
 SIZES = {"buffer_lines": 256, "parameter_entries": 16}
 CONFIGS = {
     "3": small_config(rows=5, cols=3, columns_per_stage=3, **SIZES),
     "no wide": small_config(rows=5, cols=3, columns_per_stage=3, wide=False, tables=1, **SIZES),
+    "two in a lane": small_config(wide=False, tables=1, columns_per_lane=2, **SIZES),
     "only wide": small_config(depthwise=False, tables=0, **SIZES),
     "training": small_config(training=True, **SIZES),
     "40 lanes placed": small_config(
@@ -86,6 +88,11 @@ async def started(dut, name, **rates):
     return bench, Jobs(random, config)
 
 
+def left_out(cycles, turns):
+    """The steps that are left out for so many cycles without one, where a step takes `turns`."""
+    return cycles and max(1, -(-(cycles + 1) // turns) - 1)
+
+
 def spacing(job, ends):
     """Cycles without a step behind a vector: at least, at most."""
     if job.is_gate:
@@ -109,14 +116,15 @@ SLOT = 9
 """Cycles from the last step of a sum to the one in which no element may be scaled."""
 
 
-def waits(run, step, before, now):
-    """Cycles between two steps, but for those in which this one must not be taken: it would
-    need the requantisers when the sum of an older vector does."""
+def waits(run, step, before, now, turns):
+    """Steps that were left out between two, but for those in which this one must not be taken: it
+    would need the requantisers when the sum of an older vector does."""
     job, halves = run.job, 1 + run.job.fields.get("wide_operands", 0)
     free = list(range(before + 1, now))
     operand = "ab"[step // halves] if job.is_scaled and step < 2 * halves else None
     if operand and step % halves == halves - 1 and not job.is_halved(operand):
-        taken = {steps[-1] + SLOT for steps in run.steps}
+        meets = [slot for slot in range(2 * SLOT) if abs(slot * turns - SLOT) < turns]
+        taken = {steps[-1] + slot for steps in run.steps for slot in meets}
         assert now not in taken, job
         free = [cycle for cycle in free if cycle not in taken]
     return len(free)
@@ -125,33 +133,38 @@ def waits(run, step, before, now):
 def check_cycles(bench, runs):
     """Each step and each line written came when it had to."""
     before, before_that, least, most = None, None, 0, 0
+    turns = bench.turns
+    start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
+        issued = [steps[-1] for steps in run.steps]
+        assert not any((step - start) % turns for steps in run.steps for step in steps)
+        run.steps = [[(step - start) // turns for step in steps] for steps in run.steps]
         # Between two walks lies a cycle, at the least.
         least, most = max(least, 1), max(most, 1)
         if before_that is not None:
-            most = max(most, before_that + AFRESH - before - 1)
+            most = max(most, before_that + -(-AFRESH // turns) - before - 1)
         before_that = before
         for vector, steps in enumerate(run.steps):
             if not run.hindered:
                 gaps = [
-                    waits(run, step + 1, a, b)
+                    waits(run, step + 1, a, b, turns)
                     for step, (a, b) in enumerate(itertools.pairwise(steps))
                 ]
                 loads = len(steps) - job.taps
                 if loads > 0 and job.opcode == Opcode.DEPTHWISE and job.taps <= TAP_SPACING:
-                    assert gaps.pop(loads - 1) == TAP_SPACING, (job, vector)
+                    assert gaps.pop(loads - 1) == left_out(TAP_SPACING, turns), (job, vector)
                 assert not any(gaps), (job, vector)
                 if before is not None:
                     assert least <= steps[0] - before - 1, (job, vector)
-                    assert waits(run, 0, before, steps[0]) <= most, (job, vector)
+                    assert waits(run, 0, before, steps[0], turns) <= most, (job, vector)
             before = steps[-1]
-            least, most = spacing(job, vector + 1 == len(run.steps))
+            pauses = spacing(job, vector + 1 == len(run.steps))
+            least, most = (left_out(cycles, turns) for cycles in pauses)
         lines = bench.written[run.first : run.first + len(job.writes())]
-        issued = [steps[-1] for steps in run.steps]
-        delay = LATENCY + (SUM_LATENCY if job.opcode in READERS else 0)
+        delay = LATENCY + turns - 1 + (SUM_LATENCY if job.opcode in READERS else 0)
         if job.is_scaled:
-            delay = LATENCY + SCALED_LATENCY
+            delay = LATENCY + turns - 1 + SCALED_LATENCY
         if not job.is_gate:
             assert lines[:: 1 + job.wide] == [now + delay for now in issued], job
         if job.wide:
@@ -165,8 +178,9 @@ async def full_rate(dut):
     done = [jobs.some() for _ in range(COUNT)]
     runs = await bench.perform(done)
     await bench.finish(done)
+    first = runs[0].steps[0][0] - runs[0].offered
+    assert FRONT_LATENCY <= first < FRONT_LATENCY + bench.turns
     check_cycles(bench, runs)
-    assert runs[0].steps[0][0] == runs[0].offered + FRONT_LATENCY
 
 
 @cocotb.test
@@ -185,9 +199,13 @@ def scaled_by(job, scale):
 
 @cocotb.test
 async def durations(dut):
-    """Cycles from the first step to the last one."""
+    """Cycles from the first step to the last one, of steps that take one."""
     bench, jobs = await started(dut, "durations")
     config = bench.config
+    # Where lanes are shared, a sum meets two elements: from the third vector on it takes both
+    # places of a vector, so the next but one comes eight steps later.
+    in_turn = 3 * 8 + 2 if bench.turns > 1 else 7 * 2
+    taps_pause = left_out(TAP_SPACING, bench.turns)
     narrow = {"rows": 7, "wide": 0, "function": Function.NONE}
     bytes_only = {**narrow, "wide_operands": 0}
     operations = {Operation.COPY: 1, Operation.ADD: 2, Operation.SUBTRACT: 2, Operation.MULTIPLY: 2}
@@ -200,7 +218,7 @@ async def durations(dut):
         *(
             (
                 scaled_by(jobs.of(Opcode.VECTOR, **bytes_only, operation=operation), half | third),
-                7 * lines,
+                in_turn if operation in SUMS else 7 * lines,
             )
             for operation, lines in operations.items()
         ),
@@ -210,9 +228,9 @@ async def durations(dut):
                 scaled_by(
                     jobs.of(Opcode.VECTOR, **bytes_only, operation=operation), third_of_a | third
                 ),
-                5 * 2 + 2 * 4,
+                in_turn if bench.turns > 1 else 5 * 2 + 2 * 4,
             )
-            for operation in (Operation.ADD, Operation.SUBTRACT)
+            for operation in SUMS
         ),
         (jobs.of(Opcode.POOL, window=WINDOW, blocks=2), 2 * 12 * 6),
         (jobs.of(Opcode.POOL, window=small, blocks=2), 2 * 12),
@@ -220,7 +238,7 @@ async def durations(dut):
     if config.depthwise:
         cases += [
             (jobs.of(Opcode.DEPTHWISE, window=WINDOW, blocks=2), 2 * (6 + 12 * 6)),
-            (jobs.of(Opcode.DEPTHWISE, window=small, blocks=3), 3 * (1 + TAP_SPACING + 12)),
+            (jobs.of(Opcode.DEPTHWISE, window=small, blocks=3), 3 * (1 + taps_pause + 12)),
         ]
     if config.wide:
         wide = {**narrow, "wide": 1, "accumulate": 0}
@@ -242,7 +260,7 @@ async def durations(dut):
         ]
     for job, cycles in cases:
         (run,) = await bench.perform([job])
-        assert run.steps[-1][-1] + 1 - run.steps[0][0] == cycles, job
+        assert run.steps[-1][-1] - run.steps[0][0] == (cycles - 1) * bench.turns, job
         for _ in range(100):
             await bench.step()
     await bench.finish([job for job, _ in cases])
