@@ -90,9 +90,8 @@ class Config:
             f"columns_per_lane must be 1 or 2, not {self.columns_per_lane}",
         )
         need(
-            self.columns_per_lane == 1 or (self.cols <= 32 and not (self.cols % 2 or self.wide)),
-            "two columns share a lane in arrays of an even number of columns up to 32 without "
-            "16-bit modes",
+            self.columns_per_lane == 1 or (self.cols <= 32 and self.cols % 2 == 0),
+            "two columns share a lane in arrays of an even number of columns up to 32",
         )
         need(
             self.products_per_dsp in (1, 2),
@@ -278,7 +277,8 @@ PRESETS: dict[str, Config] = {
 }
 
 DEFAULT_PRESET = "base"
-SUFFIXES: dict[str, dict[str, bool]] = {
+SUFFIXES: dict[str, dict[str, int]] = {
+    "-compact": {"columns_per_lane": 2},
     "-training": {"training": True},
     "-links": {"links": True},
     "-parity": {"parity": True},

@@ -108,6 +108,7 @@ def describe(config: Config) -> dict[str, Any]:
         "rows": config.rows,
         "cols": config.cols,
         "columns_per_stage": config.columns_per_stage,
+        "columns_per_lane": config.columns_per_lane,
         "products_per_dsp": config.products_per_dsp,
         "peak_macs_per_cycle": config.peak_macs,
         "buffer_lines": config.buffer_lines,
@@ -149,6 +150,7 @@ def _text(config: Config) -> str:
         f"{config.columns_per_stage} columns a stage",
         f"  DSP blocks         {config.products_per_dsp} of the array's products in each, "
         "on fabrics that leave the choice",
+        f"  activation lanes   {config.lanes}, {config.columns_per_lane} columns in each",
         f"  peak               {config.peak_macs:,} MACs a cycle",
         f"  unified buffer     {config.buffer_lines:,} lines of {config.line_bytes} bytes, "
         f"{config.buffer_banks} banks",

@@ -18,12 +18,13 @@ from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
-    GATE_SPACING,
     LONG_SPACING,
+    READ_SLACK,
     SCALED_LATENCY,
     SLOT_DISTANCE,
     SUM_LATENCY,
     TAP_SPACING,
+    gate_spacing,
     left_out,
 )
 from systola.hdl.activation.step_planner import HALF
@@ -73,7 +74,7 @@ class ActivationUnit:
         self._config = config
         self._turns = config.columns_per_lane
         """Cycles of a step, and from a read to its announcement."""
-        self._latency = Hardware.latency() + self._turns - 1
+        self._latency = Hardware.latency() + (1 + READ_SLACK) * (self._turns - 1)
         self._banks = config.buffer_banks
         self._regions = regions
         self.free = 0.0
@@ -95,8 +96,8 @@ class ActivationUnit:
         work = Work(
             vectors=rows,
             reads=1 + ADDEND * accumulate,
-            spacing=GATE_SPACING if gate else 0 if accumulate else wide,
-            latency=self._latency + GateSequencer.LATENCY * gate,
+            spacing=gate_spacing(self._turns) if gate else 0 if accumulate else wide,
+            latency=self._latency + self._turns * GateSequencer.LATENCY * gate,
             destination=operands["buffer"],
             lines=1 + wide,
         )
@@ -199,7 +200,8 @@ class ActivationUnit:
         two_lines = wide and not both and halves == 1
         scaled = operands["operation"] in (Operation.ADD, Operation.SUBTRACT)
         if gate:
-            spacing, drain = GATE_SPACING + LONG_SPACING * scaled, GATE_SPACING + LONG_SPACING
+            drain = gate_spacing(self._turns) + LONG_SPACING
+            spacing = drain if scaled else gate_spacing(self._turns)
         elif scaled:
             spacing, drain = LONG_SPACING * accumulate, LONG_SPACING
         else:
@@ -218,7 +220,7 @@ class ActivationUnit:
             spacing=spacing,
             latency=(SCALED_LATENCY if scaled else SUM_LATENCY)
             + self._latency
-            + GateSequencer.LATENCY * gate,
+            + self._turns * GateSequencer.LATENCY * gate,
             destination=operands["destination"],
             lines=1 + wide,
             drain=drain,
@@ -262,7 +264,7 @@ class ActivationUnit:
             latency=self._latency + SUM_LATENCY * (source == Source.LINES),
             destination=0,
             lines=0,
-            before_block=0 if source else 1 + LONG_SPACING,
+            before_block=0 if source else self._turns + self._pause(LONG_SPACING),
             drain=LONG_SPACING,
         )
         times, span = self._run(work, needed, issued)
@@ -286,8 +288,9 @@ class ActivationUnit:
             destination=operands["destination"],
             lines=1,
             blocks=count,
-            before_block=size + (LONG_SPACING if size <= TAP_SPACING else 0),
-            between_blocks=LONG_SPACING,
+            before_block=self._turns * size
+            + self._pause(LONG_SPACING if size <= TAP_SPACING else 0),
+            between_blocks=self._pause(LONG_SPACING),
             drain=LONG_SPACING,
         )
         times, span = self._run(work, np.repeat(written, size), issued)
@@ -304,7 +307,7 @@ class ActivationUnit:
             latency=self._latency,
             destination=operands["destination"],
             lines=1,
-            before_block=1 + LONG_SPACING,
+            before_block=self._turns + self._pause(LONG_SPACING),
             drain=LONG_SPACING,
         )
         return self._run(work, 0.0, issued)[1]
@@ -334,20 +337,20 @@ class ActivationUnit:
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
         start = max(came + 1 + FRONT_LATENCY, self.free)
+        if turns > 1:  # A step begins when the one before might have ended.
+            needed = start + turns * np.ceil((needed - start) / turns)
         if work.read_lines is not None and self.other is not None:
-            # Of the cycles of a step it reads in the first one.
-            lines = np.full((work.vectors, work.reads, turns), -1)
-            lines[:, :, 0] = work.read_lines
             reader = Reader(
-                lines=lines.reshape(work.vectors, -1),
+                lines=work.read_lines,
                 before=before,
-                needed=needed + turns - 1,
+                needed=needed,
                 start=start,
                 target=work.destination,
                 target_lines=work.lines,
                 latency=work.latency,
+                turns=turns,
             )
-            times = yielding_times(reader, self.other, self._banks) - (turns - 1)
+            times = yielding_times(reader, self.other, self._banks)
         else:
             times = paced(start, offsets, needed)
         last = float(times[-1])
@@ -359,7 +362,7 @@ class ActivationUnit:
             self.written = np.zeros(1), 0
             return times, Span(float(times[0]) - offsets[0], last, end, busy)
         written = np.repeat(times + work.latency, work.lines)
-        written[work.lines - 1 :: work.lines] += work.lines - 1
+        written[work.lines - 1 :: work.lines] += turns * (work.lines - 1)
         self.written = written, work.destination
         # Both lines of a result are announced together.
         told = written - ANNOUNCED

@@ -63,13 +63,15 @@ class Reader:
     """Lines of one result."""
     latency: int
     """From the last line read to the line written."""
+    turns: int
+    """Cycles of a read; it begins in the first one, or so many later."""
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     """When the last line of each vector is read."""
     count, reads = reader.lines.shape
     own = [[line % banks if line >= 0 else -1 for line in row] for row in reader.lines.tolist()]
-    needed: list[float] = np.ceil(reader.needed - (reads - 1)).tolist()
+    needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
     before: list[float] = reader.before.tolist()
     taken = {time: line % banks for time, line in other.past.items()}
     lines: list[int] = []
@@ -99,10 +101,10 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
             free += 1
             place += 1
         for bank in own[vector]:
-            while bank >= 0 and taken.get(time) == bank:
-                time += 1
-            time += 1
-        times[vector] = time - 1
+            while bank >= 0 and all(taken.get(time + n) == bank for n in range(reader.turns)):
+                time += reader.turns
+            time += reader.turns
+        times[vector] = time - reader.turns
     return times
 
 

@@ -13,6 +13,7 @@ from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.turns import registers_in_turn
 from systola.hdl.ports import TableWriteSignature
 
 TABLE_LATENCY = 2
@@ -157,8 +158,9 @@ class ActivationLane(wiring.Component):
         if config.wide:
             with m.If(self.accumulate):
                 m.d.comb += requantiser.offset.eq(vector.addend)
-            m.submodules.gate_lane = gate = GateLane()
-            high = Signal(8, reset_less=True)
+            m.submodules.gate_lane = gate = GateLane(turns=config.columns_per_lane)
+            # The high bytes, as many turns as there are after the low ones.
+            high = registers_in_turn(m, unsigned(8), turns=config.columns_per_lane, name="high")
             m.d.comb += [
                 gate.control.eq(self.gate),
                 gate.argument.eq(requantiser.result),
@@ -167,10 +169,10 @@ class ActivationLane(wiring.Component):
                 requantiser.second.eq(gate.second),
                 gate.product.eq(requantiser.lent),
             ]
-            m.d.sync += high.eq(plain[8:])
+            m.d.sync += high[0].eq(plain[8:])
             with m.If(self.pick == Pick.GATE):
                 m.d.comb += self.byte_out.eq(gate.result[:8])
-                m.d.sync += high.eq(gate.result[8:])
+                m.d.sync += high[0].eq(gate.result[8:])
             with m.If(self.pick == Pick.HIGH):
-                m.d.comb += self.byte_out.eq(high)
+                m.d.comb += self.byte_out.eq(high[-1])
         return m

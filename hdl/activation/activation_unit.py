@@ -15,10 +15,10 @@ from systola.hdl.activation.result_lanes import ResultLanes
 from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
     DRAIN_SPACING,
-    GATE_SPACING,
     LONG_SPACING,
     SLOT_DISTANCE,
     TAP_SPACING,
+    gate_spacing,
     left_out,
 )
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
@@ -54,11 +54,17 @@ PAUSES = {
     Pause.TAPS: TAP_SPACING,
     Pause.ADDEND: ADDEND_SPACING,
     Pause.DRAIN: DRAIN_SPACING,
-    Pause.GATE: GATE_SPACING,
+    Pause.GATE: 0,
     Pause.LONG: LONG_SPACING,
-    Pause.GATE_DRAIN: GATE_SPACING + LONG_SPACING,
+    Pause.GATE_DRAIN: LONG_SPACING,
 }
-"""Cycles without a step."""
+"""Cycles without a step, but for those of the gates."""
+
+
+def steps_left_out(pause: Pause, turns: int) -> int:
+    """How many, where each takes so many cycles."""
+    of_gate = gate_spacing(turns) if pause in (Pause.GATE, Pause.GATE_DRAIN) else 0
+    return left_out(PAUSES[pause] + of_gate, turns)
 
 
 def watched(config: Config) -> dict[str, int]:
@@ -108,7 +114,7 @@ class ActivationUnit(wiring.Component):
     instructions, and more where the first of them has less than five steps.
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
-    SIGMOID, TANH or EXP GATE_SPACING more, a sum of lines that is added to what its lines hold
+    SIGMOID, TANH or EXP `gate_spacing` more, a sum of lines that is added to what its lines hold
     ADDEND_SPACING more; DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING
     behind fewer than three taps. ADD and SUBTRACT need the requantisers for three cycles a vector,
     or for two where an operand of int8 has a scale of one half, and lose LONG_SPACING where others
@@ -210,12 +216,12 @@ class ActivationUnit(wiring.Component):
         # requantisers for a cycle a turn.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
-        step, taken, done = self._step(m, interlock, meeting.any())
+        step, offered, done = self._step(m, interlock, meeting.any())
         issues = Signal()
-        m.d.sync += scaled_sums.eq(Cat(issues & done & scaled, scaled_sums))
-        m.d.comb += [issues.eq(taken & step.final), ends.eq(done & step.ends)]
+        m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
+        m.d.comb += [issues.eq(done & step.final), ends.eq(done & step.ends)]
         m.d.sync += [
-            self.advance_read.eq(issues & done & from_accumulators),
+            self.advance_read.eq(issues & from_accumulators),
             self.advance_read_to.eq(step.row + 1),
             self.rows_done.eq(ends & (from_accumulators | in_both)),
             self.lines_done.eq(ends & (~from_accumulators | in_both)),
@@ -225,7 +231,13 @@ class ActivationUnit(wiring.Component):
         lanes = m.submodules.lanes = ResultLanes(config=self._config)
         if self._shared:
             m.d.sync += self._turn.eq(self._turn + 1)
-            m.d.comb += lanes.turn.eq(self._turn)
+            m.d.comb += [
+                lanes.turn.eq(self._turn),
+                lanes.made.eq(self._made),
+                lanes.reads.eq(
+                    (self.enable & self.ready) | (self.operands.enable & self.operands.ready)
+                ),
+            ]
         connect(m, lanes.buffer, flipped(self.buffer))
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
@@ -236,7 +248,7 @@ class ActivationUnit(wiring.Component):
                 lanes.about.eq(scale.multiplier_b),
                 lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
             ]
-        self._control_line(m, lanes.line, command, step, taken, scaled)
+        self._control_line(m, lanes.line, command, step, offered, scaled)
         number = Signal(range(INSTRUCTIONS))
         with m.If(ends):
             m.d.sync += number.eq(number + 1)
@@ -247,7 +259,7 @@ class ActivationUnit(wiring.Component):
         self._control_vector(m, lanes.vector, command, step)
         m.d.comb += lanes.vector.scaled.eq(scaled)
         m.d.comb += [
-            lanes.issue.eq(issues),
+            lanes.issue.eq(offered & step.final),
             lanes.accumulators.eq(self.accumulators),
             lanes.operands.eq(self.operands.data),
             self.advance_write.eq(lanes.advance_write),
@@ -259,24 +271,34 @@ class ActivationUnit(wiring.Component):
     def _step(
         self, m: Module, interlock: Interlock, busy: Value
     ) -> tuple[data.View, Signal, Value]:
-        """The step that is made in this cycle, whether it is, and whether for the last turn: none
-        whose element needs the requantisers while they are `busy`. It reads in its first turn."""
+        """The step that is made in this cycle, whether it is, and whether it is done with it: none
+        whose element needs the requantisers while they are `busy`.
+
+        Where columns take turns it may read in either of its cycles; ResultLanes hears of it in
+        both, and, when it is over, whether it was `made`.
+        """
         layout, turns = Step(config=self._config), self._config.columns_per_lane
         step, valid = Signal(layout, reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
         granted, taken = Signal(), Signal()
         blocked = Signal()
+        meets: Value = step.scales & busy
         reads: Value = (~enable_row | self.ready) & (
             ~enable_line | (self.operands.ready & ~blocked)
         )
-        row, line, done = enable_row, enable_line & ~blocked, taken
+        row, line = enable_row, enable_line & ~blocked
+        offered, done = taken, taken
         if self._shared:
-            could = Signal()  # read, in the first turn
-            m.d.sync += could.eq(reads)
-            reads = Mux(self._turn, could, reads)
-            row, line, done = row & ~self._turn, line & ~self._turn, done & self._turn
+            has_read, was_blocked = Signal(), Signal()  # in the first cycle
+            m.d.sync += [has_read.eq(reads & ~self._turn), was_blocked.eq(meets)]
+            meets = Mux(self._turn, was_blocked, meets)
+            row, line, reads = row & ~has_read, line & ~has_read, reads | has_read
+            offered, done = valid, taken & self._turn
+            self._made = Signal()
+            with m.If(self._turn):
+                m.d.sync += self._made.eq(taken)
         m.d.comb += [
-            blocked.eq(step.scales & busy),
+            blocked.eq(meets),
             self.enable.eq(row),
             self.address.eq(step.row),
             self.operands.enable.eq(line),
@@ -293,7 +315,8 @@ class ActivationUnit(wiring.Component):
         following = Signal(layout)
         comes = Signal()
         pauses = Signal()  # behind this step
-        rest, rests = Signal(range(max(PAUSES.values()))), Signal()
+        longest = max(steps_left_out(pause, turns) for pause in PAUSES)
+        rest, rests = Signal(range(longest)), Signal()
         long_rest = Signal.like(rest)
         leaves = Signal()
         proceeds = Signal()
@@ -325,14 +348,14 @@ class ActivationUnit(wiring.Component):
             with m.If(leaves):
                 m.d.sync += long_rest.eq(0)
                 with m.Switch(following.pause):
-                    for pause, cycles in PAUSES.items():
+                    for pause in PAUSES:
                         with m.Case(pause):
-                            m.d.sync += long_rest.eq(left_out(cycles, turns) - 1)
+                            m.d.sync += long_rest.eq(steps_left_out(pause, turns) - 1)
             with m.If(rests):
                 m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
             with m.Else():
                 m.d.sync += [rest.eq(long_rest), rests.eq(taken & (long_rest != 0))]
-        return step, taken, done
+        return step, offered, done
 
     def _control_line(
         self,

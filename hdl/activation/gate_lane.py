@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One lane of the functions SIGMOID and TANH: it works off a microprogram with one multiplier."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value, signed, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.selecting_adder import SelectingAdder
+from systola.hdl.parts.turns import registers_in_turn
 
 FACTORS = 7
 """Conditions 0 to 6: the factors exp(-2^-2), exp(-2^-1), ... exp(-2^4) that the argument needs."""
@@ -84,11 +85,13 @@ class GateLane(wiring.Component):
 
     `argument` is taken in the cycle behind the sequencer's `start`; `result` holds the function of
     it from GateSequencer.LATENCY cycles later until a cycle after the next argument, at least.
+    Where columns take turns, control stays for a cycle a turn, and cycles are those of control.
     The multiplier is not in here: it takes `first` and `second` when control says `multiply`, and
     `product` comes PRODUCT_LATENCY cycles later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, turns: int = 1) -> None:
+        self._turns = turns
         super().__init__(
             {
                 "control": In(GateControl()),
@@ -104,11 +107,15 @@ class GateLane(wiring.Component):
         m = Module()
         control = self.control
 
+        def registers(name: str, shape: Shape) -> list[Signal]:
+            return registers_in_turn(m, shape, turns=self._turns, name=name)
+
         # The argument made negative, a: that is what the exponential takes. Once shifted by its
         # integer bits, bits 12:0 are a modulo 1/4 with 15 fractional bits; bits 19:13, inverted,
         # are the whole quarters between that and a. Bit 20 is the sign: 0 for a = 0 only.
-        argument = Signal(signed(21), reset_less=True)
-        negative = Signal(reset_less=True)
+        arguments = registers("argument", signed(21))
+        argument = arguments[-1]
+        negatives = registers("negative", unsigned(1))
         positive = ~self.argument[-1]
         m.submodules.start = start = SelectingAdder(width=21)
         m.d.comb += [
@@ -118,31 +125,36 @@ class GateLane(wiring.Component):
             start.carry.eq(control.load & positive),
         ]
         with m.If(control.load):
-            m.d.sync += negative.eq(~positive)
+            m.d.sync += negatives[0].eq(~positive)
         with m.If(control.load | control.shift):
-            m.d.sync += argument.eq(start.total)
+            m.d.sync += arguments[0].eq(start.total)
         # a modulo 1/4, less 1/8: from -1/8 to 1/8, with 15 fractional bits.
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
-        conditions = Cat(~argument[13 : 13 + FACTORS], ~argument[20], negative, 1)
+        conditions = Cat(~argument[13 : 13 + FACTORS], ~argument[20], negatives[-1], 1)
         holds = Signal()
         m.d.comb += holds.eq(conditions.bit_select(control.condition, 1))
 
         # A value of 2^15 counts as 2^15 - 1, except in the adder, which never meets one.
-        value = Signal(signed(17), reset_less=True)
+        values = registers("value", signed(17))
+        value = values[-1]
         number = Signal(signed(16))
-        saved = Signal(signed(16), reset_less=True)
-        spare = Signal(signed(16), reset_less=True)
+        saved, spare = registers("saved", signed(16)), registers("spare", signed(16))
         m.d.comb += [
             number.eq(Mux(value[15] & ~value[16], 0x7FFF, value)),
             self.result.eq(number),
         ]
         with m.If(control.save):
-            m.d.sync += saved.eq(number)
+            m.d.sync += saved[0].eq(number)
         with m.If(control.keep):
-            m.d.sync += spare.eq(number)
+            m.d.sync += spare[0].eq(number)
 
-        product = self.product
+        # Rounded by the adder. A step takes a cycle a turn, the multiplier takes as long as ever.
+        product: Value = self.product[14:]
+        for cycle in range(PRODUCT_LATENCY * (self._turns - 1)):
+            waiting = Signal(len(product), name=f"product_{cycle}", reset_less=True)
+            m.d.sync += waiting.eq(product)
+            product = waiting
         m.d.comb += self.first.eq(Mux(control.first == First.ARGUMENT, centred, number))
         with m.Switch(control.second):
             with m.Case(Second.CONSTANT):
@@ -150,20 +162,20 @@ class GateLane(wiring.Component):
             with m.Case(Second.ARGUMENT):
                 m.d.comb += self.second.eq(centred)
             with m.Case(Second.SAVED):
-                m.d.comb += self.second.eq(saved)
+                m.d.comb += self.second.eq(saved[-1])
             with m.Case(Second.SPARE):
-                m.d.comb += self.second.eq(spare)
+                m.d.comb += self.second.eq(spare[-1])
 
         # One adder rounds, negates and adds: -x is ~x and a carry. One of the two terms is NONE; a
         # bit of either takes one look-up table.
         of_product = Signal(18)  # from the carry on
         with m.Switch(control.product):
             with m.Case(ProductTerm.ROUNDED):
-                m.d.comb += of_product.eq(product >> 14)
+                m.d.comb += of_product.eq(product)
             with m.Case(ProductTerm.QUADRUPLE):
-                m.d.comb += of_product.eq(Cat(product[14].replicate(3), product[15:30]))
+                m.d.comb += of_product.eq(Cat(product[0].replicate(3), product[1:16]))
             with m.Case(ProductTerm.NEGATED):
-                m.d.comb += of_product.eq(~(product >> 14))
+                m.d.comb += of_product.eq(~product)
         of_value = Signal(18)
         with m.Switch(control.value):
             with m.Case(ValueTerm.HALF):
@@ -181,5 +193,5 @@ class GateLane(wiring.Component):
             adder.carry.eq(of_product[0] | of_value[0]),
         ]
         with m.If(control.update & holds):
-            m.d.sync += value.eq(adder.total)
+            m.d.sync += values[0].eq(adder.total)
         return m

@@ -5,7 +5,7 @@ from typing import Any
 
 from amaranth.hdl import (
     Cat,
-    Const,
+    EnableInserter,
     Module,
     Mux,
     Signal,
@@ -30,27 +30,28 @@ from systola.hdl.activation.controls import (
 )
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.activation.issued_vectors import IssuedVectors
 from systola.hdl.activation.lane_group import place_groups
+from systola.hdl.activation.line_writer import LineWriter
 from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.spacings import (
     ANNOUNCED,
     OPERAND_LATENCY,
-    SCALED_LATENCY,
-    SUM_LATENCY,
+    READ_SLACK,
     TAP_LATENCY,
 )
 from systola.hdl.activation.vector_lane import SumControl, VectorLane, lane_bits
-from systola.hdl.commands import OTHER, MeasureLayout, address_bits, is_gate, measures
+from systola.hdl.commands import MeasureLayout, address_bits, is_gate
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
-from systola.hdl.parts.promise import promised
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.tile_limit import TILE_LIMIT
+from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 
 ENTRY_LATENCY = 2
@@ -75,18 +76,19 @@ class ResultLanes(wiring.Component):
     LINE_LATENCY cycles after `line`, the row of `accumulators` ROW_LATENCY cycles after `issue`.
 
     Where two columns share a lane, `line` and `issue` with all that belongs to them stay for two
-    cycles, in which `turn` is 0 and 1; bytes and row come once, after the first of them. Cycles
-    below are those from last turn to last turn.
+    cycles, in which `turn` is 0 and 1, and count only if `made` holds in the two cycles behind.
+    Bytes or row come after the one of them with `reads`. Therefore all is READ_SLACK cycles later,
+    and a cycle more, as what is written and told comes with the last turn.
 
     The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
     is the sum of lines (`use_sum`), the last of which comes with it, SCALED_LATENCY cycles if their
     elements are `scaled`, and GateSequencer.LATENCY later with SIGMOID or TANH, which are for int16
     results only; the second line of an int16 result a cycle later. Nothing stops a vector. Between
-    vectors the caller leaves GATE_SPACING cycles behind one with SIGMOID or TANH, one behind any
+    vectors the caller leaves `gate_spacing` cycles behind one with SIGMOID or TANH, one behind any
     other int16 result, ADDEND_SPACING behind a sum that is added to what is there, and
     DRAIN_SPACING between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING
     in both cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue. Behind a
-    gate these come on top of GATE_SPACING; TAP_SPACING between a tap and its use. `said.low` <=
+    gate these come on top of `gate_spacing`; TAP_SPACING between a tap and its use. `said.low` <=
     `said.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
@@ -100,6 +102,7 @@ class ResultLanes(wiring.Component):
         self._config = config
         self._sharers = max(SHARERS, config.cols // 8)
         self._shared = config.columns_per_lane > 1
+        self._operand_latency = OPERAND_LATENCY + READ_SLACK * self._shared
         members = {
             "line": In(LineControl()),
             "issue": In(1),
@@ -118,7 +121,7 @@ class ResultLanes(wiring.Component):
         if config.training:
             members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
         if self._shared:
-            members["turn"] = In(range(config.columns_per_lane))
+            members |= {"turn": In(range(config.columns_per_lane)), "made": In(1), "reads": In(1)}
         super().__init__(members)
 
     @staticmethod
@@ -131,14 +134,16 @@ class ResultLanes(wiring.Component):
         config = self._config
         operands = Signal(8 * config.cols, reset_less=True)
         inputs, copied = self._line_controls(m, operands)
-        m.d.sync += operands.eq(self.operands)
-        with m.If(self._stages[OPERAND_LATENCY - 1].outside):
+        rows, line_read = self._arrived(m)
+        m.d.sync += operands.eq(line_read)
+        with m.If(self._stages[self._operand_latency - 1].outside):
             m.d.sync += operands.eq(0)
-        if self._shared:  # The line is there in the first turn only.
-            with m.If(self._turn_at(OPERAND_LATENCY - 1) != 0):
-                m.d.sync += operands.eq(operands)
 
-        control, issued = self._issued(m, platform)
+        vectors = m.submodules.issued = IssuedVectors(config=config)
+        control, issued = vectors.control, vectors.valid
+        m.d.comb += [vectors.issue.eq(self.issue), vectors.vector.eq(self.vector)]
+        if self._shared:
+            m.d.comb += [vectors.first_turn.eq(self.turn == 0), vectors.made.eq(self.made)]
         planes = self._planes(m, control)
 
         # The control of each vector, delayed to where the lanes need it.
@@ -188,7 +193,12 @@ class ResultLanes(wiring.Component):
         written = Signal(address_bits(config), reset_less=True)
         m.d.sync += written.eq(ending.line + 1 + ending.wide)
         if config.wide:
-            m.submodules.gate_sequencer = gates = GateSequencer()
+            gates = GateSequencer()
+            if self._shared:  # A step takes a cycle a turn.
+                last_turn = self._turn_at(ROW_LATENCY + END_STAGE - 1)
+                m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)
+            else:
+                m.submodules.gate_sequencer = gates
             starts = at[END_STAGE - 1].output_valid & is_gate(ending.function)
             m.d.comb += [
                 gates.start.eq(starts),
@@ -199,16 +209,14 @@ class ResultLanes(wiring.Component):
             copied |= {
                 "accumulate": accumulate,
                 "gate": gates.following,
-                "pick": self._write_wide(m, gates, at, written, starts),
+                "pick": self._writer(m, at, written, starts).pick,
             }
         else:
             function = at[ActivationLane.PICK_STAGE - 1].output.function
             copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
             announced = at[ANNOUNCED_STAGE]
-            complete, announces = valid, announced.output_valid
-            if self._shared:  # With the last turn.
-                complete &= self._turn_at(ROW_LATENCY + ActivationLane.PICK_STAGE)
-                announces &= self._turn_at(ROW_LATENCY + ANNOUNCED_STAGE)
+            announces = self._in_last_turn(announced.output_valid, ROW_LATENCY + ANNOUNCED_STAGE)
+            complete = self._in_last_turn(valid, ROW_LATENCY + ActivationLane.PICK_STAGE)
             m.d.sync += [
                 self.buffer.enable.eq(complete),
                 self.buffer.address.eq(value.line),
@@ -228,10 +236,10 @@ class ResultLanes(wiring.Component):
             m.d.sync += earlier.eq(line)
             line = Cat(earlier, line)
         if config.training:
-            line = self._other(m, at, operands, copied)
+            line = self._other(m, at, operands, line, copied)
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
-        operands_now = self._now(m, operands, OPERAND_LATENCY)
-        rows = self._now(m, self.accumulators, ROW_LATENCY, once=True)
+        operands_now = self._now(m, operands, OPERAND_LATENCY, once=True)
+        rows = self._now(m, rows, ROW_LATENCY, once=True)
         if config.depthwise:
             inputs["tap"] = self._now(m, inputs["tap"], OPERAND_LATENCY)
         lanes: list[dict[str, Any]] = []
@@ -261,8 +269,33 @@ class ResultLanes(wiring.Component):
         return m
 
     def _turn_at(self, stage: int) -> Value:
-        """The turn of what was read so many cycles ago."""
+        """The turn at a stage, so many cycles after the read, to which READ_SLACK adds nothing."""
         return (self.turn - stage)[0]
+
+    def _arrived(self, m: Module) -> tuple[Value, Value]:
+        """The row and the line that were read last."""
+        found: list[Value] = []
+        for name, port, latency in (
+            ("row", self.accumulators, ROW_LATENCY),
+            ("line", self.operands, LINE_LATENCY),
+        ):
+            if self._shared:
+                reads = Signal(latency, name=f"{name}_read")
+                kept = Signal(8 * self._config.cols if name == "line" else len(port), name=name)
+                m.d.sync += reads.eq(Cat(self.reads, reads))
+                with m.If(reads[-1]):
+                    m.d.sync += kept.eq(port)
+                port = kept
+            found.append(port)
+        return found[0], found[1]
+
+    def _in_first_turn(self, holds: Value, stage: int) -> Value:
+        """What `holds` in all turns as what holds once, when its line is there as a whole."""
+        return holds & ~self._turn_at(stage) if self._shared else holds
+
+    def _in_last_turn(self, holds: Value, stage: int) -> Value:
+        """What `holds` in all turns as what holds once, with the last of them."""
+        return holds & self._turn_at(stage) if self._shared else holds
 
     def _now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
         """Of a word for each column the words of those whose turn it is `stage` cycles after a
@@ -275,41 +308,6 @@ class ResultLanes(wiring.Component):
             m.d.sync += kept.eq(later)
             later = kept
         return Mux(self._turn_at(stage), later, first)
-
-    def _issued(self, m: Module, platform: object) -> tuple[data.View, Signal]:
-        """The control of a vector when its row could be read, and whether there is one.
-
-        A sum is ready later than an accumulator row. The contract keeps the two apart.
-        """
-        layout = VectorControl(config=self._config)
-        depth = 1 << SCALED_LATENCY.bit_length()
-        kept = m.submodules.kept = Memory(shape=layout, depth=depth, init=[])
-        write, read = kept.write_port(), kept.read_port(domain="comb")
-        place = Signal(range(depth))
-        sums, scaled = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
-        issues = self.issue & self.vector.use_sum
-        if self._shared:
-            before = Signal()
-            m.d.sync += before.eq(self.issue)
-            stays = (self.turn == 0) | (self.issue == before)
-            promised(m, platform, stays, "an issue is for the columns of all turns")
-        control, summed = Signal(layout), Signal()
-        issued = Signal()
-        m.d.sync += [
-            place.eq(place + 1),
-            sums.eq(Cat(issues & ~self.vector.scaled, sums)),
-            scaled.eq(Cat(issues & self.vector.scaled, scaled)),
-        ]
-        m.d.comb += [
-            write.en.eq(1),
-            write.addr.eq(place),
-            write.data.eq(self.vector),
-            read.addr.eq(place - Mux(scaled[-1], SCALED_LATENCY, SUM_LATENCY)),
-            summed.eq(sums[-1] | scaled[-1]),
-            control.eq(Mux(summed, read.data, self.vector)),
-            issued.eq(summed | (self.issue & ~self.vector.use_sum)),
-        ]
-        return control, issued
 
     def _delayed(
         self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
@@ -352,10 +350,13 @@ class ResultLanes(wiring.Component):
         """The controls of a line, delayed to where the fronts of the lanes need them, or one cycle
         less for those that get copies; the taps."""
         self._stages = stages = [self.line]
-        for stage in range(OPERAND_LATENCY + VectorLane.SCALED_STAGE):
+        for stage in range(self._operand_latency + VectorLane.SCALED_STAGE):
             stages.append(Signal(LineControl(), name=f"line_{stage}", reset_less=True))
             m.d.sync += stages[-1].eq(stages[-2])
-        lanes = stages[OPERAND_LATENCY:]
+            if self._shared and stage == READ_SLACK:
+                with m.If(~self.made):
+                    m.d.sync += stages[-1].eq(0)
+        lanes = stages[self._operand_latency :]
         summing = Signal(SumControl())
         soon = lanes[VectorLane.SUM_STAGE - 1].summing
         late = lanes[VectorLane.SCALED_STAGE - 1].summing
@@ -368,7 +369,7 @@ class ResultLanes(wiring.Component):
         multiplied = lanes[VectorLane.VALUE_STAGE + Requantiser.MULTIPLIER_STAGE - 1]
         found: dict[str, Any] = {}
         copied: dict[str, ValueLike] = {
-            "element": stages[OPERAND_LATENCY - 1].element,
+            "element": stages[self._operand_latency - 1].element,
             "scaling": lanes[VectorLane.VALUE_STAGE - 1].scaling,
             "scale": Cat(multiplied.scaling.scaled, multiplied.multiplier),
             "summing": summing,
@@ -376,9 +377,9 @@ class ResultLanes(wiring.Component):
         if self._config.depthwise:
             width = 8 * self._config.cols
             m.submodules.taps = taps = Sram(width=width, depth=DEPTHWISE_TAPS, output_register=True)
-            early = stages[OPERAND_LATENCY - TAP_LATENCY]
+            early = stages[self._operand_latency - TAP_LATENCY]
             m.d.comb += [
-                taps.write_enable.eq(lanes[0].load_tap),
+                taps.write_enable.eq(self._in_first_turn(lanes[0].load_tap, OPERAND_LATENCY)),
                 taps.write_address.eq(lanes[0].tap),
                 taps.write_data.eq(operands),
                 taps.read_enable.eq(1),
@@ -418,117 +419,68 @@ class ResultLanes(wiring.Component):
             planes.append(self._now(m, memory.read_data, stage))
         return planes
 
-    def _write_wide(
-        self,
-        m: Module,
-        gates: GateSequencer,
-        at: dict[int, DelayLine],
-        written: Signal,
-        starts: Value,
-    ) -> Value:
-        """The write of a line, where results may have two, or come from the gates. The next pick of
-        the lanes."""
-        end = at[ActivationLane.PICK_STAGE]
-
-        def gated(vector: DelayLine) -> Value:
-            return is_gate(vector.output.function)
-
-        # The announcement of two lines is one of the second.
-        written_by_two = Signal.like(written, reset_less=True)
-        m.d.sync += written_by_two.eq(written)
-
-        kept = Signal(EndControl(config=self._config), reset_less=True)
-        written_by_gate = Signal.like(written, reset_less=True)
-        m.d.sync += written_by_gate.eq(kept.line + 1 + kept.wide)
-        started = Signal()
-        waiting = Signal(range(GateSequencer.LATENCY + 1))
-        m.d.sync += started.eq(starts)
-        with m.If(started):
-            m.d.sync += [
-                kept.eq(at[ActivationLane.GATE_STAGE].output),
-                waiting.eq(GateSequencer.LATENCY),
-            ]
-        with m.Elif(waiting != 0):
-            m.d.sync += waiting.eq(waiting - 1)
-
-        done = Signal()  # the result of a vector is there
-        gate_done = Signal()  # it is that of the gates
-        finished = Signal(EndControl(config=self._config))
-        silent: Value = Const(0)  # a Measure writes nothing
-        if self._config.training:
-            silent = (end.output.function == OTHER) & measures(end.output.table)
-        high_due = Signal()  # the low bytes are written in this cycle, the high ones are to follow
-        m.d.sync += gate_done.eq(waiting == 2)
+    def _writer(
+        self, m: Module, at: dict[int, DelayLine], written: Signal, starts: Value
+    ) -> LineWriter:
+        """Writes the lines, where results may have two, or come from the gates."""
+        pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
+        writer = m.submodules.writer = LineWriter(config=self._config)
+        for vector, stage in (
+            (writer.at_gate, ActivationLane.GATE_STAGE),
+            (writer.announced, ANNOUNCED_STAGE),
+            (writer.announced_wide, ANNOUNCED_STAGE + turns),
+            (writer.end, pick),
+        ):
+            line = at[stage]
+            m.d.comb += [vector.valid.eq(line.output_valid), vector.control.eq(line.output)]
         m.d.comb += [
-            done.eq((end.output_valid & ~gated(end) & ~silent) | gate_done),
-            finished.eq(Mux(gate_done, kept, end.output)),
+            writer.starts.eq(starts),
+            writer.next_looks_up.eq(at[pick - 1].output.function == Function.TABLE),
+            writer.written.eq(written),
+            self.buffer.enable.eq(writer.enable),
+            self.buffer.address.eq(writer.address),
+            self.advance_write.eq(writer.advance_write),
+            self.advance_write_to.eq(writer.advance_write_to),
+            self.write_done.eq(writer.write_done),
         ]
-        pick = Signal(Pick)
-        with m.If(done & finished.wide):
-            m.d.comb += pick.eq(Pick.HIGH)
-        with m.Elif(waiting == 2):
-            m.d.comb += pick.eq(Pick.GATE)
-        with m.Elif(at[ActivationLane.PICK_STAGE - 1].output.function == Function.TABLE):
-            m.d.comb += pick.eq(Pick.TABLE)
-
-        line = Mux(high_due, self.buffer.address + 1, finished.line)
-        m.d.sync += [
-            high_due.eq(done & finished.wide),
-            self.buffer.enable.eq(done | high_due),
-            self.buffer.address.eq(line),
-        ]
-
-        one, two = at[ANNOUNCED_STAGE], at[ANNOUNCED_STAGE + 1]
-        by_one, by_two, by_gate, announces = Signal(), Signal(), Signal(), Signal()
-        last = Signal()
-        m.d.comb += [
-            by_one.eq(one.output_valid & ~one.output.wide),
-            by_two.eq(two.output_valid & two.output.wide & ~gated(two)),
-            by_gate.eq(waiting == ANNOUNCED),
-            announces.eq(by_one | by_two | by_gate),
-            last.eq(Mux(by_gate, kept.last, Mux(by_two, two.output.last, one.output.last))),
-        ]
-        m.d.sync += [
-            self.advance_write.eq(announces),
-            self.advance_write_to.eq(
-                Mux(by_gate, written_by_gate, Mux(by_two, written_by_two, written))
-            ),
-            self.write_done.eq(announces & last),
-        ]
-        return pick
+        if self._shared:
+            m.d.comb += writer.turn.eq(self._turn_at(ROW_LATENCY + pick))
+        return writer
 
     def _other(
-        self, m: Module, at: dict[int, DelayLine], operands: Signal, copied: dict[str, ValueLike]
+        self,
+        m: Module,
+        at: dict[int, DelayLine],
+        operands: Signal,
+        plain: Value,
+        copied: dict[str, ValueLike],
     ) -> Value:
         """The line that is written, where there is training. Adds to what is `copied`."""
         others = m.submodules.others = OtherResults(config=self._config)
         valued, ending = at[0], at[ActivationLane.PICK_STAGE - 1]
-        for port, vector, said, valid in (
-            (others.issued, self.vector, self.said, self.issue),
-            (
-                others.valued,
-                valued.output,
-                self._said(m, valued.output, "function", "table"),
-                valued.output_valid,
-            ),
-            (others.ending, ending.output, ending.output, ending.output_valid),
+        measured = self._said(m, valued.output, "function", "table")
+        ends = self._in_last_turn(ending.output_valid, ROW_LATENCY + ActivationLane.PICK_STAGE - 1)
+        for port, vector, said, valid, stage in (
+            (others.issued, self.vector, self.said, self.issue, 0),
+            (others.valued, valued.output, measured, valued.output_valid, ROW_LATENCY),
+            (others.ending, ending.output, ending.output, ends, 0),
         ):
             m.d.comb += [
                 port.valid.eq(valid),
-                port.last.eq(vector.last),
+                port.last.eq(self._in_last_turn(vector.last, stage)),
                 port.function.eq(said.function),
                 port.table.eq(said.table),
             ]
         m.d.comb += others.coming.exponent.eq(self._said(m, at[-1].output, "exponent").exponent)
-        loads = self._stages[OPERAND_LATENCY]
+        loads = self._stages[self._operand_latency]
         m.d.comb += [
             others.about.eq(self.about),
             others.magnitude.eq(ored(self._outputs["magnitude"])),
-            others.load_tile.eq(loads.load_tile),
+            others.load_tile.eq(self._in_first_turn(loads.load_tile, OPERAND_LATENCY)),
             others.bytes.eq(operands),
-            others.load_seed.eq(loads.load_seed),
+            others.load_seed.eq(self._in_first_turn(loads.load_seed, OPERAND_LATENCY)),
             others.seed.eq(self.seed),
-            others.plain.eq(Cat(self._outputs["byte_out"])),
+            others.plain.eq(plain),
         ]
         copied["shifts"] = others.shifts
         return others.line

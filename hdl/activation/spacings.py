@@ -16,8 +16,6 @@ SCALED_LATENCY = SUM_LATENCY + VectorLane.SCALED_LATENCY - VectorLane.LATENCY
 """The same for a sum of elements that the requantisers have scaled before."""
 SLOT_DISTANCE = VectorLane.SCALED_LATENCY - VectorLane.VALUE_STAGE
 """Cycles from the last line of such a sum to the one whose element would meet the sum."""
-GATE_SPACING = GateSequencer.LATENCY + 1
-"""Cycles between a vector with SIGMOID or TANH and the next one."""
 DRAIN_SPACING = SUM_LATENCY + 1
 """Cycles in which the front of the lanes empties, so that nothing overtakes it."""
 LONG_SPACING = max(SCALED_LATENCY + 1, ActivationLane.PICK_STAGE - 1)
@@ -31,12 +29,21 @@ TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY
 """Cycles between the load of a tap and its use, at least."""
+READ_SLACK = 2
+"""Cycles that lanes wait for what is read, where columns take turns and a step may read in either
+of its two cycles: so a bank that another unit has every other time does not hold it up."""
 ANNOUNCED = 2
 """Cycles from the announcement of a line to its write. An `Interlock` lets nobody read it before
 the cycle behind the write."""
 
 
+def gate_spacing(turns: int) -> int:
+    """Cycles between a vector with SIGMOID or TANH and the next one, with so many cycles a step."""
+    return turns * GateSequencer.LATENCY + 1
+
+
 def left_out(cycles: int, turns: int) -> int:
-    """Steps that are left out where none may be made for so many cycles, one or more: each takes
-    `turns` cycles, one for each column of a lane."""
-    return max(1, -(-(cycles + 1) // turns) - 1)
+    """Steps that are left out for a pause of so many cycles, one or more, where each step takes
+    `turns` cycles, one for each column of a lane, and each of up to two lines of its result, too.
+    """
+    return -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The front of one lane: from the bytes of buffer lines to the sum that is requantised."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -143,17 +143,18 @@ class VectorLane(wiring.Component):
             value.eq(difference.total),
         ]
         if self._config.wide:
-            low = Signal(8, reset_less=True)
-            addend = Signal(signed(16), reset_less=True)
+            low = registers_in_turn(m, unsigned(8), turns=self._turns, name="low")
+            addend = registers_in_turn(m, signed(16), turns=self._turns, name="addend")
+            number = Cat(low[-1], self.byte)
             m.d.comb += [
-                self._waiting.input[HALF_BITS:].eq(addend),
+                self._waiting.input[HALF_BITS:].eq(addend[-1]),
                 self.addend.eq(self._waiting.output[HALF_BITS:]),
+                difference.b.eq(number.as_signed()),
             ]
             with m.If(element.low):
-                m.d.sync += low.eq(self.byte)
+                m.d.sync += low[0].eq(self.byte)
             with m.Elif(element.addend):
-                m.d.sync += addend.eq(Cat(low, self.byte))
-            m.d.comb += difference.b.eq(Cat(low, self.byte).as_signed())
+                m.d.sync += addend[0].eq(number)
         return value
 
     def _product(self, m: Module, value: Signal) -> Signal:

@@ -21,7 +21,7 @@ HALT = encode(Opcode.HALT)
 # 4x4, buses of 4 bytes, 1024 lines, 256 accumulator rows, 32 parameter entries, 2 tables; no
 # depthwise lanes, no 16-bit modes.
 TINY = preset("tiny")
-SQUARE = dataclasses.replace(TINY, name="square", depthwise=True, wide=True)
+SQUARE = dataclasses.replace(TINY, name="square", columns_per_lane=1, depthwise=True, wide=True)
 TRAINING = dataclasses.replace(SQUARE, name="training", training=True)
 # Longer lines than input vectors, and longer than output vectors.
 TALL = dataclasses.replace(SQUARE, name="tall", rows=6, cols=3, columns_per_stage=3)

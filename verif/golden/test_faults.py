@@ -15,7 +15,9 @@ from systola.verif.golden.rig import HALT, PAGE, SQUARE, TINY, Rig
 from systola.verif.golden.windows import Windows
 
 # 6 input elements: pitch 8; 3 output elements: pitch 4; host bus of 4 bytes.
-TALL = dataclasses.replace(TINY, name="tall", rows=6, cols=3, columns_per_stage=3)
+TALL = dataclasses.replace(
+    TINY, name="tall", rows=6, cols=3, columns_per_stage=3, columns_per_lane=1
+)
 WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=6)
 NO_TABLES = dataclasses.replace(SQUARE, name="no tables", tables=0)
 WINDOW = 2 * PAGE

@@ -24,8 +24,8 @@ ARRAYS = (
     preset("14x14"),
     preset("32x32"),
     preset("6x10"),
-    dataclasses.replace(TINY, name="tall", rows=7, cols=3, columns_per_stage=3),
-    dataclasses.replace(TINY, name="wide", rows=2, cols=9, weight_bus_bytes=16),
+    dataclasses.replace(TINY, name="tall", rows=7, cols=3, columns_per_stage=3, columns_per_lane=1),
+    dataclasses.replace(TINY, name="wide", rows=2, cols=9, columns_per_lane=1, weight_bus_bytes=16),
 )
 
 

@@ -17,9 +17,11 @@ from systola.verif.golden.rig import BROAD, HALT, SHAPES, TINY, Rig
 from systola.verif.kit.seeds import random_seed
 
 # 6 input elements: pitch 8 in host memory; 3 output elements: pitch 4; lines of 6 bytes.
-TALL = dataclasses.replace(TINY, name="tall", rows=6, cols=3, columns_per_stage=3)
+TALL = dataclasses.replace(
+    TINY, name="tall", rows=6, cols=3, columns_per_stage=3, columns_per_lane=1
+)
 # 3 input elements: pitch 4; 5 output elements: pitch 8; lines of 5 bytes.
-WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5)
+WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5, columns_per_lane=1)
 
 
 def numbers(count: int) -> NDArray[np.uint8]:

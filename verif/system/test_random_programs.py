@@ -72,7 +72,8 @@ def test_random_programs(config, simulator):
 )
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize(
-    "name", ["tiny", *map(thorough, ("7x5", "small", "base", "4x4-training", "8x8-training"))]
+    "name",
+    ["tiny", *map(thorough, ("7x5", "small", "base", "4x4-training", "8x8-compact-training"))],
 )
 def test_random_programs_in_the_library(name, memory, count):
     """More of them, without cocotb; every fifth ends in a fault."""

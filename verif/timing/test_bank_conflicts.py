@@ -14,7 +14,7 @@ from systola.timing.bank_conflicts import (
 BANKS = 4
 
 
-def reader(lines, start=100, target=1000, latency=14):
+def reader(lines, start=100, target=1000, latency=14, turns=1):
     lines = np.array(lines)
     return Reader(
         lines=lines,
@@ -24,6 +24,7 @@ def reader(lines, start=100, target=1000, latency=14):
         target=target,
         target_lines=1,
         latency=latency,
+        turns=turns,
     )
 
 
@@ -36,6 +37,16 @@ def other(lines=(), past=None, start=0.0, ready=0.0):
 def test_alone():
     times = yielding_times(reader([[0, 1], [2, 3], [4, 5]]), other(), BANKS)
     assert times.tolist() == [101, 103, 105]
+
+
+def test_either_cycle_of_a_step():
+    """Where a step has two cycles, only a bank that is taken in both holds it up."""
+    lines = [[4 * line] for line in range(4)]
+    every_other = {100.0 + 2 * time: 0 for time in range(20)}
+    times = yielding_times(reader(lines, turns=2), other(past=every_other), BANKS)
+    assert times.tolist() == [100, 102, 104, 106]
+    both = {100.0: 0, 101.0: 0}
+    assert yielding_times(reader(lines, turns=2), other(past=both), BANKS)[0] == 102
 
 
 def test_equal_pace_meets_once():

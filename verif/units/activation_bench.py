@@ -504,6 +504,8 @@ class Surroundings(Bench):
         self.turns = config.columns_per_lane
         self.before = deque([_Before({}, None, None)] * self.turns)
         """The last cycles: a step takes one a turn, and is told of in the next one."""
+        self.turn = -1
+        """Of the cycle that was last."""
         self.pending: list[tuple[int, int]] = []
         """Lines of instructions so far that are not written yet, and what will be in them."""
         self.written: list[int] = []
@@ -620,6 +622,11 @@ class Surroundings(Bench):
         self.runs.append(run)
         return run
 
+    async def cycle(self, **inputs: Any) -> None:
+        """See Bench; the turns go on."""
+        await super().cycle(**inputs)
+        self.turn = (self.turn + 1) % self.turns
+
     async def step(self, offered: Run | None = None) -> None:
         """One cycle, with a command or none."""
         random = self.random
@@ -668,10 +675,19 @@ class Surroundings(Bench):
         self.now += 1
 
     def _report(self) -> None:
-        """What the unit tells of the step that ended in the cycle before, and what it did then."""
-        lists, row, line = self.before.popleft()
-        reads = row is not None or line is not None
+        """What the unit tells of the step that ended in the cycle before, and what it did then: it
+        read in one of its cycles."""
+        lists, row, line = self.before[0]
         told = self.gets("advance_read", "rows_done", "lines_done")
+        if self.turn:
+            self.before.popleft()
+            assert not self.get("takes_line") and told == (0, 0, 0)
+            return
+        for other in list(self.before)[1:]:
+            assert row is line is None or other.row is other.line is None
+            row, line = (row, line) if row is not None or line is not None else other[1:]
+        self.before.popleft()
+        reads = row is not None or line is not None
         if not self.runs:
             assert not reads and not self.get("takes_line") and told == (0, 0, 0)
             return

@@ -16,9 +16,9 @@ from systola.hdl.activation.result_lanes import lanes_are_instances
 from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
     DRAIN_SPACING,
-    GATE_SPACING,
     LONG_SPACING,
     TAP_SPACING,
+    gate_spacing,
 )
 from systola.hdl.activation.spacings import ANNOUNCED as HARDWARE_ANNOUNCED
 from systola.hdl.activation.spacings import SCALED_LATENCY as HARDWARE_SCALED_LATENCY
@@ -50,6 +50,7 @@ CONFIGS = {
     "3": small_config(rows=5, cols=3, columns_per_stage=3, **SIZES),
     "no wide": small_config(rows=5, cols=3, columns_per_stage=3, wide=False, tables=1, **SIZES),
     "two in a lane": small_config(wide=False, tables=1, columns_per_lane=2, **SIZES),
+    "two in a wide one": small_config(columns_per_lane=2, **SIZES),
     "only wide": small_config(depthwise=False, tables=0, **SIZES),
     "training": small_config(training=True, **SIZES),
     "40 lanes placed": small_config(
@@ -89,15 +90,16 @@ async def started(dut, name, **rates):
 
 
 def left_out(cycles, turns):
-    """The steps that are left out for so many cycles without one, where a step takes `turns`."""
-    return cycles and max(1, -(-(cycles + 1) // turns) - 1)
+    """The steps that are left out for so many cycles without one, where a step takes `turns`, as
+    does each of two lines that are written."""
+    return cycles and -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1
 
 
-def spacing(job, ends):
+def spacing(job, ends, turns):
     """Cycles without a step behind a vector: at least, at most."""
     if job.is_gate:
         drains = job.is_scaled or (ends and job.opcode in READERS)
-        cycles = GATE_SPACING + LONG_SPACING * drains
+        cycles = gate_spacing(turns) + LONG_SPACING * drains
         return cycles, cycles
     if job.is_scaled and (ends or job.accumulates):
         return LONG_SPACING, LONG_SPACING
@@ -159,16 +161,17 @@ def check_cycles(bench, runs):
                     assert least <= steps[0] - before - 1, (job, vector)
                     assert waits(run, 0, before, steps[0], turns) <= most, (job, vector)
             before = steps[-1]
-            pauses = spacing(job, vector + 1 == len(run.steps))
+            pauses = spacing(job, vector + 1 == len(run.steps), turns)
             least, most = (left_out(cycles, turns) for cycles in pauses)
         lines = bench.written[run.first : run.first + len(job.writes())]
-        delay = LATENCY + turns - 1 + (SUM_LATENCY if job.opcode in READERS else 0)
+        late = 3 * (turns - 1)  # a read may come in the second cycle, a write does
+        delay = LATENCY + late + (SUM_LATENCY if job.opcode in READERS else 0)
         if job.is_scaled:
-            delay = LATENCY + turns - 1 + SCALED_LATENCY
+            delay = LATENCY + late + SCALED_LATENCY
         if not job.is_gate:
             assert lines[:: 1 + job.wide] == [now + delay for now in issued], job
         if job.wide:
-            assert lines[1::2] == [now + 1 for now in lines[::2]], job
+            assert lines[1::2] == [now + turns for now in lines[::2]], job
 
 
 @cocotb.test
@@ -248,14 +251,17 @@ async def durations(dut):
             (jobs.of(Opcode.ACTIVATE, **{**wide, "n_tiles": 2}), 2 * 7 * 2 - 1),
             (jobs.of(Opcode.VECTOR, **both, accumulate=0, operation=Operation.COPY), 7 * 2 - 1),
             (jobs.of(Opcode.VECTOR, **halves, operation=Operation.COPY), 7 * 2),
-            (jobs.of(Opcode.VECTOR, **halves, operation=Operation.ADD), 7 * 4),
+            (
+                jobs.of(Opcode.VECTOR, **halves, operation=Operation.ADD),
+                7 * 4 if bench.turns == 1 else 4 + 6 * 6,
+            ),
             (
                 jobs.of(Opcode.ACTIVATE, **{**wide, "function": Function.SIGMOID, "n_tiles": 1}),
-                6 * (1 + GATE_SPACING) + 1,
+                6 * (1 + left_out(gate_spacing(bench.turns), bench.turns)) + 1,
             ),
             (
                 jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD),
-                6 * (4 + LONG_SPACING) + 4,
+                6 * (4 + left_out(LONG_SPACING, bench.turns)) + 4,
             ),
         ]
     for job, cycles in cases:

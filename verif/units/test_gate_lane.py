@@ -14,7 +14,7 @@ from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_lane import PRODUCT_LATENCY, GateLane
 from systola.hdl.activation.gate_sequencer import LAST_PRODUCT, GateSequencer
 from systola.hdl.activation.requantiser import Requantiser
-from systola.hdl.activation.spacings import GATE_SPACING
+from systola.hdl.activation.spacings import gate_spacing
 from systola.hdl.parts.multiplier import Multiplier
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
@@ -160,7 +160,7 @@ def test_the_multiplier_is_back_in_time():
     """The gates of a vector have made their last product before the next vector needs one."""
     begin, last = ActivationLane.GATE_STAGE, ActivationLane.GATE_STAGE + LAST_PRODUCT
     stage = Requantiser.MULTIPLIER_STAGE
-    assert stage < begin < last < GATE_SPACING + stage
+    assert stage < begin < last < gate_spacing(1) + stage
     assert Requantiser.LENT_LATENCY == PRODUCT_LATENCY
 
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the issue of a vector to where its row, or the sum of its lines, could be read."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.activation.controls import VectorControl
+from systola.hdl.activation.spacings import READ_SLACK, SCALED_LATENCY, SUM_LATENCY
+from systola.hdl.parts.promise import promised
+
+
+class IssuedVectors(wiring.Component):
+    """`control` of a vector, and whether there is one (`valid`): a vector of accumulators in the
+    cycle of its `issue`, one of lines SUM_LATENCY cycles later, or SCALED_LATENCY if its elements
+    are scaled. The caller keeps the two apart.
+
+    Where columns take turns, an `issue` stays for all turns, counts if `made` holds in the cycles
+    behind, and everything is READ_SLACK cycles later.
+    """
+
+    def __init__(self, *, config: Config):
+        self._shared = config.columns_per_lane > 1
+        layout = VectorControl(config=config)
+        turns = {"first_turn": In(1), "made": In(1)} if self._shared else {}
+        super().__init__(
+            {
+                **turns,
+                "issue": In(1),
+                "vector": In(layout),
+                "control": Out(layout),
+                "valid": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = 1 << SCALED_LATENCY.bit_length()
+        kept = m.submodules.kept = Memory(shape=self.vector.shape(), depth=depth, init=[])
+        write, read = kept.write_port(), kept.read_port(domain="comb")
+        place = Signal(range(depth))
+        sums, scaled = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
+        summed = Signal()
+        issue, use_sum, is_scaled = self.issue, self.vector.use_sum, self.vector.scaled
+        late: Value = Mux(scaled[-1], SCALED_LATENCY, SUM_LATENCY)
+        unsummed: Value = self.vector
+        if self._shared:
+            stage = Cat(issue, use_sum, is_scaled)
+            for cycle in range(READ_SLACK):
+                waits = Signal(len(stage), name=f"issue_{cycle}")
+                m.d.sync += waits.eq(stage)
+                stage = waits
+                if cycle == 0:
+                    stays = self.first_turn | (waits[0] == self.issue)
+                    promised(m, platform, stays, "an issue is for the columns of all turns")
+            issue, use_sum, is_scaled = stage[0] & self.made, stage[1], stage[2]
+            late = READ_SLACK + Mux(summed, late, 0)
+            unsummed = read.data
+        m.d.sync += [
+            place.eq(place + 1),
+            sums.eq(Cat(issue & use_sum & ~is_scaled, sums)),
+            scaled.eq(Cat(issue & use_sum & is_scaled, scaled)),
+        ]
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(place),
+            write.data.eq(self.vector),
+            read.addr.eq(place - late),
+            summed.eq(sums[-1] | scaled[-1]),
+            self.control.eq(Mux(summed, read.data, unsummed)),
+            self.valid.eq(summed | (issue & ~use_sum)),
+        ]
+        return m

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the lines of results are written, where a result may have two, or come from the gates."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.activation.activation_lane import Pick
+from systola.hdl.activation.controls import EndControl
+from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.commands import OTHER, address_bits, is_gate, measures
+
+
+class EndingVector(data.StructLayout):
+    """What accompanies a vector at one of the last stages of the lanes, if there is one."""
+
+    def __init__(self, *, config: Config):
+        super().__init__({"valid": 1, "control": EndControl(config=config)})
+
+
+class LineWriter(wiring.Component):
+    """Writes a line for each vector, or two, low bytes first, and tells of them before.
+
+    | port | |
+    |---|---|
+    | `starts` | the gates start, in the cycle before the vector is `at_gate` |
+    | `at_gate` | the vector whose result the gates take as their argument |
+    | `announced`, `announced_wide` | the vector whose line, or the second of two, is written next |
+    | `end` | the one whose bytes the lanes give |
+    | `next_looks_up` | the one in the cycle behind that takes them from a table |
+    | `written` | the line behind those of the vector that is `announced` |
+    | `pick` | what the lanes give in the next cycle |
+    | `enable`, `address` | of the write, a cycle after the bytes |
+    | `advance_write`, `advance_write_to`, `write_done` | see ResultLanes |
+    | `turn` | of `end`, where columns take turns: all ports stay for as many cycles, and what is \
+written and told comes with the last one |
+
+    The results of the gates come GateSequencer.LATENCY steps after their argument; the caller
+    leaves them that time. Nothing is written for a Measure.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        vector = EndingVector(config=config)
+        shared = {"turn": In(1)} if config.columns_per_lane > 1 else {}
+        super().__init__(
+            {
+                **shared,
+                "starts": In(1),
+                "at_gate": In(vector),
+                "announced": In(vector),
+                "announced_wide": In(vector),
+                "end": In(vector),
+                "next_looks_up": In(1),
+                "written": In(address_bits(config)),
+                "pick": Out(Pick),
+                "enable": Out(1),
+                "address": Out(address_bits(config)),
+                "advance_write": Out(1),
+                "advance_write_to": Out(address_bits(config)),
+                "write_done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        turns = self._config.columns_per_lane
+        gate, end = self._gate(m), self.end
+        silent: Any = 0
+        if self._config.training:
+            silent = (end.control.function == OTHER) & measures(end.control.table)
+        done = Signal()  # the lanes give the low bytes of a vector
+        finished = Signal.like(end.control)
+        m.d.comb += [
+            done.eq((end.valid & ~is_gate(end.control.function) & ~silent) | gate.valid),
+            finished.eq(Mux(gate.valid, gate.control, end.control)),
+        ]
+        # The high ones follow when all columns have had their turn.
+        wide: list[Value] = [done & finished.wide]
+        for turn in range(turns):
+            wide.append(Signal(name=f"wide_{turn}"))
+            m.d.sync += wide[-1].eq(wide[-2])
+        high = wide[-1]
+        with m.If(wide[-2]):
+            m.d.comb += self.pick.eq(Pick.HIGH)
+        with m.Elif(self._gate_next):
+            m.d.comb += self.pick.eq(Pick.GATE)
+        with m.Elif(self.next_looks_up):
+            m.d.comb += self.pick.eq(Pick.TABLE)
+        writes = done | high
+        last: Any = None
+        if turns > 1:
+            last = self.turn
+            writes &= last
+        m.d.sync += self.enable.eq(writes)
+        with m.If(writes):
+            m.d.sync += self.address.eq(Mux(high, self.address + 1, finished.line))
+        self._announce(m, gate, last)
+        return m
+
+    def _gate(self, m: Module) -> data.View:
+        """The vector whose result the gates have, if the lanes give it now."""
+        turns = self._config.columns_per_lane
+        gate = Signal(EndingVector(config=self._config))
+        kept = Signal(EndControl(config=self._config), reset_less=True)
+        started = Signal()
+        waiting = Signal(range(GateSequencer.LATENCY + 1))
+        self._gate_next = waiting == 2 // turns
+        passes = 1 if turns == 1 else ~self.turn
+        m.d.sync += started.eq(self.starts)
+        with m.If(started):
+            m.d.sync += [kept.eq(self.at_gate.control), waiting.eq(GateSequencer.LATENCY)]
+        with m.Elif((waiting != 0) & passes):
+            m.d.sync += waiting.eq(waiting - 1)
+        there = Signal()
+        m.d.sync += there.eq(self._gate_next)
+        m.d.comb += [gate.valid.eq(there), gate.control.eq(kept)]
+        return gate
+
+    def _announce(self, m: Module, gate: data.View, last: Any) -> None:
+        """Two lines are announced together, with the second one."""
+        one, two = self.announced, self.announced_wide
+        lines: list[Value] = [self.written]
+        for cycle in range(self._config.columns_per_lane):
+            lines.append(Signal.like(self.written, name=f"written_{cycle}", reset_less=True))
+            m.d.sync += lines[-1].eq(lines[-2])
+        by_one, by_two, by_gate, announces = Signal(), Signal(), Signal(), Signal()
+        ends = Signal()
+        line_of_gate = Signal.like(self.written, reset_less=True)
+        m.d.sync += line_of_gate.eq(gate.control.line + 1 + gate.control.wide)
+        m.d.comb += [
+            by_one.eq(one.valid & ~one.control.wide),
+            by_two.eq(two.valid & two.control.wide & ~is_gate(two.control.function)),
+            by_gate.eq(self._gate_next if last is None else gate.valid),
+            announces.eq((by_one | by_two | by_gate) & (1 if last is None else last)),
+            ends.eq(
+                Mux(by_gate, gate.control.last, Mux(by_two, two.control.last, one.control.last))
+            ),
+        ]
+        m.d.sync += [
+            self.advance_write.eq(announces),
+            self.advance_write_to.eq(
+                Mux(by_gate, line_of_gate, Mux(by_two, lines[-1], self.written))
+            ),
+            self.write_done.eq(announces & ends),
+        ]
