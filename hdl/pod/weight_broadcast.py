@@ -25,7 +25,7 @@ class WeightBroadcast(wiring.Component):
     requests.
 
     A core asks together with those with whom it had its burst before, all of them after `together`:
-    it waits until each of them asks for something, for PATIENCE cycles at most, and whoever then
+    it waits until each of them asks for something, for `patience` cycles at most, and whoever then
     asks for the same gets it, too. Nothing is kept: a burst that has left is read again for who
     comes later. Of those that are ready to go, one goes at a time, round robin.
 
@@ -33,8 +33,9 @@ class WeightBroadcast(wiring.Component):
     none for words.
     """
 
-    def __init__(self, *, cores: int, address_bits: int, word_bytes: int):
+    def __init__(self, *, cores: int, address_bits: int, word_bytes: int, patience: int = PATIENCE):
         self._cores = cores
+        self._patience = patience
         burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
         super().__init__(
             {
@@ -69,13 +70,13 @@ class WeightBroadcast(wiring.Component):
         company = [Signal(count, init=-1, name=f"company_{i}") for i in range(count)]
         ready: list[Value] = []
         for number in range(count):
-            waited = Signal(range(PATIENCE + 1), name=f"waited_{number}")
+            waited = Signal(range(self._patience + 1), name=f"waited_{number}")
             with m.If(taken[number] | ~asking[number]):
                 m.d.sync += waited.eq(0)
-            with m.Elif(waited != PATIENCE):
+            with m.Elif(waited != self._patience):
                 m.d.sync += waited.eq(waited + 1)
             missing = company[number] & ~asking
-            ready.append(asking[number] & (~missing.any() | (waited == PATIENCE)))
+            ready.append(asking[number] & (~missing.any() | (waited == self._patience)))
         turn = m.submodules.turn = RoundRobin(count=count)
         settles = Signal(range(_SETTLES + 1))
         under_way = Signal(range(BURSTS_AHEAD + 1))
