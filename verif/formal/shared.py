@@ -7,6 +7,7 @@ from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.read_widener import BURSTS_AHEAD, ReadWidener
 from systola.hdl.pod.weight_broadcast import WeightBroadcast
 from systola.hdl.pod.word_ports import most_words
+from systola.hdl.pod.write_widener import WriteWidener
 from systola.verif.formal.harness import (
     Harness,
     Tracked,
@@ -185,6 +186,77 @@ class ReadWidenerHarness(Harness):
         ]
 
 
+class WriteWidenerHarness(Harness):
+    """Bursts of any place and length, and a memory that takes the words of those that it has taken
+    as it likes."""
+
+    BUS, WORD, BEATS = 1, 2, 3
+    MOST = 8
+    """Bursts: more than there is room for."""
+
+    def claims(self, m: Module) -> None:
+        dut = WriteWidener(
+            address_bits=3, bus_bytes=self.BUS, word_bytes=self.WORD, max_burst_beats=self.BEATS
+        )
+        Unit(m, dut)
+        bus, request, words = dut.bus, dut.request, dut.words
+        asked = Cat(bus.awaddr, bus.awlen)
+        sent = Cat(bus.wdata, bus.wstrb, bus.wlast)
+        m.d.comb += [
+            bus.awvalid.eq(anything(m, 1, "awvalid")),
+            bus.awaddr.eq(anything(m, 3, "awaddr")),
+            bus.awlen.eq(anything(m, 8, "awlen")),
+            bus.wvalid.eq(anything(m, 1, "wvalid")),
+            bus.wdata.eq(anything(m, 8, "wdata")),
+            bus.wstrb.eq(anything(m, 1, "wstrb")),
+            bus.wlast.eq(anything(m, 1, "wlast")),
+            bus.bready.eq(1),
+            request.ready.eq(anything(m, 1, "ready")),
+            words.ready.eq(anything(m, 1, "words_ready")),
+            Assume(bus.awlen < self.BEATS),
+        ]
+        assume_stays(m, bus.awvalid, bus.awready, asked, "aw")
+        assume_stays(m, bus.wvalid, bus.wready, sent, "w")
+        assert_stays(m, request.valid, request.ready, request.payload, "request")
+        assert_stays(m, words.valid, words.ready, words.payload, "words")
+        # The burst whose beats come: WLAST is where AWLEN puts it.
+        taken = bus.wvalid & bus.wready
+        length, beats = Signal(8), Signal(8)
+        m.d.sync += beats.eq(Mux(taken, Mux(bus.wlast, 0, beats + 1), beats))
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += length.eq(bus.awlen)
+        m.d.comb += Assume(implies(taken, bus.wlast == (beats == length)))
+        # The chosen burst: what is asked for, when, and which bytes it may write.
+        enters, gone = bus.awvalid & bus.awready, words.valid & words.ready & words.payload.last
+        asks = request.valid & request.ready
+        granted = Signal(range(self.MOST + 1))
+        m.d.sync += granted.eq(granted + asks - gone)
+        m.d.comb += Assume(implies(words.ready, granted != 0))
+        item = Tracked(m, enters=enters, word=asked, exits=asks, most=self.MOST)
+        written = Tracked(
+            m, enters=taken & bus.wlast, word=Cat(bus.wdata, bus.wstrb), exits=gone, most=self.MOST
+        )
+        address, size = item.word[:3], item.word[3:]
+        end = address + size
+        m.d.comb += [
+            Assert(implies(request.valid, written.count != 0)),
+            Assert(implies(item.leaves, request.payload.word == address >> 1)),
+            Assert(implies(item.leaves, request.payload.length == (end >> 1) - (address >> 1))),
+            # The last beat of a burst is in its last word, with its strobe, and nothing behind it.
+            Assert(
+                implies(
+                    written.leaves,
+                    ((words.payload.data[:8] == written.word[:8]) & (words.payload.strobe[1] == 0))
+                    & (words.payload.strobe[0] == written.word[8])
+                    | (
+                        (words.payload.data[8:] == written.word[:8])
+                        & (words.payload.strobe[1] == written.word[8])
+                    ),
+                )
+            ),
+        ]
+
+
 PROOFS = (
     Proof(
         unit="round_robin",
@@ -235,5 +307,21 @@ PROOFS = (
             ),
         ),
         fault_depth=16,
+    ),
+    Proof(
+        unit="write_widener",
+        claim="a burst is asked for when it is complete, where it lies, with its own last byte",
+        harness=WriteWidenerHarness,
+        depth=8,
+        bounded=True,
+        faults=(
+            Fault(unit="write_widener", old="m.Elif(fresh)", new="m.Elif(~fresh)"),
+            Fault(
+                unit="write_widener",
+                old="request.valid.eq(some != 0)",
+                new="request.valid.eq(opened)",
+            ),
+        ),
+        fault_depth=8,
     ),
 )
