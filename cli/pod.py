@@ -11,6 +11,7 @@ from functools import partial
 
 from systola.arch.config import DEFAULT_PRESET
 from systola.arch.registers import CycleClass
+from systola.arch.shared_memory import SharedMemory
 from systola.cli.arguments import memory_of, progress_bar, whole_number
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
@@ -36,6 +37,28 @@ _OF_ONE = ("timeline", "report", "report_window", "waves", "roofline")
 def add_cores(parser: argparse.ArgumentParser, what: str) -> None:
     """Adds --cores N; None where it is not given."""
     parser.add_argument("--cores", type=whole_number(1, MAX_CORES), metavar="N", help=what)
+
+
+def add_shared_memory(parser: argparse.ArgumentParser) -> None:
+    """Adds --shared-memory BYTES; None where it is not given."""
+    parser.add_argument(
+        "--shared-memory",
+        type=whole_number(1),
+        metavar="BYTES",
+        help="with --cores: one AXI4 port so wide for the memories of all cores",
+    )
+
+
+def shared_memory_of(arguments: argparse.Namespace) -> SharedMemory | None:
+    """The memory of a pod. Raises UserError where there is none, ConfigError where it does not fit
+    its cores."""
+    if arguments.shared_memory is None:
+        return None
+    if arguments.cores is None:
+        raise UserError("--shared-memory goes with --cores")
+    shared = SharedMemory(arguments.shared_memory)
+    shared.check(arguments.preset)
+    return shared
 
 
 def add_split(parser: argparse.ArgumentParser) -> None:

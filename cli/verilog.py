@@ -7,7 +7,7 @@ import argparse
 
 from systola.cli.arguments import add_fabric, add_preset
 from systola.cli.output import OutputFile
-from systola.cli.pod import add_cores
+from systola.cli.pod import add_cores, add_shared_memory, shared_memory_of
 from systola.hdl.parts.fabric import Fabric
 
 HELP = "write the machine as Verilog"
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_preset(parser)
     add_fabric(parser)
     add_cores(parser, "a pod of N cores in a ring: module pod, with a tpu for each")
+    add_shared_memory(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="'-' for standard output"
     )
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
+    shared = shared_memory_of(arguments)
     with OutputFile(arguments.output) as output:
         # Amaranth takes a while to load: the output is checked first, other commands go without.
         from systola.hdl.verilog import generate, generate_pod
@@ -33,6 +35,6 @@ def execute(arguments: argparse.Namespace) -> int:
         if arguments.cores is None:
             text = generate(config, fabric)
         else:
-            text = generate_pod(config, arguments.cores, fabric)
+            text = generate_pod(config, arguments.cores, fabric, shared)
         output.write(text.encode())
     return 0

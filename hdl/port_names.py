@@ -12,6 +12,8 @@ PORT_PREFIX = {
     "host_read": "m_axi_host_",
     "host_write": "m_axi_host_",
     "weight_read": "m_axi_weight_",
+    "memory_read": "m_axi_memory_",
+    "memory_write": "m_axi_memory_",
     "irq": "irq",
     **{
         f"{way}_{side}": f"link_{way}_{side}_"

@@ -13,6 +13,7 @@ from amaranth.back import rtlil, verilog
 from amaranth.lib import wiring
 
 from systola.arch.config import Config
+from systola.arch.shared_memory import SharedMemory
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.lane_group import LaneGroup
 from systola.hdl.activation.result_lanes import lanes_are_instances
@@ -38,18 +39,32 @@ def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool 
     return _with_modules(convert(top, "tpu", platform, flat_ports(top)), config, platform)
 
 
-def generate_pod(config: Config, cores: int, fabric: Fabric = Fabric.GENERIC) -> str:
+def generate_pod(
+    config: Config,
+    cores: int,
+    fabric: Fabric = Fabric.GENERIC,
+    shared: SharedMemory | None = None,
+) -> str:
     """`cores` machines of a configuration in a ring, as one Verilog text; the top module is `pod`,
     and each core a `tpu`, which is converted once. The configuration gets links, where it has
-    none."""
+    none. `shared` as of Pod."""
     linked = replace(config, links=True)
-    return f"{generate_ring(linked, cores)}\n{generate(linked, fabric)}"
+    return f"{generate_ring(linked, cores, shared=shared)}\n{generate(linked, fabric)}"
 
 
-def generate_ring(config: Config, cores: int, stages: int = LINK_STAGES) -> str:
-    """Of a pod the module `pod` alone; `stages` as of Pod."""
-    top = Pod(config=config, cores=cores, stages=stages)
-    return convert(top, "pod", ports=flat_ports(top))
+def generate_ring(
+    config: Config,
+    cores: int,
+    stages: int = LINK_STAGES,
+    shared: SharedMemory | None = None,
+    *,
+    promises: bool = False,
+) -> str:
+    """Of a pod the module `pod` alone; `stages` and `shared` as of Pod, `promises` as of
+    generate."""
+    top = Pod(config=config, cores=cores, stages=stages, shared=shared)
+    platform = Checked(Fabric.GENERIC) if promises else Fabric.GENERIC
+    return convert(top, "pod", platform, flat_ports(top))
 
 
 def generate_rtlil(config: Config) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from systola.arch.config import Config
+from systola.arch.shared_memory import SharedMemory
 from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import built_once, content_key
 
@@ -39,18 +40,20 @@ def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: boo
     return built_once("verilog", f"{key}.v", what, make).read_text()
 
 
-def pod_verilog_of(config: Config, cores: int, stages: int) -> str:
-    """Module `pod` with so many cores of `config`, which has links, likewise, with the promises of
-    the cores; `stages` as of Pod."""
+def pod_verilog_of(
+    config: Config, cores: int, stages: int, shared: SharedMemory | None = None
+) -> str:
+    """Module `pod` with so many cores of `config`, which has links, likewise, with promises;
+    `stages` and `shared` as of Pod."""
 
     def make(work: Path) -> Path:
         from systola.hdl.verilog import generate_ring
 
         result = work / "pod.v"
-        result.write_text(generate_ring(config, cores, stages))
+        result.write_text(generate_ring(config, cores, stages, shared, promises=True))
         return result
 
-    key = content_key(_description(), repr(config), str(cores), str(stages))
+    key = content_key(_description(), repr(config), str(cores), str(stages), repr(shared))
     what = f"converting a ring of {cores} '{config.name}' to Verilog"
     ring = built_once("verilog", f"{key}.v", what, make).read_text()
     return f"{ring}\n{verilog_of(config, promises=True)}"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Everything around a Verilated pod that has to run every cycle: clock, reset, AXI4-Lite host, the
-// memories of each core, AXI rule checks. Python (sim/pod_library.py) calls the C functions at the
-// end of this file through ctypes. A cycle is as in harness.cpp.
+// memories of each core, or the one that all share, AXI rule checks. Python (sim/pod_library.py)
+// says which ports there are, and calls the C functions at the end of this file through ctypes. A
+// cycle is as in harness.cpp.
 
 #include <cstdint>
 #include <cstring>
@@ -18,10 +19,8 @@ namespace {
 
 constexpr unsigned REGISTER_TIMEOUT = 10000;
 constexpr int RESET_CYCLES = 4;
-constexpr unsigned HOST_BUS = sizeof(Vpod::m_axi_host0_rdata);
-constexpr unsigned WEIGHT_BUS = sizeof(Vpod::m_axi_weight0_rdata);
 
-// The memories of one core.
+// The memories of one core; a shared one has a host port only, for all that cores want.
 class Memories {
   public:
     Memories(unsigned number, Complaint& complaint)
@@ -61,6 +60,7 @@ class Memories {
         const bool read = reads.sample(cycle);
         const bool written = writes.sample(cycle);
         weights.sample(cycle);
+        if (SHARED) return;  // whole words are read, and what fetches is not told by its ID
         if ((read && reads.ar.id != FETCH_ID &&
              writes.touches(reads.ar.address, reads.ar.end(HOST_BUS))) ||
             (written && reads.touches(writes.aw.address, writes.aw.end(HOST_BUS))))
@@ -86,14 +86,15 @@ class Pod {
         context_->randReset(2);
         context_->randSeed(seed);
         pod_.reset(new Vpod(context_.get(), "pod"));
-        for (unsigned i = 0; i < CORES; ++i) cores_.emplace_back(new Memories(i, complaint_));
+        for (unsigned i = 0; i < MEMORIES; ++i)
+            memories_.emplace_back(new Memories(i, complaint_));
         reset();
     }
 
     ~Pod() { pod_->final(); }
 
     void reset() {
-        for (auto& core : cores_) core->forget();
+        for (auto& memories : memories_) memories->forget();
         pod_->s_axil_awvalid = pod_->s_axil_wvalid = pod_->s_axil_arvalid = 0;
         pod_->rst = 1;
         for (int i = 0; i < RESET_CYCLES; ++i) {
@@ -103,13 +104,13 @@ class Pod {
         pod_->rst = 0;
     }
 
-    void configure(unsigned core, bool host, const Parameters& with) {
-        cores_[core]->configure(host, with);
+    void configure(unsigned number, bool host, const Parameters& with) {
+        memories_[number]->configure(host, with);
     }
 
     // The stalls start afresh.
     void begin() {
-        for (auto& core : cores_) core->begin(now_);
+        for (auto& memories : memories_) memories->begin(now_);
     }
 
     // Returns BRESP, or -1 when the pod does not answer.
@@ -191,19 +192,20 @@ class Pod {
         pod_->port##_rresp = memory.r_response;                              \
         pod_->port##_rlast = memory.r_last;                                  \
     }
-#define DRIVE(i)                                                             \
+#define DRIVE_HOST(i, port)                                                  \
     {                                                                        \
-        Memories& core = *cores_[i];                                         \
-        core.drive(now_);                                                    \
-        DRIVE_READ(m_axi_host##i, core.reads, HOST_BUS)                      \
-        DRIVE_READ(m_axi_weight##i, core.weights, WEIGHT_BUS)                \
-        pod_->m_axi_host##i##_awready = core.writes.aw_ready;                \
-        pod_->m_axi_host##i##_wready = core.writes.w_ready;                  \
-        pod_->m_axi_host##i##_bvalid = core.writes.b_valid;                  \
-        pod_->m_axi_host##i##_bid = core.writes.b_id;                        \
-        pod_->m_axi_host##i##_bresp = core.writes.b_response;                \
+        Memories& of = *memories_[i];                                        \
+        DRIVE_READ(port, of.reads, HOST_BUS)                                 \
+        pod_->port##_awready = of.writes.aw_ready;                           \
+        pod_->port##_wready = of.writes.w_ready;                             \
+        pod_->port##_bvalid = of.writes.b_valid;                             \
+        pod_->port##_bid = of.writes.b_id;                                   \
+        pod_->port##_bresp = of.writes.b_response;                           \
     }
-        FOR_CORES(DRIVE)
+#define DRIVE_WEIGHT(i, port) DRIVE_READ(port, memories_[i]->weights, WEIGHT_BUS)
+        for (auto& memories : memories_) memories->drive(now_);
+        FOR_HOSTS(DRIVE_HOST)
+        FOR_WEIGHTS(DRIVE_WEIGHT)
     }
 
     void sample() {
@@ -216,22 +218,24 @@ class Pod {
         to.burst = pod_->port##_##way##burst;                                \
         to.id = pod_->port##_##way##id;                                      \
     }
-#define SAMPLE(i)                                                            \
+#define SAMPLE_HOST(i, port)                                                 \
     {                                                                        \
-        Memories& core = *cores_[i];                                         \
-        SAMPLE_ADDRESS(m_axi_host##i, ar, core.reads.ar)                     \
-        SAMPLE_ADDRESS(m_axi_host##i, aw, core.writes.aw)                    \
-        SAMPLE_ADDRESS(m_axi_weight##i, ar, core.weights.ar)                 \
-        core.reads.r_ready = pod_->m_axi_host##i##_rready;                   \
-        core.weights.r_ready = pod_->m_axi_weight##i##_rready;               \
-        core.writes.w_valid = pod_->m_axi_host##i##_wvalid;                  \
-        core.writes.w_last = pod_->m_axi_host##i##_wlast;                    \
-        core.writes.w_data = bytes_of(pod_->m_axi_host##i##_wdata);          \
-        core.writes.w_strobe = bytes_of(pod_->m_axi_host##i##_wstrb);        \
-        core.writes.b_ready = pod_->m_axi_host##i##_bready;                  \
-        core.sample(now_);                                                   \
+        Memories& of = *memories_[i];                                        \
+        SAMPLE_ADDRESS(port, ar, of.reads.ar)                                \
+        SAMPLE_ADDRESS(port, aw, of.writes.aw)                               \
+        of.reads.r_ready = pod_->port##_rready;                              \
+        of.writes.w_valid = pod_->port##_wvalid;                             \
+        of.writes.w_last = pod_->port##_wlast;                               \
+        of.writes.w_data = bytes_of(pod_->port##_wdata);                     \
+        of.writes.w_strobe = bytes_of(pod_->port##_wstrb);                   \
+        of.writes.b_ready = pod_->port##_bready;                             \
     }
-        FOR_CORES(SAMPLE)
+#define SAMPLE_WEIGHT(i, port)                                               \
+    SAMPLE_ADDRESS(port, ar, memories_[i]->weights.ar)                       \
+    memories_[i]->weights.r_ready = pod_->port##_rready;
+        FOR_HOSTS(SAMPLE_HOST)
+        FOR_WEIGHTS(SAMPLE_WEIGHT)
+        for (auto& memories : memories_) memories->sample(now_);
         aw_ = pod_->s_axil_awvalid && pod_->s_axil_awready;
         w_ = pod_->s_axil_wvalid && pod_->s_axil_wready;
         ar_ = pod_->s_axil_arvalid && pod_->s_axil_arready;
@@ -248,7 +252,7 @@ class Pod {
     std::unique_ptr<VerilatedContext> context_;
     std::unique_ptr<Vpod> pod_;
     Complaint complaint_;
-    std::vector<std::unique_ptr<Memories>> cores_;
+    std::vector<std::unique_ptr<Memories>> memories_;
     bool aw_ = false, w_ = false, ar_ = false, answered_ = false, got_ = false, irq_ = false;
     int response_ = 0;
     uint32_t data_ = 0;
@@ -265,7 +269,7 @@ void* pod_create(int seed) { return new Pod(seed); }
 
 void pod_destroy(void* handle) { delete pod(handle); }
 
-void pod_memory(void* handle, unsigned core, int host, uint8_t* data, uint64_t bytes, uint64_t base,
+void pod_memory(void* handle, unsigned number, int host, uint8_t* data, uint64_t bytes, uint64_t base,
                 uint32_t latency, uint32_t threshold, uint64_t seed, uint64_t error_low,
                 uint64_t error_high) {
     Parameters with;
@@ -279,7 +283,7 @@ void pod_memory(void* handle, unsigned core, int host, uint8_t* data, uint64_t b
     with.seed = seed;
     with.error_low = error_low;
     with.error_high = error_high;
-    pod(handle)->configure(core, host != 0, with);
+    pod(handle)->configure(number, host != 0, with);
 }
 
 void pod_begin(void* handle) { pod(handle)->begin(); }

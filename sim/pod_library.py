@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.config import Config
+from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     POD_IDENTITY,
@@ -23,6 +23,7 @@ from systola.arch.registers import (
     counter_offset,
     program_registers,
 )
+from systola.arch.shared_memory import SharedMemory
 from systola.sim.design import pod_verilog_of
 from systola.sim.library import HOST_BASE, WEIGHT_BASE, Program
 from systola.sim.model import (
@@ -75,9 +76,38 @@ class PodResult:
         return max(core.cycles for core in self.cores)
 
 
+@dataclass(frozen=True)
+class _Window:
+    """Where a core finds its memories; `host` is what it changes."""
+
+    host: NDArray[np.uint8]
+    host_base: int
+    weight_base: int
+
+
+def _ports(config: Config, cores: int, shared: SharedMemory | None) -> str:
+    """What the harness is to know of the ports of a pod, in C++."""
+    hosts = weights = " ".join(f"X({core}, m_axi_NAME{core})" for core in range(cores))
+    if shared:
+        hosts, weights = "X(0, m_axi_memory)", ""
+    numbers = {
+        "MEMORIES": 1 if shared else cores,
+        "HOST_BUS": shared.word_bytes if shared else config.host_bus_bytes,
+        "WEIGHT_BUS": shared.word_bytes if shared else config.weight_bus_bytes,
+        "SHARED": int(shared is not None),
+    }
+    return "".join(
+        [
+            *(f"constexpr unsigned {name} = {number};\n" for name, number in numbers.items()),
+            f"#define FOR_HOSTS(X) {hosts.replace('NAME', 'host')}\n",
+            f"#define FOR_WEIGHTS(X) {weights.replace('NAME', 'weight')}\n",
+        ]
+    )
+
+
 class PodSimulator(VerilatedModel):
     """A Verilated pod of `cores` cores of a configuration, which gets links where it has none, each
-    with memories of its own.
+    with memories of its own, or all with one that is `shared`.
 
     `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores.
     Building the library takes a while the first time; it raises
@@ -93,17 +123,18 @@ class PodSimulator(VerilatedModel):
         stall: float = 0.0,
         seed: int = 0,
         stages: int = 2,
+        shared: SharedMemory | None = None,
     ):
         super().__init__(latency=latency, stall=stall, seed=seed)
         self.config = replace(config, links=True)
         self.cores = cores
+        self._shared = shared
         self._memories: dict[tuple[int, bool], NDArray[np.uint8]] = {}
-        numbers = " ".join(f"X({core})" for core in range(cores))
         library = build_library(
-            pod_verilog_of(self.config, cores, stages),
+            pod_verilog_of(self.config, cores, stages, shared),
             name=f"{config.name} x {cores}",
             top="pod",
-            numbers=f"constexpr unsigned CORES = {cores};\n#define FOR_CORES(X) {numbers}\n",
+            numbers=_ports(self.config, cores, shared),
         )
         self._open(library, "pod", _FUNCTIONS, ())
         if self.read(PodRegister.ID) != POD_IDENTITY:
@@ -130,18 +161,15 @@ class PodSimulator(VerilatedModel):
         `abandon_after` cycles is ended by SOFT_RESET. A fault is a result; raises NoEnd when the
         pod does not stop within `limit` cycles, SimulationError when it breaks a rule of AXI.
         """
-        hosts = [np.array(image.host, dtype=np.uint8) for image in images]
-        for core, (image, host) in enumerate(zip(images, hosts, strict=True)):
-            weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
-            self._attach(core, True, host, host_errors[core] if host_errors else (0, 0))
-            self._attach(core, False, weights, (0, 0))
+        windows = self._attached(images, host_errors)
+        for core, (image, window) in enumerate(zip(images, windows, strict=True)):
             page = core_page(core)
             for register, value in (
                 *program_registers(
-                    host_base=HOST_BASE,
-                    host_bytes=len(host),
-                    weight_base=WEIGHT_BASE,
-                    tiles=len(weights) // self.config.tile_bytes,
+                    host_base=window.host_base,
+                    host_bytes=len(window.host),
+                    weight_base=window.weight_base,
+                    tiles=len(image.weights) // self.config.tile_bytes,
                     program=image.program_offset,
                 ),
                 (Register.BUS_TIMEOUT, bus_timeout),
@@ -164,28 +192,74 @@ class PodSimulator(VerilatedModel):
         return PodResult(
             status=status,
             first_fault=(first >> 8, Fault(first & 0xFF)) if status & Status.FAULT else None,
-            cores=tuple(self._result(core, host) for core, host in enumerate(hosts)),
+            cores=tuple(
+                self._result(core, np.array(window.host)) for core, window in enumerate(windows)
+            ),
         )
 
+    def _attached(
+        self, images: Sequence[Program], host_errors: Sequence[tuple[int, int]]
+    ) -> list[_Window]:
+        """Fills the memories: where each core finds what it needs."""
+        errors = host_errors or [(0, 0)] * len(images)
+        if not self._shared:
+            windows: list[_Window] = []
+            for core, image in enumerate(images):
+                host = np.array(image.host, dtype=np.uint8)
+                self._attach(core, True, host, HOST_BASE, errors[core])
+                weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
+                self._attach(core, False, weights, WEIGHT_BASE, (0, 0))
+                windows.append(_Window(host, HOST_BASE, WEIGHT_BASE))
+            return windows
+        places: dict[bytes | int, int] = {}  # of weights by what they are, and of hosts
+        parts: list[NDArray[np.uint8]] = []
+        size = 0
+        for core, image in enumerate(images):
+            for key, part in ((image.weights.tobytes(), image.weights), (core, image.host)):
+                if key not in places:
+                    places[key] = size
+                    padding = np.zeros(-len(part) % HOST_PAGE_BYTES, np.uint8)
+                    parts += [np.asarray(part, np.uint8), padding]
+                    size += len(part) + len(padding)
+        memory = np.concatenate(parts)
+        wrong = [
+            (places[core] + low, places[core] + high)
+            for core, (low, high) in enumerate(errors)
+            if low < high
+        ]
+        self._attach(0, True, memory, HOST_BASE, wrong[0] if wrong else (0, 0))
+        return [
+            _Window(
+                memory[places[core] : places[core] + len(image.host)],
+                HOST_BASE + places[core],
+                HOST_BASE + places[image.weights.tobytes()],
+            )
+            for core, image in enumerate(images)
+        ]
+
     def _attach(
-        self, core: int, is_host: bool, data: NDArray[np.uint8], errors: tuple[int, int]
+        self,
+        number: int,
+        is_host: bool,
+        data: NDArray[np.uint8],
+        base: int,
+        errors: tuple[int, int],
     ) -> None:
-        base = HOST_BASE if is_host else WEIGHT_BASE
         self._call(
             "memory",
-            core,
+            number,
             int(is_host),
             data.ctypes.data,
             len(data),
             base,
             self._latency,
             self._threshold,
-            self._seed + core,
+            self._seed + number,
             base + errors[0],
             base + errors[1],
         )
         # The C++ side keeps the pointer: the array must live until the next one takes its place.
-        self._memories[core, is_host] = data
+        self._memories[number, is_host] = data
 
     def _wait_idle(self) -> None:
         for _ in range(_POLLS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thin Verilog module around `tpu` whose ports vendor tools group into AXI interfaces.
+"""A thin Verilog module around `tpu`, or `pod`, whose ports vendor tools group into AXI interfaces.
 
 The attributes are those of Vivado's IP packager and block designs (AMD UG1118, "Creating and
 Packaging Custom IP"); other tools pass over them and go by the names.
@@ -11,18 +11,23 @@ import re
 
 from systola.arch.config import Config
 
-TOP = "tpu_axi"
 INTERFACES = {
     "s_axil": "PROTOCOL AXI4LITE, DATA_WIDTH 32",
     "m_axi_host": "PROTOCOL AXI4, READ_WRITE_MODE READ_WRITE",
     "m_axi_weight": "PROTOCOL AXI4, READ_WRITE_MODE READ_ONLY",
+    "m_axi_memory": "PROTOCOL AXI4, READ_WRITE_MODE READ_WRITE",
 }
-"""Name of each interface, and what a tool is told about it."""
+"""Name of each interface without the number of a core, and what a tool is told about it."""
 
 
-def port_list(verilog: str) -> list[tuple[str, bool, int]]:
-    """Name of each port of module `tpu` but clk and rst, whether it is an input, and its width."""
-    body = verilog[verilog.index("\nmodule tpu(") :]
+def wrapper_of(top: str) -> str:
+    """What the wrapper of a module is called."""
+    return f"{top}_axi"
+
+
+def port_list(verilog: str, top: str) -> list[tuple[str, bool, int]]:
+    """Name of each port of module `top` but clk and rst, whether it is an input, and its width."""
+    body = verilog[verilog.index(f"\nmodule {top}(") :]
     body = body[: body.index("\nendmodule")]
     ports = re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", body, re.MULTILINE)
     return [
@@ -32,16 +37,20 @@ def port_list(verilog: str) -> list[tuple[str, bool, int]]:
     ]
 
 
-def axi_wrapper(config: Config, verilog: str) -> str:
-    """Module `tpu_axi` for the machine in `verilog`: its ports, with `aclk` and `aresetn`."""
-    associated = f"ASSOCIATED_BUSIF {':'.join(INTERFACES)}, ASSOCIATED_RESET aresetn"
+def axi_wrapper(config: Config, verilog: str, top: str) -> str:
+    """The wrapper of module `top`, machine or pod, in `verilog`: its ports, with `aclk` and
+    `aresetn`."""
+    listed = port_list(verilog, top)
+    # In the order in which they come, each once.
+    interfaces = dict.fromkeys(name.rpartition("_")[0] for name, *_ in listed if name != "irq")
+    associated = f"ASSOCIATED_BUSIF {':'.join(interfaces)}, ASSOCIATED_RESET aresetn"
     ports = [
         _port("aclk", True, 1, "xilinx.com:signal:clock:1.0 aclk CLK", associated),
         _port("aresetn", True, 1, "xilinx.com:signal:reset:1.0 aresetn RST", "POLARITY ACTIVE_LOW"),
     ]
     told: set[str] = set()
     names = ["clk", "rst"]
-    for name, is_input, width in port_list(verilog):
+    for name, is_input, width in listed:
         names.append(name)
         if name == "irq":
             what, parameters = (
@@ -51,7 +60,7 @@ def axi_wrapper(config: Config, verilog: str) -> str:
         else:
             interface, _, signal = name.rpartition("_")
             what = f"xilinx.com:interface:aximm:1.0 {interface} {signal.upper()}"
-            parameters = "" if interface in told else INTERFACES[interface]
+            parameters = "" if interface in told else INTERFACES[interface.rstrip("0123456789")]
             told.add(interface)
         ports.append(_port(name, is_input, width, what, parameters))
     inside = {"clk": "aclk", "rst": "~aresetn"}
@@ -59,7 +68,9 @@ def axi_wrapper(config: Config, verilog: str) -> str:
     return (
         "// SPDX-License-Identifier: Apache-2.0\n"
         f"// Machine '{config.name}' with AXI ports for block designs. aresetn is synchronous.\n"
-        f"module {TOP} (\n" + ",\n".join(ports) + f"\n);\n  tpu machine (\n{connections}\n  );\n"
+        f"module {wrapper_of(top)} (\n"
+        + ",\n".join(ports)
+        + f"\n);\n  {top} machine (\n{connections}\n  );\n"
         "endmodule\n"
     )
 

@@ -10,23 +10,34 @@ from importlib.resources import files
 from systola.arch.config import Config
 from systola.arch.pages import table
 from systola.arch.reference import registers_page
+from systola.arch.shared_memory import SharedMemory
 from systola.hdl.parts.fabric import Fabric
-from systola.hdl.verilog import generate
-from systola.synth.axi_wrapper import TOP, axi_wrapper, port_list
+from systola.hdl.verilog import generate, generate_pod
+from systola.synth.axi_wrapper import axi_wrapper, port_list, wrapper_of
 
 _MACRO = "sram_1r1w"
 
 
-def delivery(config: Config, fabric: Fabric) -> dict[str, str]:
-    """Text of each file by its name."""
-    verilog = generate(config, fabric)
+def delivery(
+    config: Config,
+    fabric: Fabric,
+    cores: int | None = None,
+    shared: SharedMemory | None = None,
+) -> dict[str, str]:
+    """Text of each file by its name; with `cores` of a pod, `shared` as of Pod."""
+    top, text = "tpu", f"An array of {config.rows}x{config.cols} and all around it"
+    if cores is None:
+        verilog = generate(config, fabric)
+    else:
+        verilog = generate_pod(config, cores, fabric, shared)
+        top, text = "pod", f"A ring of {cores} arrays of {config.rows}x{config.cols}"
     behavioural = files("systola.hdl.memories").joinpath(f"{_MACRO}.v").read_text()
     contents = {
-        "tpu.v": verilog.replace(behavioural, ""),
-        "tpu_axi.v": axi_wrapper(config, verilog),
-        "ports.md": _ports_page(config, verilog),
+        f"{top}.v": verilog.replace(behavioural, ""),
+        f"{wrapper_of(top)}.v": axi_wrapper(config, verilog, top),
+        "ports.md": _ports_page(config, verilog, top),
         "registers.md": registers_page(),
-        "README.md": _readme(config, fabric, verilog),
+        "README.md": _readme(config, fabric, verilog, top, text),
     }
     if behavioural in verilog:
         contents[f"{_MACRO}.v"] = behavioural
@@ -45,34 +56,36 @@ def memory_macros(verilog: str) -> dict[tuple[int, int], int]:
     return found
 
 
-def _ports_page(config: Config, verilog: str) -> str:
+def _ports_page(config: Config, verilog: str, top: str) -> str:
     rows = [("clk", "in", "1"), ("rst", "in", "1")]
     rows += [
         (name, "in" if is_input else "out", str(width))
-        for name, is_input, width in port_list(verilog)
+        for name, is_input, width in port_list(verilog, top)
     ]
     return (
-        f"# Ports of `tpu`, '{config.name}'\n\n"
+        f"# Ports of `{top}`, '{config.name}'\n\n"
         "All are synchronous to `clk`; `rst` is active high and synchronous. `s_axil_*` is an "
-        "AXI4-Lite slave,\n`m_axi_host_*` an AXI4 master, `m_axi_weight_*` an AXI4 master that "
-        "only reads. Bursts are INCR, of full\nwidth, aligned, and stay within 4 KiB. "
-        f"`{TOP}` has the same ports with `aclk` and the active-low `aresetn`.\n\n"
+        "AXI4-Lite slave,\n`m_axi_host*` and `m_axi_memory*` are AXI4 masters, `m_axi_weight*` "
+        "AXI4 masters that only read. Bursts are INCR, of full\n"
+        "width, aligned, and stay within 4 KiB. "
+        f"`{wrapper_of(top)}` has the same ports with `aclk` and the active-low `aresetn`.\n\n"
         + table(("Port", "Direction", "Width"), rows)
     )
 
 
-def _readme(config: Config, fabric: Fabric, verilog: str) -> str:
+def _readme(config: Config, fabric: Fabric, verilog: str, top: str, text: str) -> str:
     macros = memory_macros(verilog)
+    wrapper = wrapper_of(top)
     lines = [
         f"# Systola, machine '{config.name}', fabric '{fabric.value}'",
         "",
-        f"An array of {config.rows}x{config.cols} and all around it, as plain Verilog.",
+        f"{text}, as plain Verilog.",
         "",
         "| file | what it is |",
         "|---|---|",
-        "| `tpu.v` | module `tpu`, the whole machine |",
-        f"| `tpu_axi.v` | module `{TOP}` around it, with the attributes of AXI interfaces |",
-        "| `ports.md`, `registers.md` | port list; registers, which take 4 KiB |",
+        f"| `{top}.v` | module `{top}`, all of it |",
+        f"| `{wrapper}.v` | module `{wrapper}` around it, with the attributes of AXI interfaces |",
+        "| `ports.md`, `registers.md` | port list; registers, 4 KiB of them, or pages of 4 KiB |",
     ]
     if macros:
         lines.append(f"| `{_MACRO}.v` | behavioural model of the memories; a chip replaces it |")

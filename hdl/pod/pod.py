@@ -7,7 +7,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.arch.registers import pod_space_bits
+from systola.arch.shared_memory import SharedMemory
 from systola.hdl.pod.link_wire import LinkWire
+from systola.hdl.pod.memory_mux import MemoryMux, memory_ports
 from systola.hdl.pod.page_router import PageRouter
 from systola.hdl.pod.pod_control import PodControl
 from systola.hdl.pod.pod_registers import PodRegisters
@@ -28,17 +30,29 @@ class Pod(wiring.Component):
     -------
     control : AXI4-Lite slave: a page of registers for the pod, then one for each core
     host_read, host_write, weight_read : AXI4 masters, one of each for each core
+    memory_read, memory_write : instead of those, with `shared`, the AXI4 master of a MemoryMux
     irq : a pending interrupt of the pod is enabled
 
     `stages`: registers between two cores, each way.
     """
 
-    def __init__(self, *, config: Config, cores: int, stages: int = LINK_STAGES):
-        self._config, self._cores, self._stages = config, cores, stages
+    def __init__(
+        self,
+        *,
+        config: Config,
+        cores: int,
+        stages: int = LINK_STAGES,
+        shared: SharedMemory | None = None,
+    ):
+        self._config, self._cores, self._stages, self._shared = config, cores, stages, shared
+        if shared:
+            masters = memory_ports(config, cores, shared)
+        else:
+            masters = {name: port.array(cores) for name, port in master_ports(config).items()}
         super().__init__(
             {
                 "control": In(LiteSignature(address_bits=pod_space_bits(cores))),
-                **{name: port.array(cores) for name, port in master_ports(config).items()},
+                **masters,
                 "irq": Out(1),
             }
         )
@@ -53,12 +67,20 @@ class Pod(wiring.Component):
         )
         connect(m, flipped(self.control), router.bus)
         connect(m, router.pages[0], registers.bus)
+        mux = None
+        if self._shared:
+            mux = MemoryMux(config=self._config, cores=count, shared=self._shared)
+            m.submodules.memory_mux = mux
+            connect(m, mux.memory_read, flipped(self.memory_read))
+            connect(m, mux.memory_write, flipped(self.memory_write))
+            m.d.comb += mux.together.eq(control.core_start)
         cores = [self._core(m, number) for number in range(count)]
         for number, core in enumerate(cores):
             pod = core.pod
             connect(m, router.pages[number + 1], core.control)
             for name in master_ports(self._config):
-                connect(m, getattr(core, name), flipped(getattr(self, name)[number]))
+                memory = getattr(mux, name)[number] if mux else flipped(getattr(self, name)[number])
+                connect(m, getattr(core, name), memory)
             m.d.comb += [
                 core.cores.eq(count),
                 pod.start.eq(control.core_start),

@@ -33,17 +33,17 @@ def is_error(response: EnumView) -> Value:
 class ReadSignature(wiring.Signature):
     """Read channels AR and R, seen from the master."""
 
-    def __init__(self, *, address_bits: int, data_bytes: int):
+    def __init__(self, *, address_bits: int, data_bytes: int, id_bits: int = 1):
         super().__init__(
             {
-                "arid": Out(1),
+                "arid": Out(id_bits),
                 "araddr": Out(address_bits),
                 "arlen": Out(8),
                 "arsize": Out(3, init=exact_log2(data_bytes)),
                 "arburst": Out(2, init=1),
                 "arvalid": Out(1),
                 "arready": In(1),
-                "rid": In(1),
+                "rid": In(id_bits),
                 "rdata": In(8 * data_bytes),
                 "rresp": In(Response),
                 "rlast": In(1),
@@ -56,10 +56,10 @@ class ReadSignature(wiring.Signature):
 class WriteSignature(wiring.Signature):
     """Write channels AW, W and B, seen from the master."""
 
-    def __init__(self, *, address_bits: int, data_bytes: int):
+    def __init__(self, *, address_bits: int, data_bytes: int, id_bits: int = 1):
         super().__init__(
             {
-                "awid": Out(1),
+                "awid": Out(id_bits),
                 "awaddr": Out(address_bits),
                 "awlen": Out(8),
                 "awsize": Out(3, init=exact_log2(data_bytes)),
@@ -71,7 +71,7 @@ class WriteSignature(wiring.Signature):
                 "wlast": Out(1),
                 "wvalid": Out(1),
                 "wready": In(1),
-                "bid": In(1),
+                "bid": In(id_bits),
                 "bresp": In(Response),
                 "bvalid": In(1),
                 "bready": Out(1),

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from systola.arch.config import preset
+from systola.arch.shared_memory import SharedMemory
 from systola.hdl.parts.fabric import Fabric
 from systola.synth.delivery import delivery
 
@@ -20,7 +21,9 @@ def main(path: str) -> None:
     request = yaml.safe_load(Path(path).read_text())
     parameters = request["parameters"]
     config = preset(str(parameters["preset"]))
-    contents = delivery(config, Fabric(parameters.get("fabric", "generic")))
+    cores, width = parameters.get("cores"), parameters.get("shared_memory")
+    shared = SharedMemory(width) if cores and width else None
+    contents = delivery(config, Fabric(parameters.get("fabric", "generic")), cores, shared)
     for name, text in contents.items():
         Path(name).write_text(text)
     sources = [name for name in contents if name.endswith(".v")]

@@ -194,6 +194,8 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("bitstream --board ulx3s --preset tiny --memory 9000", "multiple of 4096 bytes"),
         ("bitstream --board ulx3s --preset v1", "must be equally wide"),
         ("deliver -o out --preset nope", "unknown preset 'nope'"),
+        ("deliver -o out --shared-memory 64", "--shared-memory goes with --cores"),
+        ("verilog -o v.v --cores 2 --shared-memory 8", "the shared port has 8 bytes"),
         ("deliver -o empty", "cannot write empty: file exists"),
         ("deliver -o out --fabric nope", "--fabric: invalid choice"),
         ("info --preset nope", "unknown preset 'nope'"),

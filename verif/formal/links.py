@@ -5,10 +5,13 @@ from functools import reduce
 from operator import add
 
 from amaranth.hdl import Array, Assert, Assume, Module, Mux, Signal, Value
+from amaranth.lib import data
 
 from systola.arch.config import Config
+from systola.hdl.control.link_list import LinkList, list_places
 from systola.hdl.link.link_fifo import LinkFifo
 from systola.hdl.link.link_sender import LinkSender
+from systola.hdl.link.link_watchdog import LinkWatchdog
 from systola.hdl.link.pod_barrier import PodBarrier
 from systola.verif.formal.harness import (
     Harness,
@@ -17,6 +20,7 @@ from systola.verif.formal.harness import (
     anything,
     assume_stays,
     before,
+    constant,
     implies,
 )
 from systola.verif.formal.proof import Fault, Proof
@@ -185,6 +189,89 @@ class LinkOrderHarness(Harness):
         ]
 
 
+class LinkListHarness(Harness):
+    """Any one instruction among others, as long as none is pushed to a full list."""
+
+    def claims(self, m: Module) -> None:
+        dut = LinkList(config=CONFIG)
+        unit = Unit(m, dut)
+        places, most = list_places(CONFIG), CONFIG.queue_depth
+        m.d.comb += [
+            dut.push.eq(anything(m, 1, "push")),
+            dut.pushed.eq(anything(m, len(dut.pushed.as_value()), "pushed")),
+            dut.advance.eq(anything(m, 1, "advance")),
+            dut.advance_to.eq(anything(m, len(dut.advance_to), "advance_to")),
+            dut.retire.eq(anything(m, 1, "retire")),
+        ]
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.retire, most=most)
+        word = data.View(dut.pushed.shape(), item.word)
+        first = item.follows & (item.ahead == 0)
+        place, base = Signal.like(dut.free), Signal.like(dut.advance_to)
+        with m.If(item.chosen):
+            m.d.sync += [place.eq(dut.free), base.eq(dut.pushed.base)]
+        with m.Elif(first & dut.advance):
+            m.d.sync += base.eq(dut.advance_to)
+        here = dut.view.regions[place]
+        m.d.comb += [
+            Assume(implies(dut.push, ~dut.full)),
+            Assume(implies(dut.retire, item.count != 0)),
+            Assert(total(list(dut.view.valid)) == item.count),
+            Assert(dut.full == (item.count == most)),
+            Assert(dut.empties == (item.count == dut.retire)),
+            Assert(implies(item.follows, dut.view.valid.bit_select(place, 1))),
+            Assert(implies(item.follows, (here.base == base) & (here.end == word.end))),
+            Assert(
+                implies(
+                    item.follows,
+                    dut.view.leaving.bit_select(place, 1) == (first & dut.retire),
+                )
+            ),
+        ]
+        oldest = unit.inside("oldest")
+        m.d.comb += self.lemmas(
+            unit.inside("count") == item.count,
+            (oldest + item.count)[: len(place)] == dut.free,
+            implies(item.follows, (oldest + item.ahead)[: len(place)] == place),
+            *(
+                dut.view.valid[i] == ((i - oldest)[: len(place)] < item.count)
+                for i in range(places)
+            ),
+        )
+
+
+class LinkWatchdogHarness(Harness):
+    """Anything waits and moves; a wait is not looked at beyond what the counter holds."""
+
+    def claims(self, m: Module) -> None:
+        dut = LinkWatchdog()
+        unit = Unit(m, dut)
+        limit = constant(m, len(dut.limit), "limit")
+        m.d.comb += [
+            dut.limit.eq(limit),
+            dut.waits.eq(anything(m, len(dut.waits), "waits")),
+            dut.alive.eq(anything(m, 1, "alive")),
+        ]
+        waited = Signal(len(limit))  # cycles in vain up to and with the last one
+        in_vain = dut.waits.any() & ~dut.alive & (limit != 0)
+        m.d.sync += waited.eq(Mux(in_vain, waited + 1, 0))
+        earlier = before(m, waited, "earlier")
+        known = before(m, before(m, 1, "second"), "third")
+        parts = before(m, before(m, dut.waits, "waits_1"), "waits_2")
+        m.d.comb += [
+            Assume(~waited.all()),
+            Assert(implies(known, dut.expired == ((earlier == limit) & (earlier != 0)))),
+            Assert(implies(dut.expired, dut.parts == parts)),
+        ]
+        counts, left = unit.inside("counts"), unit.inside("left")
+        m.d.comb += self.lemmas(
+            counts == (waited != 0),
+            implies(known & counts, left == (limit - earlier)[: len(left)]),
+            implies(known & ~counts & (earlier == 0), left == limit),
+            unit.inside("counted") == before(m, dut.waits, "waits_now"),
+            dut.parts == parts,
+        )
+
+
 class PodBarrierHarness(Harness):
     """Three or four cores that come when they like."""
 
@@ -262,6 +349,32 @@ PROOFS = (
             Fault(unit="link_sender", old="word.eq(word >> size)", new="word.eq(word)"),
         ),
         fault_depth=12,
+    ),
+    Proof(
+        unit="link_list",
+        claim="an instruction stays at its place, with what it has not done, until it is retired",
+        harness=LinkListHarness,
+        depth=2,
+        faults=(
+            Fault(unit="link_list", old="self.retire << oldest", new="self.retire << self.free"),
+            Fault(unit="link_list", old="self.advance & (oldest == place)", new="self.advance"),
+            Fault(unit="link_list", old="(self.retire & (count == 1))", new="(count == 1)"),
+        ),
+        fault_depth=8,
+    ),
+    Proof(
+        unit="link_watchdog",
+        claim="who has waited in vain for so many cycles is told then, and nobody else ever",
+        harness=LinkWatchdogHarness,
+        depth=4,
+        faults=(
+            Fault(unit="link_watchdog", old="(left == 1)", new="(left == 2)"),
+            Fault(unit="link_watchdog", old=" & ~self.alive", new=""),
+            Fault(
+                unit="link_watchdog", old="self.parts.eq(counted)", new="self.parts.eq(self.waits)"
+            ),
+        ),
+        fault_depth=8,
     ),
     Proof(
         unit="pod_barrier",

@@ -8,6 +8,7 @@ from systola.verif.formal import (
     masters,
     ports,
     queues,
+    shared,
     training,
     waiting,
 )
@@ -18,6 +19,7 @@ PROOFS: tuple[Proof, ...] = (
     *bursts.PROOFS,
     *ports.PROOFS,
     *links.PROOFS,
+    *shared.PROOFS,
     *masters.PROOFS,
     *waiting.PROOFS,
     *training.PROOFS,

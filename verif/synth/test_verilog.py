@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from systola.arch.config import preset
+from systola.arch.shared_memory import SharedMemory
 from systola.hdl.parts.fabric import Fabric
 from systola.hdl.verilog import generate, generate_pod
+from systola.synth.delivery import delivery
 
 
 @pytest.mark.thorough
@@ -28,3 +31,17 @@ def test_pod() -> None:
     assert text.count("\n  tpu core_") == 3
     for core in range(3):
         assert f"m_axi_host{core}_araddr" in text and f"m_axi_weight{core}_rdata" in text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("shared", [None, SharedMemory(16)])
+def test_delivered_pod(shared: SharedMemory | None) -> None:
+    """Its wrapper has an interface for each port, and all ports of the pod."""
+    contents = delivery(preset("tiny"), Fabric.GENERIC, 2, shared)
+    wrapper = contents["pod_axi.v"]
+    masters = ["host0", "host1", "weight0", "weight1"] if shared is None else ["memory"]
+    names = ":".join(["s_axil", *(f"m_axi_{name}" for name in masters)])
+    (associated,) = re.findall(r"ASSOCIATED_BUSIF ([^,]*),", wrapper)
+    assert sorted(associated.split(":")) == sorted(names.split(":"))
+    assert wrapper.count("PROTOCOL AXI4,") == len(masters)
+    assert "\n  pod machine (" in wrapper and "\nmodule tpu(" in contents["pod.v"]

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the cores of a pod reach one memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.arch.config import Config, ConfigError
+
+MAX_WORD_BYTES = 128
+"""Of an AXI4 port (IHI 0022, A1.2.1)."""
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """One AXI4 port of `word_bytes` for the host and weight ports of all cores. With `broadcast`
+    weights that several cores ask for at about the same time are read once."""
+
+    word_bytes: int = 64
+    broadcast: bool = True
+
+    def check(self, config: Config) -> None:
+        """Raises ConfigError where the ports of cores of `config` do not fit it."""
+        largest = max(config.host_bus_bytes, config.weight_bus_bytes)
+        whole = self.word_bytes & (self.word_bytes - 1) == 0
+        if not (whole and largest <= self.word_bytes <= MAX_WORD_BYTES):
+            raise ConfigError(
+                f"the shared port has {self.word_bytes} bytes, and not a power of two from "
+                f"{largest}, as wide as a port of a core, to {MAX_WORD_BYTES}"
+            )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several readers on one AXI4 port."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.hdl.parts.ored import ored
+from systola.hdl.parts.round_robin import RoundRobin
+from systola.hdl.pod.word_ports import ReadWord, WordBurst
+from systola.hdl.transfers.axi import ReadSignature
+
+
+class ReadMux(wiring.Component):
+    """Hands the bursts of `readers` on, round robin, and `word` to the reader that
+    `word_valid` names, a bit for each: the ID of a burst is the number of its reader.
+
+    Memory answers bursts of different readers in any order, word by word. What leaves comes from
+    registers. Throughput: a burst and a word a cycle; a cycle of latency each way.
+    """
+
+    def __init__(self, *, readers: int, address_bits: int, word_bytes: int):
+        self._readers = readers
+        self._word_bytes = word_bytes
+        self._burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+        super().__init__(
+            {
+                "requests": In(stream.Signature(self._burst)).array(readers),
+                "word_valid": Out(readers),
+                "word": Out(ReadWord(word_bytes=word_bytes)),
+                "bus": Out(
+                    ReadSignature(
+                        address_bits=address_bits,
+                        data_bytes=word_bytes,
+                        id_bits=ceil_log2(max(readers, 2)),
+                    )
+                ),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus = self.bus
+        requests = [self.requests[number] for number in range(self._readers)]
+        turn = m.submodules.turn = RoundRobin(count=self._readers)
+        free = Signal()
+        m.d.comb += [
+            free.eq(~bus.arvalid | bus.arready),
+            turn.wants.eq(Cat(request.valid for request in requests)),
+            turn.take.eq(free),
+        ]
+        for number, request in enumerate(requests):
+            m.d.comb += request.ready.eq(turn.chosen[number] & free)
+        chosen = Signal(self._burst)
+        m.d.comb += chosen.eq(
+            ored(
+                Mux(turn.chosen[number], request.payload.as_value(), 0)
+                for number, request in enumerate(requests)
+            )
+        )
+        with m.If(free):
+            m.d.sync += [
+                bus.arvalid.eq(turn.wants.any()),
+                bus.araddr.eq(chosen.word * self._word_bytes),
+                bus.arlen.eq(chosen.length),
+                bus.arid.eq(
+                    ored(Mux(turn.chosen[number], number, 0) for number in range(self._readers))
+                ),
+            ]
+        m.d.comb += bus.rready.eq(1)
+        m.d.sync += [
+            self.word_valid.eq(Mux(bus.rvalid, 1 << bus.rid, 0)),
+            self.word.data.eq(bus.rdata),
+            self.word.response.eq(bus.rresp),
+            self.word.last.eq(bus.rlast),
+        ]
+        return m

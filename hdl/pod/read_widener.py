@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A read port of a core on a wider memory."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised
+from systola.hdl.parts.skid_buffer import SkidBuffer
+from systola.hdl.pod.word_ports import ReadWord, WordBurst, most_words
+from systola.hdl.transfers.axi import ReadSignature
+
+BURSTS_AHEAD = 4
+"""Bursts of the largest size for whose words there is room."""
+
+
+class ReadWidener(wiring.Component):
+    """Asks for the words in which the bytes of a burst lie, whole ones, and gives the burst its
+    beats of them, each with the response of its word.
+
+    A burst becomes a `request` when there is room for all of its words: so `word` has no way to say
+    no, and a core that does not take its beats is in nobody's way. Words come in the order of the
+    requests. Throughput: a beat a cycle, and a request a cycle; latency: two cycles from AR to
+    `request`, three from a word to its first beat.
+    """
+
+    def __init__(self, *, address_bits: int, bus_bytes: int, word_bytes: int, max_burst_beats: int):
+        self._bus_bytes = bus_bytes
+        self._word_bytes = word_bytes
+        self._places = BURSTS_AHEAD * most_words(
+            bus_bytes=bus_bytes, word_bytes=word_bytes, max_burst_beats=max_burst_beats
+        )
+        burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+        super().__init__(
+            {
+                "bus": In(ReadSignature(address_bits=address_bits, data_bytes=bus_bytes)),
+                "request": Out(stream.Signature(burst)),
+                "word_valid": In(1),
+                "word": In(ReadWord(word_bytes=word_bytes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus, request, places = self.bus, self.request, self._places
+        ratio = self._word_bytes // self._bus_bytes
+        low, high = exact_log2(self._bus_bytes), exact_log2(self._word_bytes)
+
+        # A place for each word, which is free again when its last beat goes.
+        asked = m.submodules.asked = SkidBuffer(
+            payload=data.StructLayout({"address": len(bus.araddr), "length": 8, "id": 1})
+        )
+        bursts = m.submodules.bursts = PayloadRing(
+            payload=data.StructLayout({"first": high - low, "length": 8, "id": 1}), depth=places
+        )
+        words = m.submodules.words = SyncFIFOBuffered(
+            width=len(self.word.as_value()), depth=places + 1
+        )
+        shown = asked.output.payload
+        first = shown.address[low:high]
+        length = Signal(8)  # in words
+        vacant = Signal(range(places + 1), init=places)
+        takes = Signal()
+        m.d.comb += [
+            asked.input.valid.eq(bus.arvalid),
+            asked.input.payload.address.eq(bus.araddr),
+            asked.input.payload.length.eq(bus.arlen),
+            asked.input.payload.id.eq(bus.arid),
+            bus.arready.eq(asked.input.ready),
+            length.eq((first + shown.length) >> (high - low)),
+            takes.eq(asked.output.valid & (vacant > length) & (~request.valid | request.ready)),
+            asked.output.ready.eq(takes),
+            bursts.push.eq(takes),
+            bursts.pushed.first.eq(first),
+            bursts.pushed.length.eq(shown.length),
+            bursts.pushed.id.eq(shown.id),
+        ]
+        m.d.sync += vacant.eq(vacant - Mux(takes, length + 1, 0) + words.r_en)
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(takes):
+            m.d.sync += [
+                request.valid.eq(1),
+                request.payload.word.eq(shown.address[high:]),
+                request.payload.length.eq(length),
+            ]
+
+        # The beats of the oldest burst, as its words come.
+        word = data.View(self.word.shape(), words.r_data)
+        oldest = bursts.oldest
+        begun = Signal()
+        part = Signal(range(ratio))
+        left = Signal(8)
+        here = Mux(begun, part, oldest.first)
+        remains = Mux(begun, left, oldest.length)
+        last = remains == 0
+        free = ~bus.rvalid | bus.rready
+        goes = Signal()
+        m.d.comb += [
+            words.w_en.eq(self.word_valid),
+            words.w_data.eq(self.word),
+            goes.eq(free & words.r_rdy),
+            words.r_en.eq(goes & (last | (here == ratio - 1))),
+            bursts.retire.eq(goes & last),
+        ]
+        with m.If(free):
+            m.d.sync += [
+                bus.rvalid.eq(goes),
+                bus.rid.eq(oldest.id),
+                bus.rdata.eq(word.data.word_select(here, 8 * self._bus_bytes)),
+                bus.rresp.eq(word.response),
+                bus.rlast.eq(last),
+            ]
+        with m.If(goes):
+            m.d.sync += [begun.eq(~last), part.eq(here + 1), left.eq(remains - 1)]
+        promised(m, platform, ~self.word_valid | words.w_rdy, "a word comes that has no room")
+        return m

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that several cores ask for, read once."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.ored import ored
+from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised
+from systola.hdl.parts.round_robin import RoundRobin
+from systola.hdl.pod.word_ports import WordBurst
+
+PATIENCE = 256
+"""Cycles for which a burst waits for those who had the one before it, too."""
+BURSTS_AHEAD = 16
+"""Bursts under way at one time."""
+_SETTLES = 2
+"""Cycles from a choice to the first look at what is asked for without it."""
+
+
+class WeightBroadcast(wiring.Component):
+    """Makes one `request` of equal ones of several cores, and tells with `to`, a bit for each core,
+    who gets the word that is `word_valid`, `last` of its burst. Words come in the order of the
+    requests.
+
+    A core asks together with those with whom it had its burst before, all of them after `together`:
+    it waits until each of them asks for something, for `patience` cycles at most, and whoever then
+    asks for the same gets it, too. Nothing is kept: a burst that has left is read again for who
+    comes later. Of those that are ready to go, one goes at a time, round robin.
+
+    Throughput: a burst every three cycles. Latency: two cycles for a burst that nobody waits for;
+    none for words.
+    """
+
+    def __init__(self, *, cores: int, address_bits: int, word_bytes: int, patience: int = PATIENCE):
+        self._cores = cores
+        self._patience = patience
+        burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+        super().__init__(
+            {
+                "requests": In(stream.Signature(burst)).array(cores),
+                "together": In(1),
+                "request": Out(stream.Signature(burst)),
+                "word_valid": In(1),
+                "last": In(1),
+                "to": Out(cores),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count, request = self._cores, self.request
+        requests = [self.requests[number] for number in range(count)]
+
+        # What is asked for, as it was a cycle ago.
+        asking = Signal(count)
+        alike = [Signal(count, name=f"alike_{i}") for i in range(count)]
+        m.d.sync += asking.eq(Cat(each.valid for each in requests))
+        for one, found in zip(requests, alike, strict=True):
+            m.d.sync += found.eq(
+                Cat(
+                    one.valid & other.valid & (one.payload.as_value() == other.payload.as_value())
+                    for other in requests
+                )
+            )
+
+        # Who goes.
+        taken = Signal(count)
+        company = [Signal(count, init=-1, name=f"company_{i}") for i in range(count)]
+        ready: list[Value] = []
+        for number in range(count):
+            waited = Signal(range(self._patience + 1), name=f"waited_{number}")
+            with m.If(taken[number] | ~asking[number]):
+                m.d.sync += waited.eq(0)
+            with m.Elif(waited != self._patience):
+                m.d.sync += waited.eq(waited + 1)
+            missing = company[number] & ~asking
+            ready.append(asking[number] & (~missing.any() | (waited == self._patience)))
+        turn = m.submodules.turn = RoundRobin(count=count)
+        settles = Signal(range(_SETTLES + 1))
+        under_way = Signal(range(BURSTS_AHEAD + 1))
+        goes = Signal()
+        group = Signal(count)
+        m.d.comb += [
+            turn.wants.eq(Cat(ready)),
+            goes.eq(
+                turn.wants.any()
+                & (settles == 0)
+                & (under_way != BURSTS_AHEAD)
+                & (~request.valid | request.ready)
+            ),
+            turn.take.eq(goes),
+            group.eq(ored(Mux(turn.chosen[i], alike[i], 0) for i in range(count))),
+        ]
+        m.d.sync += [
+            taken.eq(Mux(goes, group, 0)),
+            settles.eq(Mux(goes, _SETTLES, Mux(settles == 0, 0, settles - 1))),
+        ]
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(goes):
+            m.d.sync += [
+                request.valid.eq(1),
+                request.payload.eq(
+                    ored(
+                        Mux(turn.chosen[i], requests[i].payload.as_value(), 0) for i in range(count)
+                    )
+                ),
+            ]
+        for number, each in enumerate(requests):
+            m.d.comb += each.ready.eq(taken[number])
+            with m.If(goes & group[number]):
+                m.d.sync += company[number].eq(group)
+            with m.If(self.together):
+                m.d.sync += company[number].eq(-1)
+
+        # Who gets what comes.
+        groups = m.submodules.groups = PayloadRing(
+            payload=data.StructLayout({"cores": count}), depth=BURSTS_AHEAD
+        )
+        ends = self.word_valid & self.last
+        m.d.comb += [
+            groups.push.eq(goes),
+            groups.pushed.cores.eq(group),
+            groups.retire.eq(ends),
+            self.to.eq(Mux(self.word_valid, groups.oldest.cores, 0)),
+        ]
+        m.d.sync += under_way.eq(under_way + goes - ends)
+        promised(m, platform, ~self.word_valid | (under_way != 0), "a word that nobody asked for")
+        return m

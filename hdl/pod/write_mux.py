@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several writers on one AXI4 port."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.hdl.parts.ored import ored
+from systola.hdl.parts.round_robin import RoundRobin
+from systola.hdl.pod.word_ports import WordBurst, WriteWord
+from systola.hdl.transfers.axi import Response, WriteSignature
+
+
+class WriteMux(wiring.Component):
+    """Hands the bursts of `writers` on, round robin, each with all its words before the next one;
+    `answered` names the writer that `answer` is for, a bit for each. The ID of a burst is the
+    number of its writer.
+
+    The words of a request follow it. What leaves comes from registers. Throughput: a word a cycle.
+    """
+
+    def __init__(self, *, writers: int, address_bits: int, word_bytes: int):
+        self._writers = writers
+        self._word_bytes = word_bytes
+        self._word = WriteWord(word_bytes=word_bytes)
+        self._burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+        super().__init__(
+            {
+                "requests": In(stream.Signature(self._burst)).array(writers),
+                "words": In(stream.Signature(self._word)).array(writers),
+                "answered": Out(writers),
+                "answer": Out(Response),
+                "bus": Out(
+                    WriteSignature(
+                        address_bits=address_bits,
+                        data_bytes=word_bytes,
+                        id_bits=ceil_log2(max(writers, 2)),
+                    )
+                ),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus, count = self.bus, self._writers
+        requests = [self.requests[number] for number in range(count)]
+        words = [self.words[number] for number in range(count)]
+        turn = m.submodules.turn = RoundRobin(count=count)
+        sending = Signal(count)  # whose words go, one or none
+        ends = Signal()  # with the last of them
+        begins = Signal()
+        m.d.comb += [
+            turn.wants.eq(Cat(request.valid for request in requests)),
+            begins.eq((~sending.any() | ends) & (~bus.awvalid | bus.awready)),
+            turn.take.eq(begins),
+        ]
+        burst, word = Signal(self._burst), Signal(self._word)
+        m.d.comb += [
+            burst.eq(
+                ored(Mux(turn.chosen[i], requests[i].payload.as_value(), 0) for i in range(count))
+            ),
+            word.eq(ored(Mux(sending[i], words[i].payload.as_value(), 0) for i in range(count))),
+        ]
+        with m.If(bus.awready):
+            m.d.sync += bus.awvalid.eq(0)
+        with m.If(ends):
+            m.d.sync += sending.eq(0)
+        with m.If(begins & turn.wants.any()):
+            m.d.sync += [
+                sending.eq(turn.chosen),
+                bus.awvalid.eq(1),
+                bus.awaddr.eq(burst.word * self._word_bytes),
+                bus.awlen.eq(burst.length),
+                bus.awid.eq(ored(Mux(turn.chosen[i], i, 0) for i in range(count))),
+            ]
+        free, goes = Signal(), Signal()
+        m.d.comb += [
+            free.eq(~bus.wvalid | bus.wready),
+            goes.eq(free & Cat(sending[i] & words[i].valid for i in range(count)).any()),
+            ends.eq(goes & word.last),
+        ]
+        for number in range(count):
+            m.d.comb += [
+                requests[number].ready.eq(turn.chosen[number] & begins),
+                words[number].ready.eq(sending[number] & free),
+            ]
+        with m.If(free):
+            m.d.sync += [
+                bus.wvalid.eq(goes),
+                bus.wdata.eq(word.data),
+                bus.wstrb.eq(word.strobe),
+                bus.wlast.eq(word.last),
+            ]
+        m.d.comb += bus.bready.eq(1)
+        m.d.sync += [
+            self.answered.eq(Mux(bus.bvalid, 1 << bus.bid, 0)),
+            self.answer.eq(bus.bresp),
+        ]
+        return m

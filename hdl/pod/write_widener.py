@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The write port of a core on a wider memory."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised
+from systola.hdl.pod.word_ports import WordBurst, WriteWord, most_words
+from systola.hdl.transfers.axi import Response, WriteSignature
+
+BURSTS_AHEAD = 2
+"""Bursts of the largest size for whose words there is room."""
+
+
+class WriteWidener(wiring.Component):
+    """Gathers the beats of a burst in words, of which no other bytes are written.
+
+    A burst becomes a `request` when it is complete: so its `words` never wait for the core, and a
+    core that waits for another one is in nobody's way. All bursts have the ID 0. `answered`: the
+    oldest burst is, with `answer`, which the core takes at once. Throughput: a beat a cycle.
+    """
+
+    def __init__(self, *, address_bits: int, bus_bytes: int, word_bytes: int, max_burst_beats: int):
+        self._bus_bytes = bus_bytes
+        self._word_bytes = word_bytes
+        self._places = BURSTS_AHEAD * most_words(
+            bus_bytes=bus_bytes, word_bytes=word_bytes, max_burst_beats=max_burst_beats
+        )
+        burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+        super().__init__(
+            {
+                "bus": In(WriteSignature(address_bits=address_bits, data_bytes=bus_bytes)),
+                "request": Out(stream.Signature(burst)),
+                "words": Out(stream.Signature(WriteWord(word_bytes=word_bytes))),
+                "answered": In(1),
+                "answer": In(Response),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus, request, places = self.bus, self.request, self._places
+        ratio = self._word_bytes // self._bus_bytes
+        low, high = exact_log2(self._bus_bytes), exact_log2(self._word_bytes)
+
+        # The beats of one burst in a word, and that with its last one to the others.
+        opened = Signal()
+        part = Signal(range(ratio))
+        fresh = Signal()  # no beat is in the word
+        length = Signal(8)  # in words
+        address = Signal(len(request.payload.word))
+        word = Signal(WriteWord(word_bytes=self._word_bytes))
+        complete = Signal()
+        vacant = Signal(range(places + 1), init=places)
+        bursts = m.submodules.bursts = PayloadRing(payload=request.payload.shape(), depth=places)
+        words = m.submodules.words = SyncFIFOBuffered(width=len(word.as_value()), depth=places + 1)
+        taken, fills, ends = Signal(), Signal(), Signal()
+        m.d.comb += [
+            bus.awready.eq(~opened | ends),
+            bus.wready.eq(opened & (vacant != 0)),
+            taken.eq(bus.wvalid & bus.wready),
+            ends.eq(taken & bus.wlast),
+            fills.eq(taken & (bus.wlast | (part == ratio - 1))),
+            bursts.push.eq(ends),
+            bursts.pushed.word.eq(address),
+            bursts.pushed.length.eq(length),
+            words.w_en.eq(complete),
+            words.w_data.eq(word),
+        ]
+        m.d.sync += [
+            complete.eq(fills),
+            vacant.eq(vacant - fills + (words.r_en & words.r_rdy)),
+        ]
+        with m.If(taken):
+            m.d.sync += [
+                word.data.word_select(part, 8 * self._bus_bytes).eq(bus.wdata),
+                word.last.eq(bus.wlast),
+                part.eq(part + 1),
+                fresh.eq(fills),
+            ]
+            for number in range(ratio):
+                strobe = word.strobe.word_select(number, self._bus_bytes)
+                with m.If(part == number):
+                    m.d.sync += strobe.eq(bus.wstrb)
+                with m.Elif(fresh):
+                    m.d.sync += strobe.eq(0)
+        with m.If(ends):
+            m.d.sync += opened.eq(0)
+        with m.If(bus.awvalid & bus.awready):
+            first = bus.awaddr[low:high]
+            m.d.sync += [
+                opened.eq(1),
+                fresh.eq(1),
+                part.eq(first),
+                address.eq(bus.awaddr[high:]),
+                length.eq((first + bus.awlen) >> (high - low)),
+            ]
+
+        # Complete bursts.
+        some = Signal(range(places + 1))
+        goes = Signal()
+        shown = self.words
+        m.d.comb += [
+            request.valid.eq(some != 0),
+            request.payload.eq(bursts.oldest),
+            goes.eq(request.valid & request.ready),
+            bursts.retire.eq(goes),
+            shown.valid.eq(words.r_rdy),
+            shown.payload.eq(words.r_data),
+            words.r_en.eq(shown.ready),
+            bus.bvalid.eq(self.answered),
+            bus.bresp.eq(self.answer),
+        ]
+        m.d.sync += some.eq(some + ends - goes)
+        promised(m, platform, ~self.answered | bus.bready, "a core is not ready for an answer")
+        return m

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A memory that cores share: each its turn, its words, and room for them."""
+
+from amaranth.hdl import Assert, Assume, Cat, Module, Mux, Signal, Value
+
+from systola.hdl.parts.round_robin import RoundRobin
+from systola.hdl.pod.read_widener import BURSTS_AHEAD, ReadWidener
+from systola.hdl.pod.weight_broadcast import WeightBroadcast
+from systola.hdl.pod.word_ports import most_words
+from systola.hdl.pod.write_widener import WriteWidener
+from systola.verif.formal.harness import (
+    Harness,
+    Tracked,
+    Unit,
+    anything,
+    assert_stays,
+    assume_stays,
+    constant,
+    implies,
+)
+from systola.verif.formal.proof import Fault, Proof
+
+
+class RoundRobinHarness(Harness):
+    """Any wishes, but for one that is not withdrawn."""
+
+    COUNT = 4
+
+    def claims(self, m: Module) -> None:
+        dut = RoundRobin(count=self.COUNT)
+        unit = Unit(m, dut)
+        m.d.comb += [
+            dut.wants.eq(anything(m, self.COUNT, "wants")),
+            dut.take.eq(anything(m, 1, "take")),
+        ]
+        one = constant(m, range(self.COUNT), "one")
+        waits, others = Signal(), Signal(range(self.COUNT + 2))
+        wants, gets = dut.wants.bit_select(one, 1), dut.chosen.bit_select(one, 1) & dut.take
+        m.d.sync += waits.eq(wants & ~gets)
+        with m.If(~wants | gets):
+            m.d.sync += others.eq(0)
+        with m.Elif(dut.take):
+            m.d.sync += others.eq(others + 1)
+        m.d.comb += [
+            Assume(implies(waits, wants)),
+            Assert((dut.chosen & ~dut.wants) == 0),
+            Assert((dut.chosen & (dut.chosen - 1)) == 0),
+            Assert(dut.chosen.any() == dut.wants.any()),
+            Assert(others < self.COUNT),
+        ]
+        behind = unit.inside("behind")
+        before = Signal(range(self.COUNT + 1))  # how many are not behind the last one
+        way = Signal(range(self.COUNT))  # to the one, from the next in turn on
+        m.d.comb += [
+            before.eq(self.COUNT - sum((bit for bit in behind), Value.cast(0))),
+            way.eq(one - before),
+        ]
+        m.d.comb += self.lemmas(
+            (~behind & (~behind + 1))[: self.COUNT] == 0, implies(waits, others + way < self.COUNT)
+        )
+
+
+class _Broadcast(Harness):
+    """Two cores that ask for anything, and a memory that answers in order at any pace."""
+
+    CORES = 2
+    PATIENCE = 2
+    BURSTS = 8
+    """More than begin within the depth of the proofs."""
+
+    def unit(self, m: Module) -> WeightBroadcast:
+        dut = WeightBroadcast(
+            cores=self.CORES, address_bits=1, word_bytes=1, patience=self.PATIENCE
+        )
+        Unit(m, dut)
+        m.d.comb += [
+            dut.together.eq(anything(m, 1, "together")),
+            dut.word_valid.eq(anything(m, 1, "word_valid")),
+            dut.last.eq(anything(m, 1, "last")),
+        ]
+        for number in range(self.CORES):
+            port = dut.requests[number]
+            asked = anything(m, len(port.payload.as_value()), f"asked_{number}")
+            m.d.comb += [port.valid.eq(anything(m, 1, f"asks_{number}")), port.payload.eq(asked)]
+            assume_stays(m, port.valid, port.ready, asked, f"request_{number}")
+            m.d.comb += Assert(implies(port.ready, port.valid))
+        return dut
+
+
+class BroadcastHarness(_Broadcast):
+    """Any request of a core, and any burst: who gets its words."""
+
+    def claims(self, m: Module) -> None:
+        dut = self.unit(m)
+        request, core = dut.request, dut.requests[0]
+        m.d.comb += request.ready.eq(anything(m, 1, "ready"))
+        ends = dut.word_valid & dut.last
+        asks = request.valid & request.ready
+        burst = Tracked(m, enters=asks, word=request.payload, exits=ends, most=self.BURSTS)
+        own = Signal()  # a word for core 0 that ends its burst
+        m.d.comb += own.eq(ends & dut.to[0])
+        asked = Tracked(
+            m,
+            enters=core.valid & core.ready,
+            word=core.payload,
+            exits=own,
+            most=self.BURSTS,
+        )
+        m.d.comb += [
+            Assume(implies(dut.word_valid, burst.count != 0)),
+            Assert(dut.to.any() == dut.word_valid),
+            Assert(implies(asked.leaves & burst.leaves, asked.word == burst.word)),
+        ]
+        assert_stays(m, request.valid, request.ready, request.payload, "out")
+
+
+class PatienceHarness(_Broadcast):
+    """A memory that takes every burst."""
+
+    SOON = 2 + _Broadcast.PATIENCE + 3 * _Broadcast.CORES
+    """Cycles for which a core waits at most."""
+
+    def claims(self, m: Module) -> None:
+        dut = self.unit(m)
+        m.d.comb += [dut.request.ready.eq(1), Assume(~dut.word_valid)]
+        port = dut.requests[1]
+        waited = Signal(range(self.SOON + 2))
+        m.d.sync += waited.eq(Mux(port.valid & ~port.ready, waited + 1, 0))
+        m.d.comb += Assert(waited <= self.SOON)
+
+
+class ReadWidenerHarness(Harness):
+    """Bursts of any place and length, and a memory that gives as many words as it is asked for."""
+
+    BUS, WORD, BEATS = 1, 2, 3
+    ROOM = BURSTS_AHEAD * most_words(bus_bytes=BUS, word_bytes=WORD, max_burst_beats=BEATS)
+
+    def claims(self, m: Module) -> None:
+        dut = ReadWidener(
+            address_bits=3, bus_bytes=self.BUS, word_bytes=self.WORD, max_burst_beats=self.BEATS
+        )
+        Unit(m, dut)
+        bus, request = dut.bus, dut.request
+        asked = Cat(bus.araddr, bus.arlen, bus.arid)
+        m.d.comb += [
+            bus.arvalid.eq(anything(m, 1, "arvalid")),
+            bus.araddr.eq(anything(m, 3, "araddr")),
+            bus.arlen.eq(anything(m, 8, "arlen")),
+            bus.arid.eq(anything(m, 1, "arid")),
+            bus.rready.eq(anything(m, 1, "rready")),
+            request.ready.eq(anything(m, 1, "ready")),
+            dut.word_valid.eq(anything(m, 1, "word_valid")),
+            dut.word.as_value().eq(anything(m, len(dut.word.as_value()), "word")),
+            Assume(bus.arlen < self.BEATS),
+        ]
+        assume_stays(m, bus.arvalid, bus.arready, asked, "ar")
+        assert_stays(m, request.valid, request.ready, request.payload, "request")
+        shown = Cat(bus.rdata, bus.rid, bus.rlast, Value.cast(bus.rresp))
+        assert_stays(m, bus.rvalid, bus.rready, shown, "r")
+        owed = Signal(range(self.ROOM + 2))  # words
+        goes = request.valid & request.ready
+        m.d.sync += owed.eq(owed + Mux(goes, request.payload.length + 1, 0) - dut.word_valid)
+        m.d.comb += [Assume(implies(dut.word_valid, owed != 0)), Assert(owed <= self.ROOM)]
+        # The chosen burst: as many beats as it asked for, with its ID, each the byte of its place.
+        beat = bus.rvalid & bus.rready
+        item = Tracked(
+            m,
+            enters=bus.arvalid & bus.arready,
+            word=asked,
+            exits=beat & bus.rlast,
+            most=self.ROOM + 3,
+        )
+        address, length, number = item.word[:3], item.word[3:11], item.word[11]
+        first = item.follows & (item.ahead == 0)
+        beats = Signal(range(self.BEATS + 1))
+        m.d.sync += beats.eq(Mux(first & beat, beats + 1, Mux(first, beats, 0)))
+        m.d.comb += [
+            Assert(implies(first & bus.rvalid, bus.rid == number)),
+            Assert(implies(first & bus.rvalid, bus.rlast == (beats == length))),
+        ]
+        # Words that hold their parity in each byte show which of them a beat is from.
+        m.d.comb += [
+            Assume(~dut.word.data[0]),
+            Assume(dut.word.data[8]),
+            Assert(implies(first & bus.rvalid, bus.rdata[0] == (address + beats)[0])),
+        ]
+
+
+class WriteWidenerHarness(Harness):
+    """Bursts of any place and length, and a memory that takes the words of those that it has taken
+    as it likes."""
+
+    BUS, WORD, BEATS = 1, 2, 3
+    MOST = 8
+    """Bursts: more than there is room for."""
+
+    def claims(self, m: Module) -> None:
+        dut = WriteWidener(
+            address_bits=3, bus_bytes=self.BUS, word_bytes=self.WORD, max_burst_beats=self.BEATS
+        )
+        Unit(m, dut)
+        bus, request, words = dut.bus, dut.request, dut.words
+        asked = Cat(bus.awaddr, bus.awlen)
+        sent = Cat(bus.wdata, bus.wstrb, bus.wlast)
+        m.d.comb += [
+            bus.awvalid.eq(anything(m, 1, "awvalid")),
+            bus.awaddr.eq(anything(m, 3, "awaddr")),
+            bus.awlen.eq(anything(m, 8, "awlen")),
+            bus.wvalid.eq(anything(m, 1, "wvalid")),
+            bus.wdata.eq(anything(m, 8, "wdata")),
+            bus.wstrb.eq(anything(m, 1, "wstrb")),
+            bus.wlast.eq(anything(m, 1, "wlast")),
+            bus.bready.eq(1),
+            request.ready.eq(anything(m, 1, "ready")),
+            words.ready.eq(anything(m, 1, "words_ready")),
+            Assume(bus.awlen < self.BEATS),
+        ]
+        assume_stays(m, bus.awvalid, bus.awready, asked, "aw")
+        assume_stays(m, bus.wvalid, bus.wready, sent, "w")
+        assert_stays(m, request.valid, request.ready, request.payload, "request")
+        assert_stays(m, words.valid, words.ready, words.payload, "words")
+        # The burst whose beats come: WLAST is where AWLEN puts it.
+        taken = bus.wvalid & bus.wready
+        length, beats = Signal(8), Signal(8)
+        m.d.sync += beats.eq(Mux(taken, Mux(bus.wlast, 0, beats + 1), beats))
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += length.eq(bus.awlen)
+        m.d.comb += Assume(implies(taken, bus.wlast == (beats == length)))
+        # The chosen burst: what is asked for, when, and which bytes it may write.
+        enters, gone = bus.awvalid & bus.awready, words.valid & words.ready & words.payload.last
+        asks = request.valid & request.ready
+        granted = Signal(range(self.MOST + 1))
+        m.d.sync += granted.eq(granted + asks - gone)
+        m.d.comb += Assume(implies(words.ready, granted != 0))
+        item = Tracked(m, enters=enters, word=asked, exits=asks, most=self.MOST)
+        written = Tracked(
+            m, enters=taken & bus.wlast, word=Cat(bus.wdata, bus.wstrb), exits=gone, most=self.MOST
+        )
+        address, size = item.word[:3], item.word[3:]
+        end = address + size
+        m.d.comb += [
+            Assert(implies(request.valid, written.count != 0)),
+            Assert(implies(item.leaves, request.payload.word == address >> 1)),
+            Assert(implies(item.leaves, request.payload.length == (end >> 1) - (address >> 1))),
+            # The last beat of a burst is in its last word, with its strobe, and nothing behind it.
+            Assert(
+                implies(
+                    written.leaves,
+                    ((words.payload.data[:8] == written.word[:8]) & (words.payload.strobe[1] == 0))
+                    & (words.payload.strobe[0] == written.word[8])
+                    | (
+                        (words.payload.data[8:] == written.word[:8])
+                        & (words.payload.strobe[1] == written.word[8])
+                    ),
+                )
+            ),
+        ]
+
+
+PROOFS = (
+    Proof(
+        unit="round_robin",
+        claim="one of those who want is chosen, and none waits for more than all others",
+        harness=RoundRobinHarness,
+        depth=2,
+        faults=(
+            Fault(unit="round_robin", old="(self.chosen - 1))", new="0)"),
+            Fault(unit="round_robin", old="bits & (~bits + 1)", new="bits & (~bits + 2)"),
+        ),
+        fault_depth=10,
+    ),
+    Proof(
+        unit="weight_broadcast",
+        claim="who asked for a burst gets its words, in order, and nobody else",
+        harness=BroadcastHarness,
+        depth=12,
+        bounded=True,
+        faults=(
+            Fault(
+                unit="weight_broadcast",
+                old="turn.chosen[i], alike[i], 0",
+                new="turn.chosen[i], asking, 0",
+            ),
+            Fault(unit="weight_broadcast", old="Mux(goes, _SETTLES, ", new="Mux(goes, 0, "),
+        ),
+        fault_depth=12,
+    ),
+    Proof(
+        unit="weight_broadcast",
+        claim="nobody is waited for for ever",
+        harness=PatienceHarness,
+        depth=16,
+        bounded=True,
+        faults=(Fault(unit="weight_broadcast", old="(waited == self._patience)", new="0"),),
+        fault_depth=16,
+    ),
+    Proof(
+        unit="read_widener",
+        claim="words have room, and a burst gets the beats that it asked for",
+        harness=ReadWidenerHarness,
+        depth=12,
+        bounded=True,
+        faults=(
+            Fault(unit="read_widener", old="(vacant > length)", new="(vacant != 0)"),
+            Fault(
+                unit="read_widener", old="Mux(begun, part, oldest.first)", new="Mux(begun, part, 0)"
+            ),
+        ),
+        fault_depth=16,
+    ),
+    Proof(
+        unit="write_widener",
+        claim="a burst is asked for when it is complete, where it lies, with its own last byte",
+        harness=WriteWidenerHarness,
+        depth=8,
+        bounded=True,
+        faults=(
+            Fault(unit="write_widener", old="m.Elif(fresh)", new="m.Elif(~fresh)"),
+            Fault(
+                unit="write_widener",
+                old="request.valid.eq(some != 0)",
+                new="request.valid.eq(opened)",
+            ),
+        ),
+        fault_depth=8,
+    ),
+)
