@@ -46,7 +46,9 @@ class Design:
 
 SET = (
     Design("ecp5-85f", "small", "mxu"),
-    Design("ecp5-85f", "small", seeds=1),
+    Design("ecp5-85f", "small", seeds=0),
+    Design("ecp5-85f", "small-compact", seeds=0),
+    Design("ecp5-85f", "tiny", seeds=0),
     Design("ecp5-85f", "12x12", seeds=0),
     Design("nexus-40", "small", "mxu", seeds=3),
     Design("gw2a-18", "small", "mxu", seeds=3),
