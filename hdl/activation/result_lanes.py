@@ -177,7 +177,7 @@ class ResultLanes(wiring.Component):
         written = Signal(address_bits(config), reset_less=True)
         m.d.sync += written.eq(ending.line + 1 + ending.wide)
         if config.wide:
-            m.submodules.gate_sequencer = gates = GateSequencer()
+            m.submodules.gate_sequencer = gates = GateSequencer(training=config.training)
             starts = at[END_STAGE - 1].output_valid & is_gate(ending.function)
             m.d.comb += [
                 gates.start.eq(starts),
