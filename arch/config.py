@@ -53,7 +53,7 @@ class Config:
     wide: bool = True
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
     training: bool = False
-    """What training takes: weights from the buffer, Measure, Transpose, Random, EXP."""
+    """What training takes: weights from the buffer, Measure, Transpose, Random, EXP, 1/x."""
     links: bool = False
     """Links to two neighbours, for a core of a pod: Send, Receive, Reduce and Barrier."""
     parity: bool = False

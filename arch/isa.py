@@ -26,7 +26,9 @@ LOOP_DEPTH = 4
 DEPTHWISE_TAPS = 64
 """Taps of the largest kernel of Depthwise."""
 TANH_INTEGER_BITS = 4
-"""Most integer bits of the argument of function TANH."""
+"""Most integer bits of the argument of functions TANH and EXP."""
+RECIPROCAL, INVERSE_ROOT = 5, 6
+"""What `table` has for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
 EXPONENT_REGISTERS = 8
 """Exponent registers of the activation unit; register 0 is always zero."""
 RANDOM_LANES = 8
@@ -762,7 +764,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             Field(
                 name="table",
                 width=4,
-                doc="TABLE: number of the table; TANH, EXP: integer bits of the argument",
+                doc="TABLE: its number; TANH, EXP: integer bits of the argument, or a reciprocal",
                 default=0,
             ),
             _flag("wide", "results of int16"),
@@ -801,13 +803,19 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "fractional bits; their result has 15 fractional bits. Both are the functions "
             "`logistic` and `tanh` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit. EXP "
             "takes v like TANH and gives exp(-|v|) with 15 fractional bits: gemmlowp's "
-            "`exp_on_negative_values` of -|v|, 32767 for v = 0. The "
+            "`exp_on_negative_values` of -|v|, 32767 for v = 0. "
+            f"EXP with `table` = {RECIPROCAL} or {INVERSE_ROOT} takes x = |v| with 15 fractional "
+            f"bits and gives 1/x with 13 fractional bits ({RECIPROCAL}) or 1/sqrt(x) with 14 "
+            f"({INVERSE_ROOT}), 32767 for |v| <= 8192, where neither fits; with p(a, b) = (a * b + "
+            "2^14) >> 15: y = 32767 + p(-|v|, 15500); three steps of Newton's, y = min(y + p(2 * "
+            "e, y), 32767) with e = 2^13 + p(p(y, y), -|v|); y is 1/sqrt(x), p(y, y) is 1/x. The "
             "low bytes of the int16 results go to line `buffer` + 2 * (n * `rows` + m), the "
             "high bytes to the next; twice the lines are written. "
             "`exponent` = k > 0: in place of the entry's shifts r = E[k] clamped to [0, 31], "
             "l = -E[k] clamped to [0, 7], for all channels; E: see Measure. "
             "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU, RELU6 or "
-            f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS}. UNAVAILABLE: `wide` "
+            f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS} (EXP where there is "
+            f"training: > {INVERSE_ROOT}). UNAVAILABLE: `wide` "
             "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
             "where there is no training."
         ),
@@ -893,7 +901,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             Field(
                 name="table",
                 width=4,
-                doc="TABLE: number of the table; TANH, EXP: integer bits of the argument",
+                doc="TABLE: its number; TANH, EXP: integer bits of the argument, or a reciprocal",
                 default=0,
             ),
             _flag("wide_operands", "operands of int16"),

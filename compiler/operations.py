@@ -321,6 +321,10 @@ class Lstm(Node):
     start: int
     """Hidden state before the first step."""
     has_tanh: bool = True
+    biases: NDArray[np.int16] | None = None
+    """Gates x cells: what the sums of a gate are added to, as its argument. With these h goes from
+    step to step as int16 with 15 fractional bits, 0 before the first one; `hidden` makes the
+    results of it. Sums and products are divided with halves upwards."""
 
     @property
     def cells(self) -> int:

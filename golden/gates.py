@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID, TANH and EXP: functions of gemmlowp's 16-bit fixed-point arithmetic.
+"""SIGMOID, TANH and EXP: functions of gemmlowp's 16-bit fixed-point arithmetic; reciprocals.
 
-They are `logistic`, `tanh` and `exp_on_negative_values`, after fixedpoint/fixedpoint.h of
+The former are `logistic`, `tanh` and `exp_on_negative_values`, after fixedpoint/fixedpoint.h of
 google/gemmlowp, with scalars of int16. Qi.f is a number of i
 integer and f = 15 - i fractional bits. Values are kept in int64; where gemmlowp relies on int16
 to saturate it is done here, too, and nothing else leaves the range of int16.
@@ -40,6 +40,32 @@ def tanh(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
 def exponential(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
     """exp(-|x|) in Q0.15 for int16 values of `integer_bits` integer bits (0 to 4), any shape."""
     return _exp_on_negative(-np.abs(x.astype(np.int64)), integer_bits).astype(np.int16)
+
+
+def inverse_root(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
+    """1 / sqrt(|x|) in Q1.14 for int16 values in Q0.15, any shape; what does not fit is 32767."""
+    return _where_it_fits(x, _inverse_root(x))
+
+
+def reciprocal(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
+    """1 / |x| in Q2.13 for int16 values in Q0.15, any shape; what does not fit is 32767."""
+    root = _inverse_root(x)
+    return _where_it_fits(x, _product(root, root))
+
+
+def _where_it_fits(x: NDArray[np.integer[Any]], result: Values) -> NDArray[np.int16]:
+    magnitude = np.abs(x.astype(np.int64))
+    return np.where(magnitude <= 1 << 13, _INT16_MAX, result).astype(np.int16)
+
+
+def _inverse_root(x: NDArray[np.integer[Any]]) -> Values:
+    """Three Newton steps y + y (1 - |x| y^2) / 2, for |x| above 1/4; elsewhere anything."""
+    minus = -np.maximum(np.abs(x.astype(np.int64)), 1 << 13)
+    y = _INT16_MAX + _product(minus, 15500)
+    for _ in range(3):
+        error = _ONE_Q2 + _product(_product(y, y), minus)
+        y = np.minimum(y + _product(2 * error, y), _INT16_MAX)
+    return y
 
 
 def _constant(raw: int) -> int:

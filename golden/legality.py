@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from systola.arch.config import Config
 from systola.arch.isa import (
     GATES,
+    INVERSE_ROOT,
     TANH_INTEGER_BITS,
     Function,
     Instruction,
@@ -39,18 +40,20 @@ def fields_legal(
         case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
             return operands["tail"] <= config.cols
         case Opcode.ACTIVATE | Opcode.VECTOR:
-            return _function_legal(operands)
+            return _function_legal(config, operands)
         case Opcode.DEPTHWISE:
             return operands["function"] != Function.TABLE
         case _:
             return True
 
 
-def _function_legal(operands: Mapping[str, int]) -> bool:
+def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
     """Whether `function` of Activate or Vector goes with `wide`, `accumulate` and `table`."""
     function = operands["function"]
     if not operands["wide"]:
         return not operands["accumulate"] and function not in GATES
+    if function == Function.EXP and config.training:
+        return operands["table"] <= INVERSE_ROOT
     if function in (Function.TANH, Function.EXP):
         return operands["table"] <= TANH_INTEGER_BITS
     return function in (Function.NONE, Function.SIGMOID)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Rounding
-from systola.golden.gates import exponential, sigmoid, tanh
+from systola.arch.isa import INVERSE_ROOT, RECIPROCAL, Function, Rounding
+from systola.golden.gates import exponential, inverse_root, reciprocal, sigmoid, tanh
 
 INT8_MIN, INT8_MAX = -128, 127
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
@@ -99,13 +99,18 @@ def activate_wide(
     """The result of Activate with `wide` for requantised values `y` (any shape, kept).
 
     `function` is NONE or one of GATES. `addend` is the zero point, or, to accumulate, the int16
-    values so far; it broadcasts against `y`. `integer_bits` counts for TANH and EXP only.
+    values so far; it broadcasts against `y`. `integer_bits`, the `table` of
+    the instruction, counts for TANH and EXP only.
     """
     v = np.clip(y.astype(np.int64) + addend, INT16_MIN, INT16_MAX)
     if function == Function.SIGMOID:
         return sigmoid(v)
     if function == Function.TANH:
         return tanh(v, integer_bits)
+    if function == Function.EXP and integer_bits == RECIPROCAL:
+        return reciprocal(v)
+    if function == Function.EXP and integer_bits == INVERSE_ROOT:
+        return inverse_root(v)
     if function == Function.EXP:
         return exponential(v, integer_bits)
     return v.astype(np.int16)

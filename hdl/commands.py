@@ -368,7 +368,7 @@ class Other(enum.IntEnum):
 
 
 def is_gate(function: Value) -> Value:
-    """Whether a function is one of the gate lanes: SIGMOID, TANH or EXP."""
+    """Whether a function is one of the gate lanes: those of GATES."""
     return function[2] & ~(function[1] & function[0])
 
 

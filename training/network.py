@@ -8,7 +8,7 @@ trained, shifted as in training, logits of int16.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 
 import numpy as np
@@ -18,6 +18,7 @@ from systola.arch.isa import Function, Reduction, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import (
     DequantiseWide,
+    Embedding,
     HostFunction,
     HostStage,
     QuantiseEven,
@@ -28,10 +29,13 @@ from systola.compiler.host_stage import (
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT, Layer
 from systola.compiler.operations import (
     Convolution,
+    Gate,
+    Lstm,
     Pooling,
     Product,
     Requantisation,
     Reshape,
+    Slice,
     Value,
     Window,
 )
@@ -40,7 +44,9 @@ from systola.training.checkpoint import Checkpoint, read
 from systola.training.errors import TrainingError
 from systola.training.layers import Input
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
-from systola.training.stages import Stage, stages
+from systola.training.passes import STATE_BITS
+from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS
+from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence, Stage, stages
 from systola.training.windows import Window as OurWindow
 from systola.training.writer import HALF
 
@@ -71,12 +77,16 @@ class _Translator:
         source = value = Value("x", (1, *given), "float32")
         first = self.stages[0]
         if first.lstm:
-            raise ModelError("a trained LSTM runs where it was trained: it cannot be compiled yet")
-        if not first.window and len(given) > 1:
-            value = Value("x as a row", (1, first.inputs), "float32")
-            self._host("Flatten", source, value, View())
-        value = self._host("Quantise", value, Value("codes", value.shape), _quantise(bits))
+            source = replace(source, dtype="int32") if first.lstm.vocabulary else source
+            value, bits = self._lstm(first, first.lstm, source)
+        else:
+            if not first.window and len(given) > 1:
+                value = Value("x as a row", (1, first.inputs), "float32")
+                self._host("Flatten", source, value, View())
+            value = self._host("Quantise", value, Value("codes", value.shape), _quantise(bits))
         for number, stage in enumerate(self.stages):
+            if stage.lstm:
+                continue
             weights = _weights(state.masters[number])
             sum_bits = bits + state.bits[number] - MASTER_SHIFT
             one = floor(2.0**bits + 0.5) * weights[-1].astype(np.int32)
@@ -109,6 +119,56 @@ class _Translator:
         stage = HostStage(operator=operator, sources=(source,), result=result, function=function)
         self.items.append(stage)
         return result
+
+    def _lstm(self, stage: Stage, lstm: Recurrence, source: Value) -> tuple[Value, int]:
+        """The last state as the next stage takes it, and its fraction bits."""
+        state, count = self.found.state, len(self.stages)
+        bits = self.found.input_bits
+        assert bits is not None
+        codes = Value("codes", (1, lstm.steps, stage.inputs))
+        if lstm.vocabulary:
+            number = count + EMBEDDING
+            bits = state.bits[number] - MASTER_SHIFT
+            self._host("Embedding", source, codes, Embedding(_weights(state.masters[number])))
+        else:
+            self._host("Quantise", source, codes, _quantise(bits))
+        masters, units = state.masters[0], lstm.units
+        kernel, recurrent = _weights(masters[:-1]), _weights(state.masters[count + RECURRENT])
+        first, again = (
+            _halved(units, sums - MASTER_SHIFT - CELL_BITS)
+            for sums in (bits + state.bits[0], STATE_BITS + state.bits[count + RECURRENT])
+        )
+        gates = [
+            Gate(
+                input_weights=kernel[:, part],
+                input_sums=first,
+                recurrent_weights=recurrent[:, part],
+                recurrent_sums=again,
+            )
+            for part in (slice(units * n, units * (n + 1)) for n in range(len(GATES)))
+        ]
+        biases = _divided(masters[-1], state.bits[0] - stage.tensor.bias_less - CELL_BITS)
+        unit_bits = state.unit_bits[0]
+        states = Value("states", (1, lstm.steps, units))
+        result = Value("last state", (1, 1, units))
+        self.items += [
+            Lstm(
+                operator="LSTM 0",
+                result=states,
+                source=codes,
+                input_gate=gates[0],
+                forget_gate=gates[1],
+                cell_gate=gates[2],
+                output_gate=gates[3],
+                cell_bits=CELL_INTEGER_BITS,
+                limit=0,
+                hidden=_halved(1, STATE_BITS - unit_bits),
+                start=0,
+                biases=biases.reshape(len(GATES), units),
+            ),
+            Slice(operator="LSTM 0", result=result, source=states, axis=1, start=lstm.steps - 1),
+        ]
+        return result, unit_bits
 
     def _convolution(
         self,
@@ -186,6 +246,23 @@ def _weights(masters: NDArray[np.int16]) -> NDArray[np.int8]:
     """As the array multiplies with them: rounded, halves upwards."""
     rounded = (masters.astype(np.int32) + (1 << MASTER_SHIFT - 1)) >> MASTER_SHIFT
     return np.clip(rounded, -128, 127).astype(np.int8)
+
+
+def _halved(count: int, right: int) -> Requantisation:
+    """Divided by 2^right, halves upwards."""
+    return Requantisation(
+        bias=np.zeros(count, np.int32),
+        multiplier=np.full(count, HALF, np.int32),
+        shift=_shifts(count, right),
+        rounding=Rounding.SINGLE,
+    )
+
+
+def _divided(masters: NDArray[np.int16], right: int) -> NDArray[np.int16]:
+    """The same of int16, ends included."""
+    wide = masters.astype(np.int64)
+    moved = (wide + (1 << right >> 1)) >> right if right > 0 else wide << -right
+    return np.clip(moved, -(1 << 15), (1 << 15) - 1).astype(np.int16)
 
 
 def _shifts(count: int, right: int) -> NDArray[np.int32]:

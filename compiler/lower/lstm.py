@@ -61,6 +61,8 @@ class Places:
     """Accumulator rows; the gates take turns."""
     input_tiles: list[int]
     recurrent_tiles: list[int]
+    state: int
+    """Buffer lines of a state of int16, where there is one."""
     time: int
     """The index register with the line of the present step."""
 
@@ -75,11 +77,12 @@ class LstmStep(Step):
     """As many pixels as the source, behind those for the state at the start."""
     sequences: int
     start: Lines
-    """Constants for each sequence: a line of hidden state, and behind all these two of a cell."""
+    """Constants for each sequence: a line of hidden state, and behind all these two of a cell,
+    which serve a state of int16, too."""
     gates: tuple[GateParts, GateParts, GateParts, GateParts]
     """Input, forget, cell and output gate."""
     scratch: Lines
-    """For the cells, and then the gates; two lines for each block of each sequence."""
+    """For the cells, the gates, and a state of int16; two lines for each block of each sequence."""
     copy_entry: Entries
     forget_entry: Entries
     update_entry: Entries
@@ -88,10 +91,13 @@ class LstmStep(Step):
     cell_bits: int
     limit: int
     has_tanh: bool
+    biases: Lines | None
+    """Of a state of int16: two lines for each block of each sequence, gate after gate."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:
-        return (self.source.lines, self.start)
+        biases = () if self.biases is None else (self.biases,)
+        return (self.source.lines, self.start, *biases)
 
     @property
     def writes(self) -> tuple[Lines, ...]:
@@ -134,9 +140,10 @@ class LstmStep(Step):
             recurrent_sums=sums + rows * len(self.gates),
             input_tiles=input_tiles,
             recurrent_tiles=recurrent_tiles,
+            state=cell + 2 * rows * (1 + len(self.gates)),
             time=emitter.take_register(),
         )
-        self._emit_start(emitter, cell)
+        self._emit_start(emitter, places)
         emitter.emit(Opcode.SET_REGISTER, register=places.time)
         self._emit_inputs(emitter, places, 0)
         steps = self.source.pixels // self.sequences
@@ -155,9 +162,26 @@ class LstmStep(Step):
         The array never waits for the functions: the cells are calculated while it works on the
         output gate, and that and the hidden state while it works on the next x.
         """
+        if self.biases is not None:
+            emitter.scale()
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.COPY,
+                buffer=emitter.line(self.biases),
+                destination=places.gates[0],
+                rows=len(self.gates) * self._rows,
+                parameter=emitter.parameters(self.copy_entry),
+                rounding=self._rounding,
+                wide_operands=1,
+                wide=1,
+            )
         for number, gate in enumerate(self.gates):
             self._emit_sums(
-                emitter, places.input_sums[number], places.gates[number], gate.input_entries
+                emitter,
+                places.input_sums[number],
+                places.gates[number],
+                gate.input_entries,
+                accumulate=int(self.biases is not None),
             )
         *first, output = range(len(self.gates))
         for number in first:
@@ -170,7 +194,12 @@ class LstmStep(Step):
         self._emit_function(emitter, places, output)
         self._emit_hidden(emitter, places)
 
-    def _emit_start(self, emitter: Emitter, cell: int) -> None:
+    @property
+    def _rounding(self) -> Rounding:
+        """Of sums and divisions."""
+        return Rounding.DOUBLE if self.biases is None else Rounding.SINGLE
+
+    def _emit_start(self, emitter: Emitter, places: Places) -> None:
         hidden, sequences = self.hidden, self.sequences
         emitter.scale()
         copy = {
@@ -186,14 +215,15 @@ class LstmStep(Step):
                 destination=emitter.line(hidden.lines, hidden.block(block) - sequences),
                 **copy,
             )
-            emitter.emit(
-                Opcode.VECTOR,
-                buffer=emitter.line(self.start, sequences),
-                destination=cell + 2 * sequences * block,
-                wide_operands=1,
-                wide=1,
-                **copy,
-            )
+            for first in (places.cell,) if self.biases is None else (places.cell, places.state):
+                emitter.emit(
+                    Opcode.VECTOR,
+                    buffer=emitter.line(self.start, sequences),
+                    destination=first + 2 * sequences * block,
+                    wide_operands=1,
+                    wide=1,
+                    **copy,
+                )
 
     def _emit_inputs(self, emitter: Emitter, places: Places, ahead: int) -> None:
         """The products of x, `ahead` lines behind that of the present step, for all gates."""
@@ -210,6 +240,19 @@ class LstmStep(Step):
 
     def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
         """The product of the hidden state before for one gate."""
+        if self.biases is not None:
+            tiles = self.gates[number].recurrent_tiles
+            emitter.use_weights(places.recurrent_tiles[number], tiles.shape[0] * tiles.shape[1])
+            emitter.emit(
+                Opcode.MATRIX_MULTIPLY,
+                buffer=places.state,
+                accumulator=places.recurrent_sums,
+                rows=self.sequences,
+                k_tiles=self.hidden.channels.blocks,
+                n_tiles=self.hidden.channels.blocks,
+                wide_vectors=1,
+            )
+            return
         self._emit_product(
             emitter,
             self.hidden,
@@ -266,6 +309,7 @@ class LstmStep(Step):
             rows=self.sequences,
             n_tiles=self.hidden.channels.blocks,
             parameter=emitter.parameters(entries),
+            rounding=self._rounding,
             wide=1,
             **operands,
         )
@@ -275,7 +319,12 @@ class LstmStep(Step):
         into, forget, new, _ = places.gates
         cell = places.cell
         emitter.scale(limit=self.limit)
-        multiply = {"operation": Operation.MULTIPLY, "rows": self._rows, "wide_operands": 1}
+        multiply = {
+            "operation": Operation.MULTIPLY,
+            "rows": self._rows,
+            "rounding": self._rounding,
+            "wide_operands": 1,
+        }
         emitter.emit(
             Opcode.VECTOR,
             buffer=forget,
@@ -315,13 +364,28 @@ class LstmStep(Step):
         into, _, new, out = places.gates
         factor = new if self.has_tanh else into
         parameter = emitter.parameters(self.hidden_entry)
-        for block in range(hidden.channels.blocks):
-            cells = 2 * self.sequences * block
+        if self.biases is not None:
             emitter.emit(
                 Opcode.VECTOR,
                 operation=Operation.MULTIPLY,
-                buffer=out + cells,
-                operand=factor + cells,
+                buffer=out,
+                operand=factor,
+                destination=places.state,
+                rows=self._rows,
+                parameter=emitter.parameters(self.forget_entry),
+                rounding=self._rounding,
+                wide_operands=1,
+                wide=1,
+            )
+        for block in range(hidden.channels.blocks):
+            cells = 2 * self.sequences * block
+            made = {"operation": Operation.COPY, "buffer": places.state + cells}
+            if self.biases is None:
+                made = {"operation": Operation.MULTIPLY, "buffer": out + cells}
+                made["operand"] = factor + cells
+            emitter.emit(
+                Opcode.VECTOR,
+                **made,
                 destination=emitter.line(hidden.lines, hidden.block(block)),
                 destination_register=places.time,
                 rows=self.sequences,
@@ -366,9 +430,10 @@ def lstm_step(
             _parts(config, node.cell_gate, Function.TANH, source, hidden),
             _parts(config, node.output_gate, Function.SIGMOID, source, hidden),
         ),
-        scratch=Lines(f"gates of {node.operator}", 5 * 2 * rows),
+        scratch=Lines(f"gates of {node.operator}", (5 if node.biases is None else 6) * 2 * rows),
         copy_entry=common_entry(config, identity()),
-        # Gates have 15 fractional bits, cells 15 less their integer bits.
+        # Gates have 15 fractional bits, cells 15 less their integer bits. SINGLE rounding divides
+        # with halves upwards.
         forget_entry=division_entry(config, 15),
         update_entry=division_entry(config, 15 + node.cell_bits),
         hidden_output=node.hidden,
@@ -376,7 +441,18 @@ def lstm_step(
         cell_bits=node.cell_bits,
         limit=node.limit,
         has_tanh=node.has_tanh,
+        biases=None if node.biases is None else _biases(node, node.biases, hidden, sequences),
     )
+
+
+def _biases(node: Lstm, biases: NDArray[np.int16], hidden: FeatureMap, sequences: int) -> Lines:
+    """Low and high bytes in lines of their own, the same for all sequences."""
+    channels, count = hidden.channels, len(biases)
+    blocks = np.zeros((count, channels.blocks * channels.block), np.int16)
+    blocks[:, channels.slots] = biases
+    parts = blocks.astype("<i2").view(np.int8).reshape(count, channels.blocks, 1, -1, 2)
+    lines = np.repeat(parts.swapaxes(3, 4), sequences, axis=2).reshape(-1, channels.block)
+    return Lines(f"biases of {node.operator}", len(lines), np.ascontiguousarray(lines))
 
 
 def _parts(

@@ -114,7 +114,7 @@ class ActivationUnit(wiring.Component):
     instructions, and more where the first of them has less than five steps.
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
-    SIGMOID, TANH or EXP `gate_spacing` more, a sum of lines that is added to what its lines hold
+    one of GATES `gate_spacing` more, a sum of lines that is added to what its lines hold
     ADDEND_SPACING more; DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING
     behind fewer than three taps. ADD and SUBTRACT need the requantisers for three cycles a vector,
     or for two where an operand of int8 has a scale of one half, and lose LONG_SPACING where others

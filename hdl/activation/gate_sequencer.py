@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The microprogram of the functions SIGMOID, TANH and EXP, for all lanes at once.
+"""The microprograms of the functions SIGMOID, TANH and EXP, for all lanes at once.
 
 Source of the arithmetic: gemmlowp, fixedpoint/fixedpoint.h, `logistic`, `tanh` and
 `exp_on_negative_values` of a FixedPoint<int16_t, n>. A product of two int16 there is
 (a * b + 2^14) >> 15; the case that saturates, both of them -32768, does not occur here, and of its
 sums only those can leave int16 that reach 32768.
+
+1/x and 1/sqrt(x), which EXP has for the last values of `table`, are one program of Newton's steps
+y + y (1 - x y^2) / 2.
 """
 
 from typing import Any
@@ -13,7 +16,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.arch.isa import TANH_INTEGER_BITS
+from systola.arch.isa import INVERSE_ROOT, TANH_INTEGER_BITS
 from systola.hdl.activation.gate_lane import (
     ALWAYS,
     FACTORS,
@@ -42,11 +45,20 @@ START_SLOPE = -15420
 """-32/17 with 13 fractional bits."""
 ITERATIONS = 3
 """Of Newton and Raphson's for 1/d."""
+ROOT_SLOPE = 15500
+"""With 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x) for 1/4 < x <= 1."""
+ROOT_ITERATIONS = 3
+_QUARTER_BITS = (0, 1)
+"""Conditions: the bits of the number of whole quarters, of 0.15 fixed-point arguments."""
 ONE = 1 << 13
 """1 with 13 fractional bits."""
 
 Row = dict[str, Any]
 """Fields of GateControl that are not zero."""
+
+
+EMPTY_ROWS = 2
+"""Rows at the beginning of all programs in which nothing happens, at least."""
 
 
 class _Steps:
@@ -140,14 +152,53 @@ def microprogram(*, tanh: bool) -> list[Row]:
     return steps.rows
 
 
+def inverse_program() -> tuple[list[Row], int]:
+    """The program of 1/x, and its row that squares 1/sqrt(x)."""
+    steps = _Steps(EMPTY_ROWS)
+    multiply, add, product = steps.multiply, steps.add, _PRODUCT
+
+    # Half of -x less the centred argument: -3, -5 or -7 times 2^11 for 1, 2 or 3 whole quarters.
+    # Without one or with four, for the argument 0, the results are set at the end.
+    add(constant=3 << 11)
+    add(constant=-5 << 11, condition=_QUARTER_BITS[1])
+    add(constant=-9 << 10, value=ValueTerm.HALF, condition=_QUARTER_BITS[0])
+    add(second=Second.ARGUMENT, value=ValueTerm.DOUBLE)
+    steps.also(steps.now, keep=1)  # -x
+
+    multiply(constant=ROOT_SLOPE)
+    add(constant=HIGHEST, **product)
+    for _ in range(ROOT_ITERATIONS):
+        steps.also(steps.now, save=1)  # y
+        steps.now += 1
+        multiply(second=Second.SAVED)
+        add(**product)
+        multiply(second=Second.SPARE)
+        add(constant=ONE, **product)  # e = 1 - x y^2
+        add(value=ValueTerm.DOUBLE)
+        multiply(second=Second.SAVED)
+        add(second=Second.SAVED, **product)
+    steps.also(steps.now, save=1)
+    steps.now += 1
+    multiply(second=Second.SAVED)
+    square = steps.now
+    add(**product)
+
+    steps.also(steps.now, save=1)
+    add(constant=HIGHEST)
+    for condition in _QUARTER_BITS:
+        add(second=Second.SAVED, condition=condition)
+    add(constant=HIGHEST, condition=ZERO)
+    return steps.rows, square
+
+
 PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
+INVERSE, SQUARE_ROW = inverse_program()
+"""No longer than the others."""
 ROWS = max(map(len, PROGRAMS.values()))
 EXP_ROWS = _exponential().now
 """Rows of EXP, all of which SIGMOID has, too."""
 SIGN_ROW = len(PROGRAMS["sigmoid"]) - 2
 """The row of SIGMOID in which the result takes the sign."""
-EMPTY_ROWS = 2
-"""Rows at the beginning of both programs in which nothing happens, at least."""
 LAST_PRODUCT = 1 + max(
     number for rows in PROGRAMS.values() for number, row in enumerate(rows) if row.get("multiply")
 )
@@ -161,12 +212,14 @@ class GateSequencer(wiring.Component):
     `integer_bits` (0 to TANH_INTEGER_BITS) belong to it. EXP is the first part of SIGMOID, which
     sets its result for the argument 0 where that of SIGMOID is set for the sign. The results are
     there LATENCY cycles after the argument; the next start may come LATENCY cycles after this one.
+    With `training`, EXP of RECIPROCAL or INVERSE_ROOT integer bits is 1/x or 1/sqrt(x).
     `following` is `control` a cycle earlier, for registers near its users.
     """
 
     LATENCY = 1 + ROWS
 
-    def __init__(self) -> None:
+    def __init__(self, *, training: bool) -> None:
+        self._training = training
         super().__init__(
             {
                 "start": In(1),
@@ -182,12 +235,13 @@ class GateSequencer(wiring.Component):
         m = Module()
         layout = GateControl()
         is_tanh, is_exp = Signal(reset_less=True), Signal(reset_less=True)
-        # One bit walks by all rows but the first two, which are empty, and collects theirs in both
+        # One bit walks by all rows but the first two, which are empty, and collects theirs in all
         # programs; then comes the choice, and a register for the users.
         place = Signal(ROWS - EMPTY_ROWS)
         m.d.sync += place.eq(Cat(self.start, place))
         rows: dict[str, Any] = {}
-        for name, program in PROGRAMS.items():
+        programs = PROGRAMS | ({"inverse": INVERSE} if self._training else {})
+        for name, program in programs.items():
             rows[name] = Signal(layout, name=f"row_of_{name}")
             words = [layout.const(fields).as_bits() for fields in program[EMPTY_ROWS:]]
             for bit, target in enumerate(rows[name].as_value()):
@@ -225,6 +279,18 @@ class GateSequencer(wiring.Component):
             ]
         with m.Elif(shifts != 0):
             m.d.sync += shifts.eq(shifts - 1)
+        if self._training:
+            inverts, is_root, at_square = (Signal(reset_less=True) for _ in range(3))
+            m.d.sync += at_square.eq(place[SQUARE_ROW - EMPTY_ROWS])
+            with m.If(self.start):
+                m.d.sync += inverts.eq(0)
+                with m.If(self.exp & (self.integer_bits > TANH_INTEGER_BITS)):
+                    is_last = self.integer_bits == INVERSE_ROOT
+                    m.d.sync += [inverts.eq(1), is_root.eq(is_last), shifts.eq(0)]
+            with m.If(inverts):
+                m.d.sync += row.eq(rows["inverse"])
+                with m.If(at_square & is_root):
+                    m.d.sync += row.update.eq(0)
         m.d.comb += [
             self.following.eq(row),
             self.following.load.eq(self.start),

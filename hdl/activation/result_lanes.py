@@ -193,7 +193,7 @@ class ResultLanes(wiring.Component):
         written = Signal(address_bits(config), reset_less=True)
         m.d.sync += written.eq(ending.line + 1 + ending.wide)
         if config.wide:
-            gates = GateSequencer()
+            gates = GateSequencer(training=config.training)
             if self._shared:  # A step takes a cycle a turn.
                 last_turn = self._turn_at(ROW_LATENCY + END_STAGE - 1)
                 m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)

@@ -9,7 +9,14 @@ from amaranth.lib import data
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import TANH_INTEGER_BITS, Field, Function, Opcode, instructions_of
+from systola.arch.isa import (
+    INVERSE_ROOT,
+    TANH_INTEGER_BITS,
+    Field,
+    Function,
+    Opcode,
+    instructions_of,
+)
 from systola.hdl.control.activate_decoder import OTHERS
 from systola.hdl.control.scalar_unit import fields_of, is_one_of
 
@@ -70,7 +77,10 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
             | (function == Function.TABLE)
         )
         wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
-        wrong |= has_bits & (fields.table > TANH_INTEGER_BITS)
+        most: Value | int = TANH_INTEGER_BITS
+        if config.training:
+            most = Mux(function == Function.EXP, INVERSE_ROOT, TANH_INTEGER_BITS)
+        wrong |= has_bits & (fields.table > most)
     return wrong
 
 

@@ -17,7 +17,9 @@ from systola.arch.isa import (
     GATES,
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
+    INVERSE_ROOT,
     LOOP_DEPTH,
+    RECIPROCAL,
     REGISTERS,
     TANH_INTEGER_BITS,
     Fault,
@@ -51,6 +53,8 @@ _NARROW = (Function.NONE, Function.RELU, Function.RELU6, Function.TABLE)
 _WIDE = (Function.NONE, *GATES)
 _SCALED = (Function.TANH, Function.EXP)
 """Functions whose argument has as many integer bits as `table` says."""
+_RECIPROCALS = {RECIPROCAL: "1/x", INVERSE_ROOT: "1/sqrt(x)"}
+"""What EXP is instead, by `table`."""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
@@ -126,6 +130,8 @@ def _mode_bins() -> Iterator[str]:
         for bits in range(TANH_INTEGER_BITS + 1):
             for function in _SCALED:
                 yield f"{opcode.name.lower()} {function.name.lower()} of {bits} integer bits"
+        for name in _RECIPROCALS.values():
+            yield f"{opcode.name.lower()} {name}"
     for operation, operands, results in product(Operation, _SIZES, _SIZES):
         yield f"vector {operation.name.lower()} {operands} to {results}"
     for function, rounding in product(_RECTIFIERS, Rounding):
@@ -297,8 +303,8 @@ class Observer(Machine):
             size = f"int16{added}" if at["wide"] else "int8"
             yield _mode(opcode, at["function"], at["rounding"], size)
             if at["function"] in _SCALED:
-                which = Function(at["function"]).name.lower()
-                yield f"{name} {which} of {at['table']} integer bits"
+                which = f"{Function(at['function']).name.lower()} of {at['table']} integer bits"
+                yield f"{name} {_RECIPROCALS.get(at['table'], which)}"
         match opcode:
             case Opcode.VECTOR:
                 operation = Operation(at["operation"])

@@ -11,7 +11,7 @@ import pytest
 
 from systola.arch.config import Config, preset
 from systola.arch.isa import Fault, Function, Opcode, Operation, Reduction, encode
-from systola.verif.golden.rig import HALT, PAGE, SQUARE, TINY, Rig
+from systola.verif.golden.rig import HALT, PAGE, SQUARE, TINY, TRAINING, Rig
 from systola.verif.golden.windows import Windows
 
 # 6 input elements: pitch 8; 3 output elements: pitch 4; host bus of 4 bytes.
@@ -663,6 +663,8 @@ def test_reserved_bits(word: bytes, width: int) -> None:
         ),
         # ... even where the hardware is missing
         (TINY, activate(function=Function.TANH, wide=1, table=5)),
+        (TRAINING, activate(function=Function.TANH, wide=1, table=5)),
+        (TRAINING, vector(function=Function.EXP, wide=1, table=7)),
         (TINY, vector(function=Function.RELU, wide=1)),
         (TINY, depthwise(function=Function.TABLE)),
         (NO_TABLES, vector(function=Function.TABLE, wide=1)),

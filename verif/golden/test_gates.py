@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID and TANH: every int16, against gemmlowp itself and against plain integers."""
+"""SIGMOID and TANH: every int16, against gemmlowp itself and against plain integers; reciprocals
+against floating point."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from systola.golden.gates import sigmoid, tanh
+from systola.golden.gates import inverse_root, reciprocal, sigmoid, tanh
 from systola.verif.golden import gemmlowp
 from systola.verif.kit.seeds import random_seed
 
@@ -53,6 +54,17 @@ def test_close_to_the_functions() -> None:
     for bits in range(5):
         exact = np.tanh(x / (1 << (15 - bits)))
         assert np.abs(tanh(ALL, bits) / 32768 - exact).max() < 13 / 32768
+
+
+def test_reciprocals() -> None:
+    x = np.maximum(np.abs(ALL.astype(np.float64)), 1) / 32768
+    cases = ((inverse_root, 16384 / np.sqrt(x), 1.6), (reciprocal, 8192 / x, 3.3))
+    for function, exact, most in cases:
+        result = function(ALL)
+        assert result.dtype == np.int16
+        assert np.abs(result - np.minimum(exact, 32767)).max() < most
+        assert np.array_equal(result[x <= 0.25], np.full(16385, 32767))
+        assert np.array_equal(result[1:], function(-ALL[1:]))
 
 
 def test_symmetry() -> None:

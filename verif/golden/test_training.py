@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from systola.arch.isa import Fault, Function, Opcode, Source, encode
-from systola.golden.gates import exponential
+from systola.arch.isa import INVERSE_ROOT, RECIPROCAL, Fault, Function, Opcode, Source, encode
+from systola.golden.gates import exponential, inverse_root, reciprocal
 from systola.golden.training import random_lines
 from systola.verif.golden import gemmlowp, scalar
 from systola.verif.golden.rig import HALT, SQUARE, TRAINING, Rig
@@ -212,14 +212,15 @@ def test_exponential(bits: int) -> None:
 
 
 @pytest.mark.parametrize("opcode", [Opcode.ACTIVATE, Opcode.VECTOR])
-def test_exponential_in_instructions(opcode: Opcode) -> None:
+@pytest.mark.parametrize("table", [3, RECIPROCAL, INVERSE_ROOT])
+def test_exponential_in_instructions(opcode: Opcode, table: int) -> None:
     rig, _ = rig_at_random()
     for channel in range(SIZE):
         rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=1, right=0))
-    values = np.array([-5, 7, 0, -32768], np.int16)
+    values = np.array([-5, 12345, 0, -32768], np.int16)
     rig.machine.accumulators[0] = values
     rig.machine.buffer[0:2] = values.view(np.int8).reshape(-1, 2).T
-    how = {"parameter": 0, "function": Function.EXP, "table": 3, "wide": 1}
+    how = {"parameter": 0, "function": Function.EXP, "table": table, "wide": 1}
     if opcode == Opcode.ACTIVATE:
         word = encode(opcode, accumulator=0, buffer=9, rows=1, n_tiles=1, **how)
     else:
@@ -227,4 +228,6 @@ def test_exponential_in_instructions(opcode: Opcode) -> None:
         word = encode(opcode, **at, **how)
     rig.complete(word, HALT)
     result = rig.machine.buffer[9:11].T.copy().view("<i2").reshape(-1)
-    assert result.tolist() == exponential(values, 3).tolist()
+    inverse = {RECIPROCAL: reciprocal, INVERSE_ROOT: inverse_root}.get(table)
+    expected = inverse(values) if inverse else exponential(values, table)
+    assert result.tolist() == expected.tolist()

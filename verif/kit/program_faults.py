@@ -13,6 +13,7 @@ from systola.arch.isa import (
     GATES,
     INSTRUCTION_BYTES,
     INSTRUCTIONS,
+    INVERSE_ROOT,
     LINK_OPCODES,
     LOOP_DEPTH,
     PARAMETER_PLANES,
@@ -151,8 +152,9 @@ class FaultWriter(SingleInstructions):
                 for function in (Function.RELU, Function.RELU6, Function.TABLE):
                     wrong.append({"function": function, "wide": 1})
                 wrong.append({"wide": 0, "accumulate": 1})
-                table = rng.randint(TANH_INTEGER_BITS + 1, 15)
-                for function in (Function.TANH, Function.EXP):
+                most = INVERSE_ROOT if self._config.training else TANH_INTEGER_BITS
+                for function, bits in ((Function.TANH, TANH_INTEGER_BITS), (Function.EXP, most)):
+                    table = rng.randint(bits + 1, 15)
                     wrong.append({"function": function, "wide": 1, "table": table})
             case Opcode.DEPTHWISE:
                 wrong.append({"function": Function.TABLE})

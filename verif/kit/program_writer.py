@@ -6,6 +6,7 @@ from __future__ import annotations
 from systola.arch.isa import (
     EXPONENT_REGISTERS,
     GATES,
+    INVERSE_ROOT,
     PARAMETER_PLANES,
     TABLE_BYTES,
     TANH_INTEGER_BITS,
@@ -279,8 +280,8 @@ class ProgramWriter(ProgramState):
             functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
             functions.append(Function.EXP if self.config.training else Function.TANH)
             function = rng.choice(functions)
-            scaled = function in (Function.TANH, Function.EXP)
-            table = rng.randint(0, TANH_INTEGER_BITS if scaled else 15)
+            most = {Function.TANH: TANH_INTEGER_BITS, Function.EXP: INVERSE_ROOT}
+            table = rng.randint(0, most.get(function, 15))
             add = rng.randrange(2)
             return {"function": function, "table": table, "wide": 1, "accumulate": add}
         functions = [*_RECTIFIERS, Function.TABLE] if self.config.tables else _RECTIFIERS

@@ -25,7 +25,10 @@ from systola.training import (
     TrainingError,
 )
 from systola.training.network import translate_trained
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 from systola.verif.training.data import digits
+from systola.verif.training.test_recurrent import NETWORKS, samples
 from systola.verif.training.test_training import compiled
 
 (X, Y), (X_TEST, _) = digits()
@@ -99,6 +102,31 @@ def test_convolutions(preset: str, tmp_path: Path) -> None:
     images = X_TEST[:40].reshape(-1, 8, 8, 1)
     found = compile(tmp_path / "m", preset=preset, batch=9).run(images, backend="iss").y
     assert np.array_equal(found, model.predict(images))
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "batch", "backend"),
+    [
+        ("words", "small", 41, "iss"),
+        thorough("words", "base", 64, "iss"),
+        thorough("rows", "12x8", 20, "iss"),
+        thorough("rows", "8x12", 1, "iss"),
+        thorough("deep", "small", 16, "rtl"),
+    ],
+)
+def test_sequences(name: str, preset: str, batch: int, backend: str, tmp_path: Path) -> None:
+    """So large weights and so many samples that a rounding that is another one shows."""
+    (x, y), _, loss = samples(name, 200, random_seed() % 1000)
+    model = compiled(NETWORKS[name], SGD(0.1), loss=loss)
+    model.predict(x[:8])
+    model.set_weights([4 * each for each in model.get_weights()])
+    model.fit(x[:40], y[:40], batch_size=8, verbose=0)
+    model.save(tmp_path / "m")
+    expected = model.predict(x)
+    assert len(np.unique(expected)) > 5
+    given = x if name == "rows" else x.astype(int)
+    found = compile(tmp_path / "m", preset=preset, batch=batch).run(given, backend=backend).y
+    assert np.array_equal(found, expected)
 
 
 def test_softmax_and_shapes(tmp_path: Path) -> None:

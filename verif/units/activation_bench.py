@@ -16,7 +16,9 @@ from amaranth.lib import wiring
 from systola.arch.config import Config
 from systola.arch.isa import (
     GATES,
+    INVERSE_ROOT,
     PARAMETER_PLANES,
+    TANH_INTEGER_BITS,
     Function,
     Opcode,
     Operation,
@@ -403,8 +405,10 @@ class Jobs:
         if config.tables and not f["wide"]:
             functions.append(Function.TABLE)
         f.setdefault("function", random.choice(functions))
-        is_table = f["function"] == Function.TABLE
-        f.setdefault("table", random.randrange(config.tables) if is_table else random.randint(0, 4))
+        most = INVERSE_ROOT if f["function"] == Function.EXP else TANH_INTEGER_BITS
+        if f["function"] == Function.TABLE:
+            most = config.tables - 1
+        f.setdefault("table", random.randint(0, most))
         few = (1, 2) if f["function"] in GATES else (1, 2, 7)
         f.setdefault("rows", random.choice(few))
 

@@ -210,7 +210,8 @@ class Reader:
                     return True
             elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH, Function.EXP):
                 return True
-            return function in (Function.TANH, Function.EXP) and f["table"] > 4
+            most = 6 if function == Function.EXP and self.config.training else 4
+            return function in (Function.TANH, Function.EXP) and f["table"] > most
         return False
 
     def _unavailable(self, opcode: Opcode, f: Fields) -> bool:
@@ -412,8 +413,8 @@ class Writer:
         if function == Function.TABLE:
             table = random.randrange(config.tables)
         else:
-            has_bits = function in (Function.TANH, Function.EXP)
-            table = random.randint(0, 4 if has_bits else 15)
+            most = {Function.TANH: 4, Function.EXP: 6}
+            table = random.randint(0, most.get(function, 15))
         accumulate = self._flag(bool(wide))
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 

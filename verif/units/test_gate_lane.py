@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID, TANH and EXP of int16 in the lanes: every argument against the golden model."""
+"""SIGMOID, TANH, EXP and reciprocals of int16 in the lanes: every argument against the golden
+model."""
 
 import cocotb
 import numpy as np
@@ -9,7 +10,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles
 
-from systola.golden.gates import exponential, sigmoid, tanh
+from systola.arch.isa import INVERSE_ROOT, RECIPROCAL
+from systola.golden.gates import exponential, inverse_root, reciprocal, sigmoid, tanh
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_lane import PRODUCT_LATENCY, GateLane
 from systola.hdl.activation.gate_sequencer import LAST_PRODUCT, GateSequencer
@@ -26,9 +28,14 @@ KEPT = 3
 FUNCTIONS = [
     ("sigmoid", 0),
     *((name, bits) for name in ("tanh", "exp") for bits in range(5)),
+    ("exp", RECIPROCAL),
+    ("exp", INVERSE_ROOT),
 ]
 LANES = {"few": 4, "many": 32}
-CORNERS = (-32768, -32767, -1, 0, 1, 2, 32766, 32767, -16384, 4096, -4096, 1024, -1024, 3)
+CORNERS = (
+    *(-32768, -32767, -1, 0, 1, 2, 32766, 32767, -16384, 4096, -4096, 1024, -1024, 3),
+    *(8192, -8192, 8193, -8193, 16385, 24577),
+)
 
 
 class Gates(wiring.Component):
@@ -49,7 +56,7 @@ class Gates(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sequencer = sequencer = GateSequencer()
+        m.submodules.sequencer = sequencer = GateSequencer(training=True)
         m.d.comb += [
             sequencer.start.eq(self.start),
             sequencer.tanh.eq(self.tanh),
@@ -84,6 +91,10 @@ def expected(function, integer_bits, arguments):
     x = np.array(arguments, np.int16)
     if function == "sigmoid":
         return sigmoid(x).tolist()
+    if integer_bits == RECIPROCAL:
+        return reciprocal(x).tolist()
+    if integer_bits == INVERSE_ROOT:
+        return inverse_root(x).tolist()
     return (tanh if function == "tanh" else exponential)(x, integer_bits).tolist()
 
 
@@ -100,7 +111,7 @@ class Vectors(Bench):
         is_tanh, is_exp = function == "tanh", function == "exp"
         self.set(tanh=is_tanh, exp=is_exp)
         await self.cycle(start=1, integer_bits=integer_bits, arguments=arguments)
-        self.set(start=0, tanh=not is_tanh, exp=not is_exp, integer_bits=4 - integer_bits)
+        self.set(start=0, tanh=not is_tanh, exp=not is_exp, integer_bits=7 - integer_bits)
         self.set(arguments=[~x for x in arguments])
 
     def results(self):
