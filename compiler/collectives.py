@@ -37,6 +37,19 @@ def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
     return words
 
 
+def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
+    """Puts `rows` buffer lines of all `cores`, each core's at `first`, behind each other: those of
+    the core itself, then of its neighbour on the side they come from, and so on.
+
+    Each line is sent on when it has come.
+    """
+    count, back = rows * (cores - 1), Side.LEFT if to == Side.RIGHT else Side.RIGHT
+    return [
+        encode(Opcode.RECEIVE, side=back, buffer=first + rows, rows=count),
+        encode(Opcode.SEND, side=to, buffer=first, rows=count),
+    ]
+
+
 def broadcast(core: int, cores: int, root: int, first: int, rows: int) -> list[bytes]:
     """Buffer lines `first` to `first` + `rows` - 1 become those of core `root`.
 

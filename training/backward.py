@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from systola.arch.isa import Source
+from systola.training.exchange import add_up, agree
 from systola.training.layout import Layout
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
@@ -89,6 +90,8 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
+        # That of the inputs has been used for the update, and is not again.
+        agree(writer, task, left.inputs[number].register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
         below = writer.allocate(sums.lines)
@@ -129,6 +132,7 @@ class Backward:
                 how = {"wide_vectors": int(part.wide)}
                 writer.multiply(vectors, weights, row, rows, layout.groups, 1, **how)
                 vectors += rows * layout.groups
+                add_up(writer, task, row, rows)
                 masters.add(row, entry)
                 masters.write()
                 turn ^= 1
