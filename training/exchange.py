@@ -4,6 +4,10 @@
 One exponent for the whole batch, and sums over all of it, in any order: so a step leaves the same
 bytes on any number of cores. Where there is one core, none of it is written.
 
+Each core gets the sums over all samples for its share of the rows of an update, updates the masters
+of these, and gives them to all others. That is less than all sums would be, as masters are int16,
+and their lines, unlike sums, travel while the array multiplies.
+
 A core tells an exponent e as int16 lines, which is what others can Measure. A line has -2^k, k =
 e - c between 0 and 15: as a magnitude it has k bits, and Measure over the lines of all cores finds
 the largest k. Three lines, for c = LEAST, LEAST + 15 and LEAST + 30, hold what e is above LEAST
@@ -16,7 +20,12 @@ from __future__ import annotations
 import numpy as np
 
 from systola.arch.isa import Side, Source
-from systola.compiler.collectives import all_gather, all_reduce
+from systola.compiler.collectives import (
+    all_gather,
+    all_gather_rows,
+    reduce_scatter,
+    share_of_rows,
+)
 from systola.training.layout import LEAST_LINES
 from systola.training.task import SHIFT, Task
 from systola.training.writer import WIDE, Entry, Writer
@@ -51,7 +60,21 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
     writer.free(source, *told)
 
 
-def add_up(writer: Writer, task: Task, row: int, rows: int) -> None:
-    """Accumulator rows become the sums of those of all cores."""
-    if task.cores > 1:
-        writer.words += all_reduce(task.core, task.cores, row, rows)
+def add_up(writer: Writer, task: Task, row: int, rows: int) -> list[range]:
+    """Adds up accumulator rows over all cores; which of the `rows` rows this core has then, for
+    others have the rest."""
+    if task.cores == 1:
+        return [range(rows)]
+    writer.words += reduce_scatter(task.core, task.cores, row, rows)
+    return own_rows(task, rows)
+
+
+def own_rows(task: Task, rows: int) -> list[range]:
+    """The same, before."""
+    return [range(rows)] if task.cores == 1 else share_of_rows(task.core, task.cores, rows)
+
+
+def give_to_all(writer: Writer, task: Task, lines: range) -> None:
+    """Int16 in pairs of lines, one for each row: what cores have made of their rows goes to all."""
+    if task.cores > 1 and lines:
+        writer.words += all_gather_rows(task.core, task.cores, lines.start, len(lines) // 2, 2)
