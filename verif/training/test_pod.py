@@ -87,6 +87,22 @@ def test_bytes_of_one_core(cores: int, layers: Sequence[Layer], batch: int, samp
     assert np.array_equal(pod.predict(X_TEST[:70]), one.predict(X_TEST[:70]))
 
 
+@pytest.mark.thorough
+@pytest.mark.exhaustive
+def test_bytes_of_one_core_of_base() -> None:
+    """A step of 784-512-10 with dropout and momentum."""
+    rng = np.random.default_rng(random_seed())
+    x, y = rng.uniform(0, 1, (64, 784)), rng.integers(0, 10, 64)
+    left: list[list[bytes]] = []
+    for cores in (1, 2, 3, 8):
+        model = Sequential([Dense(512, "relu"), Dropout(0.2), Dense(10)])
+        model.compile(SGD(0.1, 0.9), preset="base-training", backend="iss", cores=cores)
+        model.fit(x, y, batch_size=64, verbose=0)
+        state = model.state()
+        left.append([each.tobytes() for each in (*state.masters, *state.velocities)])
+    assert all(each == left[0] for each in left)
+
+
 def test_rows_without_samples() -> None:
     """A share is filled up to whole blocks: what the biases alone make of nothing counts nowhere,
     be it larger than all that is there."""
