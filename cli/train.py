@@ -19,6 +19,7 @@ from systola.cli.errors import UserError
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import to_json
 from systola.runtime.make_backend import BACKENDS
+from systola.runtime.pod.strategy import MAX_CORES
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
 from systola.training.describe import is_description, layers
@@ -64,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--backend", choices=BACKENDS, default="rtl", help="default: rtl")
     parser.add_argument("--latency", type=whole_number(0, MAX_LATENCY), default=0, metavar="CYCLES")
+    parser.add_argument(
+        "--cores",
+        type=whole_number(1, MAX_CORES),
+        default=1,
+        metavar="N",
+        help="that share each batch (default: 1)",
+    )
     parser.add_argument("--save", metavar="FILE.tpu", help="save the model here after each epoch")
     add_json(parser)
 
@@ -90,6 +98,7 @@ def execute(arguments: argparse.Namespace) -> int:
         figures: dict[str, object] = {
             "preset": arguments.preset.name,
             "backend": arguments.backend,
+            "cores": arguments.cores,
             "epochs": model.epochs,
             "steps": model.steps,
             "step_cycles": model.cycles(),
@@ -108,6 +117,7 @@ def _model(arguments: argparse.Namespace) -> Sequential:
         "preset": arguments.preset,
         "backend": arguments.backend,
         "latency": arguments.latency,
+        "cores": arguments.cores,
     }
     rate, momentum = arguments.learning_rate, arguments.momentum
     given = {"loss": arguments.loss, "seed": arguments.seed}

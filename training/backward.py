@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from systola.arch.isa import Source
+from systola.training.exchange import add_up, agree, give_to_all, own_rows
 from systola.training.layout import Layout
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
@@ -89,6 +90,8 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
+        # That of the inputs has been used for the update, and is not again.
+        agree(writer, task, left.inputs[number].register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
         below = writer.allocate(sums.lines)
@@ -117,6 +120,7 @@ class Backward:
         half = writer.config.accumulator_rows // 2
         places = rooms(writer, parts[0].count * size, momentum=bool(task.momentum))
         turn = 0
+        before: Masters | None = None
         for block in range(shape.units):
             vectors = self._left.transposed[number].start
             next(masking, None)
@@ -124,14 +128,23 @@ class Backward:
                 rows, row = part.count * size, half * turn
                 line = block * shape.lines + part.first * size
                 masters = Masters(writer, task, number, line, cut(places[turn], rows))
-                masters.read()
+                for own in own_rows(task, rows):
+                    masters.some(own).read()
                 weights = gradient.start + block * samples
                 how = {"wide_vectors": int(part.wide)}
                 writer.multiply(vectors, weights, row, rows, layout.groups, 1, **how)
                 vectors += rows * layout.groups
-                masters.add(row, entry)
-                masters.write()
+                # While this multiplies, the masters before may still be on their way to others.
+                if before:
+                    before.write()
+                for own in add_up(writer, task, row, rows):
+                    masters.some(own).add(row + own.start, entry)
+                for lines in masters.lines:
+                    give_to_all(writer, task, lines)
+                before = masters
                 turn ^= 1
+        if before:
+            before.write()
         deque(masking, maxlen=0)
         writer.free(*places[0], *places[1])
 

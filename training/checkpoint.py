@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from systola.runtime.pod.strategy import current_strategy
 from systola.training.errors import TrainingError
 from systola.training.layers import (
     LSTM,
@@ -33,6 +34,7 @@ from systola.training.optimizers import SGD
 from systola.training.state import State
 
 FORMAT = "systola training 1"
+_MACHINE = ("preset", "backend", "latency", "cores")
 
 
 class Saved(Protocol):
@@ -124,7 +126,8 @@ def read(content: bytes) -> Checkpoint:
 
 
 def load(path: str | PathLike[str], **machine: Any) -> Sequential:
-    """The model that `save` has stored; `machine`: preset, backend, latency, as for compile().
+    """The model that `save` has stored; `machine`: preset, backend, latency, cores, as for
+    compile(). What is not given is that of the Strategy in whose scope this is, else the file's.
 
     Raises OSError where there is no such file, TrainingError where it is something else.
     """
@@ -133,7 +136,10 @@ def load(path: str | PathLike[str], **machine: Any) -> Sequential:
     except TrainingError:
         raise TrainingError(f"{path} is no model that was saved by training") from None
     model = Sequential(found.layers)
-    settings: dict[str, Any] = found.settings | machine
+    settings: dict[str, Any] = found.settings
+    if current_strategy():
+        settings = {name: value for name, value in settings.items() if name not in _MACHINE}
+    settings |= machine
     if "optimizer" not in machine:
         settings["optimizer"] = SGD(**settings["optimizer"])
     model.compile(**settings)

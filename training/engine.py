@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.image import Image
-from systola.runtime.backend import Backend, BackendError, Result, fault_text
+from systola.runtime.pod.linked import Linked
 from systola.training.errors import TrainingError
 from systola.training.layout import Layout
 from systola.training.lines import (
@@ -56,53 +56,67 @@ class Batch:
 
 
 class Engine:
-    """Programs, host memory and a machine for batches of one size."""
+    """Programs, host memories and cores for batches of one size.
 
-    def __init__(self, backend: Backend, task: Task, batch: int) -> None:
-        config = backend.config
-        self._backend = backend
-        self.task = task
+    Each core has all weights and its share of a batch, see Task.share.
+    """
+
+    def __init__(self, machine: Linked, task: Task, batch: int) -> None:
+        config = machine.config
+        self._machine = machine
+        if machine.cores > 1 and any(stage.window or stage.lstm for stage in task.stages):
+            raise TrainingError("on several cores only Dense layers can be trained")
+        self.task = replace(task, cores=machine.cores)
         self.batch = batch
-        self.layout = Layout(config, task.stages, batch, momentum=bool(task.momentum))
+        # The first share of a whole batch may be smaller than the last one.
+        shares = [len(share) for share in self._shares(batch)]
+        self.layout = Layout(config, task.stages, max(shares), momentum=bool(task.momentum))
         if self.layout.samples > config.accumulator_rows:
             raise TrainingError(f"a batch of {batch} does not fit '{config.name}'")
-        self.host = np.zeros(self.layout.window, np.uint8)
+        self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in shares]
+        """Of each core."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}
         self._least_bits: list[int] = []
         """Fraction bits of the units of each stage, the least in the epoch."""
         self.cycles: int | None = None
         """Of the last batch, on a machine with a clock."""
-        self._program("train", self.layout.samples)  # it must fit, before anything runs
+        self._programs_of("train", batch)  # they must fit, before anything runs
 
     def load(self, state: State) -> None:
         """Puts masters and velocities in place."""
         layout = self.layout
-        self.host[: layout.state_bytes] = 0
-        self._put(layout.masters, state.masters)
-        if layout.velocities and state.velocities:
-            self._put(layout.velocities, state.velocities)
+        for host in self.hosts:
+            host[: layout.state_bytes] = 0
+            self._put(host, layout.masters, state.masters)
+            if layout.velocities and state.velocities:
+                self._put(host, layout.velocities, state.velocities)
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """What `load` takes."""
+        """What `load` takes: that of core 0, as all have the same."""
         layout = self.layout
         masters, velocities = self._get(layout.masters), self._get(layout.velocities)
         return State(masters, velocities, self.task.master_bits, self.task.unit_bits)
 
-    def _put(self, places: Sequence[int], tensors: Sequence[NDArray[np.int16]]) -> None:
+    def _put(
+        self,
+        host: NDArray[np.uint8],
+        places: Sequence[int],
+        tensors: Sequence[NDArray[np.int16]],
+    ) -> None:
         layout = self.layout
         for shape, place, values in zip(layout.shapes, places, tensors, strict=True):
             rows = np.zeros((shape.lines, shape.units * layout.size), np.int16)
             rows[np.ix_(shape.places, shape.columns)] = values[: len(shape.places)]
             if shape.biased:
                 rows[shape.bias, shape.columns] = values[-1]
-            store_wide(self.host, place, layout, blocked(rows, layout.size))
+            store_wide(host, place, layout, blocked(rows, layout.size))
 
     def _get(self, places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
         layout = self.layout
         result: list[NDArray[np.int16]] = []
         for shape, place in zip(layout.shapes, places, strict=False):
-            flat = load_wide(self.host, place, layout, shape.units * shape.lines)
+            flat = load_wide(self.hosts[0], place, layout, shape.units * shape.lines)
             whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
             whole = whole.reshape(shape.lines, -1)[:, shape.columns]
             bias = whole[shape.bias : shape.bias + 1]
@@ -126,7 +140,7 @@ class Engine:
 
     def _note_unit_bits(self) -> None:
         hidden = self.task.stages[:-1]
-        found = load_wide(self.host, self.layout.unit_bits, self.layout, len(hidden))[:, 0]
+        found = load_wide(self.hosts[0], self.layout.unit_bits, self.layout, len(hidden))[:, 0]
         # Without dropout there is room for the bits that its scale has taken.
         lost = [hidden_scale(stage.rate, True)[1] for stage in hidden]
         bits = [
@@ -145,20 +159,34 @@ class Engine:
         return self._feed("predict", x, y, 0).outputs
 
     def _feed(self, kind: str, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
-        layout, host, units = self.layout, self.host, self.task.stages[-1].units
-        count = len(x)
-        store(host, layout.x, layout, self._samples(x))
-        store_classes(host, layout.labels, layout, y)
-        store_classes(host, layout.valid, layout, np.ones((count, units), np.int16))
-        self.cycles = self._run(self._program(kind, count), step).cycles
+        layout, units = self.layout, self.task.stages[-1].units
+        shares = self._shares(len(x))
+        for host, share in zip(self.hosts, shares, strict=True):
+            own = slice(share.start, share.stop)
+            store(host, layout.x, layout, self._samples(x[own]))
+            store_classes(host, layout.labels, layout, y[own])
+            store_classes(host, layout.valid, layout, np.ones((len(share), units), np.int16))
+        self.cycles = self._run(self._programs_of(kind, len(x)), step)
         bits, last = LOGIT_BITS, self.task.stages[-1]
         if kind == "predict" and (last.softmax or last.sigmoid):
             bits = 15
-        outputs = load_classes(self.host, layout.logits, layout)[:count, :units] / 2.0**bits
-        losses = load_wide(self.host, layout.losses, layout, layout.groups)
+        outputs: list[NDArray[np.float64]] = []
+        total = 0
+        for host, share in zip(self.hosts, shares, strict=True):
+            count = len(share)
+            outputs.append(load_classes(host, layout.logits, layout)[:count, :units] / 2.0**bits)
+            losses = load_wide(host, layout.losses, layout, layout.groups)
+            total += int(losses.reshape(-1)[:count].astype(np.int64).sum())
         sign = 1 if self.task.loss in ("mse", BINARY) else -1
-        total = sign * int(losses.reshape(-1)[:count].astype(np.int64).sum())
-        return Batch(total / 2**LOSS_BITS, outputs)
+        return Batch(sign * total / 2**LOSS_BITS, np.concatenate(outputs))
+
+    def _shares(self, count: int) -> list[range]:
+        """The samples of each core."""
+        return [task.share(self._machine.config.cols) for task in self._tasks(count)]
+
+    def _tasks(self, count: int) -> list[Task]:
+        cores = range(self._machine.cores)
+        return [replace(self.task, count=count, core=core, cores=len(cores)) for core in cores]
 
     def _samples(self, x: Codes) -> NDArray[np.int8]:
         """The samples as lines: of rows with a one for the bias, of maps, or of steps."""
@@ -174,40 +202,43 @@ class Engine:
         rows[:, shape.bias] = 1 << self.task.input_bits
         return blocked(rows, layout.size)
 
-    def _program(self, kind: str, count: int) -> StepProgram:
+    def _programs_of(self, kind: str, count: int) -> list[StepProgram]:
+        """The program of each core for a batch of `count` samples."""
         make: dict[str, Callable[..., StepProgram]] = {
             "train": train_program,
             "evaluate": evaluate_program,
             "predict": predict_program,
         }
-        task = replace(self.task, count=count)
-        if (kind, task) not in self._programs:
-            self._programs[kind, task] = make[kind](self._backend.config, self.layout, task)
-        return self._programs[kind, task]
+        tasks = self._tasks(count)
+        for task in tasks:
+            if (kind, task) not in self._programs:
+                self._programs[kind, task] = make[kind](self._machine.config, self.layout, task)
+        return [self._programs[kind, task] for task in tasks]
 
     def _survey(self) -> None:
         """Gives masters room where they have used up theirs."""
-        config, layout = self._backend.config, self.layout
-        self._run(survey_program(config, layout))
-        found = load_wide(self.host, layout.survey, layout, len(layout.shapes))[:, 0]
+        config, layout, cores = self._machine.config, self.layout, self._machine.cores
+        self._run([survey_program(config, layout)] * cores)
+        found = load_wide(self.hosts[0], layout.survey, layout, len(layout.shapes))[:, 0]
         full = [
             number
             for number, code in enumerate(found.tolist())
             if 8 + 14 - int(code).bit_length() >= _FULL
         ]
         if full:
-            self._run(rescale_program(config, layout, full))
+            self._run([rescale_program(config, layout, full)] * cores)
             bits = list(self.task.master_bits)
             for number in full:
                 bits[number] -= 1
             self.task = replace(self.task, master_bits=tuple(bits))
             self._programs.clear()
 
-    def _run(self, program: StepProgram, step: int = 0) -> Result:
-        weights = np.zeros(0, np.uint8)
-        code = program.place(self.layout, self.host, step)
-        result = self._backend.run(Image(code, self.host, self.layout.program, weights))
-        if result.fault:
-            raise BackendError(fault_text(result.fault))
-        self.host = result.host
-        return result
+    def _run(self, programs: Sequence[StepProgram], step: int = 0) -> int | None:
+        """Runs a program on each core; the cycles of all of them."""
+        images: list[Image] = []
+        for program, host in zip(programs, self.hosts, strict=True):
+            code = program.place(self.layout, host, step)
+            images.append(Image(code, host, self.layout.program, np.zeros(0, np.uint8)))
+        result = self._machine.run(images)
+        self.hosts = result.hosts
+        return result.cycles

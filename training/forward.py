@@ -83,6 +83,7 @@ class Forward:
         """A Dense that is not the last one; its units, and a one for the next bias."""
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         samples, shape = layout.samples, layout.shapes[number]
+        there = len(self._task.share(layout.size))
         parts = accumulated(writer.config, samples, shape.units)
         units = writer.allocate((shape.units + 1) * samples)
         mask = None
@@ -96,7 +97,7 @@ class Forward:
         turning = self._transpose(number, x) if self._train else iter(())
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
-                scale.measure(row, samples)
+                scale.measure(row, there)
                 if mask and len(parts) == 1:
                     self._mask(number, mask.start, units.start, row, block)
                 next(turning, None)

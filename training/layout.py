@@ -19,6 +19,8 @@ from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.training.stages import GATES, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
+LEAST_LINES = 2
+"""Of the constant with which cores tell each other exponents."""
 TABLES = 4
 
 
@@ -112,7 +114,9 @@ class Layout:
         self.selected = _blocks(self.groups, size) * size
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
-        self.constant_lines = 4 * size + 2 * self.selected + select + last.units + 4 * len(stages)
+        self.constant_lines = (
+            4 * size + 2 * self.selected + select + last.units + 4 * len(stages) + LEAST_LINES
+        )
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)

@@ -14,6 +14,7 @@ from math import ceil, exp, log
 import numpy as np
 
 from systola.arch.isa import Function, Operation, Source
+from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.moves import largest
 from systola.training.numbers import LOGIT_BITS, multiplier
@@ -176,6 +177,7 @@ class Loss:
         writer, layout, rows = self._writer, self._layout, self._rows
         size, samples = layout.size, layout.samples
         writer.measure(SHIFT, Source.LINES, buffer=error.start, rows=rows, bits=8, value=-8)
+        agree(writer, self._task, GRADIENT)
         writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
         narrow = writer.allocate(rows)
         writer.copy(error.start, narrow.start, rows, Entry(), NARROWING, exponent=SHIFT)

@@ -6,10 +6,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+_GOLDEN = 0x9E3779B1
+"""2^32 over the golden ratio, odd: seeds of blocks are far from each other."""
+
 
 def positive_table() -> NDArray[np.int8]:
     """1 for numbers above zero."""
     return (np.arange(256) % 128 * (np.arange(256) < 128) > 0).astype(np.int8)
+
+
+def block_seed(seed: int, block: int) -> int:
+    """The seed of Random for a block of C samples, the first one of the batch being 0.
+
+    So a sample has the same mask on whichever core of a pod it is.
+    """
+    return (seed + block * _GOLDEN) % 2**31
 
 
 def kept_codes(rate: float) -> int:

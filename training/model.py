@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from os import PathLike
 from typing import Any
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.config import preset as named_preset
-from systola.runtime.backend import Backend
-from systola.runtime.make_backend import make_backend
+from systola.runtime.pod.linked import Linked, make_linked
+from systola.runtime.pod.strategy import MAX_CORES, Strategy, current_strategy
 from systola.training import data
 from systola.training.callbacks import Callback, History
 from systola.training.engine import Codes, Engine
@@ -50,9 +51,10 @@ class Sequential:
         self._state: State | None = None
         self._input_bits: int | None = None
         self._engine: Engine | None = None
-        self._machine: Backend | None = None
+        self._machine: Linked | None = None
         self.settings: dict[str, Any] | None = None
         """What compile() was given."""
+        self._memories: dict[str, Any] = {}
 
     def add(self, layer: Layer) -> None:
         """Adds a layer at the end."""
@@ -67,16 +69,35 @@ class Sequential:
         metrics: Sequence[str] = (),
         *,
         seed: int = 0,
-        preset: str | Config = DEFAULT_PRESET,
-        backend: str = "rtl",
-        latency: int = 0,
+        preset: str | Config | None = None,
+        backend: str | None = None,
+        latency: int | None = None,
+        cores: int | None = None,
     ) -> None:
         """Chooses optimiser, loss and machine.
 
         `seed` is that of fresh weights, of the order of samples and of the masks of Dropout. The
         machine has the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and
-        memories of `latency` cycles. Raises TrainingError for what is not there.
+        memories of `latency` cycles. With `cores` it is a pod: they share each batch, and learn
+        the bytes that one core learns. What is not given is that of the Strategy in whose scope
+        this is, whose preset gets what training takes; else DEFAULT_PRESET, "rtl", 0 and 1. Raises
+        TrainingError for what is not there.
         """
+        pod = current_strategy()
+        if pod and (pod.split or pod.scheduler):
+            raise TrainingError("a Strategy with split or scheduler cannot train")
+        pod = pod or Strategy(1, DEFAULT_PRESET)
+        if preset is None:
+            config = pod.config
+            if not config.training:
+                config = replace(config, name=f"{config.name}-training", training=True)
+        else:
+            config = preset if isinstance(preset, Config) else named_preset(preset)
+        backend = pod.backend if backend is None else backend
+        latency = pod.latency if latency is None else latency
+        cores = pod.cores if cores is None else cores
+        if type(cores) is not int or not 1 <= cores <= MAX_CORES:
+            raise TrainingError(f"cores must be 1 to {MAX_CORES}, not {cores}")
         if loss not in LOSSES:
             raise TrainingError(f"loss '{loss}' is not there (known: {', '.join(LOSSES)})")
         for name in metrics:
@@ -85,7 +106,6 @@ class Sequential:
         if not 0 <= seed < 1 << 31:
             raise TrainingError(f"seed must be 0 to 2^31 - 1, not {seed}")
         chosen = named_optimizer(optimizer)
-        config = preset if isinstance(preset, Config) else named_preset(preset)
         if not config.training:
             raise TrainingError(
                 f"configuration '{config.name}' has no training: take '{config.name}-training'"
@@ -100,7 +120,9 @@ class Sequential:
             "preset": config,
             "backend": backend,
             "latency": latency,
+            "cores": cores,
         }
+        self._memories = {"stall": pod.stall, "seed": pod.seed}
 
     def fit(
         self,
@@ -309,8 +331,10 @@ class Sequential:
             seed=settings["seed"],
         )
         if self._machine is None:
-            self._machine = make_backend(
-                settings["backend"], settings["preset"], latency=settings["latency"]
+            self._machine = make_linked(
+                *(settings["backend"], settings["preset"], settings["cores"]),
+                latency=settings["latency"],
+                **self._memories,
             )
         self._engine = Engine(self._machine, task, batch_size)
         self._engine.load(state)

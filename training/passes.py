@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Source
 from systola.training.errors import TrainingError
+from systola.training.exchange import agree
 from systola.training.layout import Shape
-from systola.training.masks import keep_table
+from systola.training.masks import block_seed, keep_table
 from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS, MOST_STATE_BITS
 from systola.training.stages import Stage
 from systola.training.task import INPUTS, SHIFT, Exponent, Task
@@ -112,6 +113,7 @@ class UnitScale:
         self.multiplier, self._lost = hidden_scale(task.stages[number].rate, train)
         self._writer = writer
         self._left = left
+        self._task = task
         self._register = INPUTS + number
         # An LSTM has no sums but int16 to begin with.
         lstm = task.stages[number].lstm is not None
@@ -122,8 +124,8 @@ class UnitScale:
         writer.measure(SHIFT, first=self._sums.register, value=value)
 
     def measure(self, row: int, rows: int) -> None:
-        """Looks at some of the sums."""
-        if not self._known:
+        """Looks at some of the sums; there may be none."""
+        if rows and not self._known:
             at = {"accumulator": row, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
 
@@ -135,6 +137,8 @@ class UnitScale:
 
     def end(self) -> None:
         """Notes the fraction bits of the units, when all sums have been seen."""
+        if not self._known:
+            agree(self._writer, self._task, self._register)
         sums = self._sums
         value = sums.value - self._lost
         self._writer.measure(self._register, first=sums.register, third=SHIFT, value=value)
@@ -151,11 +155,15 @@ def drop(
     """
     mask, random = lines
     stage = task.stages[number]
-    writer.emit(
-        Opcode.RANDOM,
-        **{"destination": random, "rows": rows, "seed": task.seed},
-        **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
-    )
+    groups, first = writer.layout.groups, task.share(writer.layout.size).start
+    each = rows // groups
+    for group in range(groups):
+        writer.emit(
+            Opcode.RANDOM,
+            **{"destination": random + group * each, "rows": each},
+            **{"seed": block_seed(task.seed, first // writer.layout.size + group)},
+            **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
+        )
     function, table = Function.TABLE, writer.table(keep_table(stage.rate))
     if not stage.relu:
         writer.copy(random, mask, rows, ONE, NARROW, function, table=table)

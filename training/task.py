@@ -40,3 +40,13 @@ class Task:
     measured as in a step."""
     seed: int = 0
     """Of the masks of Dropout."""
+    core: int = 0
+    """Of `cores` that share the batch, see `share`."""
+    cores: int = 1
+
+    def share(self, size: int) -> range:
+        """The core's samples among those of the batch, neighbours: whole blocks of `size`, for the
+        array takes no longer for a whole one, and at most one block more than another core has."""
+        blocks = -(-self.count // size)
+        first, end = (n * blocks // self.cores for n in (self.core, self.core + 1))
+        return range(first * size, min(end * size, self.count))

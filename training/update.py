@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from systola.arch.isa import Operation
 from systola.training.loss import gradient_factor
@@ -23,6 +23,12 @@ class Masters:
     """The first of them, among the lines of the stage."""
     lines: tuple[range, range]
     """For masters and velocities; the latter may be none."""
+
+    def some(self, rows: range) -> Masters:
+        """Some rows of them."""
+        pairs = slice(2 * rows.start, 2 * rows.stop)
+        lines = self.lines[0][pairs], self.lines[1][pairs]
+        return replace(self, line=self.line + rows.start, lines=lines)
 
     def read(self) -> None:
         """Brings them."""

@@ -53,10 +53,24 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert np.array_equal(np.load("y.npz")["y"], expected)
 
 
+def test_cores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found: list[dict[str, object]] = []
+    for cores in (1, 2):
+        command = f"train 12,10 --data plain.npz -q --json - --cores {cores} {MACHINE}"
+        status, out, err = run(command, capsys)
+        assert (status, err) == (0, "")
+        found.append(json.loads(out))
+    one, two = found
+    assert (one.pop("cores"), two.pop("cores")) == (1, 2)
+    assert one == two
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ("train 10", "--data"),
+        ("train 10 --data d.npz --cores 0", "--cores"),
+        (f"train 10 --data d.npz --cores 1025 {MACHINE}", "--cores"),
         (f"train 10 --data nofile {MACHINE}", "cannot read nofile"),
         (f"train 10 --data text {MACHINE}", "text is not a .npz file"),
         (f"train 10 --data array.npy {MACHINE}", "array.npy is not a .npz file"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce and broadcast on the golden pod, for any number of cores and rows."""
+"""All-reduce, all-gather and broadcast on the golden pod, for any number of cores and rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from systola.arch.config import preset
 from systola.arch.image import Image
-from systola.arch.isa import Opcode, encode
-from systola.compiler.collectives import all_reduce, broadcast
+from systola.arch.isa import Opcode, Side, encode
+from systola.compiler.collectives import all_gather, all_reduce, broadcast
 from systola.golden.pod import Pod
 from systola.verif.kit.seeds import random_seed
 
@@ -59,3 +59,19 @@ def test_broadcast(cores: int) -> None:
         for core, machine in enumerate(pod.machines):
             assert (machine.buffer[first : first + rows] == root + 1).all()
             assert (machine.buffer[first + rows :] == core + 1).all()
+
+
+@pytest.mark.parametrize("cores", SIZES[1:])
+@pytest.mark.parametrize("to", Side)
+def test_all_gather(cores: int, to: Side) -> None:
+    rng = random.Random(random_seed())
+    pod, first, rows = Pod(CONFIG, cores), 5, rng.randint(1, 40)
+    for core, machine in enumerate(pod.machines):
+        machine.buffer[:] = core + 1
+    run(pod, [all_gather(cores, first, rows, to) for _ in range(cores)])
+    step = -1 if to == Side.RIGHT else 1
+    for core, machine in enumerate(pod.machines):
+        owners = [(core + step * n) % cores for n in range(cores)]
+        came = np.repeat(owners, rows) + 1
+        assert (came == machine.buffer[first : first + rows * cores].T).all()
+        assert (machine.buffer[first + rows * cores :] == core + 1).all()

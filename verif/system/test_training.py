@@ -66,7 +66,7 @@ def after_each_step(
 
     def kept(engine, *about):
         result = run(engine, *about)
-        memories.append(engine.host.tobytes())
+        memories.append(engine.hosts[0].tobytes())
         return result
 
     model = Sequential(layers)

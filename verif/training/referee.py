@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.golden.training import random_lines
-from systola.training.masks import keep_table
+from systola.training.masks import block_seed, keep_table
 from systola.training.optimizers import SGD
 from systola.training.programs import COUNTER_STEP
 from systola.training.stages import Stage
@@ -203,13 +203,17 @@ class Referee:
         blocks = -(-units // self.size)
         samples = -(-batch // self.size) * self.size
         rows = samples * stage.map[0] * stage.map[1]
+        each = rows * self.size // samples
         counter = number + self.steps * COUNTER_STEP
-        drawn = np.stack(
+        drawn = np.array(
             [
-                random_lines(rows, self.size, self.seed, (counter + (block << 4)) % 2**32)
+                [
+                    random_lines(each, self.size, seed, (counter + (block << 4)) % 2**32)
+                    for seed in (block_seed(self.seed, n) for n in range(rows // each))
+                ]
                 for block in range(blocks)
             ]
-        )
+        ).reshape(blocks, rows, self.size)
         kept = keep_table(stage.rate)[drawn.view(np.uint8)]
         kept = kept.transpose(1, 0, 2).reshape(rows, -1)[:, :units].astype(np.float32)
         return kept.reshape(samples, *stage.map, -1) if stage.window else kept

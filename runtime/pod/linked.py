@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cores that run programs at the same time, linked where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.arch.image import Image, check_image
+from systola.arch.isa import Fault
+from systola.golden.outcome import FaultReport
+from systola.golden.pod import Pod
+from systola.runtime.backend import Backend, BackendError, UnavailableError, fault_text
+from systola.runtime.make_backend import BACKENDS, make_backend
+
+_SILENCE = 1_000_000
+"""Cycles without a beat after which a core that waits for one ends with a fault."""
+_LIMIT = 1 << 40
+
+
+@dataclass(frozen=True)
+class LinkedResult:
+    """What a program on each core left behind."""
+
+    hosts: list[NDArray[np.uint8]]
+    """Content of each core's host window."""
+    cycles: int | None
+    """Until the last core has ended; None without a clock."""
+
+
+class Linked(Protocol):
+    """One or more cores. On-chip memories persist from one run to the next."""
+
+    @property
+    def config(self) -> Config:
+        """What each of them is built like."""
+        ...
+
+    @property
+    def cores(self) -> int:
+        """How many there are."""
+        ...
+
+    def run(self, images: Sequence[Image]) -> LinkedResult:
+        """Runs a program on each core, all started at once; `images` are left as they were.
+
+        Raises ValueError for what check_image does not take, BackendError for a fault.
+        """
+        ...
+
+
+def make_linked(
+    name: str,
+    config: Config,
+    cores: int,
+    *,
+    latency: int = 0,
+    stall: float = 0.0,
+    seed: int = 0,
+) -> Linked:
+    """`cores` cores of `config` on the back end called `name`, with links where there are several;
+    for the rest see make_backend."""
+    if cores == 1:
+        return _Single(make_backend(name, config, latency=latency, stall=stall, seed=seed))
+    if not config.links:
+        config = replace(config, name=f"{config.name}-links", links=True)
+    if name == "iss":
+        return _GoldenPod(config, cores)
+    if name == "rtl":
+        return _RtlPod(config, cores, latency=latency, stall=stall, seed=seed)
+    raise ValueError(f"unknown back end '{name}' (known: {', '.join(BACKENDS)})")
+
+
+class _Single:
+    cores = 1
+
+    def __init__(self, machine: Backend) -> None:
+        self._machine = machine
+
+    @property
+    def config(self) -> Config:
+        return self._machine.config
+
+    def run(self, images: Sequence[Image]) -> LinkedResult:
+        (image,) = images
+        result = self._machine.run(image)
+        if result.fault:
+            raise BackendError(fault_text(result.fault))
+        return LinkedResult([result.host], result.cycles)
+
+
+class _GoldenPod:
+    def __init__(self, config: Config, cores: int) -> None:
+        self.config = config
+        self.cores = cores
+        self._pod = Pod(config, cores)
+
+    def run(self, images: Sequence[Image]) -> LinkedResult:
+        own: list[Image] = []
+        for image in images:
+            check_image(self.config, image)
+            own.append(replace(image, host=image.host.copy()))
+        outcomes = self._pod.run(own)
+        _check([outcome.fault for outcome in outcomes])
+        return LinkedResult([image.host for image in own], None)
+
+
+class _RtlPod:
+    def __init__(self, config: Config, cores: int, *, latency: int, stall: float, seed: int):
+        # Whoever runs on the golden model needs none of the tools that this import asks for.
+        from systola.sim.build import BuildFolderError
+        from systola.sim.pod_library import PodSimulator
+        from systola.sim.verilator import BuildError
+
+        self.config = config
+        self.cores = cores
+        try:
+            self._pod = PodSimulator(config, cores, latency=latency, stall=stall, seed=seed)
+        except BuildError as error:
+            raise BackendError(str(error)) from error
+        except BuildFolderError as error:
+            raise UnavailableError(str(error)) from error
+
+    def run(self, images: Sequence[Image]) -> LinkedResult:
+        from systola.sim.model import SimulationError
+
+        for image in images:
+            check_image(self.config, image)
+        try:
+            result = self._pod.run(images, limit=_LIMIT, bus_timeout=_SILENCE)
+        except SimulationError as error:
+            raise BackendError(str(error)) from error
+        _check(
+            [
+                FaultReport(core.fault_cause, core.fault_pc, core.fault_address)
+                if core.fault_cause != Fault.NONE
+                else None
+                for core in result.cores
+            ]
+        )
+        return LinkedResult([core.host for core in result.cores], result.cycles)
+
+
+def _check(faults: Sequence[FaultReport | None]) -> None:
+    """Raises BackendError for the first fault that is not just that of another core."""
+    found = [(fault, core) for core, fault in enumerate(faults) if fault]
+    if found:
+        fault, core = min(found, key=lambda pair: pair[0].cause == Fault.POD_STOPPED)
+        raise BackendError(f"core {core}: {fault_text(fault)}")

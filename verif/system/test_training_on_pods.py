@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training on pods of the RTL: after each step all cores have the masters of one golden core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from systola.arch.config import Config, preset
+from systola.training import SGD, Dense, Dropout, Input, Sequential
+from systola.training.engine import Engine
+from systola.verif.plan.selection import thorough
+
+CLASSES = 10
+
+
+def after_each_program(
+    monkeypatch: pytest.MonkeyPatch, network, cores: int, backend: str, latency: int, batches: int
+) -> tuple[list[list[bytes]], list[float]]:
+    """Masters and velocities of each core, and the losses that the user sees."""
+    name, batch, momentum, layers = network
+    rng = np.random.default_rng(3)
+    # The last batch is smaller.
+    x = rng.uniform(0, 1, (batches * batch - batch // 3, *layers[0].shape)).astype(np.float32)
+    y = rng.integers(0, CLASSES, len(x))
+    memories: list[list[bytes]] = []
+    run = Engine._run
+
+    def kept(engine, *about):
+        result = run(engine, *about)
+        end = engine.layout.state_bytes
+        memories.append([host[:end].tobytes() for host in engine.hosts])
+        return result
+
+    model = Sequential(layers)
+    how = {"preset": name, "backend": backend, "latency": latency, "cores": cores}
+    model.compile(SGD(0.1, momentum), seed=5, **how)
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_run", kept)
+        history = model.fit(x, y, batch_size=batch, epochs=2, verbose=0)
+    return memories, history.history["loss"]
+
+
+SMALL = (
+    *("8x8-training", 64, 0.9),
+    [Input((64,)), Dense(32, "relu"), Dropout(0.2), Dense(20), Dense(CLASSES)],
+)
+LITTLE = preset("8x8-training")
+WIDE = replace(LITTLE, name="8x8-training-32768", buffer_lines=1 << 15, accumulator_rows=1 << 11)
+"""For 784 inputs. 64 samples a core are here what 128 are for `base`: as many blocks for the array,
+between updates of as many rows. Those do not fit the buffer of `base`, whose pod is slow to build
+besides."""
+BATCH = 64
+"""Samples a core."""
+LATENCY = 30
+BAR = 0.8
+
+
+@pytest.mark.parametrize("latency", [thorough(0), thorough(LATENCY)])
+def test_masters(monkeypatch, latency):
+    expected, losses = after_each_program(monkeypatch, SMALL, 1, "iss", 0, 4)
+    found, found_losses = after_each_program(monkeypatch, SMALL, 3, "rtl", latency, 4)
+    assert len(found) == len(expected) > 8
+    for (one,), several in zip(expected, found, strict=True):
+        assert several == [one] * 3
+    assert found_losses == losses
+
+
+def step(
+    config: Config, cores: int, sizes: tuple[int, int], batch: int, backend: str
+) -> tuple[list[bytes], float, int | None]:
+    """The first step of a network of so many inputs and units: masters, loss and cycles."""
+    inputs, units = sizes
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 1, (batch, inputs)).astype(np.float32)
+    y = rng.integers(0, CLASSES, batch)
+    model = Sequential([Dense(units, "relu"), Dropout(0.2), Dense(CLASSES)])
+    how = {"preset": config, "backend": backend, "latency": LATENCY, "cores": cores}
+    model.compile(SGD(0.1), seed=1, **how)
+    loss = model.fit(x, y, batch_size=batch, verbose=0).history["loss"][0]
+    return [each.tobytes() for each in model.state().masters], loss, model.cycles()
+
+
+@pytest.mark.parametrize(
+    ("config", "cores", "sizes"),
+    [
+        thorough(LITTLE, 3, (196, 64)),
+        # The simulator of eight takes minutes to build.
+        pytest.param(*(WIDE, 8, (784, 128)), marks=[pytest.mark.thorough, pytest.mark.exhaustive]),
+    ],
+)
+def test_efficiency(config, cores, sizes):
+    """The bytes of one core, and BATCH samples on each of several in hardly more time than on one
+    core."""
+    roomy = replace(config, name="roomy", buffer_lines=1 << 18, accumulator_rows=1 << 12)
+    expected, expected_loss, _ = step(roomy, 1, sizes, cores * BATCH, "iss")
+    found, loss, cycles = step(config, cores, sizes, cores * BATCH, "rtl")
+    assert found == expected and loss == expected_loss
+    _, _, alone = step(config, 1, sizes, BATCH, "rtl")
+    assert alone and cycles
+    print(f"{cores} cores: {cycles} cycles, one core {alone}: {alone / cycles:.1%}")
+    assert alone / cycles > BAR
