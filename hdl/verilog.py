@@ -46,9 +46,11 @@ def generate_pod(config: Config, cores: int, fabric: Fabric = Fabric.GENERIC) ->
     return f"{generate_ring(linked, cores)}\n{generate(linked, fabric)}"
 
 
-def generate_ring(config: Config, cores: int, stages: int = LINK_STAGES) -> str:
-    """Of a pod the module `pod` alone; `stages` as of Pod."""
-    top = Pod(config=config, cores=cores, stages=stages)
+def generate_ring(
+    config: Config, cores: int, stages: int = LINK_STAGES, *, uneven: bool = False
+) -> str:
+    """Of a pod the module `pod` alone; `stages` and `uneven` as of Pod."""
+    top = Pod(config=config, cores=cores, stages=stages, uneven=uneven)
     return convert(top, "pod", ports=flat_ports(top))
 
 

@@ -39,18 +39,18 @@ def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: boo
     return built_once("verilog", f"{key}.v", what, make).read_text()
 
 
-def pod_verilog_of(config: Config, cores: int, stages: int) -> str:
+def pod_verilog_of(config: Config, cores: int, stages: int, *, uneven: bool = False) -> str:
     """Module `pod` with so many cores of `config`, which has links, likewise, with the promises of
-    the cores; `stages` as of Pod."""
+    the cores; `stages` and `uneven` as of Pod."""
 
     def make(work: Path) -> Path:
         from systola.hdl.verilog import generate_ring
 
         result = work / "pod.v"
-        result.write_text(generate_ring(config, cores, stages))
+        result.write_text(generate_ring(config, cores, stages, uneven=uneven))
         return result
 
-    key = content_key(_description(), repr(config), str(cores), str(stages))
+    key = content_key(_description(), repr(config), str(cores), str(stages), str(uneven))
     what = f"converting a ring of {cores} '{config.name}' to Verilog"
     ring = built_once("verilog", f"{key}.v", what, make).read_text()
     return f"{ring}\n{verilog_of(config, promises=True)}"

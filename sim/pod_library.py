@@ -79,7 +79,8 @@ class PodSimulator(VerilatedModel):
     """A Verilated pod of `cores` cores of a configuration, which gets links where it has none, each
     with memories of its own.
 
-    `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores.
+    `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores,
+    and with `uneven` links their credits come back late and unevenly.
     Building the library takes a while the first time; it raises
     systola.sim.verilator.BuildError when it cannot be done.
     """
@@ -93,6 +94,7 @@ class PodSimulator(VerilatedModel):
         stall: float = 0.0,
         seed: int = 0,
         stages: int = 2,
+        uneven: bool = False,
     ):
         super().__init__(latency=latency, stall=stall, seed=seed)
         self.config = replace(config, links=True)
@@ -100,7 +102,7 @@ class PodSimulator(VerilatedModel):
         self._memories: dict[tuple[int, bool], NDArray[np.uint8]] = {}
         numbers = " ".join(f"X({core})" for core in range(cores))
         library = build_library(
-            pod_verilog_of(self.config, cores, stages),
+            pod_verilog_of(self.config, cores, stages, uneven=uneven),
             name=f"{config.name} x {cores}",
             top="pod",
             numbers=f"constexpr unsigned CORES = {cores};\n#define FOR_CORES(X) {numbers}\n",

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.arch.registers import pod_space_bits
-from systola.hdl.pod.link_wire import LinkWire
+from systola.hdl.pod.link_wire import SLOWEST, LinkWire
 from systola.hdl.pod.page_router import PageRouter
 from systola.hdl.pod.pod_control import PodControl
 from systola.hdl.pod.pod_registers import PodRegisters
@@ -30,11 +30,13 @@ class Pod(wiring.Component):
     host_read, host_write, weight_read : AXI4 masters, one of each for each core
     irq : a pending interrupt of the pod is enabled
 
-    `stages`: registers between two cores, each way.
+    `stages`: registers between two cores, each way; `uneven`: see LinkWire.
     """
 
-    def __init__(self, *, config: Config, cores: int, stages: int = LINK_STAGES):
-        self._config, self._cores, self._stages = config, cores, stages
+    def __init__(
+        self, *, config: Config, cores: int, stages: int = LINK_STAGES, uneven: bool = False
+    ):
+        self._config, self._cores, self._stages, self._uneven = config, cores, stages, uneven
         super().__init__(
             {
                 "control": In(LiteSignature(address_bits=pod_space_bits(cores))),
@@ -48,8 +50,9 @@ class Pod(wiring.Component):
         count = self._cores
         router = m.submodules.page_router = PageRouter(cores=count)
         registers = m.submodules.registers = PodRegisters(cores=count)
+        kept = self._config.link_beats * SLOWEST if self._uneven else 0
         control = m.submodules.pod_control = PodControl(
-            cores=count, settle=self._stages + _CORE_STAGES
+            cores=count, settle=self._stages + _CORE_STAGES + kept
         )
         connect(m, flipped(self.control), router.bus)
         connect(m, router.pages[0], registers.bus)
@@ -77,7 +80,8 @@ class Pod(wiring.Component):
                 ("right", core.to_right, right.from_left),
                 ("left", right.to_left, core.from_right),
             ):
-                wire = LinkWire(config=self._config, stages=self._stages)
+                drawn = 1 + 2 * number + (name == "left") if self._uneven else 0
+                wire = LinkWire(config=self._config, stages=self._stages, uneven=drawn)
                 m.submodules[f"wire_{name}_{number}"] = wire
                 connect(m, sender, wire.sender)
                 connect(m, wire.receiver, receiver)
