@@ -59,10 +59,11 @@ def generate_ring(
     shared: SharedMemory | None = None,
     *,
     promises: bool = False,
+    uneven: bool = False,
 ) -> str:
-    """Of a pod the module `pod` alone; `stages` and `shared` as of Pod, `promises` as of
+    """Of a pod the module `pod` alone; `stages`, `shared` and `uneven` as of Pod, `promises` as of
     generate."""
-    top = Pod(config=config, cores=cores, stages=stages, shared=shared)
+    top = Pod(config=config, cores=cores, stages=stages, shared=shared, uneven=uneven)
     platform = Checked(Fabric.GENERIC) if promises else Fabric.GENERIC
     return convert(top, "pod", platform, flat_ports(top))
 

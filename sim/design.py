@@ -41,19 +41,26 @@ def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: boo
 
 
 def pod_verilog_of(
-    config: Config, cores: int, stages: int, shared: SharedMemory | None = None
+    config: Config,
+    cores: int,
+    stages: int,
+    shared: SharedMemory | None = None,
+    *,
+    uneven: bool = False,
 ) -> str:
     """Module `pod` with so many cores of `config`, which has links, likewise, with promises;
-    `stages` and `shared` as of Pod."""
+    `stages`, `shared` and `uneven` as of Pod."""
 
     def make(work: Path) -> Path:
         from systola.hdl.verilog import generate_ring
 
         result = work / "pod.v"
-        result.write_text(generate_ring(config, cores, stages, shared, promises=True))
+        ring = generate_ring(config, cores, stages, shared, promises=True, uneven=uneven)
+        result.write_text(ring)
         return result
 
-    key = content_key(_description(), repr(config), str(cores), str(stages), repr(shared))
+    choices = (str(cores), str(stages), repr(shared), str(uneven))
+    key = content_key(_description(), repr(config), *choices)
     what = f"converting a ring of {cores} '{config.name}' to Verilog"
     ring = built_once("verilog", f"{key}.v", what, make).read_text()
     return f"{ring}\n{verilog_of(config, promises=True)}"

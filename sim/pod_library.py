@@ -109,7 +109,8 @@ class PodSimulator(VerilatedModel):
     """A Verilated pod of `cores` cores of a configuration, which gets links where it has none, each
     with memories of its own, or all with one that is `shared`.
 
-    `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores.
+    `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores,
+    and with `uneven` links their credits come back late and unevenly.
     Building the library takes a while the first time; it raises
     systola.sim.verilator.BuildError when it cannot be done.
     """
@@ -124,6 +125,7 @@ class PodSimulator(VerilatedModel):
         seed: int = 0,
         stages: int = 2,
         shared: SharedMemory | None = None,
+        uneven: bool = False,
     ):
         super().__init__(latency=latency, stall=stall, seed=seed)
         self.config = replace(config, links=True)
@@ -131,7 +133,7 @@ class PodSimulator(VerilatedModel):
         self._shared = shared
         self._memories: dict[tuple[int, bool], NDArray[np.uint8]] = {}
         library = build_library(
-            pod_verilog_of(self.config, cores, stages, shared),
+            pod_verilog_of(self.config, cores, stages, shared, uneven=uneven),
             name=f"{config.name} x {cores}",
             top="pod",
             numbers=_ports(self.config, cores, shared),

@@ -1,32 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way between two cores."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import LinkSignature
 
+SLOWEST = 8
+"""Cycles that an uneven wire keeps the oldest of its credits at most."""
+
 
 class LinkWire(wiring.Component):
-    """One direction of a link with `stages` registers each way, so that cores may lie far apart."""
+    """One direction of a link with `stages` registers each way, so that cores may lie far apart.
 
-    def __init__(self, *, config: Config, stages: int):
-        self._stages = stages
+    `uneven`, for tests: a number that is not 0, from which it is drawn how long credits are kept,
+    each at most SLOWEST cycles after the one before it has gone. So senders run out of them.
+    """
+
+    def __init__(self, *, config: Config, stages: int, uneven: int = 0):
+        self._config, self._stages, self._uneven = config, stages, uneven
         link = LinkSignature(config=config)
         super().__init__({"sender": In(link), "receiver": Out(link)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        credit = self._kept(m, self.receiver.credit) if self._uneven else self.receiver.credit
         for source, target in (
             (self.sender.valid, self.receiver.valid),
             (self.sender.beat, self.receiver.beat),
             (self.sender.token, self.receiver.token),
-            (self.receiver.credit, self.sender.credit),
+            (credit, self.sender.credit),
         ):
             m.d.comb += target.eq(self._late(m, Value.cast(source)))
         return m
+
+    def _kept(self, m: Module, credit: Value) -> Value:
+        """The credits, each for a while."""
+        kept = Signal(range(self._config.link_beats + 1))
+        wait = Signal(range(SLOWEST))
+        # x^16 + x^15 + x^13 + x^4 + 1, in the form of Galois.
+        drawn = Signal(16, init=self._uneven)
+        gives = Signal()
+        m.d.comb += gives.eq((kept != 0) & (wait == 0))
+        m.d.sync += [
+            drawn.eq((drawn >> 1) ^ Mux(drawn[0], 0xD008, 0)),
+            kept.eq(kept + credit - gives),
+            wait.eq(Mux(gives, drawn[:3] & drawn[4:7], Mux(wait != 0, wait - 1, 0))),
+        ]
+        return gives
 
     def _late(self, m: Module, value: Value) -> Value:
         for _ in range(self._stages):

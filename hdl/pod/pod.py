@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from systola.arch.config import Config
 from systola.arch.registers import pod_space_bits
 from systola.arch.shared_memory import SharedMemory
-from systola.hdl.pod.link_wire import LinkWire
+from systola.hdl.pod.link_wire import SLOWEST, LinkWire
 from systola.hdl.pod.memory_mux import MemoryMux, memory_ports
 from systola.hdl.pod.page_router import PageRouter
 from systola.hdl.pod.pod_control import PodControl
@@ -33,7 +33,7 @@ class Pod(wiring.Component):
     memory_read, memory_write : instead of those, with `shared`, the AXI4 master of a MemoryMux
     irq : a pending interrupt of the pod is enabled
 
-    `stages`: registers between two cores, each way.
+    `stages`: registers between two cores, each way; `uneven`: see LinkWire.
     """
 
     def __init__(
@@ -43,8 +43,10 @@ class Pod(wiring.Component):
         cores: int,
         stages: int = LINK_STAGES,
         shared: SharedMemory | None = None,
+        uneven: bool = False,
     ):
         self._config, self._cores, self._stages, self._shared = config, cores, stages, shared
+        self._uneven = uneven
         if shared:
             masters = memory_ports(config, cores, shared)
         else:
@@ -62,8 +64,9 @@ class Pod(wiring.Component):
         count = self._cores
         router = m.submodules.page_router = PageRouter(cores=count)
         registers = m.submodules.registers = PodRegisters(cores=count)
+        kept = self._config.link_beats * SLOWEST if self._uneven else 0
         control = m.submodules.pod_control = PodControl(
-            cores=count, settle=self._stages + _CORE_STAGES
+            cores=count, settle=self._stages + _CORE_STAGES + kept
         )
         connect(m, flipped(self.control), router.bus)
         connect(m, router.pages[0], registers.bus)
@@ -99,7 +102,8 @@ class Pod(wiring.Component):
                 ("right", core.to_right, right.from_left),
                 ("left", right.to_left, core.from_right),
             ):
-                wire = LinkWire(config=self._config, stages=self._stages)
+                drawn = 1 + 2 * number + (name == "left") if self._uneven else 0
+                wire = LinkWire(config=self._config, stages=self._stages, uneven=drawn)
                 m.submodules[f"wire_{name}_{number}"] = wire
                 connect(m, sender, wire.sender)
                 connect(m, wire.receiver, receiver)

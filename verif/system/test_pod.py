@@ -25,18 +25,20 @@ TIMEOUT = 3_000
 """Cycles without a beat that no program here takes, whatever its memories do."""
 PROGRAMS = 12
 PODS = {
-    "3 cores": (3, 0, 0.0, 2),
-    "2 cores": (2, 30, 0.1, 1),
-    "5 cores": (5, 9, 0.5, 7),
-    "a core by itself": (1, 3, 0.1, 3),
+    "3 cores": (3, 0, 0.0, 2, False),
+    "3 cores, credits late": (3, 3, 0.1, 2, True),
+    "2 cores": (2, 30, 0.1, 1, False),
+    "5 cores": (5, 9, 0.5, 7, False),
+    "a core by itself": (1, 3, 0.1, 3, False),
 }
-"""Cores, latency and stalls of their memories, registers between two of them."""
+"""Cores, latency and stalls of their memories, registers between two of them, uneven links."""
 
 
 def simulator(name: str) -> PodSimulator:
-    cores, latency, stall, stages = PODS[name]
+    cores, latency, stall, stages, uneven = PODS[name]
+    seed = random_seed()
     return PodSimulator(
-        CONFIG, cores, latency=latency, stall=stall, seed=random_seed(), stages=stages
+        CONFIG, cores, latency=latency, stall=stall, seed=seed, stages=stages, uneven=uneven
     )
 
 
@@ -61,7 +63,7 @@ def test_random_programs(name: str) -> None:
             check(pod.run(writer.images(), bus_timeout=TIMEOUT), outcomes, images)
 
 
-@pytest.mark.parametrize("name", [next(iter(PODS)), *map(thorough, list(PODS)[1:3])])
+@pytest.mark.parametrize("name", [next(iter(PODS)), *map(thorough, list(PODS)[1:4])])
 def test_random_damage(name: str) -> None:
     """With an instruction less, or a wrong one, each core ends as in the golden pod, or is stopped;
     none hangs, and the next programs are not disturbed."""
@@ -95,9 +97,10 @@ def test_random_damage(name: str) -> None:
     assert seen & {Fault.LINK_TIMEOUT, Fault.LINK_KIND}
 
 
-def test_soft_reset() -> None:
+@pytest.mark.parametrize("name", [next(iter(PODS)), *map(thorough, list(PODS)[1:2])])
+def test_soft_reset(name: str) -> None:
     """From any state; what runs then is not disturbed."""
-    with simulator("3 cores") as pod:
+    with simulator(name) as pod:
         for number in range(PROGRAMS):
             rng = random.Random(f"{random_seed()} soft reset {number}")
             writer = random_pod(rng, CONFIG, pod.cores, steps=20)
@@ -106,6 +109,17 @@ def test_soft_reset() -> None:
             images = writer.images()
             outcomes = Pod(CONFIG, pod.cores).run(images)
             check(pod.run(writer.images(), bus_timeout=TIMEOUT), outcomes, images)
+
+
+@pytest.mark.parametrize("name", [*map(thorough, list(PODS)[:2])])
+def test_senders_wait_for_credits(name: str) -> None:
+    """Lines around the ring take their beats where credits come back at once, and far longer where
+    they are late; they are the same lines."""
+    text = "receive side=left, buffer=500, rows=400\nsend side=right, buffer=0, rows=400"
+    with simulator(name) as pod:
+        cycles = pod.run([image(text) for _ in range(pod.cores)]).cycles
+    assert (cycles > 800) == PODS[name][4], cycles
+    assert cycles > 400
 
 
 def image(text: str) -> Image:
