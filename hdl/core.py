@@ -364,6 +364,7 @@ class Core(wiring.Component):
         m.d.comb += [
             activation.command.eq(queue.command),
             activation.command_valid.eq(queue.valid),
+            *([activation.running.eq(self.running)] if self._config.columns_per_lane > 1 else []),
             queue.pop.eq(activation.command_pop),
             accumulators.enable.eq(activation.enable),
             accumulators.address.eq(activation.address),

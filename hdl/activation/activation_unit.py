@@ -104,7 +104,8 @@ class ActivationUnit(wiring.Component):
     lets them pass when no older instruction uses their addresses any longer, ResultLanes does the
     work. A step is a read of accumulators or of a buffer line, one a cycle; the last of a vector
     issues it. Each column has its `ActivationLane`. Where two columns share one, a step takes two
-    cycles, and the pauses below are whole steps, of as many cycles or one more.
+    cycles, and the pauses below are whole steps, of as many cycles or one more. A program begins
+    with the same turn each time, from `running`, so that it takes the same cycles.
 
     `masks` are those of `command`; `progress` tells of the lists that they name.
     `command_pop`: all its steps were taken off; it is not needed any longer. The first read comes
@@ -156,6 +157,8 @@ class ActivationUnit(wiring.Component):
         }
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
+        if config.columns_per_lane > 1:
+            members["running"] = In(1)
         super().__init__(members)
 
     @staticmethod
@@ -230,7 +233,10 @@ class ActivationUnit(wiring.Component):
 
         lanes = m.submodules.lanes = ResultLanes(config=self._config)
         if self._shared:
-            m.d.sync += self._turn.eq(self._turn + 1)
+            ran = Signal()
+            m.d.sync += [ran.eq(self.running), self._turn.eq(self._turn + 1)]
+            with m.If(self.running & ~ran):
+                m.d.sync += self._turn.eq(0)
             m.d.comb += [
                 lanes.turn.eq(self._turn),
                 lanes.made.eq(self._made),

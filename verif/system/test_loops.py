@@ -102,7 +102,8 @@ def test_nested_loops_lose_no_cycle(latency):
         vectors = (1 + times**2) * PARTS * ROWS
         assert loops.counters["array_active"] == plain.counters["array_active"] == vectors
         extra.append(loops.cycles - plain.cycles)
-    assert extra[0] == extra[1] <= PROLOGUE + latency
+    turn = config.columns_per_lane - 1  # the last instruction may wait for its
+    assert extra[0] == extra[1] <= PROLOGUE + turn + latency
 
 
 def test_a_runaway_loop_can_be_stopped():

@@ -582,7 +582,8 @@ class Surroundings(Bench):
         run = Run(
             job=job,
             first=len(self.written) + len(self.pending),
-            hindered=not reads.isdisjoint(pending),
+            # Of lines beyond those that are written it waits for the whole instruction.
+            hindered=bool(awaits) or not reads.isdisjoint(pending),
             offered=self.now,
             awaits=awaits,
             writers=writers,
