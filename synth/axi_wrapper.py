@@ -41,8 +41,9 @@ def axi_wrapper(config: Config, verilog: str, top: str) -> str:
     """The wrapper of module `top`, machine or pod, in `verilog`: its ports, with `aclk` and
     `aresetn`."""
     listed = port_list(verilog, top)
-    # In the order in which they come, each once.
-    interfaces = dict.fromkeys(name.rpartition("_")[0] for name, *_ in listed if name != "irq")
+    # The slave first, as in every listing of the machine's ports.
+    interfaces = sorted({name.rpartition("_")[0] for name, *_ in listed if name != "irq"})
+    interfaces.sort(key=lambda name: name.startswith("m_"))
     associated = f"ASSOCIATED_BUSIF {':'.join(interfaces)}, ASSOCIATED_RESET aresetn"
     ports = [
         _port("aclk", True, 1, "xilinx.com:signal:clock:1.0 aclk CLK", associated),
