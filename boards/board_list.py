@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,29 +29,27 @@ class Board:
 _TRELLIS = {"YOSYS": "yosys", "NEXTPNR_ECP5": "nextpnr-ecp5", "ECPPACK": "ecppack"}
 _ICESTORM = {"YOSYS": "yosys", "NEXTPNR_ICE40": "nextpnr-ice40", "ICEPACK": "icepack"}
 
+_ULX3S = Board(
+    name="ulx3s",
+    text="Radiona ULX3S with the ECP5 85F",
+    module="ulx3s",
+    platform="ULX3S_85F_Platform",
+    tools=_TRELLIS,
+    product="bit",
+    preset="tiny",
+    mhz=50,
+    memory_bytes=256 << 10,
+)
+
 BOARDS = {
     board.name: board
     for board in (
-        Board(
-            name="ulx3s",
-            text="Radiona ULX3S with the ECP5 85F",
-            module="ulx3s",
-            platform="ULX3S_85F_Platform",
-            tools=_TRELLIS,
-            product="bit",
-            preset="tiny",
-            mhz=50,
-            memory_bytes=256 << 10,
-        ),
-        Board(
+        _ULX3S,
+        replace(
+            _ULX3S,
             name="ulx3s-25f",
             text="Radiona ULX3S with the ECP5 25F",
-            module="ulx3s",
             platform="ULX3S_25F_Platform",
-            tools=_TRELLIS,
-            product="bit",
-            preset="tiny",
-            mhz=50,
             memory_bytes=12 << 10,
         ),
         Board(

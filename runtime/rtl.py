@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from systola.arch.config import Config
 from systola.arch.image import Image, check_image
@@ -75,12 +74,7 @@ class RtlBackend:
     def __enter__(self) -> RtlBackend:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

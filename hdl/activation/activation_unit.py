@@ -49,22 +49,21 @@ FOLLOW_LATENCY = 2
 """Cycles from a list that lets a step go to its read: interlock, read."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read: walk, plan, interlock, read."""
-PAUSES = {
-    Pause.ONE: 1,
-    Pause.TAPS: TAP_SPACING,
-    Pause.ADDEND: ADDEND_SPACING,
-    Pause.DRAIN: DRAIN_SPACING,
-    Pause.GATE: 0,
-    Pause.LONG: LONG_SPACING,
-    Pause.GATE_DRAIN: LONG_SPACING,
-}
-"""Cycles without a step, but for those of the gates."""
 
 
-def steps_left_out(pause: Pause, turns: int) -> int:
-    """How many, where each takes so many cycles."""
-    of_gate = gate_spacing(turns) if pause in (Pause.GATE, Pause.GATE_DRAIN) else 0
-    return left_out(PAUSES[pause] + of_gate, turns)
+def steps_left_out(turns: int) -> dict[Pause, int]:
+    """How many for each pause, where each takes so many cycles."""
+    gate = gate_spacing(turns)
+    cycles = {
+        Pause.ONE: 1,
+        Pause.TAPS: TAP_SPACING,
+        Pause.ADDEND: ADDEND_SPACING,
+        Pause.DRAIN: DRAIN_SPACING,
+        Pause.GATE: gate,
+        Pause.LONG: LONG_SPACING,
+        Pause.GATE_DRAIN: gate + LONG_SPACING,
+    }
+    return {pause: left_out(count, turns) for pause, count in cycles.items()}
 
 
 def watched(config: Config) -> dict[str, int]:
@@ -321,8 +320,8 @@ class ActivationUnit(wiring.Component):
         following = Signal(layout)
         comes = Signal()
         pauses = Signal()  # behind this step
-        longest = max(steps_left_out(pause, turns) for pause in PAUSES)
-        rest, rests = Signal(range(longest)), Signal()
+        left_out_for = steps_left_out(turns)
+        rest, rests = Signal(range(max(left_out_for.values()))), Signal()
         long_rest = Signal.like(rest)
         leaves = Signal()
         proceeds = Signal()
@@ -354,9 +353,9 @@ class ActivationUnit(wiring.Component):
             with m.If(leaves):
                 m.d.sync += long_rest.eq(0)
                 with m.Switch(following.pause):
-                    for pause in PAUSES:
+                    for pause, count in left_out_for.items():
                         with m.Case(pause):
-                            m.d.sync += long_rest.eq(steps_left_out(pause, turns) - 1)
+                            m.d.sync += long_rest.eq(count - 1)
             with m.If(rests):
                 m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
             with m.Else():

@@ -47,15 +47,14 @@ class IssuedVectors(wiring.Component):
         late: Value = Mux(scaled[-1], SCALED_LATENCY, SUM_LATENCY)
         unsummed: Value = self.vector
         if self._shared:
-            stage = Cat(issue, use_sum, is_scaled)
+            stages: list[Value] = [Cat(issue, use_sum, is_scaled)]
             for cycle in range(READ_SLACK):
-                waits = Signal(len(stage), name=f"issue_{cycle}")
-                m.d.sync += waits.eq(stage)
-                stage = waits
-                if cycle == 0:
-                    stays = self.first_turn | (waits[0] == self.issue)
-                    promised(m, platform, stays, "an issue is for the columns of all turns")
-            issue, use_sum, is_scaled = stage[0] & self.made, stage[1], stage[2]
+                stages.append(Signal(len(stages[0]), name=f"issue_{cycle}"))
+                m.d.sync += stages[-1].eq(stages[-2])
+            stays = self.first_turn | (stages[1][0] == issue)
+            promised(m, platform, stays, "an issue is for the columns of all turns")
+            issue, use_sum, is_scaled = stages[-1]
+            issue &= self.made
             late = READ_SLACK + Mux(summed, late, 0)
             unsummed = read.data
         m.d.sync += [

@@ -91,14 +91,12 @@ written and told comes with the last one |
         with m.Elif(self.next_looks_up):
             m.d.comb += self.pick.eq(Pick.TABLE)
         writes = done | high
-        last: Any = None
         if turns > 1:
-            last = self.turn
-            writes &= last
+            writes &= self.turn
         m.d.sync += self.enable.eq(writes)
         with m.If(writes):
             m.d.sync += self.address.eq(Mux(high, self.address + 1, finished.line))
-        self._announce(m, gate, last)
+        self._announce(m, gate)
         return m
 
     def _gate(self, m: Module) -> data.View:
@@ -120,9 +118,9 @@ written and told comes with the last one |
         m.d.comb += [gate.valid.eq(there), gate.control.eq(kept)]
         return gate
 
-    def _announce(self, m: Module, gate: data.View, last: Any) -> None:
+    def _announce(self, m: Module, gate: data.View) -> None:
         """Two lines are announced together, with the second one."""
-        one, two = self.announced, self.announced_wide
+        one, two, shared = self.announced, self.announced_wide, self._config.columns_per_lane > 1
         lines: list[Value] = [self.written]
         for cycle in range(self._config.columns_per_lane):
             lines.append(Signal.like(self.written, name=f"written_{cycle}", reset_less=True))
@@ -134,8 +132,8 @@ written and told comes with the last one |
         m.d.comb += [
             by_one.eq(one.valid & ~one.control.wide),
             by_two.eq(two.valid & two.control.wide & ~is_gate(two.control.function)),
-            by_gate.eq(self._gate_next if last is None else gate.valid),
-            announces.eq((by_one | by_two | by_gate) & (1 if last is None else last)),
+            by_gate.eq(gate.valid if shared else self._gate_next),
+            announces.eq((by_one | by_two | by_gate) & (self.turn if shared else 1)),
             ends.eq(
                 Mux(by_gate, gate.control.last, Mux(by_two, two.control.last, one.control.last))
             ),

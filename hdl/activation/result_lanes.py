@@ -274,20 +274,17 @@ class ResultLanes(wiring.Component):
 
     def _arrived(self, m: Module) -> tuple[Value, Value]:
         """The row and the line that were read last."""
-        found: list[Value] = []
-        for name, port, latency in (
-            ("row", self.accumulators, ROW_LATENCY),
-            ("line", self.operands, LINE_LATENCY),
-        ):
-            if self._shared:
-                reads = Signal(latency, name=f"{name}_read")
-                kept = Signal(8 * self._config.cols if name == "line" else len(port), name=name)
-                m.d.sync += reads.eq(Cat(self.reads, reads))
-                with m.If(reads[-1]):
-                    m.d.sync += kept.eq(port)
-                port = kept
-            found.append(port)
-        return found[0], found[1]
+        if not self._shared:
+            return self.accumulators, self.operands
+        row = Signal.like(self.accumulators)
+        line = Signal(8 * self._config.cols)
+        reads = Signal(max(ROW_LATENCY, LINE_LATENCY))  # bit n: n + 1 cycles ago
+        m.d.sync += reads.eq(Cat(self.reads, reads))
+        with m.If(reads[ROW_LATENCY - 1]):
+            m.d.sync += row.eq(self.accumulators)
+        with m.If(reads[LINE_LATENCY - 1]):
+            m.d.sync += line.eq(self.operands)
+        return row, line
 
     def _in_first_turn(self, holds: Value, stage: int) -> Value:
         """What `holds` in all turns as what holds once, when its line is there as a whole."""

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -15,18 +13,10 @@ from systola.arch.shared_memory import SharedMemory
 from systola.hdl.pod.read_mux import ReadMux
 from systola.hdl.pod.read_widener import ReadWidener
 from systola.hdl.pod.weight_broadcast import WeightBroadcast
+from systola.hdl.pod.word_ports import NarrowPort
 from systola.hdl.pod.write_mux import WriteMux
 from systola.hdl.pod.write_widener import WriteWidener
 from systola.hdl.transfers.axi import ReadSignature, WriteSignature, master_ports
-
-
-class _Port(TypedDict):
-    """What a widener is to know of a port of a core."""
-
-    address_bits: int
-    bus_bytes: int
-    word_bytes: int
-    max_burst_beats: int
 
 
 def memory_ports(config: Config, cores: int, shared: SharedMemory) -> dict[str, wiring.Member]:
@@ -72,11 +62,13 @@ class MemoryMux(wiring.Component):
         writes = m.submodules.writes = WriteMux(writers=count, **size)
         connect(m, reads.bus, flipped(self.memory_read))
         connect(m, writes.bus, flipped(self.memory_write))
+        host_port = self._port(self._config.host_bus_bytes)
+        weight_port = self._port(self._config.weight_bus_bytes)
         weights = list[ReadWidener]()
         for number in range(count):
-            host = m.submodules[f"host_{number}"] = ReadWidener(**self._port("host"))
-            weight = m.submodules[f"weight_{number}"] = ReadWidener(**self._port("weight"))
-            writer = m.submodules[f"writer_{number}"] = WriteWidener(**self._port("host"))
+            host = m.submodules[f"host_{number}"] = ReadWidener(port=host_port)
+            weight = m.submodules[f"weight_{number}"] = ReadWidener(port=weight_port)
+            writer = m.submodules[f"writer_{number}"] = WriteWidener(port=host_port)
             weights.append(weight)
             connect(m, flipped(self.host_read[number]), host.bus)
             connect(m, flipped(self.weight_read[number]), weight.bus)
@@ -108,12 +100,10 @@ class MemoryMux(wiring.Component):
             m.d.comb += weight.word_valid.eq(broadcast.to[number])
         return m
 
-    def _port(self, memory: str) -> _Port:
-        config = self._config
-        host = memory == "host"
-        return {
-            "address_bits": config.address_bits,
-            "bus_bytes": config.host_bus_bytes if host else config.weight_bus_bytes,
-            "word_bytes": self._shared.word_bytes,
-            "max_burst_beats": config.max_burst_beats,
-        }
+    def _port(self, bus_bytes: int) -> NarrowPort:
+        return NarrowPort(
+            address_bits=self._config.address_bits,
+            bus_bytes=bus_bytes,
+            word_bytes=self._shared.word_bytes,
+            max_burst_beats=self._config.max_burst_beats,
+        )

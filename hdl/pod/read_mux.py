@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from systola.hdl.parts.ored import ored
+from systola.hdl.parts.ored import one_of
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import ReadWord, WordBurst
 from systola.hdl.transfers.axi import ReadSignature
@@ -53,20 +53,13 @@ class ReadMux(wiring.Component):
         for number, request in enumerate(requests):
             m.d.comb += request.ready.eq(turn.chosen[number] & free)
         chosen = Signal(self._burst)
-        m.d.comb += chosen.eq(
-            ored(
-                Mux(turn.chosen[number], request.payload.as_value(), 0)
-                for number, request in enumerate(requests)
-            )
-        )
+        m.d.comb += chosen.eq(one_of(turn.chosen, (request.payload for request in requests)))
         with m.If(free):
             m.d.sync += [
                 bus.arvalid.eq(turn.wants.any()),
                 bus.araddr.eq(chosen.word * self._word_bytes),
                 bus.arlen.eq(chosen.length),
-                bus.arid.eq(
-                    ored(Mux(turn.chosen[number], number, 0) for number in range(self._readers))
-                ),
+                bus.arid.eq(one_of(turn.chosen, range(self._readers))),
             ]
         m.d.comb += bus.rready.eq(1)
         m.d.sync += [

@@ -5,12 +5,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
 from systola.hdl.parts.skid_buffer import SkidBuffer
-from systola.hdl.pod.word_ports import ReadWord, WordBurst, most_words
+from systola.hdl.pod.word_ports import NarrowPort, ReadWord
 from systola.hdl.transfers.axi import ReadSignature
 
 BURSTS_AHEAD = 4
@@ -27,27 +26,23 @@ class ReadWidener(wiring.Component):
     `request`, three from a word to its first beat.
     """
 
-    def __init__(self, *, address_bits: int, bus_bytes: int, word_bytes: int, max_burst_beats: int):
-        self._bus_bytes = bus_bytes
-        self._word_bytes = word_bytes
-        self._places = BURSTS_AHEAD * most_words(
-            bus_bytes=bus_bytes, word_bytes=word_bytes, max_burst_beats=max_burst_beats
-        )
-        burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+    def __init__(self, *, port: NarrowPort):
+        self._port = port
+        self._places = BURSTS_AHEAD * port.most_words
+        size = {"address_bits": port.address_bits, "data_bytes": port.bus_bytes}
         super().__init__(
             {
-                "bus": In(ReadSignature(address_bits=address_bits, data_bytes=bus_bytes)),
-                "request": Out(stream.Signature(burst)),
+                "bus": In(ReadSignature(**size)),
+                "request": Out(stream.Signature(port.burst)),
                 "word_valid": In(1),
-                "word": In(ReadWord(word_bytes=word_bytes)),
+                "word": In(ReadWord(word_bytes=port.word_bytes)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bus, request, places = self.bus, self.request, self._places
-        ratio = self._word_bytes // self._bus_bytes
-        low, high = exact_log2(self._bus_bytes), exact_log2(self._word_bytes)
+        port, bus, request, places = self._port, self.bus, self.request, self._places
+        ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
         # A place for each word, which is free again when its last beat goes.
         asked = m.submodules.asked = SkidBuffer(
@@ -110,7 +105,7 @@ class ReadWidener(wiring.Component):
             m.d.sync += [
                 bus.rvalid.eq(goes),
                 bus.rid.eq(oldest.id),
-                bus.rdata.eq(word.data.word_select(here, 8 * self._bus_bytes)),
+                bus.rdata.eq(word.data.word_select(here, 8 * port.bus_bytes)),
                 bus.rresp.eq(word.response),
                 bus.rlast.eq(last),
             ]

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.hdl.parts.ored import ored
+from systola.hdl.parts.ored import one_of
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
 from systola.hdl.parts.round_robin import RoundRobin
@@ -91,7 +91,7 @@ class WeightBroadcast(wiring.Component):
                 & (~request.valid | request.ready)
             ),
             turn.take.eq(goes),
-            group.eq(ored(Mux(turn.chosen[i], alike[i], 0) for i in range(count))),
+            group.eq(one_of(turn.chosen, alike)),
         ]
         m.d.sync += [
             taken.eq(Mux(goes, group, 0)),
@@ -102,11 +102,7 @@ class WeightBroadcast(wiring.Component):
         with m.If(goes):
             m.d.sync += [
                 request.valid.eq(1),
-                request.payload.eq(
-                    ored(
-                        Mux(turn.chosen[i], requests[i].payload.as_value(), 0) for i in range(count)
-                    )
-                ),
+                request.payload.eq(one_of(turn.chosen, (each.payload for each in requests))),
             ]
         for number, each in enumerate(requests):
             m.d.comb += each.ready.eq(taken[number])

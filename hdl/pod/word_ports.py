@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What passes between the units of a shared memory port, in words as wide as that."""
 
+from dataclasses import dataclass
+
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
@@ -28,7 +30,36 @@ class WriteWord(data.StructLayout):
         super().__init__({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
 
 
-def most_words(*, bus_bytes: int, word_bytes: int, max_burst_beats: int) -> int:
-    """How many words a burst of so many beats of `bus_bytes` touches at most."""
-    ratio = word_bytes // bus_bytes
-    return (max_burst_beats + ratio - 2) // ratio + 1
+@dataclass(frozen=True, kw_only=True)
+class NarrowPort:
+    """A port of a core, `bus_bytes` wide, on a memory with words of `word_bytes`."""
+
+    address_bits: int
+    bus_bytes: int
+    word_bytes: int
+    max_burst_beats: int
+
+    @property
+    def ratio(self) -> int:
+        """Beats of a word."""
+        return self.word_bytes // self.bus_bytes
+
+    @property
+    def beat_bits(self) -> int:
+        """Those of an address that tell apart the bytes of a beat."""
+        return exact_log2(self.bus_bytes)
+
+    @property
+    def word_bits(self) -> int:
+        """Those of an address that tell apart the bytes of a word."""
+        return exact_log2(self.word_bytes)
+
+    @property
+    def most_words(self) -> int:
+        """How many words a burst touches at most."""
+        return (self.max_burst_beats + self.ratio - 2) // self.ratio + 1
+
+    @property
+    def burst(self) -> WordBurst:
+        """A burst of it, in words."""
+        return WordBurst(address_bits=self.address_bits, word_bytes=self.word_bytes)

@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from systola.hdl.parts.ored import ored
+from systola.hdl.parts.ored import one_of
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
@@ -57,10 +57,8 @@ class WriteMux(wiring.Component):
         ]
         burst, word = Signal(self._burst), Signal(self._word)
         m.d.comb += [
-            burst.eq(
-                ored(Mux(turn.chosen[i], requests[i].payload.as_value(), 0) for i in range(count))
-            ),
-            word.eq(ored(Mux(sending[i], words[i].payload.as_value(), 0) for i in range(count))),
+            burst.eq(one_of(turn.chosen, (request.payload for request in requests))),
+            word.eq(one_of(sending, (each.payload for each in words))),
         ]
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
@@ -72,7 +70,7 @@ class WriteMux(wiring.Component):
                 bus.awvalid.eq(1),
                 bus.awaddr.eq(burst.word * self._word_bytes),
                 bus.awlen.eq(burst.length),
-                bus.awid.eq(ored(Mux(turn.chosen[i], i, 0) for i in range(count))),
+                bus.awid.eq(one_of(turn.chosen, range(count))),
             ]
         free, goes = Signal(), Signal()
         m.d.comb += [

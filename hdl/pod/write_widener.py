@@ -5,11 +5,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
-from systola.hdl.pod.word_ports import WordBurst, WriteWord, most_words
+from systola.hdl.pod.word_ports import NarrowPort, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
 
 BURSTS_AHEAD = 2
@@ -24,18 +23,15 @@ class WriteWidener(wiring.Component):
     oldest burst is, with `answer`, which the core takes at once. Throughput: a beat a cycle.
     """
 
-    def __init__(self, *, address_bits: int, bus_bytes: int, word_bytes: int, max_burst_beats: int):
-        self._bus_bytes = bus_bytes
-        self._word_bytes = word_bytes
-        self._places = BURSTS_AHEAD * most_words(
-            bus_bytes=bus_bytes, word_bytes=word_bytes, max_burst_beats=max_burst_beats
-        )
-        burst = WordBurst(address_bits=address_bits, word_bytes=word_bytes)
+    def __init__(self, *, port: NarrowPort):
+        self._port = port
+        self._places = BURSTS_AHEAD * port.most_words
+        size = {"address_bits": port.address_bits, "data_bytes": port.bus_bytes}
         super().__init__(
             {
-                "bus": In(WriteSignature(address_bits=address_bits, data_bytes=bus_bytes)),
-                "request": Out(stream.Signature(burst)),
-                "words": Out(stream.Signature(WriteWord(word_bytes=word_bytes))),
+                "bus": In(WriteSignature(**size)),
+                "request": Out(stream.Signature(port.burst)),
+                "words": Out(stream.Signature(WriteWord(word_bytes=port.word_bytes))),
                 "answered": In(1),
                 "answer": In(Response),
             }
@@ -43,9 +39,8 @@ class WriteWidener(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bus, request, places = self.bus, self.request, self._places
-        ratio = self._word_bytes // self._bus_bytes
-        low, high = exact_log2(self._bus_bytes), exact_log2(self._word_bytes)
+        port, bus, request, places = self._port, self.bus, self.request, self._places
+        ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
         # The beats of one burst in a word, and that with its last one to the others.
         opened = Signal()
@@ -53,7 +48,7 @@ class WriteWidener(wiring.Component):
         fresh = Signal()  # no beat is in the word
         length = Signal(8)  # in words
         address = Signal(len(request.payload.word))
-        word = Signal(WriteWord(word_bytes=self._word_bytes))
+        word = Signal(WriteWord(word_bytes=port.word_bytes))
         complete = Signal()
         vacant = Signal(range(places + 1), init=places)
         bursts = m.submodules.bursts = PayloadRing(payload=request.payload.shape(), depth=places)
@@ -77,13 +72,13 @@ class WriteWidener(wiring.Component):
         ]
         with m.If(taken):
             m.d.sync += [
-                word.data.word_select(part, 8 * self._bus_bytes).eq(bus.wdata),
+                word.data.word_select(part, 8 * port.bus_bytes).eq(bus.wdata),
                 word.last.eq(bus.wlast),
                 part.eq(part + 1),
                 fresh.eq(fills),
             ]
             for number in range(ratio):
-                strobe = word.strobe.word_select(number, self._bus_bytes)
+                strobe = word.strobe.word_select(number, port.bus_bytes)
                 with m.If(part == number):
                     m.d.sync += strobe.eq(bus.wstrb)
                 with m.Elif(fresh):

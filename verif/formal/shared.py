@@ -6,7 +6,7 @@ from amaranth.hdl import Assert, Assume, Cat, Module, Mux, Signal, Value
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.read_widener import BURSTS_AHEAD, ReadWidener
 from systola.hdl.pod.weight_broadcast import WeightBroadcast
-from systola.hdl.pod.word_ports import most_words
+from systola.hdl.pod.word_ports import NarrowPort
 from systola.hdl.pod.write_widener import WriteWidener
 from systola.verif.formal.harness import (
     Harness,
@@ -19,6 +19,9 @@ from systola.verif.formal.harness import (
     implies,
 )
 from systola.verif.formal.proof import Fault, Proof
+
+PORT = NarrowPort(address_bits=3, bus_bytes=1, word_bytes=2, max_burst_beats=3)
+"""Of a core, on a memory of two bytes a word."""
 
 
 class RoundRobinHarness(Harness):
@@ -132,13 +135,10 @@ class PatienceHarness(_Broadcast):
 class ReadWidenerHarness(Harness):
     """Bursts of any place and length, and a memory that gives as many words as it is asked for."""
 
-    BUS, WORD, BEATS = 1, 2, 3
-    ROOM = BURSTS_AHEAD * most_words(bus_bytes=BUS, word_bytes=WORD, max_burst_beats=BEATS)
+    ROOM = BURSTS_AHEAD * PORT.most_words
 
     def claims(self, m: Module) -> None:
-        dut = ReadWidener(
-            address_bits=3, bus_bytes=self.BUS, word_bytes=self.WORD, max_burst_beats=self.BEATS
-        )
+        dut = ReadWidener(port=PORT)
         Unit(m, dut)
         bus, request = dut.bus, dut.request
         asked = Cat(bus.araddr, bus.arlen, bus.arid)
@@ -151,7 +151,7 @@ class ReadWidenerHarness(Harness):
             request.ready.eq(anything(m, 1, "ready")),
             dut.word_valid.eq(anything(m, 1, "word_valid")),
             dut.word.as_value().eq(anything(m, len(dut.word.as_value()), "word")),
-            Assume(bus.arlen < self.BEATS),
+            Assume(bus.arlen < PORT.max_burst_beats),
         ]
         assume_stays(m, bus.arvalid, bus.arready, asked, "ar")
         assert_stays(m, request.valid, request.ready, request.payload, "request")
@@ -172,7 +172,7 @@ class ReadWidenerHarness(Harness):
         )
         address, length, number = item.word[:3], item.word[3:11], item.word[11]
         first = item.follows & (item.ahead == 0)
-        beats = Signal(range(self.BEATS + 1))
+        beats = Signal(range(PORT.max_burst_beats + 1))
         m.d.sync += beats.eq(Mux(first & beat, beats + 1, Mux(first, beats, 0)))
         m.d.comb += [
             Assert(implies(first & bus.rvalid, bus.rid == number)),
@@ -190,14 +190,11 @@ class WriteWidenerHarness(Harness):
     """Bursts of any place and length, and a memory that takes the words of those that it has taken
     as it likes."""
 
-    BUS, WORD, BEATS = 1, 2, 3
     MOST = 8
     """Bursts: more than there is room for."""
 
     def claims(self, m: Module) -> None:
-        dut = WriteWidener(
-            address_bits=3, bus_bytes=self.BUS, word_bytes=self.WORD, max_burst_beats=self.BEATS
-        )
+        dut = WriteWidener(port=PORT)
         Unit(m, dut)
         bus, request, words = dut.bus, dut.request, dut.words
         asked = Cat(bus.awaddr, bus.awlen)
@@ -213,7 +210,7 @@ class WriteWidenerHarness(Harness):
             bus.bready.eq(1),
             request.ready.eq(anything(m, 1, "ready")),
             words.ready.eq(anything(m, 1, "words_ready")),
-            Assume(bus.awlen < self.BEATS),
+            Assume(bus.awlen < PORT.max_burst_beats),
         ]
         assume_stays(m, bus.awvalid, bus.awready, asked, "aw")
         assume_stays(m, bus.wvalid, bus.wready, sent, "w")
@@ -278,8 +275,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="weight_broadcast",
-                old="turn.chosen[i], alike[i], 0",
-                new="turn.chosen[i], asking, 0",
+                old="turn.chosen, alike",
+                new="turn.chosen, [asking] * count",
             ),
             Fault(unit="weight_broadcast", old="Mux(goes, _SETTLES, ", new="Mux(goes, 0, "),
         ),
