@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from systola.arch.config import Config
@@ -43,14 +44,12 @@ class RtlBackend:
         records: bool = False,
     ) -> None:
         # Whoever runs on the golden model needs none of the tools that this import asks for.
-        from systola.sim.build import BuildFolderError
         from systola.sim.library import Simulator
-        from systola.sim.verilator import BuildError
 
         self._memory = MemorySpeed(latency, stall)
         self._waves = waves
         self._records = records
-        try:
+        with simulator_errors():
             self._simulator = Simulator(
                 config,
                 latency=latency,
@@ -60,10 +59,6 @@ class RtlBackend:
                 window=window,
                 records=records,
             )
-        except BuildError as error:
-            raise BackendError(str(error)) from error
-        except BuildFolderError as error:
-            raise UnavailableError(str(error)) from error
 
     def close(self) -> None:
         """Ends the simulation, and completes its waveform."""
@@ -92,19 +87,12 @@ class RtlBackend:
 
         Raises BackendError when the machine breaks a rule of its buses.
         """
-        from systola.sim.model import SimulationError
-
         check_image(self.config, image)
-        try:
+        with simulator_errors():
             run = self._simulator.run(image, progress=progress or _nothing, interval=INTERVAL)
-        except SimulationError as error:
-            raise BackendError(str(error)) from error
-        fault = None
-        if run.fault_cause != Fault.NONE:
-            fault = FaultReport(run.fault_cause, run.fault_pc, run.fault_address)
         return Result(
             host=run.host,
-            fault=fault,
+            fault=fault_report(run.fault_cause, run.fault_pc, run.fault_address),
             interrupts=(run.irq_code,) if run.irq_status & Interrupt.PROGRAM else (),
             cycles=run.cycles,
             counters=run.counters,
@@ -113,6 +101,26 @@ class RtlBackend:
             simulated_cycles_per_second=run.cycles / run.seconds if run.seconds else None,
             recording=self._simulator.recording() if self._records else None,
         )
+
+
+@contextmanager
+def simulator_errors() -> Generator[None]:
+    """What goes wrong in a simulator, or in building one, as the errors of a back end."""
+    from systola.sim.build import BuildFolderError
+    from systola.sim.model import SimulationError
+    from systola.sim.verilator import BuildError
+
+    try:
+        yield
+    except (BuildError, SimulationError) as error:
+        raise BackendError(str(error)) from error
+    except BuildFolderError as error:
+        raise UnavailableError(str(error)) from error
+
+
+def fault_report(cause: Fault, pc: int, address: int) -> FaultReport | None:
+    """What the registers of a machine say of its fault, if there is one."""
+    return None if cause == Fault.NONE else FaultReport(cause, pc, address)
 
 
 def _nothing(cycles: int) -> None:

@@ -15,8 +15,9 @@ from systola.arch.image import Image, check_image
 from systola.arch.isa import Fault
 from systola.golden.outcome import FaultReport
 from systola.golden.pod import Pod
-from systola.runtime.backend import Backend, BackendError, UnavailableError, fault_text
+from systola.runtime.backend import Backend, BackendError, fault_text
 from systola.runtime.make_backend import BACKENDS, make_backend
+from systola.runtime.rtl import fault_report, simulator_errors
 
 _SILENCE = 1_000_000
 """Cycles without a beat after which a core that waits for one ends with a fault."""
@@ -113,33 +114,21 @@ class _GoldenPod:
 class _RtlPod:
     def __init__(self, config: Config, cores: int, *, latency: int, stall: float, seed: int):
         # Whoever runs on the golden model needs none of the tools that this import asks for.
-        from systola.sim.build import BuildFolderError
         from systola.sim.pod_library import PodSimulator
-        from systola.sim.verilator import BuildError
 
         self.config = config
         self.cores = cores
-        try:
+        with simulator_errors():
             self._pod = PodSimulator(config, cores, latency=latency, stall=stall, seed=seed)
-        except BuildError as error:
-            raise BackendError(str(error)) from error
-        except BuildFolderError as error:
-            raise UnavailableError(str(error)) from error
 
     def run(self, images: Sequence[Image]) -> LinkedResult:
-        from systola.sim.model import SimulationError
-
         for image in images:
             check_image(self.config, image)
-        try:
+        with simulator_errors():
             result = self._pod.run(images, limit=_LIMIT, bus_timeout=_SILENCE)
-        except SimulationError as error:
-            raise BackendError(str(error)) from error
         _check(
             [
-                FaultReport(core.fault_cause, core.fault_pc, core.fault_address)
-                if core.fault_cause != Fault.NONE
-                else None
+                fault_report(core.fault_cause, core.fault_pc, core.fault_address)
                 for core in result.cores
             ]
         )
