@@ -96,7 +96,8 @@ class LoadStep(Step):
         source, target = self.source, self.target
         matrix = source.matrix
         blocks = matrix.blocks if source.packed else source.channels.blocks
-        for first, count in _block_groups(blocks, matrix.pitch == emitter.config.input_pitch):
+        together = matrix.pitch == emitter.config.input_pitch and target.plane in (0, source.rows)
+        for first, count in _block_groups(blocks, together):
             emitter.emit(
                 Opcode.READ_HOST_MEMORY_ALTERNATE if source.packed else Opcode.READ_HOST_MEMORY,
                 host=matrix.at(source.row, source.block + first),

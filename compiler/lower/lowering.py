@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
@@ -84,6 +84,10 @@ class Lowering:
         self._used = Counter(source for node in operations.nodes for source in node.sources)
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
+        self._joined: dict[Value, Concatenation] = {}
+        """What alone takes a value of the present part, and may give it its place."""
+        self._wholes: dict[Value, Home] = {}
+        """Results of such, from the first of their parts on."""
         self._taps: dict[bytes, Lines] = {}
         self.host_end = 0
         """Bytes of host memory for inputs, outputs and what is spilled."""
@@ -115,6 +119,7 @@ class Lowering:
             nodes = early_poolings(nodes)
         waiting = Waiting()
         uses = self._first_uses(operations.inputs, nodes)
+        self._joined = self._single_uses([*uses, *(node.result for node in nodes)], nodes)
 
         def load(before: int) -> None:
             for value, number in uses.items():
@@ -164,6 +169,49 @@ class Lowering:
                 if source in inputs and source not in self._homes:
                     uses.setdefault(source, number)
         return uses
+
+    def _single_uses(
+        self, values: Sequence[Value], nodes: Sequence[Node]
+    ) -> dict[Value, Concatenation]:
+        """For those of `values` that nothing but a concatenation takes, that one."""
+        if not self._spill.overlap:
+            return {}
+        return {
+            part: node
+            for node in nodes
+            if isinstance(node, Concatenation) and node.result not in self._spill.values
+            for part in node.parts
+            if part in values and self._used[part] == 1 and part not in self._outputs
+        }
+
+    def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
+        """The place of `value` in the concatenation that alone takes it, for a map like `like`, if
+        it can be made there."""
+        node = self._joined.get(value)
+        if node is None:
+            return None
+        if node.result not in self._wholes:
+            self._wholes[node.result] = self._target(node, [])
+        place = dict(self._places(node, self._wholes[node.result]))[value]
+        # Maps of LSTMs have lines in front of them, those on their way out more pixels in a line.
+        ordinary = like.plane == like.pixels and like.beside == 1
+        if not ordinary or not isinstance(place, FeatureMap):
+            return None
+        if place.channels != like.channels or place.pixels != like.pixels:
+            return None
+        return place.grid(like.height, like.width)
+
+    def _places(self, node: Concatenation, target: Home) -> Iterator[tuple[Value, Home]]:
+        """Each part of a concatenation, and where in `target` it belongs."""
+        start = 0
+        for value in node.parts:
+            if node.axis == len(node.result.shape) - 1:
+                yield value, target.cut(start, value.channels)
+                start += value.channels
+            else:
+                height, width = self._rows.grid(value)
+                yield value, target.part(start, height * width)
+                start += height * width
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
         """The steps, as the end of `node`, for what one sample leaves for its batch."""
@@ -217,7 +265,7 @@ class Lowering:
     def _may_spill(self, value: Value, source: FeatureMap) -> None:
         """A value of a batch stays: a smaller batch takes less room, too."""
         if self._at_once == 1:
-            self.values[source.lines] = value
+            self.values.setdefault(source.lines, value)
 
     def _take_host(self, view: HostView) -> None:
         end = view.matrix.offset + view.matrix.size
@@ -240,7 +288,8 @@ class Lowering:
                 channels=Channels((value.channels,), rows),
                 packed=True,
             )
-        return new_map(value.name, *self._rows.grid(value), self._layouts[value])
+        source = new_map(value.name, *self._rows.grid(value), self._layouts[value])
+        return self._in_place(value, source) or source
 
     def _lower(self, node: Node) -> None:
         homes = [self._homes[source] for source in node.sources]
@@ -257,7 +306,8 @@ class Lowering:
                 self._rows.check_axis(node.source, node.axis)
                 self._homes[node.result] = self._sliced(node, homes[0])
             case Concatenation():
-                target = self._homes[node.result] = self._target(node, homes)
+                target = self._wholes.get(node.result) or self._target(node, homes)
+                self._homes[node.result] = target
                 self._concatenation(node, homes, target)
             case _:
                 target = self._homes[node.result] = self._target(node, homes)
@@ -287,6 +337,7 @@ class Lowering:
             case _:
                 target = new_map(node.result.name, height, width, channels)
         if node.result not in self._spill.values:
+            target = self._in_place(node.result, target) or target
             self._may_spill(node.result, target)
             return target
         if node.result in self._outputs:
@@ -359,20 +410,13 @@ class Lowering:
         self.steps += (*first, *rest)
 
     def _concatenation(self, node: Concatenation, homes: list[Home], target: Home) -> None:
-        channels = node.axis == len(node.result.shape) - 1
         self._rows.check_axis(node.result, node.axis)
-        start = 0
-        for value, home in zip(node.parts, homes, strict=True):
+        for home, (value, part) in zip(homes, self._places(node, target), strict=True):
             self._check_whole(value, home)
             self._rows.check(value, home)
-            if channels:
-                part = target.cut(start, value.channels)
-                start += value.channels
-            else:
-                part = target.part(start, home.pixels)
-                start += home.pixels
             if isinstance(home, FeatureMap) and isinstance(part, FeatureMap):
-                self.steps.append(copy_step(self._config, node.operator, home, part))
+                if home.lines is not part.lines:
+                    self.steps.append(copy_step(self._config, node.operator, home, part))
             else:
                 copy = Unary(operator=node.operator, result=node.result, source=value)
                 self._elementwise(copy, [home], part)

@@ -20,7 +20,8 @@ class Spill:
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
     """For results of operations on such values, in how many bands of rows they are calculated."""
     overlap: bool = True
-    """Operations may be interleaved, for which more values are there at one time."""
+    """Operations may be interleaved, parts of a value made in their place, and inputs loaded early,
+    for which more is there at one time."""
     constants: bool = False
     """Constants are loaded each time that they are used."""
 

@@ -10,6 +10,7 @@ from systola.arch.config import Config
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.feature_map import Lines
+from systola.compiler.lower.host_view import LoadStep
 from systola.compiler.lower.lowering import Lowering
 from systola.compiler.lower.parts import Spill
 from systola.compiler.lower.placement import Life, Misfit, place
@@ -63,7 +64,9 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
             if lines.content is not None and not spill.constants:
                 lives[lines] = Life(lines, -1, len(steps), f"{step.operator}: its constant")
             what = f"{step.operator}: {lines.name}"
-            life = lives.setdefault(lines, Life(lines, number, number, what))
+            # What is loaded should not have to wait for the end of the step before, either.
+            ahead = spill.overlap and number > 0 and isinstance(step, LoadStep)
+            life = lives.setdefault(lines, Life(lines, number - ahead, number, what))
             life.last = max(life.last, number)
     for life in lives.values():
         # What a batch takes of one sample stays while the others are calculated.

@@ -212,6 +212,14 @@ def test_poolings_beside_convolutions() -> None:
         assert (order.index(Opcode.POOL) < last) == before
 
 
+@pytest.mark.parametrize("samples", [1, 16])
+def test_parts_are_made_in_their_place(samples: int) -> None:
+    """What nothing but a concatenation takes is not copied there."""
+    operations = branched(np.random.default_rng(1))
+    program = compile_operations(preset("base"), operations, samples).image.program
+    assert Opcode.VECTOR not in opcodes(program)
+
+
 def test_parameters_come_when_they_are_needed() -> None:
     """Those of the first layer behind its input, not in front of it."""
     content = Maps(np.random.default_rng(1), 3, 5).convolution(3, 9).convolution(3, 9).content()
