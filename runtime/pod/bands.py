@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
+from systola.compiler.lower.bands import Band as Rows
+from systola.compiler.lower.bands import needed, window_of
 from systola.compiler.operations import (
     Concatenation,
     Convolution,
     DepthwiseConvolution,
     Pooling,
+    Slice,
     Value,
 )
 from systola.compiler.partition import Item
@@ -46,57 +50,93 @@ class Banded:
     """A network's elements, and what a stretch of them is as operations.
 
     Bands that stay together are one operation; where a layer is cut, the piece with its last rows
-    puts the rows in front of them, which come from elsewhere, to its own.
+    puts the rows in front of them, which come from elsewhere, to its own. Of the layer's source a
+    piece behind a cut takes the rows that it needs, from the piece that made it.
     """
 
     def __init__(self, elements: Sequence[Element]) -> None:
         self._elements = tuple(elements)
-        self._rows: dict[tuple[Value, int, int], Value] = {}
+        self._made = {_layer(element).result for element in elements}
+        self._parts: dict[tuple[Value, int, int], Value] = {}
+        self._slices: dict[tuple[Layer, int, int], Slice] = {}
 
     def items(self, begin: int, end: int | None, cuts: Sequence[int]) -> tuple[Item, ...]:
         """The operations of elements `begin` to `end` - 1, or of all from there on, where pieces
         begin at `cuts`."""
-        starts = {
-            (element.layer, element.start)
-            for element in (self._elements[cut] for cut in cuts if cut < len(self._elements))
-            if isinstance(element, Band)
-        }
+        starts: dict[Layer, set[int]] = defaultdict(set)
+        for element in (self._elements[cut] for cut in cuts if cut < len(self._elements)):
+            if isinstance(element, Band) and element.start:
+                starts[element.layer].add(element.start)
         items: list[Item] = []
         for _, group in groupby(self._elements[begin:end], _layer):
             bands = list(group)
             first, last = bands[0], bands[-1]
             if isinstance(first, Band) and isinstance(last, Band):
-                edges = {start for layer, start in starts if layer is first.layer}
-                items += self._of_layer(first.layer, first.start, last.stop, edges)
+                items += self._of_layer(first.layer, first.start, last.stop, starts[first.layer])
             else:
                 items += (each for each in bands if not isinstance(each, Band))
+        made = {item.result for item in items}
+        for layer, edges in starts.items():
+            if layer.source in made:
+                items += (self._rows_for(layer, *each) for each in _behind(layer, edges))
         return tuple(items)
 
     def _of_layer(self, layer: Layer, start: int, stop: int, edges: set[int]) -> Iterator[Item]:
         rows = layer.result.grid[0]
-        if (start, stop) == (0, rows):
+        ends = sorted({start, *(edge for edge in edges if start < edge < stop), stop})
+        if ends == [0, rows]:
             yield layer
             return
-        inner = sorted(edge for edge in edges if start < edge < stop)
-        for one, other in pairwise([start, *inner, stop]):
-            window = layer.window
-            first = window.first[0] + one * window.stride[0], window.first[1]
-            cut = replace(window, first=first, out=(other - one, window.out[1]))
-            yield replace(layer, result=self._part(layer.result, one, other), window=cut)
+        for one, other in pairwise(ends):
+            source, first = layer.source, 0
+            if one and layer.source in self._made:
+                part = self._rows_for(layer, one, other)
+                source, first = part.result, part.start
+            yield replace(
+                layer,
+                source=source,
+                result=self._part(layer.result, one, other),
+                window=window_of(layer.window, Rows(one, other - one), first),
+            )
         if stop == rows:
             places = sorted({0, *edges, rows})
             parts = tuple(self._part(layer.result, *each) for each in pairwise(places))
             yield Concatenation(operator=layer.operator, result=layer.result, parts=parts, axis=1)
 
+    def _rows_for(self, layer: Layer, start: int, stop: int) -> Slice:
+        """The rows of the source of `layer` for rows `start` to `stop` - 1 of its result."""
+        key = (layer, start, stop)
+        if key not in self._slices:
+            source = layer.source
+            rows = needed(layer.window, source.grid[0], Rows(start, stop - start))
+            self._slices[key] = Slice(
+                operator=layer.operator,
+                source=source,
+                result=_rows(source, rows.first, rows.first + rows.count),
+                axis=1,
+                start=rows.first,
+            )
+        return self._slices[key]
+
     def _part(self, value: Value, start: int, stop: int) -> Value:
         key = (value, start, stop)
-        if key not in self._rows:
-            _, _, width, channels = value.shape
-            name = f"{value.name}, rows {start} to {stop - 1}"
-            self._rows[key] = Value(name, (1, stop - start, width, channels), value.dtype)
-        return self._rows[key]
+        if key not in self._parts:
+            self._parts[key] = _rows(value, start, stop)
+        return self._parts[key]
 
 
-def _layer(element: Element) -> object:
+def _rows(value: Value, start: int, stop: int) -> Value:
+    """A new value for rows `start` to `stop` - 1."""
+    _, _, width, channels = value.shape
+    name = f"{value.name}, rows {start} to {stop - 1}"
+    return Value(name, (1, stop - start, width, channels), value.dtype)
+
+
+def _behind(layer: Layer, edges: set[int]) -> Iterator[tuple[int, int]]:
+    """First row and end of each part of a layer behind its first one."""
+    return pairwise([*sorted(edges), layer.result.grid[0]])
+
+
+def _layer(element: Element) -> Item:
     """What elements of one layer have in common, and no others."""
     return element.layer if isinstance(element, Band) else element

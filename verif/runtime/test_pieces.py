@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systola.compiler.operations import Concatenation
+from systola.compiler.operations import Concatenation, Value
 from systola.compiler.read_model import read_model
 from systola.runtime import Strategy, compile
-from systola.runtime.pod.bands import Band, Banded, in_bands
+from systola.runtime.pod.bands import Band, Banded, Layer, in_bands
 from systola.runtime.pod.model import PodModel
 from systola.runtime.pod.pieces import balanced, even_cuts, moved
 from systola.runtime.pod.result import Books
@@ -202,6 +202,26 @@ def test_bands_are_the_rows_of_their_layer(name: str) -> None:
             assert above.shape[1] + below.shape[1] == each.result.shape[1]
             assert above in [item.result for item in parts[0]]
             assert below in [item.result for item in parts[1]]
+
+
+def test_pieces_have_what_they_take() -> None:
+    """Wherever three cuts are: from the pieces before, and of the source of a layer that is cut
+    only the rows that are needed."""
+    network, _ = read_model((MODELS / "cnn_residual_dw_pool.tflite").read_bytes())
+    items = network.translation.items
+    banded = Banded(elements := [each for item in items for each, _ in in_bands(item, 10.0, 3.0)])
+    inputs = set(network.translation.inputs)
+    for cuts in combinations(range(1, len(elements), 3), 3):
+        there = set(inputs)
+        for begin, end in pairwise((0, *cuts, len(elements))):
+            part, later = (banded.items(*each, cuts) for each in ((begin, end), (end, None)))
+            made = set[Value]()
+            for item in part:
+                assert made.union(there).issuperset(item.sources)
+                made.add(item.result)
+                if isinstance(item, Layer) and item.source not in inputs:
+                    assert item.window.first[0] <= 0
+            there |= made.intersection(source for item in later for source in item.sources)
 
 
 def test_balanced() -> None:
