@@ -48,12 +48,8 @@ SMALL = (
     [Input((64,)), Dense(32, "relu"), Dropout(0.2), Dense(20), Dense(CLASSES)],
 )
 LITTLE = preset("8x8-training")
-WIDE = replace(LITTLE, name="8x8-training-32768", buffer_lines=1 << 15, accumulator_rows=1 << 11)
-"""For 784 inputs. 64 samples a core are here what 128 are for `base`: as many blocks for the array,
-between updates of as many rows. Those do not fit the buffer of `base`, whose pod is slow to build
-besides."""
-BATCH = 64
-"""Samples a core."""
+ROOMY = replace(preset("base-training"), name="base-training-32768", buffer_lines=1 << 15)
+"""128 samples of 784 numbers do not fit the buffer of `base`."""
 LATENCY = 30
 BAR = 0.8
 
@@ -84,21 +80,23 @@ def step(
 
 
 @pytest.mark.parametrize(
-    ("config", "cores", "sizes"),
+    ("config", "cores", "sizes", "share"),
     [
-        thorough(LITTLE, 3, (196, 64)),
+        thorough(LITTLE, 3, (196, 64), 64),
         # The simulator of eight takes minutes to build.
-        pytest.param(*(WIDE, 8, (784, 128)), marks=[pytest.mark.thorough, pytest.mark.exhaustive]),
+        pytest.param(
+            *(ROOMY, 8, (784, 512), 128), marks=[pytest.mark.thorough, pytest.mark.exhaustive]
+        ),
     ],
 )
-def test_efficiency(config, cores, sizes):
-    """The bytes of one core, and BATCH samples on each of several in hardly more time than on one
+def test_efficiency(config, cores, sizes, share):
+    """The bytes of one core, and `share` samples on each of several in hardly more time than on one
     core."""
-    roomy = replace(config, name="roomy", buffer_lines=1 << 18, accumulator_rows=1 << 12)
-    expected, expected_loss, _ = step(roomy, 1, sizes, cores * BATCH, "iss")
-    found, loss, cycles = step(config, cores, sizes, cores * BATCH, "rtl")
+    larger = replace(config, name="larger", buffer_lines=1 << 18, accumulator_rows=1 << 12)
+    expected, expected_loss, _ = step(larger, 1, sizes, cores * share, "iss")
+    found, loss, cycles = step(config, cores, sizes, cores * share, "rtl")
     assert found == expected and loss == expected_loss
-    _, _, alone = step(config, 1, sizes, BATCH, "rtl")
+    _, _, alone = step(config, 1, sizes, share, "rtl")
     assert alone and cycles
     print(f"{cores} cores: {cycles} cycles, one core {alone}: {alone / cycles:.1%}")
     assert alone / cycles > BAR
