@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
@@ -30,6 +30,7 @@ from systola.compiler.lower.host_view import (
     output_view,
     spill_view,
 )
+from systola.compiler.lower.joined import joining, places
 from systola.compiler.lower.lstm import hidden_map
 from systola.compiler.lower.node_steps import node_steps
 from systola.compiler.lower.overlap import hidden_cycles, interleaved
@@ -119,7 +120,9 @@ class Lowering:
             nodes = early_poolings(nodes)
         waiting = Waiting()
         uses = self._first_uses(operations.inputs, nodes)
-        self._joined = self._single_uses([*uses, *(node.result for node in nodes)], nodes)
+        made = (*uses, *(node.result for node in nodes))
+        alone = {value for value in made if self._used[value] == 1 and value not in self._outputs}
+        self._joined = joining(nodes, alone) if self._spill.overlap else {}
 
         def load(before: int) -> None:
             for value, number in uses.items():
@@ -170,29 +173,15 @@ class Lowering:
                     uses.setdefault(source, number)
         return uses
 
-    def _single_uses(
-        self, values: Sequence[Value], nodes: Sequence[Node]
-    ) -> dict[Value, Concatenation]:
-        """For those of `values` that nothing but a concatenation takes, that one."""
-        if not self._spill.overlap:
-            return {}
-        return {
-            part: node
-            for node in nodes
-            if isinstance(node, Concatenation) and node.result not in self._spill.values
-            for part in node.parts
-            if part in values and self._used[part] == 1 and part not in self._outputs
-        }
-
     def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
         """The place of `value` in the concatenation that alone takes it, for a map like `like`, if
         it can be made there."""
         node = self._joined.get(value)
-        if node is None:
+        if node is None or node.result in self._spill.values:
             return None
         if node.result not in self._wholes:
             self._wholes[node.result] = self._target(node, [])
-        place = dict(self._places(node, self._wholes[node.result]))[value]
+        place = dict(places(node, self._wholes[node.result], self._rows))[value]
         # Maps of LSTMs have lines in front of them, those on their way out more pixels in a line.
         ordinary = like.plane == like.pixels and like.beside == 1
         if not ordinary or not isinstance(place, FeatureMap):
@@ -200,18 +189,6 @@ class Lowering:
         if place.channels != like.channels or place.pixels != like.pixels:
             return None
         return place.grid(like.height, like.width)
-
-    def _places(self, node: Concatenation, target: Home) -> Iterator[tuple[Value, Home]]:
-        """Each part of a concatenation, and where in `target` it belongs."""
-        start = 0
-        for value in node.parts:
-            if node.axis == len(node.result.shape) - 1:
-                yield value, target.cut(start, value.channels)
-                start += value.channels
-            else:
-                height, width = self._rows.grid(value)
-                yield value, target.part(start, height * width)
-                start += height * width
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
         """The steps, as the end of `node`, for what one sample leaves for its batch."""
@@ -411,7 +388,7 @@ class Lowering:
 
     def _concatenation(self, node: Concatenation, homes: list[Home], target: Home) -> None:
         self._rows.check_axis(node.result, node.axis)
-        for home, (value, part) in zip(homes, self._places(node, target), strict=True):
+        for home, (value, part) in zip(homes, places(node, target, self._rows), strict=True):
             self._check_whole(value, home)
             self._rows.check(value, home)
             if isinstance(home, FeatureMap) and isinstance(part, FeatureMap):

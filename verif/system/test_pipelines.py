@@ -23,7 +23,9 @@ def test_efficiency(name: str) -> None:
     """At most 5 % less than the bound, of as many times one core with all samples."""
     content = files("systola.models").joinpath(f"{name}.tflite").read_bytes()
     with np.load(str(files("systola.models").joinpath(f"{name}.npz"))) as stored:
-        x, y = (np.resize(a, (BATCHES * BATCH, *a.shape[1:])) for a in (stored["x"], stored["y_ref"]))
+        x, y = (
+            np.resize(a, (BATCHES * BATCH, *a.shape[1:])) for a in (stored["x"], stored["y_ref"])
+        )
     with Strategy(CORES, "base", split=True).scope():
         pod = compile(content, batch=BATCH)
     run = pod.run(x)

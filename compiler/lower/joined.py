@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that are joined along an axis, and where in the whole each one belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from systola.compiler.lower.batch_rows import BatchRows
+from systola.compiler.lower.feature_map import FeatureMap
+from systola.compiler.lower.host_view import HostView
+from systola.compiler.operations import Concatenation, Node, Value
+
+
+def joining(nodes: Sequence[Node], values: Collection[Value]) -> dict[Value, Concatenation]:
+    """Those of `values` that `nodes` join to others, and what does so."""
+    joined = [node for node in nodes if isinstance(node, Concatenation)]
+    return {part: node for node in joined for part in node.parts if part in values}
+
+
+def places(
+    node: Concatenation, target: FeatureMap | HostView, rows: BatchRows
+) -> Iterator[tuple[Value, FeatureMap | HostView]]:
+    """Each part of `node`, and where in `target` it belongs.
+
+    Raises CompileError where the channels of a part are not whole blocks.
+    """
+    start = 0
+    for value in node.parts:
+        if node.axis == len(node.result.shape) - 1:
+            yield value, target.cut(start, value.channels)
+            start += value.channels
+        else:
+            height, width = rows.grid(value)
+            yield value, target.part(start, height * width)
+            start += height * width
