@@ -192,7 +192,7 @@ def test_small_updates_arrive_when_rounded_at_random() -> None:
         model.fit(x, y, epochs=4, batch_size=16, verbose=0)
         moved = (model.get_weights()[0] - before).reshape(-1)
         shares.append(float(moved @ wanted / (wanted @ wanted)))
-    assert shares[0] < 0.8
+    assert shares[0] < 0.2
     assert 0.85 < shares[1] < 1.15
 
 
