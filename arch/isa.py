@@ -37,6 +37,8 @@ RANDOM_WARM_UP = 16
 """Steps of a generator before the first line."""
 RANDOM_GROUP = 0x1E3779B97F4A7C15
 """What the number of a generator is multiplied with to tell its start from the others'."""
+DITHER_BITS = 4
+"""Bits of the random number that a stochastic rounding adds."""
 TAGS_WAITING = 8
 """Debug_Tag instructions that may wait at one time without holding up later instructions."""
 
@@ -776,6 +778,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
                 doc="exponent register with the shift; 0: that of the entry",
                 default=0,
             ),
+            _flag("stochastic", "rounded at random, whatever `rounding` says"),
         ),
         checks=(
             Fault.UNAVAILABLE,
@@ -813,9 +816,18 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
             "high bytes to the next; twice the lines are written. "
             "`exponent` = k > 0: in place of the entry's shifts r = E[k] clamped to [0, 31], "
             "l = -E[k] clamped to [0, 7], for all channels; E: see Measure. "
+            "`stochastic`: for each vector, in the order of n and then m, all generators of Random "
+            "make a step from where the last Random or vector with `stochastic` has left them; at "
+            "the start of a program their states are zero, and stay so until a Random. Then y = "
+            "(x' * q + t * 2^(27+r)) >> (31+r) with the random number t of column 8 * g + j, bits "
+            "8j + 3 to 8j of the state of generator g. So y is "
+            "one more than the quotient without its fraction as often as the first four bits of "
+            "the fraction say, in sixteenths: never where there is none, on average up to 1/16 "
+            "less than exact. "
             "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU, RELU6 or "
             f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS} (EXP where there is "
-            f"training: > {INVERSE_ROOT}). UNAVAILABLE: `wide` "
+            f"training: > {INVERSE_ROOT}), `stochastic` where there is no training. "
+            "UNAVAILABLE: `wide` "
             "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
             "where there is no training."
         ),

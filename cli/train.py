@@ -26,6 +26,7 @@ from systola.training.describe import is_description, layers
 from systola.training.keras_file import read_keras
 from systola.training.loss import LOSSES
 from systola.training.model import DEFAULT_PRESET
+from systola.training.optimizers import ROUNDINGS
 
 HELP = "train a network, every step of it on the machine"
 _TEST = ("x_test", "y_test")
@@ -48,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=whole_number(1), default=64, metavar="B")
     parser.add_argument("--learning-rate", type=positive, default=None, metavar="R")
     parser.add_argument("--momentum", type=float, default=None, metavar="M")
+    parser.add_argument(
+        "--rounding", choices=ROUNDINGS, default=None, help=f"of updates, default: {ROUNDINGS[0]}"
+    )
     parser.add_argument("--loss", choices=LOSSES, default=None, help=f"default: {LOSSES[0]}")
     parser.add_argument(
         "--seed",
@@ -112,6 +116,12 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those options of these names that are there."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _model(arguments: argparse.Namespace) -> Sequential:
     machine: dict[str, Any] = {
         "preset": arguments.preset,
@@ -119,15 +129,10 @@ def _model(arguments: argparse.Namespace) -> Sequential:
         "latency": arguments.latency,
         "cores": arguments.cores,
     }
-    rate, momentum = arguments.learning_rate, arguments.momentum
-    given = {"loss": arguments.loss, "seed": arguments.seed}
-    learning: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if rate is not None or momentum is not None:
-        default = SGD()
-        learning["optimizer"] = SGD(
-            default.learning_rate if rate is None else rate,
-            default.momentum if momentum is None else momentum,
-        )
+    learning = _given(arguments, "loss", "seed")
+    optimizer = _given(arguments, "learning_rate", "momentum", "rounding")
+    if optimizer:
+        learning["optimizer"] = SGD(**optimizer)
     if is_description(arguments.model):
         model = Sequential(layers(arguments.model))
     elif arguments.model.endswith(".keras"):

@@ -39,6 +39,8 @@ def fields_legal(
             return operands["tail"] <= config.rows
         case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
             return operands["tail"] <= config.cols
+        case Opcode.ACTIVATE if operands["stochastic"] and not config.training:
+            return False
         case Opcode.ACTIVATE | Opcode.VECTOR:
             return _function_legal(config, operands)
         case Opcode.DEPTHWISE:

@@ -46,7 +46,7 @@ from systola.golden.requantise import (
     requantise,
 )
 from systola.golden.scalar import ScalarUnit
-from systola.golden.training import Exponents, magnitude_bits, random_lines
+from systola.golden.training import Exponents, Generators, magnitude_bits
 from systola.golden.vector import Scale, depthwise_sums, pooled, vector_sums
 from systola.golden.wide import joined, parted
 from systola.golden.window import UNSET, Window
@@ -402,15 +402,14 @@ class Machine:
         wide: int,
         accumulate: int,
         exponent: int,
+        stochastic: int,
     ) -> None:
         """Requantises accumulator rows, applies the function and writes buffer lines."""
-        sums = self.accumulators[accumulator : accumulator + n_tiles * rows]
-        y = self._requantised(
-            sums.reshape(n_tiles, rows, self.config.cols),
-            range(parameter, parameter + n_tiles),
-            rounding,
-            exponent,
-        )
+        shape = n_tiles, rows, self.config.cols
+        sums = self.accumulators[accumulator : accumulator + n_tiles * rows].reshape(shape)
+        entries = range(parameter, parameter + n_tiles)
+        dither = self._generators.dither(n_tiles * rows).reshape(shape) if stochastic else None
+        y = self._requantised(sums, entries, rounding, exponent, dither)
         if wide:
             addend: Integers | int = zero_point
             if accumulate:
@@ -545,7 +544,7 @@ class Machine:
 
     def random(self, *, destination: int, rows: int, seed: int, counter: int) -> None:
         """Fills lines with random bytes."""
-        self._store(destination, random_lines(rows, self.config.cols, seed, counter))
+        self._store(destination, self._generators.lines(rows, seed, counter))
 
     def _reset(self) -> None:
         """The state in which every program starts; memories are no part of it."""
@@ -560,6 +559,7 @@ class Machine:
         self._window = UNSET
         self._scale = Scale()
         self._exponents = Exponents()
+        self._generators = Generators(self.config.cols)
 
     def _failed(self, cause: Fault, opcode: Opcode, at: Mapping[str, int]) -> int | None:
         """What FAULT_ADDRESS holds where the check for `cause` fails; None if it does not."""
@@ -675,7 +675,12 @@ class Machine:
         return np.where(inside, self.buffer[buffer + lines, byte], np.int8(fill))
 
     def _requantised(
-        self, sums: NDArray[np.int32], entries: int | range, rounding: int, exponent: int = 0
+        self,
+        sums: NDArray[np.int32],
+        entries: int | range,
+        rounding: int,
+        exponent: int = 0,
+        dither: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """The y of Activate for sums (..., C) and one entry, or (n, rows, C) and n entries."""
         if isinstance(entries, range):
@@ -686,7 +691,7 @@ class Machine:
         if exponent:
             left, right = map(np.int64, self._exponents.shifts(exponent))
             entry = entry._replace(left=left, right=right)
-        return requantise(sums, *entry, rounding=Rounding(rounding))
+        return requantise(sums, *entry, rounding=Rounding(rounding), dither=dither)
 
     def _activated(
         self, y: NDArray[np.int64], function: int, zero_point: int, ceiling: int, table: int

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import INVERSE_ROOT, RECIPROCAL, Function, Rounding
+from systola.arch.isa import DITHER_BITS, INVERSE_ROOT, RECIPROCAL, Function, Rounding
 from systola.golden.gates import exponential, inverse_root, reciprocal, sigmoid, tanh
 
 INT8_MIN, INT8_MAX = -128, 127
@@ -46,12 +46,14 @@ def requantise(
     left: Integers,
     right: Integers,
     rounding: Rounding,
+    dither: Integers | None = None,
 ) -> NDArray[np.int64]:
     """The y of Activate: (accumulator + bias) * 2^left * multiplier / 2^31 / 2^right, rounded.
 
     All arrays are integers of any width and broadcast against each other. `accumulator` and
     `bias` hold int32 values and add modulo 2^32; `multiplier` is 0 to 2^31 - 1, `left` 0 to 7,
-    `right` 0 to 31. The result has the broadcast shape; nothing in it is clamped yet.
+    `right` 0 to 31. `dither`: the random numbers t, 0 to 15, in place of `rounding`. The result has
+    the broadcast shape; nothing in it is clamped yet.
     """
     one = np.int64(1)
     q = multiplier.astype(np.int64)
@@ -59,6 +61,8 @@ def requantise(
     total = (accumulator.astype(np.int64) + bias).astype(np.int32).astype(np.int64)
     x = np.clip(total << left.astype(np.int64), INT32_MIN, INT32_MAX)
     # |x * q| < 2^62 and the rounding terms are at most 2^61: int64 holds every sum.
+    if dither is not None:
+        return (x * q + (dither.astype(np.int64) << (31 - DITHER_BITS + r))) >> (31 + r)
     if rounding == Rounding.SINGLE:
         return (x * q + (one << (30 + r))) >> (31 + r)
     high = (x * q + (one << 30)) >> 31

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Measure and Random compute, and how an exponent register shifts."""
+"""What Measure and Random compute, how an exponent register shifts, and dither for rounding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import EXPONENT_REGISTERS, RANDOM_GROUP, RANDOM_LANES, RANDOM_WARM_UP
+from systola.arch.isa import (
+    DITHER_BITS,
+    EXPONENT_REGISTERS,
+    RANDOM_GROUP,
+    RANDOM_LANES,
+    RANDOM_WARM_UP,
+)
 
 
 class Exponents:
@@ -37,19 +43,50 @@ def magnitude_bits(values: NDArray[np.integer[Any]]) -> int:
     return int(np.bitwise_or.reduce(values ^ (values >> 31), axis=None)).bit_length()
 
 
+class Generators:
+    """The generators of Random for `cols` columns, from one instruction to the next."""
+
+    def __init__(self, cols: int) -> None:
+        self._cols = cols
+        self._states = np.zeros(-(-cols // RANDOM_LANES), np.uint64)
+
+    def lines(self, rows: int, seed: int, counter: int) -> NDArray[np.int8]:
+        """The bytes of Random: (rows, cols)."""
+        start = (1 << 63) | (seed << 32) | counter
+        self._states = np.array(
+            [start ^ (g * RANDOM_GROUP % (1 << 63)) for g in range(len(self._states))], np.uint64
+        )
+        for _ in range(RANDOM_WARM_UP):
+            self._step()
+        steps = np.empty((rows, len(self._states)), np.uint64)
+        for number in range(rows):
+            self._step()
+            steps[number] = self._states
+        x = _bytes(steps)
+        mixed = x ^ (np.roll(x, -1, axis=2) & np.roll(x, -2, axis=2))
+        return mixed.reshape(rows, -1)[:, : self._cols].view(np.int8)
+
+    def dither(self, vectors: int) -> NDArray[np.int64]:
+        """The t of Activate with `stochastic`: (vectors, cols)."""
+        states = np.empty((vectors, len(self._states)), np.uint64)
+        for number in range(vectors):
+            self._step()
+            states[number] = self._states
+        low = _bytes(states).reshape(vectors, -1)[:, : self._cols] % (1 << DITHER_BITS)
+        return low.astype(np.int64)
+
+    def _step(self) -> None:
+        x = self._states
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+
+
 def random_lines(rows: int, cols: int, seed: int, counter: int) -> NDArray[np.int8]:
     """The bytes of Random: (rows, cols)."""
-    groups = -(-cols // RANDOM_LANES)
-    start = (1 << 63) | (seed << 32) | counter
-    state = np.array([start ^ (g * RANDOM_GROUP % (1 << 63)) for g in range(groups)], np.uint64)
-    left, right, last = np.uint64(13), np.uint64(7), np.uint64(17)
-    steps = np.empty((rows, groups), np.uint64)
-    for number in range(-RANDOM_WARM_UP, rows):
-        state ^= state << left
-        state ^= state >> right
-        state ^= state << last
-        if number >= 0:
-            steps[number] = state
-    x = steps.astype("<u8").view(np.uint8).reshape(rows, groups, RANDOM_LANES)
-    mixed = x ^ (np.roll(x, -1, axis=2) & np.roll(x, -2, axis=2))
-    return mixed.reshape(rows, -1)[:, :cols].view(np.int8)
+    return Generators(cols).lines(rows, seed, counter)
+
+
+def _bytes(states: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """The bytes of states, the lowest first: (lines, groups) to (lines, groups, RANDOM_LANES)."""
+    return states.astype("<u8").view(np.uint8).reshape(*states.shape, RANDOM_LANES)

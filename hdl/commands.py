@@ -417,6 +417,7 @@ class ActivateCommand(data.StructLayout):
     `parameter` serves the first block, `by_block` the next one each following block, and `by_taps`
     the entry `parameter` + t - 1 a window of t taps inside the map. Results are clamped to `low`
     and `high`. `exponent`: the register whose shifts take the place of the entry's, if not 0.
+    `stochastic`, with `rounding` SINGLE: random numbers are added in place of halves.
 
     With function OTHER an instruction with source DEPTHWISE has two phases as well, for each block,
     and reads lines in the first alone: the `taps` lines of a tile from `operand` on (TRANSPOSE), to
@@ -452,6 +453,6 @@ class ActivateCommand(data.StructLayout):
                 "low": signed(16),
                 "high": signed(16),
                 "table": 4,
-                **({"exponent": 3} if config.training else {}),
+                **({"exponent": 3, "stochastic": 1} if config.training else {}),
             }
         )

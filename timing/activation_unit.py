@@ -100,6 +100,7 @@ class ActivationUnit:
             latency=self._latency + self._turns * GateSequencer.LATENCY * gate,
             destination=operands["buffer"],
             lines=1 + wide,
+            drain=LONG_SPACING * operands["stochastic"],
         )
         sums = self._regions.accumulators
         here = slice(operands["accumulator"], operands["accumulator"] + rows)

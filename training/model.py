@@ -328,6 +328,7 @@ class Sequential:
             count=batch_size,
             learning_rate=chosen.learning_rate,
             momentum=chosen.momentum,
+            stochastic=chosen.stochastic,
             seed=settings["seed"],
         )
         if self._machine is None:

@@ -7,19 +7,33 @@ from dataclasses import dataclass
 
 from systola.training.errors import TrainingError
 
+ROUNDINGS = ("nearest", "stochastic")
+
 
 @dataclass(frozen=True)
 class SGD:
-    """Gradient descent: v = momentum * v - learning_rate * g, w += v."""
+    """Gradient descent: v = momentum * v - learning_rate * g, w += v. `rounding` is how updates
+    become masters: "nearest", or "stochastic", at random, without momentum."""
 
     learning_rate: float = 0.01
     momentum: float = 0.0
+    rounding: str = "nearest"
 
     def __post_init__(self) -> None:
         if not 2.0**-20 <= self.learning_rate <= 8:
             raise TrainingError(f"learning_rate must be 2^-20 to 8, not {self.learning_rate}")
         if not (self.momentum == 0 or 2.0**-10 <= self.momentum < 1):
             raise TrainingError(f"momentum must be 0, or 2^-10 to below 1, not {self.momentum}")
+        if self.rounding not in ROUNDINGS:
+            known = ", ".join(ROUNDINGS)
+            raise TrainingError(f"rounding '{self.rounding}' is not there (known: {known})")
+        if self.stochastic and self.momentum:
+            raise TrainingError("velocities are rounded to nearest: take no momentum")
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether updates are rounded at random."""
+        return self.rounding == "stochastic"
 
 
 NAMES = {"sgd": SGD(), "momentum": SGD(momentum=0.9)}

@@ -35,11 +35,13 @@ class Task:
     """Samples in the batch: the loss is their mean."""
     learning_rate: float = 0.0
     momentum: float = 0.0
+    stochastic: bool = False
+    """Whether the update of the masters is rounded at random."""
     unit_bits: tuple[int, ...] = ()
     """Fraction bits of the units, of all stages but the last one, where nothing is learnt; none:
     measured as in a step."""
     seed: int = 0
-    """Of the masks of Dropout."""
+    """Of the masks of Dropout, and of random rounding."""
     core: int = 0
     """Of `cores` that share the batch, see `share`."""
     cores: int = 1

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from systola.arch.isa import Operation
+from systola.arch.isa import Opcode, Operation
 from systola.training.loss import gradient_factor
+from systola.training.masks import block_seed
 from systola.training.numbers import VELOCITY_BITS, multiplier
+from systola.training.passes import COUNTER_REGISTER
 from systola.training.task import GRADIENT, SPARE, Exponent, Task
 from systola.training.writer import ONE, UNIT, WIDE, Entry, Writer, shifted
+
+_OWN = 15
+"""What tells the counters of random rounding from those of masks: no stage has this number."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +28,15 @@ class Masters:
     """The first of them, among the lines of the stage."""
     lines: tuple[range, range]
     """For masters and velocities; the latter may be none."""
+    start: int = 0
+    """The first row of them, of those that are one part of the update."""
 
     def some(self, rows: range) -> Masters:
         """Some rows of them."""
         pairs = slice(2 * rows.start, 2 * rows.stop)
         lines = self.lines[0][pairs], self.lines[1][pairs]
-        return replace(self, line=self.line + rows.start, lines=lines)
+        start = self.start + rows.start
+        return replace(self, line=self.line + rows.start, lines=lines, start=start)
 
     def read(self) -> None:
         """Brings them."""
@@ -59,6 +67,9 @@ class Masters:
         writer, (master, velocity) = self.writer, self.lines
         rows, how = len(master) // 2, {"wide": 1, "accumulate": 1, "exponent": SPARE}
         if not velocity:
+            if self.task.stochastic:
+                self._draw()
+                how["stochastic"] = 1
             writer.activate(row, master.start, rows, entry, **how)
             return
         q, right = multiplier(self.task.momentum)
@@ -69,6 +80,20 @@ class Masters:
             *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
             scales=(UNIT, UNIT >> VELOCITY_BITS),
         )
+
+    def _draw(self) -> None:
+        """Sets the generators for these rows: as the rows of the part before them leave them, for
+        these may be another core's."""
+        writer, rows = self.writer, 1 + self.start
+        unused = writer.allocate(rows)
+        place = (self.line - self.start) // writer.layout.size
+        writer.emit(
+            Opcode.RANDOM,
+            **{"destination": unused.start, "rows": rows},
+            **{"seed": block_seed(self.task.seed, place)},
+            **{"counter": _OWN + (self.number << 4), "counter_register": COUNTER_REGISTER},
+        )
+        writer.free(unused)
 
 
 def update_shift(writer: Writer, task: Task, bits: int, inputs: Exponent) -> Entry:

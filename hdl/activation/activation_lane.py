@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import TABLE_BYTES
+from systola.arch.isa import DITHER_BITS, TABLE_BYTES
 from systola.hdl.activation.exponent_registers import MAGNITUDE_BITS
 from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import Requantiser
@@ -70,7 +70,7 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
         "byte_out": Out(8),
     }
     if config.training:
-        members["magnitude"] = Out(MAGNITUDE_BITS)
+        members |= {"magnitude": Out(MAGNITUDE_BITS), "dither": In(DITHER_BITS)}
     if config.tables:
         members |= {
             "table": In(max(1, ceil_log2(config.tables))),
@@ -94,7 +94,7 @@ class ActivationLane(wiring.Component):
     TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
 
     With training `magnitude` tells of the value that it has these bits, or its inverse where it is
-    negative.
+    negative, and `dither` is the requantiser's.
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
     VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
@@ -117,7 +117,7 @@ class ActivationLane(wiring.Component):
         config = self._config
         m.submodules.vector = vector = VectorLane(config=config)
         m.submodules.requantiser = requantiser = Requantiser(
-            bits=lane_bits(config), lends=config.wide
+            bits=lane_bits(config), lends=config.wide, dithers=config.training
         )
         for unit, names in ((vector, line_inputs(config)), (requantiser, self._PASSED_ON)):
             m.d.comb += [getattr(unit, name).eq(getattr(self, name)) for name in names]
@@ -137,7 +137,10 @@ class ActivationLane(wiring.Component):
         ]
         if config.training:
             value = Mux(self.use_sum, vector.sum, self.accumulator)
-            m.d.comb += self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS))
+            m.d.comb += [
+                self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS)),
+                requantiser.dither.eq(self.dither),
+            ]
         waiting = Signal(lane_bits(config), reset_less=True)  # as long as the tables take
         plain = Signal(lane_bits(config), reset_less=True)
         m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]

@@ -75,7 +75,7 @@ class InstructionControl(data.StructLayout):
                 "low": signed(16),
                 "high": signed(16),
                 "table": 4,
-                **({"exponent": 3} if config.training else {}),
+                **({"exponent": 3, "stochastic": 1} if config.training else {}),
             }
         )
 

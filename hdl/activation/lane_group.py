@@ -23,7 +23,7 @@ from systola.hdl.activation.activation_lane import lane_members
 OF_EACH = (
     *("accumulator", "byte", "tap", "bias", "multiplier", "shift_right", "shift_left"),
     "byte_out",
-    "magnitude",
+    *("magnitude", "dither"),
 )
 """Ports that each lane has for itself; all others have one value for the lanes of a group."""
 

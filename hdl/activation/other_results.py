@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.arch.isa import DITHER_BITS
 from systola.hdl.activation.exponent_registers import (
     MAGNITUDE_BITS,
     ExponentRegisters,
@@ -25,7 +26,8 @@ class OtherResults(wiring.Component):
     """`line` is `plain`, the bytes of the lanes, unless a line of a tile or of random bytes is to
     be written. `issued`, `coming`, `valued` and `ending` are a vector at its issue, with `about`, a
     cycle before its value, with it and the `magnitude` of all lanes, and a cycle before its line.
-    `shifts` go with `coming`. `load_tile`, `load_seed` with `bytes` and `seed`: see there.
+    `shifts` go with `coming`. `load_tile`, `load_seed` with `bytes` and `seed`: see there. `draw`
+    and `dither`: see RandomBytes.
     """
 
     def __init__(self, *, config: Config):
@@ -44,6 +46,8 @@ class OtherResults(wiring.Component):
                 "bytes": In(line),
                 "load_seed": In(1),
                 "seed": In(SEED_BITS),
+                "draw": In(1),
+                "dither": Out(DITHER_BITS * self._cols),
                 "plain": In(line),
                 "line": Out(line),
             }
@@ -75,6 +79,8 @@ class OtherResults(wiring.Component):
             tiles.take.eq(ends & (self.ending.table == Other.TRANSPOSE)),
             random.load.eq(self.load_seed),
             random.seed.eq(self.seed),
+            random.draw.eq(self.draw),
+            self.dither.eq(random.dither),
             random.take.eq(ends & (self.ending.table == Other.RANDOM)),
             self.line.eq(Mux(ended, 0, self.plain) | tiles.result | random.result),
         ]

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.arch.isa import RANDOM_GROUP, RANDOM_LANES, RANDOM_WARM_UP
+from systola.arch.isa import DITHER_BITS, RANDOM_GROUP, RANDOM_LANES, RANDOM_WARM_UP
 
 BITS = 8 * RANDOM_LANES
 SEED_BITS = BITS - 1
@@ -24,7 +24,10 @@ def stepped(m: Module, name: str, x: Value) -> Value:
 
 class RandomBytes(wiring.Component):
     """`load` takes a `seed`: the bits of the start below the highest. With `take` the `result`
-    becomes the bytes of the next line, until the next cycle; else it is 0.
+    becomes the bytes of the next line, until the next cycle; else it is 0. `dither` are the lowest
+    DITHER_BITS bits of each byte of the states behind that, zeros until the first `load`; with
+    `draw` they are those of the next ones in the cycle behind. A `draw` comes neither with a `take`
+    nor within READY cycles of a `load`.
     """
 
     def __init__(self, *, cols: int):
@@ -35,6 +38,8 @@ class RandomBytes(wiring.Component):
                 "seed": In(SEED_BITS),
                 "take": In(1),
                 "result": Out(8 * cols),
+                "draw": In(1),
+                "dither": Out(DITHER_BITS * cols),
             }
         )
 
@@ -42,14 +47,15 @@ class RandomBytes(wiring.Component):
         m = Module()
         left = Signal(range(READY))  # steps before the first line, whose own is the last of them
         steps = Signal()
-        m.d.comb += steps.eq((left != 0) | self.take)
+        m.d.comb += steps.eq((left != 0) | self.take | self.draw)
         with m.If(self.load):
             m.d.sync += left.eq(READY - 1)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         lines: list[Value] = []
+        low: list[Value] = []
         for group in range(-(-self._cols // RANDOM_LANES)):
-            state = Signal(BITS, name=f"state_{group}", reset_less=True)
+            state = Signal(BITS, name=f"state_{group}")
             differs = Const(group * RANDOM_GROUP % (1 << SEED_BITS), BITS)
             with m.If(self.load | steps):
                 m.d.sync += state.eq(
@@ -64,5 +70,7 @@ class RandomBytes(wiring.Component):
                 byte ^ (x[(number + 1) % RANDOM_LANES] & x[(number + 2) % RANDOM_LANES])
                 for number, byte in enumerate(x)
             ]
+            low += [byte[:DITHER_BITS] for byte in x]
+        m.d.comb += self.dither.eq(Cat(low[: self._cols]))
         m.d.sync += self.result.eq(Mux(self.take, Cat(lines[: self._cols]), 0))
         return m

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.arch.isa import Rounding
+from systola.arch.isa import DITHER_BITS, Rounding
 from systola.hdl.parts.multiplier import Multiplier
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
@@ -34,19 +34,25 @@ class Requantiser(wiring.Component):
     With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
     and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
     MULTIPLIER_STAGE cycles old in such a cycle.
+
+    With `dithers` SINGLE adds `dither`, the t of the formula, DITHER_STAGE cycles after the value;
+    with a half, 8, it is SINGLE itself, and else it must be that.
     """
 
     MULTIPLIER_STAGE = 2
     ROUNDING_STAGE = 6
+    DITHER_STAGE = 7
     OFFSET_STAGE = 8
     CLAMP_STAGE = 9
     NUMBER_LATENCY = 8
     LATENCY = 10
     LENT_LATENCY = 2
 
-    def __init__(self, *, bits: int, lends: bool = False):
+    def __init__(self, *, bits: int, lends: bool = False, dithers: bool = False):
         self._bits = bits
         self._lends = lends
+        self._dithers = dithers
+        self._below = (DITHER_BITS - 1) * dithers
         number = signed(bits)
         lending = {
             "borrow": In(1),
@@ -57,6 +63,7 @@ class Requantiser(wiring.Component):
         super().__init__(
             {
                 **(lending if lends else {}),
+                **({"dither": In(DITHER_BITS)} if dithers else {}),
                 "accumulator": In(signed(32)),
                 "sum": In(signed(32)),
                 "use_sum": In(1),
@@ -133,7 +140,8 @@ class Requantiser(wiring.Component):
         return scaled
 
     def _product(self, m: Module, scaled: Signal) -> Signal:
-        """Stages 2 to 5: the product, without the bits below KEPT_FROM.
+        """Stages 2 to 5: the product, without the bits below KEPT_FROM but for those that are
+        compared with `dither`.
 
         With the factors in halves: Cat(low * low, high * high) and, HALF_WORD bits higher, the sum
         of the two mixed products.
@@ -164,11 +172,12 @@ class Requantiser(wiring.Component):
 
         mixed = Signal(signed(33), reset_less=True)
         total = Signal(len(outer) - HALF_WORD)
-        product = Signal(len(outer) - KEPT_FROM, reset_less=True)
+        kept_from = KEPT_FROM - self._below
+        product = Signal(len(outer) - kept_from, reset_less=True)
         m.d.comb += total.eq(outer[HALF_WORD:] + mixed)
         m.d.sync += [
             mixed.eq(first + second),
-            product.eq(total[KEPT_FROM - HALF_WORD :]),
+            product.eq(total[kept_from - HALF_WORD :]),
         ]
         return product
 
@@ -185,15 +194,17 @@ class Requantiser(wiring.Component):
         return shared.product[: len(a) + len(b)]
 
     def _shifted(
-        self, m: Module, product: Signal, shift: Signal, longer: Signal
+        self, m: Module, whole: Signal, shift: Signal, longer: Signal
     ) -> tuple[Signal, Signal]:
         """Stages 6 and 7: the product shifted right, and what rounding adds.
 
         Rounding twice, first half up (bit 0 of `product`) and then half away from zero, gives the
         same as cutting off and adding one where, of the bits cut off, the first one is set and,
-        below zero, any other, or where, above, all the others are.
+        below zero, any other, or where, above, all the others are. A random number is added to the
+        first DITHER_BITS of them.
         """
-        kept = self._bits + COARSE
+        kept, below = self._bits + COARSE, self._below
+        product = whole[below:]
         sign = product[-1]
         coarse, fine = shift[2:], shift[:2]
 
@@ -203,8 +214,9 @@ class Requantiser(wiring.Component):
             (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
             for k, i in enumerate(range(kept, 32, COARSE))
         )
-        coarsely = Signal(signed(33))
-        m.d.comb += coarsely.eq(product.as_signed() >> (coarse << 2))
+        coarsely = Signal(signed(33 + below))
+        m.d.comb += coarsely.eq(whole.as_signed() >> (coarse << 2))
+        lower, left = coarsely[:below], coarsely[below:]
         number = Signal(signed(kept + 2), reset_less=True)
         upper = Signal(signed(33 - kept), reset_less=True)
         any_cut = Signal(reset_less=True)
@@ -212,8 +224,8 @@ class Requantiser(wiring.Component):
         by_first = Signal(reset_less=True)
         rest = Signal(2, reset_less=True)
         m.d.sync += [
-            number.eq(Cat(coarsely[:kept], sign ^ beyond.any(), sign)),
-            upper.eq(coarsely[kept:]),
+            number.eq(Cat(left[:kept], sign ^ beyond.any(), sign)),
+            upper.eq(left[kept:]),
             any_cut.eq(Cat(c & g.any() for c, g in zip(longer, groups, strict=False)).any()),
             all_cut.eq(Cat(~c | g.all() for c, g in zip(longer, groups, strict=False)).all()),
             by_first.eq((self.rounding == Rounding.SINGLE) | (shift == 0)),
@@ -222,6 +234,7 @@ class Requantiser(wiring.Component):
 
         # Stage 7.
         first = Signal()
+        by_one: Value = first
         any_other, all_others = Signal(), Signal()
         with m.Switch(rest):
             for n in range(COARSE):
@@ -231,6 +244,8 @@ class Requantiser(wiring.Component):
                         any_other.eq(any_cut | number[:n].any()),
                         all_others.eq(all_cut & number[:n].all()),
                     ]
+        if self._dithers:
+            by_one = self._dithered(m, lower, number, rest)
         moved = Signal(signed(kept + 1), reset_less=True)
         high = Signal(32 - self._bits, reset_less=True)
         carry = Signal(reset_less=True)
@@ -241,9 +256,21 @@ class Requantiser(wiring.Component):
         m.d.sync += [
             moved.eq(number[1:].as_signed() >> rest),
             high.eq(Cat(number[1 + self._bits : kept], upper).as_signed() >> rest),
-            carry.eq(Mux(by_first, first, Mux(number[-1], first & any_other, first | all_others))),
+            carry.eq(Mux(by_first, by_one, Mux(number[-1], first & any_other, first | all_others))),
         ]
         return moved, carry
+
+    def _dithered(self, m: Module, lower: Value, number: Value, rest: Value) -> Value:
+        """Stages 6 and 7: what comes of the bits cut off and `dither`. `lower`: those below the
+        `number` of the next cycle, which is to be shifted by `rest`."""
+        below = Signal(len(lower), reset_less=True)
+        fraction, total = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)
+        m.d.sync += below.eq(lower)
+        m.d.comb += [
+            fraction.eq(Cat(below, number) >> rest),
+            total.eq(fraction + self.dither),
+        ]
+        return total[-1]
 
     def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
         """Stages 8 and 9: moved + carry, with the offset, clamped."""

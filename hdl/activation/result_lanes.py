@@ -5,6 +5,7 @@ from typing import Any
 
 from amaranth.hdl import (
     Cat,
+    Const,
     EnableInserter,
     Module,
     Mux,
@@ -18,7 +19,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import DEPTHWISE_TAPS, PARAMETER_PLANES, Function, Rounding
+from systola.arch.isa import (
+    DEPTHWISE_TAPS,
+    DITHER_BITS,
+    PARAMETER_PLANES,
+    Function,
+    Rounding,
+)
 from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
 from systola.hdl.activation.controls import (
     INSTRUCTIONS,
@@ -93,7 +100,8 @@ class ResultLanes(wiring.Component):
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
-    tile, and of an instruction, and behind the load of a `seed`.
+    tile, and of an instruction, and behind the load of a `seed`; also behind the last `stochastic`
+    one, whose rounding takes from the generators.
     `advance_write`, `advance_write_to`: lines below are written in ANNOUNCED cycles; `write_done`:
     all are. Both lines of an int16 result are announced together.
     """
@@ -155,7 +163,10 @@ class ResultLanes(wiring.Component):
         for stage in (-1, 0, rounding, clamp, END_STAGE - 1):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
-        rounds = self._said(m, at[rounding].output, "rounding", "zero_point", "accumulate")
+        stochastic = ("stochastic",) * config.training
+        rounds = self._said(
+            m, at[rounding].output, "rounding", "zero_point", "accumulate", *stochastic
+        )
         bounds = self._said(m, at[clamp].output, "low", "high")
         ending = Signal(EndControl(config=config))
         said = self._said(m, value, "wide", "function", "table")
@@ -235,8 +246,11 @@ class ResultLanes(wiring.Component):
             earlier = Signal(len(line), reset_less=True)  # the bytes of the first turn
             m.d.sync += earlier.eq(line)
             line = Cat(earlier, line)
+        dithers: Value = Const(0)
         if config.training:
-            line = self._other(m, at, operands, line, copied)
+            others = self._other(m, at, operands, line, copied)
+            line = others.line
+            dithers = self._dithers(m, others, at[rounding].output_valid & rounds.stochastic)
         copies = {name: self._copies(m, name, value) for name, value in copied.items()}
         operands_now = self._now(m, operands, OPERAND_LATENCY, once=True)
         rows = self._now(m, rows, ROW_LATENCY, once=True)
@@ -254,6 +268,7 @@ class ResultLanes(wiring.Component):
                 "shift_left": planes[8].word_select(c, 8)[5:],
             }
             if config.training:
+                lane["dither"] = dithers.word_select(c, DITHER_BITS)
                 shifts = data.View(ShiftLayout(), lane.pop("shifts"))
                 for name, there in (("shift_right", shifts.right), ("shift_left", shifts.left)):
                     lane[name] = Mux(shifts.replaces, there, lane[name])
@@ -451,8 +466,8 @@ class ResultLanes(wiring.Component):
         operands: Signal,
         plain: Value,
         copied: dict[str, ValueLike],
-    ) -> Value:
-        """The line that is written, where there is training. Adds to what is `copied`."""
+    ) -> OtherResults:
+        """Where there is training: what has the line that is written. Adds to what is `copied`."""
         others = m.submodules.others = OtherResults(config=self._config)
         valued, ending = at[0], at[ActivationLane.PICK_STAGE - 1]
         measured = self._said(m, valued.output, "function", "table")
@@ -480,7 +495,17 @@ class ResultLanes(wiring.Component):
             others.plain.eq(plain),
         ]
         copied["shifts"] = others.shifts
-        return others.line
+        return others
+
+    def _dithers(self, m: Module, others: OtherResults, draws: Value) -> Signal:
+        """What each lane adds in the cycle behind its ROUNDING_STAGE."""
+        stage = ROW_LATENCY + Requantiser.ROUNDING_STAGE
+        now = self._now(m, others.dither, stage)
+        dithers = Signal(len(now), reset_less=True)
+        half = Const(1 << DITHER_BITS - 1, DITHER_BITS).replicate(self._config.lanes)
+        m.d.comb += others.draw.eq(self._in_last_turn(draws, stage))
+        m.d.sync += dithers.eq(Mux(draws, now, half))
+        return dithers
 
     def _lane(self, m: Module, inputs: dict[str, ValueLike], number: int) -> ActivationLane:
         """A lane with its ports connected."""

@@ -21,7 +21,8 @@ DRAIN_SPACING = SUM_LATENCY + 1
 LONG_SPACING = max(SCALED_LATENCY + 1, ActivationLane.PICK_STAGE - 1)
 """The same behind a sum of scaled elements, which covers what they are added to. Also behind the
 last vector of a tile that is transposed, of random bytes or of a Measure, and behind a seed: until
-the lines have been taken, and an exponent is known."""
+the lines have been taken, and an exponent is known. Behind a stochastic rounding: until the
+generators have made their steps."""
 ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.WAITING
 """Cycles between sums of lines that are added to what is there: the addend of a vector comes with
 its second line at the earliest, and then that of the vector before has been taken on."""

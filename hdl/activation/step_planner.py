@@ -325,6 +325,9 @@ class StepPlanner(wiring.Component):
             # Behind a tile, a Measure, random bytes and their seed.
             rests = other & Mux(now.taps, last_load & few_taps, final & block_ends)
             pauses.insert(0, (rests, Pause.LONG))
+            # The generators make their steps late; the next seed must not come before. A gate's
+            # pause is longer.
+            pauses.insert(2, (ends & command.stochastic, Pause.LONG))
         pause = Signal(Pause)
         for number, (holds, which) in enumerate(pauses):
             with m.Elif(holds) if number else m.If(holds):

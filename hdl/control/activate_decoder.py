@@ -29,6 +29,7 @@ MAPS = (Opcode.DEPTHWISE, Opcode.POOL)
 """Those that walk over a window."""
 _COPIED = (
     *("wide", "accumulate", "function", "rounding", "zero_point", "table", "exponent"),
+    "stochastic",
     *("fill", "operation", "wide_operands", "ceiling"),
 )
 """What a command has from the field of that name."""
@@ -137,6 +138,7 @@ class ActivateDecoder(wiring.Component):
             found = {name: fields[opcode][name] for name in _COPIED if name in names}
             if not config.training:
                 found.pop("exponent", None)
+                found.pop("stochastic", None)
             return {**found, "floor": fields[opcode].zero_point}
 
         entries: dict[Opcode, dict[str, ValueLike]] = {
@@ -177,6 +179,8 @@ class ActivateDecoder(wiring.Component):
             },
         }
         if config.training:
+            # With a random number in place of a half it is the same as SINGLE.
+            entries[Opcode.ACTIVATE]["rounding"] = activate.rounding | activate.stochastic
             measure, transpose = fields[Opcode.MEASURE], fields[Opcode.TRANSPOSE]
             nothing = measure.source == Measured.NONE
             lines = measure.source == Measured.LINES

@@ -10,6 +10,7 @@ from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    BY_OPCODE,
     INVERSE_ROOT,
     TANH_INTEGER_BITS,
     Field,
@@ -33,9 +34,12 @@ def is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode,
     wrong: list[Value] = []
     ended: Value = Const(0, 1)
     entries = instructions_of(links=config.links)
-    places = sorted({entry.width for entry in entries})
+    widths = {entry.opcode: entry.width for entry in entries}
+    if not config.training:
+        widths[Opcode.ACTIVATE] = BY_OPCODE[Opcode.ACTIVATE].offset("stochastic")
+    places = sorted(set(widths.values()))
     for start, end in pairwise([*places, len(word)]):
-        ended |= is_one_of(kind, *(each.opcode for each in entries if each.width == start))
+        ended |= is_one_of(kind, *(each.opcode for each in entries if widths[each.opcode] == start))
         wrong.append(ended & word[start:end].any())
     fields = fields_of(word)
     align = exact_log2(config.host_bus_bytes)
@@ -45,6 +49,7 @@ def is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode,
             _out_of_range(field, fields[entry.opcode][field.name])
             for field in entry.fields
             if (entry.opcode, field.name) not in walked
+            and entry.offset(field.name) < widths[entry.opcode]
         ]
         bad.append(_misfits(config, entry.opcode, fields[entry.opcode]))
         wrong.append(is_one_of(kind, entry.opcode) & Cat(bad).any())

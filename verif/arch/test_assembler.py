@@ -142,7 +142,7 @@ def test_disassembly_text() -> None:
         "halt\n"
         "activate accumulator=1, buffer=2, rows=3, n_tiles=4, parameter=5, function=table, "
         "rounding=single, zero_point=-6, ceiling=127, table=7, wide=0, "
-        "accumulate=0, exponent=0\n"
+        "accumulate=0, exponent=0, stochastic=0\n"
     )
 
 

@@ -217,6 +217,7 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "buffer_register": (115, 113),
             "parameter_register": (118, 116),
             "exponent": (121, 119),
+            "stochastic": (122, 122),
         },
     ),
     "depthwise": (
@@ -525,6 +526,7 @@ def test_defaults() -> None:
         "buffer_register": 0,
         "parameter_register": 0,
         "exponent": 0,
+        "stochastic": 0,
     }
 
 

@@ -132,6 +132,8 @@ def _mode_bins() -> Iterator[str]:
                 yield f"{opcode.name.lower()} {function.name.lower()} of {bits} integer bits"
         for name in _RECIPROCALS.values():
             yield f"{opcode.name.lower()} {name}"
+    for size in ("int8", "int16", "int16 added"):
+        yield f"activate stochastic {size}"
     for operation, operands, results in product(Operation, _SIZES, _SIZES):
         yield f"vector {operation.name.lower()} {operands} to {results}"
     for function, rounding in product(_RECTIFIERS, Rounding):
@@ -302,6 +304,8 @@ class Observer(Machine):
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
             size = f"int16{added}" if at["wide"] else "int8"
             yield _mode(opcode, at["function"], at["rounding"], size)
+            if at.get("stochastic"):
+                yield f"activate stochastic {size}"
             if at["function"] in _SCALED:
                 which = f"{Function(at['function']).name.lower()} of {at['table']} integer bits"
                 yield f"{name} {_RECIPROCALS.get(at['table'], which)}"

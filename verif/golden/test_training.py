@@ -7,10 +7,12 @@ import random
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from systola.arch.isa import INVERSE_ROOT, RECIPROCAL, Fault, Function, Opcode, Source, encode
 from systola.golden.gates import exponential, inverse_root, reciprocal
 from systola.golden.training import random_lines
+from systola.golden.wide import joined
 from systola.verif.golden import gemmlowp, scalar
 from systola.verif.golden.rig import HALT, SQUARE, TRAINING, Rig
 from systola.verif.kit.seeds import random_seed
@@ -188,6 +190,69 @@ def test_random() -> None:
                     assert lines[step - 16, c] == expected
     assert not np.array_equal(random_lines(9, 8, 1, 2), random_lines(9, 8, 1, 3))
     assert not np.array_equal(random_lines(9, 8, 1, 2), random_lines(9, 8, 2, 2))
+
+
+def activate(**changes: int) -> bytes:
+    at = {"accumulator": 0, "buffer": 300, "rows": 3, "n_tiles": 2, "parameter": 0, "wide": 1}
+    return encode(Opcode.ACTIVATE, **(at | {"stochastic": 1} | changes))
+
+
+def xorshift(x: int) -> int:
+    x = (x ^ x << 13) % (1 << 64)
+    x ^= x >> 7
+    return (x ^ x << 17) % (1 << 64)
+
+
+@pytest.mark.parametrize("exponent", [0, 3])
+def test_stochastic_rounding(exponent: int) -> None:
+    """The formula in plain integers, over instructions that go on where others have left off."""
+    rig, rng = rig_at_random()
+    seed, counter = rng.getrandbits(31), rng.getrandbits(32)
+    draw = encode(Opcode.RANDOM, destination=200, rows=2, seed=seed, counter=counter)
+    shift = measure(exponent=3, value=5)
+    more = activate(buffer=400, accumulator=9, rows=1, n_tiles=1, rounding=1, exponent=exponent)
+    between = activate(buffer=450, stochastic=0)
+    rig.machine.accumulators[:10] >>= 8
+    rig.complete(draw, shift, activate(exponent=exponent), between, more, HALT)
+    state = 1 << 63 | seed << 32 | counter
+    for _ in range(16 + 2):
+        state = xorshift(state)
+    for vector, row in enumerate((*range(6), 9)):
+        line = 300 + 2 * vector if vector < 6 else 400
+        state = xorshift(state)
+        for c in range(SIZE):
+            entry = rig.entry(vector // 3 % 2, c)
+            left, right = (0, 5) if exponent else (entry.left, entry.right)
+            total = scalar.wrap32(int(rig.machine.accumulators[row, c]) + entry.bias)
+            x = scalar.saturate32(total << left)
+            t = state >> 8 * c & 15
+            y = (x * entry.multiplier + t * 2 ** (27 + right)) // 2 ** (31 + right)
+            shown = rig.machine.buffer[line : line + 2, c].copy().view("<i2")[0]
+            assert shown == min(max(y, -32768), 32767)
+
+
+def test_stochastic_rounding_is_even() -> None:
+    """As often up as the fraction says; whole numbers stay, and so does all without a Random."""
+    rig = Rig(TRAINING)
+    for channel in range(SIZE):
+        rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=0, right=4))
+    rig.machine.accumulators[:200] = [-32 * 7, -32 * 7 + 12, 32 * 5, 32 * 5 + 30]
+    word = activate(rows=200, n_tiles=1)
+
+    def shown() -> NDArray[np.int16]:
+        return joined(rig.machine.buffer[300:700].reshape(200, 2, SIZE))
+
+    rig.complete(word, HALT)
+    assert (shown() == [-7, -7, 5, 5]).all()
+    rig.complete(encode(Opcode.RANDOM, destination=0, rows=1, seed=5), word, HALT)
+    ups = (shown() - [-7, -7, 5, 5]).mean(axis=0)
+    assert ups[0] == ups[2] == 0
+    assert ups[1] == pytest.approx(12 / 32, abs=0.12)
+    assert ups[3] == pytest.approx(30 / 32, abs=0.07)
+
+
+def test_stochastic_rounding_needs_training() -> None:
+    assert Rig(SQUARE).fault(activate(wide=0))[:2] == (Fault.ILLEGAL_FIELD, 0)
 
 
 def test_random_bytes_are_even() -> None:

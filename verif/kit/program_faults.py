@@ -147,6 +147,8 @@ class FaultWriter(SingleInstructions):
             case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
                 wrong.append({"tail": rng.randint(self._config.cols + 1, 511)})
             case Opcode.ACTIVATE | Opcode.VECTOR:
+                if entry.opcode == Opcode.ACTIVATE and not self._config.training:
+                    wrong.append({"stochastic": 1})
                 for function in GATES:
                     wrong.append({"function": function, "wide": 0, "accumulate": 0, "table": 0})
                 for function in (Function.RELU, Function.RELU6, Function.TABLE):
@@ -185,6 +187,8 @@ class FaultWriter(SingleInstructions):
             at["exponent"] = max(1, at["exponent"]) if entry.opcode == Opcode.MEASURE else 0
         if "accumulate" in at and "wide" in at:
             at["accumulate"] &= at["wide"]
+        if "stochastic" in at:
+            at["stochastic"] &= self._config.training
         return at
 
     def _buffer_range(self) -> None:

@@ -264,6 +264,7 @@ class ProgramWriter(ProgramState):
             rounding=rng.randrange(2),
             zero_point=self.number(-128, 127),
             exponent=self._exponent(EXPONENT_REGISTERS),
+            stochastic=int(self.config.training and rng.random() < 0.3),
             **how,
         )
 

@@ -21,6 +21,8 @@ from systola.verif.plan.selection import thorough
 
 INPUTS, CLASSES = 64, 10
 DENSE = ("8x8-training", 16, [Input((INPUTS,)), Dense(32, "relu"), Dropout(0.2), Dense(CLASSES)])
+COMPACT = ("8x8-compact-training", *DENSE[1:])
+"""Two columns share a lane."""
 MAPS = (
     "small-training",
     8,
@@ -50,7 +52,7 @@ def after_each_step(
     network,
     backend: str,
     steps: int,
-    momentum: float,
+    optimizer: SGD,
     latency: int,
 ) -> tuple[list[bytes], list[float]]:
     """The host window after each program, weights, momenta and losses in it, and the losses that
@@ -70,7 +72,7 @@ def after_each_step(
         return result
 
     model = Sequential(layers)
-    model.compile(SGD(0.1, momentum), preset=preset, backend=backend, latency=latency, seed=5)
+    model.compile(optimizer, preset=preset, backend=backend, latency=latency, seed=5)
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "_run", kept)
         history = model.fit(x, y, batch_size=batch, epochs=steps // 4, verbose=0)
@@ -78,21 +80,24 @@ def after_each_step(
 
 
 @pytest.mark.parametrize(
-    ("network", "steps", "momentum", "latency"),
+    ("network", "steps", "optimizer", "latency"),
     [
-        (DENSE, 8, 0.9, 7),
-        (MAPS, 4, 0.5, 7),
-        (STEPS, 4, 0.5, 7),
-        thorough(DENSE, 200, 0.0, 0),
-        thorough(DENSE, 200, 0.9, 30),
-        thorough(MAPS, 40, 0.0, 30),
-        thorough(WORDS, 40, 0.0, 0),
-        thorough(WORDS, 40, 0.9, 30),
+        (DENSE, 8, SGD(0.1, 0.9), 7),
+        (MAPS, 4, SGD(0.1, 0.5), 7),
+        (STEPS, 4, SGD(0.1, 0.5), 7),
+        thorough(DENSE, 200, SGD(0.1), 0),
+        thorough(DENSE, 200, SGD(0.1, rounding="stochastic"), 7),
+        thorough(COMPACT, 40, SGD(0.1, rounding="stochastic"), 30),
+        thorough(DENSE, 200, SGD(0.1, 0.9), 30),
+        thorough(MAPS, 40, SGD(0.1), 30),
+        thorough(WORDS, 40, SGD(0.1), 0),
+        thorough(WORDS, 40, SGD(0.1, rounding="stochastic"), 7),
+        thorough(WORDS, 40, SGD(0.1, 0.9), 30),
     ],
 )
-def test_steps(monkeypatch, network, steps, momentum, latency):
-    expected, losses = after_each_step(monkeypatch, network, "iss", steps, momentum, latency)
-    found, found_losses = after_each_step(monkeypatch, network, "rtl", steps, momentum, latency)
+def test_steps(monkeypatch, network, steps, optimizer, latency):
+    expected, losses = after_each_step(monkeypatch, network, "iss", steps, optimizer, latency)
+    found, found_losses = after_each_step(monkeypatch, network, "rtl", steps, optimizer, latency)
     assert len(expected) > steps
     assert found == expected
     assert found_losses == losses

@@ -49,7 +49,8 @@ def trained(
     """Masters and velocities after two epochs, their bits, what the user sees, and the model."""
     model = Sequential(layers)
     settings = {"preset": SMALL, "backend": "iss", "seed": random_seed() % 1000} | how
-    model.compile(SGD(0.1, 0.9), metrics=["accuracy"], cores=cores, **settings)
+    optimizer = settings.pop("optimizer", SGD(0.1, 0.9))
+    model.compile(optimizer, metrics=["accuracy"], cores=cores, **settings)
     fit = model.fit(
         X[:samples],
         Y[:samples],
@@ -85,6 +86,16 @@ def test_bytes_of_one_core(cores: int, layers: Sequence[Layer], batch: int, samp
     assert found == expected
     assert found_history == history
     assert np.array_equal(pod.predict(X_TEST[:70]), one.predict(X_TEST[:70]))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("cores", [2, 3])
+def test_bytes_of_one_core_rounded_at_random(cores: int) -> None:
+    """Each core draws the numbers of its own rows alone."""
+    optimizer = SGD(0.1, rounding="stochastic")
+    expected, _, _ = trained(1, DEEP, 64, 84, optimizer=optimizer)
+    found, _, _ = trained(cores, DEEP, 64, 84, optimizer=optimizer)
+    assert found == expected
 
 
 @pytest.mark.thorough

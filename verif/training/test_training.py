@@ -29,6 +29,7 @@ from systola.training import (
 from systola.training.layers import Layer
 from systola.training.state import glorot, weights
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 from systola.verif.training.data import clusters, digits
 from systola.verif.training.referee import Referee
 
@@ -150,11 +151,12 @@ def test_every_preset_has_the_same_numbers() -> None:
             assert all(np.array_equal(*pair) for pair in pairs)
 
 
-def test_a_saved_model_goes_on_byte_for_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", [SGD(0.2, 0.9), thorough(SGD(0.2, rounding="stochastic"))])
+def test_a_saved_model_goes_on_byte_for_byte(tmp_path: Path, optimizer: SGD) -> None:
     (x, y), _ = digits()
     x, y = x[:250], y[:250]
     layers = [Input((64,)), Dense(24, "relu"), Dropout(0.25), Dense(10, "softmax")]
-    whole, half = (compiled(layers, SGD(0.2, 0.9), seed=4) for _ in range(2))
+    whole, half = (compiled(layers, optimizer, seed=4) for _ in range(2))
     whole.fit(x, y, epochs=4, batch_size=16, verbose=0)
     saver = ModelCheckpoint(tmp_path / "after{epoch}.tpu")
     half.fit(x, y, epochs=2, batch_size=16, verbose=0, callbacks=[saver])
@@ -164,9 +166,34 @@ def test_a_saved_model_goes_on_byte_for_byte(tmp_path: Path) -> None:
     for found, expected in zip(again.get_weights(), whole.get_weights(), strict=True):
         assert np.array_equal(found, expected)
     assert np.array_equal(again.predict(x), whole.predict(x))
+    settings = again.settings
+    assert settings and settings["optimizer"] == optimizer
     (tmp_path / "bad").write_bytes(b"nothing")
     with pytest.raises(TrainingError, match="no model that was saved"):
         load(tmp_path / "bad")
+
+
+@pytest.mark.thorough
+def test_small_updates_arrive_when_rounded_at_random() -> None:
+    """Of a rate with which they are far below half a unit of the masters, rounded to nearest hardly
+    anything is left; at random it is what float32 has."""
+    (x, y), _ = digits()
+    x, y, optimizer = x[:320], y[:320], SGD(2.0**-14)
+    layers = [Input((64,)), Dense(10)]
+    against = referee(compiled(layers, optimizer, seed=1), 64, optimizer, seed=1)
+    start = against.weights[0].copy()
+    for _ in range(4):
+        against.epoch(x, one_hot(y, 10), 16)
+    wanted = (against.weights[0] - start).reshape(-1)
+    shares: list[float] = []
+    for rounding in ("nearest", "stochastic"):
+        model = compiled(layers, SGD(optimizer.learning_rate, rounding=rounding), seed=1)
+        before = model.get_weights()[0]
+        model.fit(x, y, epochs=4, batch_size=16, verbose=0)
+        moved = (model.get_weights()[0] - before).reshape(-1)
+        shares.append(float(moved @ wanted / (wanted @ wanted)))
+    assert shares[0] < 0.2
+    assert 0.85 < shares[1] < 1.15
 
 
 def test_weights_that_grow_get_room() -> None:
@@ -264,6 +291,8 @@ NETWORK = [Dense(3)]
         (lambda: compiled(NETWORK, "adam"), "optimizer 'adam' is not there"),
         (lambda: compiled(NETWORK, SGD(99.0)), "learning_rate must be"),
         (lambda: compiled(NETWORK, SGD(0.1, 1.0)), "momentum must be"),
+        (lambda: compiled(NETWORK, SGD(0.1, rounding="up")), "rounding 'up' is not there"),
+        (lambda: compiled(NETWORK, SGD(0.1, 0.9, "stochastic")), "velocities are rounded to"),
         (lambda: compiled(NETWORK, loss="hinge"), "loss 'hinge' is not there"),
         (lambda: compiled(NETWORK, metrics=["auc"]), "metric 'auc' is not there"),
         (lambda: compiled(NETWORK, preset="base"), "take 'base-training'"),

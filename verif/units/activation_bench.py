@@ -421,6 +421,7 @@ class Jobs:
         f.setdefault("buffer", place)
         f.setdefault("parameter", random.randint(0, config.parameter_entries - f["n_tiles"]))
         f.setdefault("ceiling", random.randint(-128, 127))
+        f.setdefault("stochastic", 0)
 
     def _vector(self, f: Fields) -> None:
         random, config = self.random, self.config

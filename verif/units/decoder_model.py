@@ -210,6 +210,8 @@ class Reader:
                     return True
             elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH, Function.EXP):
                 return True
+            if f.get("stochastic") and not self.config.training:
+                return True
             most = 6 if function == Function.EXP and self.config.training else 4
             return function in (Function.TANH, Function.EXP) and f["table"] > most
         return False
@@ -346,6 +348,7 @@ class Writer:
                 "n_tiles": n_tiles,
                 "parameter": fit(config.parameter_entries, n_tiles),
                 "exponent": random.choice((0, random.randrange(8))) * config.training,
+                "stochastic": random.randrange(2) * config.training,
             }
         elif opcode in WINDOWED:
             found = self._windowed(opcode)

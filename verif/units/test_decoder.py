@@ -340,9 +340,10 @@ def check_activation_command(d, opcode, f, text):
         high = ceiling if function == Function.RELU6 else 127
     assert (c.low, c.high) == (low, high)
     assert (c.wide, c.accumulate) == (wide, f.get("accumulate", 0))
-    assert (c.rounding, c.zero_point) == (f["rounding"], f["zero_point"])
+    stochastic = f.get("stochastic", 0)
+    assert (c.rounding, c.zero_point) == (f["rounding"] | stochastic, f["zero_point"])
     if text.config.training:
-        assert c.exponent == f.get("exponent", 0)
+        assert (c.exponent, c.stochastic) == (f.get("exponent", 0), stochastic)
     for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
         assert (c.function == late) == (function == late)
         if function == late:

@@ -4,7 +4,7 @@
 import cocotb
 import pytest
 
-from systola.golden.training import random_lines
+from systola.golden.training import Generators
 from systola.hdl.activation.random_bytes import READY, RandomBytes
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
@@ -20,6 +20,9 @@ async def lines(dut):
     """After the shortest time and later, seed after seed, with gaps and without."""
     bench = Bench(dut, unit())
     await bench.start()
+    await bench.cycle(draw=1)
+    assert bench.get("dither") == 0
+    await bench.cycle(draw=0)
     random, cols = rng("random_bytes"), COLS[chosen_variant()]
     seeds = [(0, 0), ((1 << 31) - 1, (1 << 32) - 1)]
     seeds += [(random.getrandbits(31), random.getrandbits(32)) for _ in range(10)]
@@ -29,7 +32,8 @@ async def lines(dut):
         for _ in range(READY - 1 + random.choice((0, 0, 5))):
             await bench.cycle()
         previous = None
-        for line in random_lines(8, cols, seed, counter):
+        generators = Generators(cols)
+        for line in generators.lines(8, seed, counter):
             gap = random.choice((0, 0, 1, 3))
             for number in range(gap):
                 await bench.cycle(take=0)
@@ -42,6 +46,13 @@ async def lines(dut):
             previous = int.from_bytes(line.tobytes(), "little")
         await bench.cycle(take=0)
         assert bench.get("result") == previous
+        for vector in generators.dither(8):
+            for _ in range(random.choice((0, 0, 1, 3))):
+                await bench.cycle(draw=0)
+            await bench.cycle(draw=1)
+            numbers = bench.get("dither")
+            assert [numbers >> 4 * c & 15 for c in range(cols)] == vector.tolist()
+        await bench.cycle(draw=0)
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*COLS))

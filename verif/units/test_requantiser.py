@@ -20,16 +20,20 @@ from systola.verif.golden.scalar import (
 )
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-BITS = {"int16": 16, "int8": 8, "lends": 16}
+BITS = {"int16": 16, "int8": 8, "lends": 16, "dithers": 16}
 LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE, CLAMP_STAGE = 10, 2, 6, 8, 9
+DITHER_STAGE = 7
 LENT_LATENCY = 2
 NUMBER_LATENCY = 8
 RANDOM = 4000
+HALF = 8
+"""The random number that is none."""
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
     0: ("accumulator", "sum", "use_sum", "scales", "element", "bias", "shift_left", "shift_right"),
     MULTIPLIER_STAGE: ("multiplier",),
     ROUNDING_STAGE: ("rounding",),
+    DITHER_STAGE: ("dither",),
     OFFSET_STAGE: ("offset",),
     CLAMP_STAGE: ("low", "high"),
 }
@@ -38,7 +42,8 @@ STAGES = {
 
 def unit(variant=None):
     chosen = variant or chosen_variant()
-    return Requantiser(bits=BITS[chosen], lends=chosen == "lends")
+    dithers = chosen == "dithers"
+    return Requantiser(bits=BITS[chosen], lends=chosen == "lends" or dithers, dithers=dithers)
 
 
 def ends():
@@ -47,12 +52,19 @@ def ends():
     return -half, half - 1
 
 
+def dithered():
+    """Whether the unit takes random numbers."""
+    return chosen_variant() == "dithers"
+
+
 def expected(value):
     """The result for one dict of inputs, in plain numbers."""
     taken = value["sum"] if value["use_sum"] else value["accumulator"]
     x = saturate32(wrap32(taken + value["bias"]) << value["shift_left"])
     right = value["shift_right"]
-    if value["rounding"] == Rounding.SINGLE:
+    if dithered() and value["dither"] != HALF:
+        y = (x * value["multiplier"] + (value["dither"] << 27 + right)) >> 31 + right
+    elif value["rounding"] == Rounding.SINGLE:
         y = single(x, value["multiplier"], -right)
     else:
         y = rdbpot(srdhm(x, value["multiplier"]), right)
@@ -61,7 +73,9 @@ def expected(value):
     return clamped(y + value["offset"], value["low"], value["high"])
 
 
-def make(accumulator, bias, multiplier, left, right, rounding, offset=0, low=None, high=None):
+def make(
+    accumulator, bias, multiplier, left, right, rounding, offset=0, low=None, high=None, dither=HALF
+):
     """One dict of inputs; bounds that are not given are the ends of the range."""
     lowest, highest = ends()
     # In one of two places, while in the other one there is something else.
@@ -77,6 +91,7 @@ def make(accumulator, bias, multiplier, left, right, rounding, offset=0, low=Non
         "shift_left": left,
         "shift_right": right,
         "rounding": rounding,
+        **({"dither": dither} if dithered() else {}),
         "offset": offset,
         "low": lowest if low is None else low,
         "high": highest if high is None else high,
@@ -93,6 +108,14 @@ def corners():
         values.append(make(a, b, q, left, right, mode))
     for a, right, mode in itertools.product(range(-12, 13), (0, 1, 2), Rounding):
         values.append(make(a, 0, 1 << 30, 0, right, mode))
+    if dithered():
+        # Every sixteenth of a fraction with every number, the rest of it cut off.
+        for t, a, right in itertools.product(range(16), range(-16, 16), (3, 4, 9)):
+            for rest in (0, (1 << right - 3) - 1):
+                value = (a << right - 3) + rest
+                values.append(make(value, 0, 1 << 30, 0, right, Rounding.SINGLE, dither=t))
+        for t, a in itertools.product(range(16), range(-8, 8)):
+            values.append(make(a, 0, 1 << 28, 0, 0, Rounding.SINGLE, dither=t))
     lowest, highest = ends()
     for a, offset, (low, high) in itertools.product(
         (LOWEST, -1, 0, 1, HIGHEST),
@@ -114,15 +137,18 @@ def some(random):
     bounds = sorted((random.randint(lowest, highest), random.randint(lowest, highest)))
     if random.random() < 0.6:
         bounds = lowest, highest
+    rounding = random.choice(list(Rounding))
+    dither = random.choice((HALF, random.randrange(16))) if rounding == Rounding.SINGLE else HALF
     return make(
         random.randint(-(1 << bits), (1 << bits) - 1),
         random.randint(-(1 << bits), (1 << bits) - 1) if bits < 31 else random.choice((LOWEST, 1)),
         random.randint(1 << 30, (1 << 31) - 1) if random.random() < 0.7 else random.getrandbits(31),
         random.choice((0, 0, 0, 1, 7)),
         right,
-        random.choice(list(Rounding)),
+        rounding,
         random.randint(lowest, highest),
         *bounds,
+        dither,
     )
 
 
@@ -132,6 +158,7 @@ def an_element(random):
     wide = kept == 16 and random.getrandbits(1)
     most = (1 << (16 if wide else 8)) - 1
     value = some(random) | {"scales": 1, "shift_left": 0 if wide else 5}
+    value |= {"dither": HALF} if dithered() else {}
     return value | {
         "element": random.choice((0, 1, -1, most, -most, random.randint(-most, most))),
         "multiplier": random.choice((0, 1 << 30, (1 << 31) - 1, random.getrandbits(31))),
@@ -153,7 +180,8 @@ async def stream(bench, values):
         now = {}
         for stage, names in STAGES.items():
             if 0 <= cycle - stage < len(values):
-                now |= {name: values[cycle - stage][name] for name in names}
+                value = values[cycle - stage]
+                now |= {name: value[name] for name in names if name in value}
         await bench.cycle(**now)
         if cycle >= LATENCY:
             value = values[cycle - LATENCY]
@@ -189,7 +217,7 @@ async def scaled_elements(dut):
     await stream(bench, [random.choice((some, an_element))(random) for _ in range(RANDOM)])
 
 
-@cocotb.test(skip=os.environ.get("TPU_UNIT_VARIANT") != "lends")
+@cocotb.test(skip=os.environ.get("TPU_UNIT_VARIANT") not in ("lends", "dithers"))
 async def borrowed_multiplier(dut):
     """Products for others whenever no value needs the multiplier; values as ever."""
     bench = Bench(dut, unit())
@@ -208,7 +236,7 @@ async def borrowed_multiplier(dut):
             values[cycle] = some(random)
         for stage, names in STAGES.items():
             if value := values.get(cycle - stage):
-                now |= {name: value[name] for name in names}
+                now |= {name: value[name] for name in names if name in value}
         await bench.cycle(**now)
         if value := values.get(cycle - LATENCY):
             assert bench.get("result") == expected(value), f"{value}"
@@ -221,7 +249,7 @@ async def borrowed_multiplier(dut):
 def test_requantiser(simulator, variant):
     assert (Requantiser.LATENCY, Requantiser.MULTIPLIER_STAGE) == (LATENCY, MULTIPLIER_STAGE)
     assert (Requantiser.ROUNDING_STAGE, Requantiser.OFFSET_STAGE) == (ROUNDING_STAGE, OFFSET_STAGE)
-    assert Requantiser.CLAMP_STAGE == CLAMP_STAGE
+    assert (Requantiser.DITHER_STAGE, Requantiser.CLAMP_STAGE) == (DITHER_STAGE, CLAMP_STAGE)
     assert Requantiser.LENT_LATENCY == LENT_LATENCY
     assert Requantiser.NUMBER_LATENCY == NUMBER_LATENCY
     run_unit("test_requantiser", simulator, unit(variant), variant=variant)
