@@ -37,7 +37,7 @@ of the narrow bus."""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
 """Instructions come through a bus of four bytes, beside all data, and bound the smallest."""
-NEAR_RANDOM, FAR = 0.05, 1.5
+NEAR_RANDOM, FAR = 0.06, 1.5
 """Error of the median, and the largest, of random programs."""
 PROGRAMS = 24
 MEMORIES = ((0, 0.0), (30, 0.0), (3, 0.1))
