@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from systola.arch.config import Config
 from systola.arch.image import Image
@@ -143,6 +143,9 @@ class Core:
         )
 
 
+CoreMaker = Callable[[Machine, Mapping[Side, Channel], Mapping[Side, Channel]], Core]
+
+
 class Pod:
     """Golden model of `cores` cores of one configuration in a ring: the right neighbour of core i
     is core i + 1, that of the last one core 0; with one core that is its own neighbour.
@@ -152,13 +155,14 @@ class Pod:
     go on here as far as they can; the hardware stops them at once.
     """
 
-    def __init__(self, config: Config, cores: int) -> None:
+    def __init__(self, config: Config, cores: int, *, core: CoreMaker = Core) -> None:
+        """`core` makes a core of its machine, of what it sends, and of what it receives."""
         size = config.host_bus_bytes
         right = [Channel(size, config.link_beats) for _ in range(cores)]
         left = [Channel(size, config.link_beats) for _ in range(cores)]
         self._channels = (*right, *left)
         self._cores = [
-            Core(
+            core(
                 Machine(config),
                 {Side.LEFT: left[i], Side.RIGHT: right[i]},
                 {Side.LEFT: right[i - 1], Side.RIGHT: left[(i + 1) % cores]},

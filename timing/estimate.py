@@ -101,7 +101,7 @@ def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) ->
     Its program must end with Halt and break no rule; a host for which it waits resumes at once.
     Raises ValueError where the program leaves the image or uses a window that it has not set.
     """
-    return _Walk(config, image, memory or MemorySpeed()).run()
+    return Walk(config, image, memory or MemorySpeed()).run()
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def estimated_work(
     It takes time for each instruction that is executed, some 10,000 in a second.
     """
     work: list[UnitWork] = []
-    _Walk(config, image, memory or MemorySpeed(), work).run()
+    Walk(config, image, memory or MemorySpeed(), work).run()
     return tuple(work)
 
 
@@ -147,7 +147,9 @@ class _Loop:
     """In the first iteration behind those that were skipped: when it must end, and the record."""
 
 
-class _Walk:
+class Walk:
+    """The way of one core through its program, an instruction at a time."""
+
     def __init__(
         self,
         config: Config,
@@ -158,6 +160,8 @@ class _Walk:
         """With a list for the `work` of the units no iteration of a loop is skipped."""
         self._work = work
         self._number = 0
+        self._pc = 0
+        """The instruction that comes next."""
         self._config = config
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
@@ -182,39 +186,50 @@ class _Walk:
 
     def run(self) -> Estimate:
         """Walks through the program."""
-        pc = 0
-        while True:
-            entry, operands = self._effective(pc, self._registers)
-            opcode = entry.opcode
-            ready = self._fetch.next(pc, opcode)
-            seen = max(ready - ISSUE_INTERVAL, self._issued)
-            compared = self._compared(opcode, seen)
-            self._issued = max(seen + ISSUE_INTERVAL, compared, self._room(opcode))
-            self._fetch.issue(self._issued)
-            self._note(self._issued)
-            if opcode == Opcode.HALT:
-                break
-            self._number = pc
-            pc += 1
-            if opcode in READERS:
-                self._activation.other = self._other_reads(pc)
-            if opcode == Opcode.LOOP:
-                self._loops.append(
-                    _Loop(
-                        pc,
-                        operands["count"],
-                        self._issued,
-                        list(self._registers),
-                        self._record.mark(),
-                    )
+        while self._issue(*self._offered()):
+            pass
+        return self._result()
+
+    def _offered(self) -> tuple[Opcode, dict[str, int], float]:
+        """The next instruction, and when the sequencer sees it."""
+        entry, operands = self._effective(self._pc, self._registers)
+        ready = self._fetch.next(self._pc, entry.opcode)
+        return entry.opcode, operands, max(ready - ISSUE_INTERVAL, self._issued)
+
+    def _issue(self, opcode: Opcode, operands: dict[str, int], seen: float) -> bool:
+        """Issues it; whether others follow."""
+        pc = self._pc
+        compared = self._compared(opcode, seen)
+        self._issued = max(seen + ISSUE_INTERVAL, compared, self._room(opcode))
+        self._fetch.issue(self._issued)
+        self._note(self._issued)
+        if opcode == Opcode.HALT:
+            return False
+        self._number = pc
+        self._pc = pc + 1
+        if opcode in READERS:
+            self._activation.other = self._other_reads(pc + 1)
+        if opcode == Opcode.LOOP:
+            self._loops.append(
+                _Loop(
+                    pc + 1,
+                    operands["count"],
+                    self._issued,
+                    list(self._registers),
+                    self._record.mark(),
                 )
-            elif opcode == Opcode.END_LOOP:
-                pc = self._close(pc)
-            else:
-                self._execute(opcode, operands)
+            )
+        elif opcode == Opcode.END_LOOP:
+            self._pc = self._close(pc + 1)
+        else:
+            self._execute(opcode, operands)
+        return True
+
+    def _result(self) -> Estimate:
+        """What it comes to, the Halt having been issued."""
         idle = max(self._issued + SEEN, self._idle())
         # The last fetch must have come, too.
-        return self._record.result(round(max(idle, self._fetch.end(pc)) + HALT))
+        return self._record.result(round(max(idle, self._fetch.end(self._pc)) + HALT))
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
         """An instruction, index registers added to its operands."""

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.image import Image
@@ -13,7 +15,7 @@ from systola.bench.original.networks import operations_of
 from systola.bench.original.shapes import Application
 from systola.compiler.errors import CompileError
 from systola.compiler.network import DeviceStage, compile_network, make_network
-from systola.compiler.operations import Node, Operations, node_macs
+from systola.compiler.operations import Node, Operations, Value, node_macs
 from systola.compiler.partition import Translation
 from systola.compiler.program import Program
 
@@ -71,9 +73,14 @@ def compiled(
     if len(network.stages) != 1 or not isinstance(network.stages[0], DeviceStage):
         raise CompileError(f"{application.title} is not one program on '{config.name}'")
     program = network.stages[0].program
-    rng = np.random.default_rng(application.seed)
-    inputs = [
-        rng.normal(0.0, 45.0, (application.batch, *value.shape)).clip(-128, 127).astype(np.int8)
-        for value in network.stages[0].sources
-    ]
+    inputs = random_inputs(application, network.stages[0].sources)
     return Work(application, operations, program, program.bind(*inputs))
+
+
+def random_inputs(application: Application, values: Sequence[Value]) -> list[NDArray[np.int8]]:
+    """What `values` are for the whole batch: random from the application's seed."""
+    rng = np.random.default_rng(application.seed)
+    return [
+        rng.normal(0.0, 45.0, (application.batch, *value.shape)).clip(-128, 127).astype(np.int8)
+        for value in values
+    ]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
+from systola.arch.isa import INSTRUCTION_BYTES, Opcode, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 
 DATA_OFFSET = HOST_PAGE_BYTES
@@ -35,6 +36,13 @@ def make_image(
         program_offset=program_offset,
         weights=np.zeros(0, np.uint8) if weights is None else weights,
     )
+
+
+def program_image(words: Sequence[bytes]) -> Image:
+    """An image of these instructions and a Halt, in memory of zeros; no weights."""
+    program = [*words, encode(Opcode.HALT)]
+    pages = -(-INSTRUCTION_BYTES * len(program) // HOST_PAGE_BYTES)
+    return make_image(program, host=np.zeros(pages * HOST_PAGE_BYTES, np.uint8))
 
 
 def random_memory(rng: np.random.Generator, pages: int) -> NDArray[np.uint8]:

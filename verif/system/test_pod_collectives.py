@@ -8,12 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from systola.arch.config import Config, preset
-from systola.arch.image import Image
+from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, encode
 from systola.compiler.collectives import all_reduce, broadcast
 from systola.golden.pod import Pod
 from systola.sim.pod_library import PodResult, PodSimulator
+from systola.verif.kit.images import program_image
 from systola.verif.kit.pod_programs import ROWS, PodWriter
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
@@ -23,15 +23,9 @@ SIZE = 64 * 1024
 BAR = 0.9
 
 
-def measured(config: Config, pod: PodSimulator, programs: list[list[bytes]]) -> PodResult:
+def measured(pod: PodSimulator, programs: list[list[bytes]]) -> PodResult:
     """What `programs` take, without memories: they are as they are."""
-    images: list[Image] = []
-    for words in programs:
-        program = b"".join([*words, encode(Opcode.HALT)])
-        host = np.zeros(-(-len(program) // 4096) * 4096, np.uint8)
-        host[: len(program)] = np.frombuffer(program, np.uint8)
-        images.append(Image(program, host, 0, np.zeros(0, np.uint8)))
-    result = pod.run(images)
+    result = pod.run([program_image(words) for words in programs])
     assert all(core.fault_cause == Fault.NONE for core in result.cores)
     return result
 
@@ -74,13 +68,11 @@ def test_bounds(name: str, cores: int) -> None:
     times = SIZE // (4 * config.cols * rows)
     lines = min(lines, SIZE // config.line_bytes)
     with PodSimulator(config, cores) as pod:
-        result = measured(
-            config, pod, [all_reduce(i, cores, 0, rows) * times for i in range(cores)]
-        )
+        result = measured(pod, [all_reduce(i, cores, 0, rows) * times for i in range(cores)])
         bound = 2 * (cores - 1) / cores * SIZE / (2 * width)
         print(f"all-reduce, {times} times {rows} rows: {result.cycles} cycles, bound {bound:.0f}")
         assert bound / result.cycles > BAR
-        result = measured(config, pod, [broadcast(i, cores, 0, 0, lines) for i in range(cores)])
+        result = measured(pod, [broadcast(i, cores, 0, 0, lines) for i in range(cores)])
         bound = lines * config.line_bytes / width
         print(f"broadcast of {lines} lines: {result.cycles} cycles, bound {bound:.0f}")
         assert bound / result.cycles > BAR

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines and rows on their way between the cores of a pod, one by one."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from systola.arch.config import Config
+from systola.arch.isa import LinkPart
+from systola.golden.ranges import Access
+from systola.hdl.memories.accumulators import READ_LATENCY
+from systola.hdl.ports import BUFFER_LATENCY
+
+OFFERED = 6
+"""Cycles from the issue of an instruction to its first row's use of a memory or a beat, if nobody
+is in the way: into its queue, out of it, through walk and interlock."""
+FOLLOWS = 3
+"""Cycles from a row's being done with to the same for the row of another part that waits for it."""
+BETWEEN = 2
+"""Cycles from one instruction of a part to the next."""
+SENT = 2
+"""Cycles from the beat that a memory gives to its being offered at the other end, beside those of
+the wires: into the sender's register, and through the FIFO."""
+RETURNED = 2
+"""Cycles from a beat's being taken to its credit's use, beside those of the wires."""
+WRITTEN = 1
+"""Cycles from the last beat of a row to its write."""
+TOLD = 1
+"""Cycles from a read or write to what tells of it."""
+
+
+class Wire:
+    """From a core to a neighbour, and the credits back; `stages` registers lie each way."""
+
+    def __init__(self, config: Config, stages: int) -> None:
+        self._stages = stages
+        self._beats = config.link_beats
+        self._spent = 0
+        self._credits: list[float] = []
+        self.rows: deque[float] = deque()
+        """When the first beat of each row that nobody has taken is offered to the neighbour."""
+
+    def room(self, beats: int) -> float | None:
+        """When there is room for so many beats more; None as long as nobody knows."""
+        missing = self._spent + beats - self._beats
+        if missing <= 0:
+            return 0.0
+        return self._credits[missing - 1] if missing <= len(self._credits) else None
+
+    def send(self, first: float, beats: int) -> None:
+        """The memory gives what becomes the first of so many beats in cycle `first`."""
+        self._spent += beats
+        self.rows.append(first + SENT + self._stages)
+
+    def take(self, last: float, beats: int) -> None:
+        """The oldest row is taken, its last beat in cycle `last`."""
+        self.rows.popleft()
+        first = last - beats + 1 + RETURNED + self._stages
+        self._credits += [first + beat for beat in range(beats)]
+
+
+class Port:
+    """A port of a memory that two parts share: one row a cycle."""
+
+    def __init__(self) -> None:
+        self._taken: set[float] = set()
+
+    def free(self, time: float) -> float:
+        """The first cycle from `time` on in which nobody has it."""
+        while time in self._taken:
+            time += 1
+        return time
+
+    def take(self, time: float) -> None:
+        """Somebody has it in that cycle."""
+        self._taken.add(time)
+
+
+@dataclass
+class Transfer:
+    """A Send, Receive or Reduce that has been issued."""
+
+    part: LinkPart
+    use: Access
+    begin: float
+    """When its first row may go, if nobody else of the links has it in use."""
+    older: list[Transfer]
+    """Those before it that use some of the same rows."""
+    done: list[float] = field(default_factory=list[float])
+    """When each row was told to be done with, as far as that is known."""
+
+    @property
+    def known(self) -> bool:
+        """Whether all is known of it."""
+        return len(self.done) == len(self.use.region)
+
+    def done_with(self, use: Access) -> float | None:
+        """When it has done all rows that lie in `use`, too; None as long as nobody knows."""
+        rows = min(self.use.region.stop, use.region.stop) - self.use.region.start
+        return self.done[rows - 1] if rows <= len(self.done) else None
+
+
+class Part:
+    """One part of a core's link unit: its instructions one after the other, row by row."""
+
+    def __init__(self, config: Config, wire: Wire, ports: dict[bool, Port]) -> None:
+        """`ports`: those of the accumulators (True) and of the buffer."""
+        self._beats = {False: config.link_line_beats, True: config.link_row_beats}
+        self._wire = wire
+        self._ports = ports
+        self.free = 0.0
+        """When it has time for another row."""
+        self.last = 0.0
+        """When the last beat has gone."""
+        self.transfers: list[Transfer] = []
+        """All that were issued."""
+        self._first = 0
+
+    @property
+    def head(self) -> Transfer | None:
+        """The first of which not all is known."""
+        while self._first < len(self.transfers) and self.transfers[self._first].known:
+            self._first += 1
+        return self.transfers[self._first] if self._first < len(self.transfers) else None
+
+    def add(self, transfer: Transfer) -> None:
+        """One more is issued."""
+        if self.transfers:
+            transfer.begin = max(transfer.begin, self.transfers[-1].begin + BETWEEN)
+        self.transfers.append(transfer)
+
+    def next_row(self) -> float | None:
+        """When the next row is read, or its first beat taken; None as long as nobody knows."""
+        transfer = self.head
+        if transfer is None:
+            return None
+        number = len(transfer.done)
+        address = transfer.use.region[number]
+        time = max(self.free, transfer.begin)
+        for other in transfer.older:
+            place = address - other.use.region.start
+            if 0 <= place < len(other.use.region):
+                if place >= len(other.done):
+                    return None
+                time = max(time, other.done[place] + FOLLOWS)
+        if transfer.use.writes:
+            return max(time, self._wire.rows[0]) if self._wire.rows else None
+        room = self._wire.room(self._beats[transfer.use.accumulators])
+        if room is None:
+            return None
+        return self._ports[transfer.use.accumulators].free(max(time, room))
+
+    def move(self, time: float) -> None:
+        """The next row goes in cycle `time`."""
+        transfer = self.head
+        assert transfer is not None
+        sums = transfer.use.accumulators
+        beats = self._beats[sums]
+        port = self._ports[sums]
+        self.free = time + beats
+        if transfer.use.writes:
+            last = time + beats - 1
+            self._wire.take(last, beats)
+            time = port.free(last + WRITTEN)
+            self.free = max(self.free, time)
+        else:
+            data = time + (READ_LATENCY if sums else BUFFER_LATENCY)
+            self._wire.send(data, beats)
+            self.last = data + beats
+        port.take(time)
+        transfer.done.append(time + TOLD)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bins of the instructions of the links, and the golden pod that says which of them it hits.
+
+What cores wait for shows there as in hardware: a part that cannot move its next row, and an
+instruction that cannot go on. A soft reset does not: verif/system/test_pod.py has it on the RTL.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from systola.arch.config import Config
+from systola.arch.image import Image
+from systola.arch.isa import LINK_OPCODES, Fault, Instruction, LinkPart, Opcode, Side
+from systola.golden.links import Channel, Transfer, link_part
+from systola.golden.machine import Machine
+from systola.golden.outcome import Outcome
+from systola.golden.pod import Core, Pod
+
+_PARTS = tuple(part for part in LinkPart if part != LinkPart.BARRIER)
+_RECEIVES = (LinkPart.RECEIVE_LEFT, LinkPart.RECEIVE_RIGHT)
+_CAUSES = {Fault.LINK_TIMEOUT: tuple(LinkPart), Fault.LINK_KIND: _RECEIVES}
+"""Faults whose address names parts, and which."""
+
+
+def link_bins() -> list[str]:
+    """All bins."""
+    parts = [_name(part) for part in _PARTS]
+    return [
+        *(f"send {what} {side.name.lower()}" for side in Side for what in ("lines", "sums")),
+        *(f"receive {side.name.lower()}" for side in Side),
+        *(f"reduce {how} {side.name.lower()}" for side in Side for how in ("added", "replaced")),
+        "barrier",
+        *(f"{part} waits for its neighbour" for part in parts),
+        *(f"{part} waits for another part" for part in parts),
+        *(f"an instruction waits for room in {part}" for part in parts),
+        *(f"{what} waits for {part}" for what in ("halt", "barrier", "another") for part in parts),
+        "a core waits at a barrier",
+        *(f"{cause.name.lower()} {_name(part)}" for cause, of in _CAUSES.items() for part in of),
+        "pod_stopped",
+    ]
+
+
+def observed_run(
+    config: Config, images: Sequence[Image], order: random.Random | None = None
+) -> tuple[list[Outcome], Counter[str]]:
+    """How the programs of a pod end, and the bins that they hit; see Pod.run."""
+    hits: Counter[str] = Counter()
+
+    def observed(
+        machine: Machine, sends: Mapping[Side, Channel], receives: Mapping[Side, Channel]
+    ) -> Core:
+        return _ObservedCore(machine, sends, receives, hits)
+
+    outcomes = Pod(config, len(images), core=observed).run(images, order=order)
+    for fault in (outcome.fault for outcome in outcomes if outcome.fault is not None):
+        if fault.cause == Fault.POD_STOPPED:
+            hits["pod_stopped"] += 1
+        for part in _CAUSES.get(fault.cause, ()):
+            hits[f"{fault.cause.name.lower()} {_name(part)}"] += bool(fault.address & part)
+    return outcomes, hits
+
+
+class _ObservedCore(Core):
+    """Counts what it does, and what it waits for when it cannot go on."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        sends: Mapping[Side, Channel],
+        receives: Mapping[Side, Channel],
+        hits: Counter[str],
+    ) -> None:
+        super().__init__(machine, sends, receives)
+        self._hits = hits
+
+    def step(self, barriers: int) -> bool:
+        """As of the golden model."""
+        arrived = self.arrived
+        moved = super().step(barriers)
+        self._hits["barrier"] += self.arrived - arrived
+        if not moved and self.end is None:
+            for transfer in self._heads():
+                older = self._under_way[: self._under_way.index(transfer)]
+                row = transfer.next_row()
+                by_part = any(other.use.meets(row) for other in older)
+                what = "another part" if by_part else "its neighbour"
+                self._hits[f"{_name(transfer.part)} waits for {what}"] += 1
+            if self._next is not None and not isinstance(self._next, Outcome):
+                self._note_waiting(*self._next)
+        return moved
+
+    def _note_waiting(self, entry: Instruction, operands: Mapping[str, int]) -> None:
+        opcode = entry.opcode
+        if opcode in LINK_OPCODES and opcode != Opcode.BARRIER:
+            part = link_part(opcode, operands)
+            self._hits[f"an instruction waits for room in {_name(part)}"] += 1
+        elif opcode in (Opcode.HALT, Opcode.BARRIER):
+            for transfer in self._under_way:
+                self._hits[f"{entry.mnemonic} waits for {_name(transfer.part)}"] += 1
+            self._hits["a core waits at a barrier"] += self._at_barrier
+        else:
+            uses = self.machine.accesses(entry, operands)
+            for transfer in self._under_way:
+                if any(transfer.use.meets(use) for use in uses):
+                    self._hits[f"another waits for {_name(transfer.part)}"] += 1
+
+    def _transfer(
+        self, entry: Instruction, operands: Mapping[str, int], part: LinkPart
+    ) -> Transfer:
+        side = Side(operands["side"]).name.lower()
+        what = ""
+        if entry.opcode == Opcode.SEND:
+            what = " sums" if operands["sums"] else " lines"
+        elif entry.opcode == Opcode.REDUCE:
+            what = " added" if operands["accumulate"] else " replaced"
+        self._hits[f"{entry.mnemonic}{what} {side}"] += 1
+        return super()._transfer(entry, operands, part)
+
+
+def _name(part: LinkPart) -> str:
+    return str(part.name).lower()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The random programs of pods, whole and damaged, hit every bin of the links' instructions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from systola.arch.config import preset
+from systola.arch.isa import LINK_OPCODES, Opcode, encode
+from systola.verif.coverage.links import link_bins, observed_run
+from systola.verif.kit.pod_programs import random_pod
+from systola.verif.kit.seeds import random_seed
+
+CONFIG = preset("tiny-links")
+CORES = 3
+MOST = 400
+"""Programs after which all bins have been hit; a third of them or less is what it takes."""
+
+
+@pytest.mark.thorough
+def test_random_programs_hit_all_bins() -> None:
+    """Those of verif/system/test_pod.py, in lockstep with the RTL there."""
+    hits: Counter[str] = Counter()
+    bins = link_bins()
+    for number in range(MOST):
+        rng = random.Random(f"{random_seed()} bins {number}")
+        writer = random_pod(rng, CONFIG, CORES, steps=rng.choice((3, 10, 25)) * CORES)
+        if number % 2:
+            words = rng.choice(writer.words)
+            links = [i for i, word in enumerate(words) if word[0] in LINK_OPCODES]
+            if links:
+                new = (encode(Opcode.NOP), bytes(16), encode(Opcode.BARRIER), b"\xff" * 16)
+                words[rng.choice(links)] = rng.choice(new)
+        _, found = observed_run(CONFIG, writer.images(), rng)
+        hits.update(found)
+        if all(hits[name] for name in bins):
+            break
+    assert not {name for name, count in hits.items() if count} - set(bins)
+    assert [name for name in bins if not hits[name]] == []

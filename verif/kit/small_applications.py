@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications like those of bench/original/, but small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from systola.bench.original.networks import operations_of
+from systola.bench.original.shapes import Application
+from systola.compiler.operations import Operations
+
+SEED = 7
+
+
+def recurrent(batch: int, inputs: int, size: int) -> Application:
+    """Three cells as LSTM0 has them: the first takes the input, one has a residual."""
+    cells = [
+        {"size": size, "from": ["input"]},
+        {"size": size, "from": [0], "residual": True},
+        {"size": size, "from": [1]},
+    ]
+    return Application("recurrent", batch, {"inputs": inputs, "cells": cells}, (), SEED)
+
+
+def dense(batch: int, sizes: Sequence[int]) -> Application:
+    """Fully connected layers."""
+    return Application("dense", batch, {"layers": list(sizes)}, (), SEED)
+
+
+def operations_in_order(application: Application) -> Operations:
+    """Its operations, outputs in the order in which they are made, as programs have them."""
+    operations = operations_of(application)
+    made = [node.result for node in operations.nodes]
+    return replace(operations, outputs=tuple(sorted(operations.outputs, key=made.index)))

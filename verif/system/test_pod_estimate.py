@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The estimate of a pod's cycles is near to what the RTL takes: collectives, random programs, and
+applications whose weights are spread over the cores."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from systola.arch.assembler import assemble
+from systola.arch.config import preset
+from systola.arch.image import Image
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Side
+from systola.bench.original.compiled import random_inputs
+from systola.bench.original.shapes import Application
+from systola.bench.original.spread import spread
+from systola.compiler.collectives import all_gather, all_reduce, broadcast
+from systola.golden.pod import Pod
+from systola.sim.pod_library import PodSimulator
+from systola.timing.memory_speed import MemorySpeed
+from systola.timing.pod import estimate_pod
+from systola.verif.kit.images import program_image
+from systola.verif.kit.pod_programs import random_pod
+from systola.verif.kit.seeds import random_seed
+from systola.verif.kit.small_applications import operations_in_order, recurrent
+
+pytestmark = pytest.mark.thorough
+CONFIG = preset("tiny-links")
+CORES = 3
+NEAR_LINKS = 2
+"""Cycles by which programs are off that are short and of instructions of the links alone."""
+FETCHES = 20
+"""The same of those of many instructions, whose last fetch may be one more than estimated: 16 beats
+of the narrow bus."""
+NEAR = 0.01
+NEAR_APPLICATION = 0.09
+"""Instructions come through a bus of four bytes, beside all data, and bound the smallest."""
+NEAR_RANDOM, FAR = 0.06, 1.5
+"""Error of the median, and the largest, of random programs."""
+PROGRAMS = 24
+MEMORIES = ((0, 0.0), (30, 0.0), (3, 0.1))
+
+
+def lines(text: str) -> list[bytes]:
+    program = assemble(text)
+    size = INSTRUCTION_BYTES
+    return [program[at : at + size] for at in range(0, len(program), size)]
+
+
+LINKS = {
+    "a way": (
+        "send side=right, buffer=0, rows=100",
+        "receive side=left, buffer=0, rows=100",
+        "nop",
+    ),
+    "sums": (
+        "send side=right, sums=1, accumulator=0, rows=100",
+        "reduce side=left, accumulator=0, rows=100",
+        "nop",
+    ),
+    "passed on": (
+        "send side=right, buffer=0, rows=100",
+        "receive side=left, buffer=0, rows=100\nsend side=right, buffer=0, rows=100",
+        "receive side=left, buffer=0, rows=100",
+    ),
+    "both ways": (
+        "send side=right, buffer=0, rows=100\nsend side=left, buffer=100, rows=100",
+        "receive side=left, buffer=0, rows=100",
+        "receive side=right, buffer=0, rows=100",
+    ),
+    "around": ("receive side=left, buffer=500, rows=400\nsend side=right, buffer=0, rows=400",) * 3,
+    "sums and lines": (
+        "send side=right, sums=1, accumulator=0, rows=5\nsend side=right, buffer=0, rows=5\n"
+        "send side=right, sums=1, accumulator=0, rows=5",
+        "reduce side=left, accumulator=0, rows=5\nreceive side=left, buffer=0, rows=5\n"
+        "reduce side=left, accumulator=0, rows=5",
+        "nop",
+    ),
+    "one by one": (
+        "send side=right, buffer=0, rows=1\n" * 10,
+        "receive side=left, buffer=0, rows=1\n" * 10,
+        "nop",
+    ),
+    "barriers": ("barrier\n" * 5,) * 3,
+    "beside": (
+        "send side=right, buffer=0, rows=50\n"
+        "write_host_memory host=2048, buffer=100, rows=1, stride=4, blocks=1, tail=4",
+        "receive side=left, buffer=0, rows=50\n"
+        "write_host_memory host=2048, buffer=100, rows=1, stride=4, blocks=1, tail=4",
+        "nop",
+    ),
+    "behind": (
+        "send side=right, buffer=0, rows=50\n"
+        "read_host_memory host=2048, buffer=0, rows=30, stride=4, blocks=1, tail=4",
+        "receive side=left, buffer=0, rows=50\n"
+        "write_host_memory host=2048, buffer=0, rows=50, stride=4, blocks=1, tail=4",
+        "nop",
+    ),
+}
+
+
+def test_links() -> None:
+    """Every core of programs whose only work is on the links."""
+    with PodSimulator(CONFIG, CORES) as pod:
+        for name, texts in LINKS.items():
+            images = [program_image(lines(text)) for text in texts]
+            result = pod.run(images)
+            assert all(core.fault_cause == Fault.NONE for core in result.cores)
+            estimated = estimate_pod(CONFIG, images)
+            for core, expected in zip(result.cores, estimated.cores, strict=True):
+                assert expected.cycles == pytest.approx(core.cycles, abs=NEAR_LINKS), name
+
+
+def test_collectives() -> None:
+    programs = {
+        "all-reduce": [all_reduce(core, CORES, 0, 256) for core in range(CORES)],
+        "small all-reduce": [all_reduce(core, CORES, 0, 10) for core in range(CORES)],
+        "all-gather": [all_gather(CORES, 0, 200, Side.RIGHT) for _ in range(CORES)],
+        "broadcast": [broadcast(core, CORES, 1, 0, 700) for core in range(CORES)],
+    }
+    with PodSimulator(CONFIG, CORES) as pod:
+        for name, words in programs.items():
+            images: list[Image] = [program_image(core) for core in words]
+            cycles, estimated = pod.run(images).cycles, estimate_pod(CONFIG, images).cycles
+            print(f"{name}: {cycles} cycles, estimated {estimated}")
+            assert estimated == pytest.approx(cycles, rel=NEAR, abs=FETCHES), name
+
+
+@pytest.mark.parametrize(("latency", "stall"), MEMORIES)
+def test_random_programs(latency: int, stall: float) -> None:
+    """Any instructions, which wait for each other all the time: nearly right, never far off."""
+    ratios: list[float] = []
+    memory = MemorySpeed(latency, stall)
+    seed = random_seed()
+    with PodSimulator(CONFIG, CORES, latency=latency, stall=stall, seed=seed) as pod:
+        for number in range(PROGRAMS):
+            rng = random.Random(f"{seed} estimate {number}")
+            writer = random_pod(rng, CONFIG, CORES, steps=rng.choice((3, 10, 25)) * CORES)
+            cycles = pod.run(writer.images()).cycles
+            ratios.append(estimate_pod(CONFIG, writer.images(), memory).cycles / cycles)
+    assert float(np.median(ratios)) == pytest.approx(1, abs=NEAR_RANDOM)
+    assert min(ratios) > 1 / FAR and max(ratios) < FAR
+
+
+@pytest.mark.parametrize(("latency", "stall"), MEMORIES)
+@pytest.mark.parametrize(
+    "application",
+    [recurrent(batch=3, inputs=10, size=12), recurrent(batch=8, inputs=24, size=24)],
+    ids=["small", "larger"],
+)
+def test_spread_weights(application: Application, latency: int, stall: float) -> None:
+    """Cells as LSTM0 has them: bytes of the golden pod, and cycles near to the estimate."""
+    operations = operations_in_order(application)
+    inputs = random_inputs(application, operations.inputs)
+    program = spread(CONFIG, operations, inputs, CORES)
+    with PodSimulator(CONFIG, CORES, latency=latency, stall=stall, seed=random_seed()) as pod:
+        result = pod.run(program.images)
+    estimated = estimate_pod(CONFIG, program.images, MemorySpeed(latency, stall))
+    print(f"{result.cycles} cycles, estimated {estimated.cycles}")
+    hosts = [image.host.copy() for image in program.images]
+    images = [
+        Image(image.program, host, image.program_offset, image.weights)
+        for image, host in zip(program.images, hosts, strict=True)
+    ]
+    assert all(outcome.fault is None for outcome in Pod(CONFIG, CORES).run(images))
+    for core, host in zip(result.cores, hosts, strict=True):
+        assert core.fault_cause == Fault.NONE
+        np.testing.assert_array_equal(core.host, host)
+    assert estimated.cycles == pytest.approx(result.cycles, rel=NEAR_APPLICATION)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The estimate of a pod's cycles: what must hold whatever the hardware does, and what it took.
+
+How near it comes to the hardware is tested in verif/system/test_pod_estimate.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from systola.arch.assembler import assemble
+from systola.arch.config import preset
+from systola.arch.image import Image
+from systola.arch.isa import INSTRUCTION_BYTES
+from systola.compiler.collectives import all_reduce, broadcast
+from systola.timing.estimate import estimate
+from systola.timing.memory_speed import MemorySpeed
+from systola.timing.pod import estimate_pod
+from systola.verif.kit.images import program_image
+from systola.verif.plan.selection import thorough
+
+CONFIG = preset("tiny-links")
+COPY = "read_host_memory host=0, buffer=0, rows=40, stride=4, blocks=1, tail=4\n"
+SEND = "send side=right, buffer=0, rows=40"
+RECEIVE = "receive side=left, buffer=100, rows=40"
+
+
+def image(text: str) -> Image:
+    program = assemble(text)
+    size = INSTRUCTION_BYTES
+    return program_image([program[at : at + size] for at in range(0, len(program), size)])
+
+
+def cycles(*texts: str, stages: int = 2) -> list[int]:
+    result = estimate_pod(CONFIG, [image(text) for text in texts], stages=stages)
+    return [core.cycles for core in result.cores]
+
+
+@pytest.mark.parametrize("latency", [0, 30])
+def test_cores_without_links(latency: int) -> None:
+    """Each takes what it takes by itself."""
+    texts = (COPY, COPY * 3 + "synchronize\n" + COPY, "nop")
+    images = [image(text) for text in texts]
+    memory = MemorySpeed(latency)
+    alone = [estimate(CONFIG, image, memory).cycles for image in images]
+    assert [core.cycles for core in estimate_pod(CONFIG, images, memory).cores] == alone
+
+
+def test_who_receives_waits() -> None:
+    """For who sends: both for what it sends, and for what it does before."""
+    early, early_end = cycles(SEND, RECEIVE)
+    late, late_end = cycles(COPY + SEND, RECEIVE)
+    assert late > early
+    assert late_end - early_end == pytest.approx(late - early, abs=3)
+    assert early_end > early
+
+
+def test_wires_take_time() -> None:
+    _, near = cycles(SEND, RECEIVE, stages=2)
+    _, far = cycles(SEND, RECEIVE, stages=5)
+    assert far == near + 3
+
+
+def test_the_last_to_come_holds_up_a_barrier() -> None:
+    ends = cycles("barrier", COPY * 10 + "barrier", "barrier")
+    assert max(ends) - min(ends) < 10
+    assert min(ends) > cycles(COPY * 10, "nop", "nop")[0]
+
+
+def test_a_pod_that_cannot_go_on() -> None:
+    with pytest.raises(ValueError, match="nobody sends"):
+        cycles("nop", RECEIVE)
+    with pytest.raises(ValueError, match="nobody sends"):
+        cycles("barrier", "nop")
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "rows", "times", "lines", "sums_took", "lines_took"),
+    [
+        thorough("tiny", 3, 256, 16, 1024, 11_034, 1_071),
+        thorough("base", 8, 1024, 1, 4096, 3_624, 4_195),
+    ],
+)
+def test_what_the_rtl_took(
+    name: str, cores: int, rows: int, times: int, lines: int, sums_took: int, lines_took: int
+) -> None:
+    """Programs and figures of verif/system/test_pod_collectives.py, which docs/pod.md has."""
+    config = preset(f"{name}-links")
+    sums = [program_image(all_reduce(i, cores, 0, rows) * times) for i in range(cores)]
+    assert estimate_pod(config, sums).cycles == pytest.approx(sums_took, rel=0.01)
+    copies = [program_image(broadcast(i, cores, 0, 0, lines)) for i in range(cores)]
+    assert estimate_pod(config, copies).cycles == pytest.approx(lines_took, rel=0.01)
