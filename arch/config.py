@@ -279,6 +279,7 @@ PRESETS: dict[str, Config] = {
 DEFAULT_PRESET = "base"
 SUFFIXES: dict[str, dict[str, int]] = {
     "-compact": {"columns_per_lane": 2},
+    "-packed": {"products_per_dsp": 2},
     "-training": {"training": True},
     "-links": {"links": True},
     "-parity": {"parity": True},

@@ -37,11 +37,13 @@ class Design:
     preset: str
     unit: str | None = None
     seeds: int = 5
+    cores: int | None = None
+    """Of a pod."""
 
     @property
     def name(self) -> str:
         """What it is called in baseline.json and in build/synth/."""
-        return folder_name(target(self.target), preset(self.preset), self.unit)
+        return folder_name(target(self.target), preset(self.preset), self.unit, self.cores)
 
 
 SET = (
@@ -70,7 +72,10 @@ def kept(figures: Mapping[str, Any]) -> dict[str, Any]:
     clocks: dict[str, Any] = figures.get("clocks", {})
     paths = ("start", "end", "logic", "routing")
     return {
-        **{key: figures[key] for key in ("target", "device", "speed", "preset", "unit", "tools")},
+        **{
+            key: figures[key]
+            for key in ("target", "device", "speed", "preset", "unit", "cores", "tools")
+        },
         "resources": figures["resources"],
         "lacks": figures["lacks"],
         "units": {
@@ -124,6 +129,7 @@ def _measure(design: Design) -> dict[str, Any]:
             unit=design.unit,
             speed=None,
             seeds=design.seeds,
+            cores=design.cores,
         )
     )
 
