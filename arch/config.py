@@ -37,6 +37,8 @@ class Config:
     cycles."""
     products_per_dsp: int = 1
     """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
+    rows_in_logic: int = 0
+    """Rows of the array, of each tile of large ones, whose products look-up tables make there."""
     buffer_lines: int
     """Unified buffer depth in lines of `line_bytes`."""
     buffer_banks: int = 4
@@ -96,6 +98,10 @@ class Config:
         need(
             self.products_per_dsp in (1, 2),
             f"products_per_dsp must be 1 or 2, not {self.products_per_dsp}",
+        )
+        need(
+            0 <= self.rows_in_logic <= self.rows,
+            f"rows_in_logic must be 0 to rows, not {self.rows_in_logic}",
         )
         need(
             self.buffer_banks in (2, 4, 8, 16),
@@ -218,6 +224,8 @@ def sized(rows: int, cols: int) -> Config:
         columns_per_stage=next(n for n in (4, 2, 1) if cols % n == 0),
         # For more than 9x9 the largest ECP5 has too few blocks to give each product its own.
         products_per_dsp=1 if rows * cols <= 81 else 2,
+        # Nor for two of 16x16 each, beside its lanes.
+        rows_in_logic=2 if rows == cols == 16 else 0,
         buffer_lines=8192,
         accumulator_rows=1024,
         host_bus_bytes=bus,
@@ -279,6 +287,8 @@ PRESETS: dict[str, Config] = {
 DEFAULT_PRESET = "base"
 SUFFIXES: dict[str, dict[str, int]] = {
     "-compact": {"columns_per_lane": 2},
+    "-packed": {"products_per_dsp": 2},
+    "-int8": {"wide": False},
     "-training": {"training": True},
     "-links": {"links": True},
     "-parity": {"parity": True},

@@ -110,6 +110,7 @@ def describe(config: Config) -> dict[str, Any]:
         "columns_per_stage": config.columns_per_stage,
         "columns_per_lane": config.columns_per_lane,
         "products_per_dsp": config.products_per_dsp,
+        "rows_in_logic": config.rows_in_logic,
         "peak_macs_per_cycle": config.peak_macs,
         "buffer_lines": config.buffer_lines,
         "buffer_line_bytes": config.line_bytes,

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from systola.cli.arguments import add_json, configuration, one_of, whole_number
 from systola.cli.errors import UserError
 from systola.cli.output import OutputFile
+from systola.cli.pod import add_cores
 from systola.cli.report import to_json
 from systola.synth.errors import SynthesisError, SynthesisUsageError
 from systola.synth.targets import DEFAULT_TARGET, TARGETS, Target
@@ -47,6 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"placements; 0 stops after synthesis (default: {_DEFAULT_SEEDS})",
     )
     parser.add_argument("--speed", metavar="S", help="speed grade (default: the slowest)")
+    parser.add_argument(
+        "--frequency",
+        type=whole_number(1, 1000),
+        metavar="MHZ",
+        help="what place and route is asked to reach: routing takes long where much is slower",
+    )
+    add_cores(parser, "a pod of N cores in a ring, instead of the machine")
     add_json(parser)
 
 
@@ -66,6 +74,8 @@ def execute(arguments: argparse.Namespace) -> int:
                 unit=arguments.unit,
                 speed=arguments.speed,
                 seeds=arguments.seeds,
+                cores=arguments.cores,
+                frequency=arguments.frequency,
             )
         except SynthesisUsageError as error:
             raise UserError(str(error)) from None

@@ -37,11 +37,13 @@ class Design:
     preset: str
     unit: str | None = None
     seeds: int = 5
+    cores: int | None = None
+    """Of a pod."""
 
     @property
     def name(self) -> str:
         """What it is called in baseline.json and in build/synth/."""
-        return folder_name(target(self.target), preset(self.preset), self.unit)
+        return folder_name(target(self.target), preset(self.preset), self.unit, self.cores)
 
 
 SET = (
@@ -50,6 +52,7 @@ SET = (
     Design("ecp5-85f", "small-compact", seeds=0),
     Design("ecp5-85f", "tiny", seeds=0),
     Design("ecp5-85f", "12x12", seeds=0),
+    Design("ecp5-85f", "small-packed-compact", seeds=0, cores=2),
     Design("nexus-40", "small", "mxu", seeds=3),
     Design("gw2a-18", "small", "mxu", seeds=3),
     Design("xc7a100t", "base", seeds=0),
@@ -70,7 +73,10 @@ def kept(figures: Mapping[str, Any]) -> dict[str, Any]:
     clocks: dict[str, Any] = figures.get("clocks", {})
     paths = ("start", "end", "logic", "routing")
     return {
-        **{key: figures[key] for key in ("target", "device", "speed", "preset", "unit", "tools")},
+        **{
+            key: figures[key]
+            for key in ("target", "device", "speed", "preset", "unit", "cores", "tools")
+        },
         "resources": figures["resources"],
         "lacks": figures["lacks"],
         "units": {
@@ -124,6 +130,7 @@ def _measure(design: Design) -> dict[str, Any]:
             unit=design.unit,
             speed=None,
             seeds=design.seeds,
+            cores=design.cores,
         )
     )
 

@@ -39,8 +39,9 @@ def multiplier_sites(cells: Iterable[str], blocks: DspBlocks) -> dict[str, str]:
     """A site for each of the multipliers with these names; none where they do not fit.
 
     The array lies on two rows of blocks, its own rows side by side, so that partial sums move from
-    a block to the next one. A block has four multipliers of one row, or of two: they share the
-    block's few enables. The lanes are side by side on the row behind, the rest beside the array.
+    a block to the next one; what they have no room for is at the end of the row behind. A block has
+    four multipliers of one row, or of two: they share the block's few enables. The lanes are side
+    by side on the row behind, the rest beside the array.
     """
     array, lanes, others = (list[str]() for _ in range(3))
     for cell in sorted(cells, key=_numbers_by_value):
@@ -50,11 +51,13 @@ def multiplier_sites(cells: Iterable[str], blocks: DspBlocks) -> dict[str, str]:
         for cells in (array, lanes, others)
     )
     width = len(blocks.columns)
-    first = (width - -(-len(of_array) // _ARRAY_ROWS)) // 2
-    if first < 0:
-        return {}
-    middle = [(n % _ARRAY_ROWS, first + n // _ARRAY_ROWS) for n in range(len(of_array))]
+    inside = min(len(of_array), _ARRAY_ROWS * width)
+    first = (width - -(-inside // _ARRAY_ROWS)) // 2
+    middle = [(n % _ARRAY_ROWS, first + n // _ARRAY_ROWS) for n in range(inside)]
     behind = [(row, n) for row in range(_ARRAY_ROWS, len(blocks.rows)) for n in range(width)]
+    at_end = len(of_array) - inside
+    middle += reversed(behind[len(behind) - at_end :])
+    behind = behind[: len(behind) - at_end]
     beside = [
         (row, column)
         for column in reversed(range(width))

@@ -113,7 +113,11 @@ def _path(path: Mapping[str, Any] | None) -> str:
 
 
 def _design(figures: Mapping[str, Any]) -> tuple[str, str]:
-    what = f"{figures['unit']} of {figures['preset']}" if figures["unit"] else figures["preset"]
+    what = figures["preset"]
+    if figures["unit"]:
+        what = f"{figures['unit']} of {what}"
+    elif figures["cores"]:
+        what = f"{figures['cores']} cores of {what}"
     return f"`{figures['target']}`", what
 
 

@@ -26,16 +26,24 @@ PLACED = "placed.json"
 
 
 def place_and_route(
-    tool: Tool, target: Target, speed: str, seeds: int, folder: Path, *, whole: bool
+    tool: Tool,
+    target: Target,
+    speed: str,
+    seeds: int,
+    folder: Path,
+    *,
+    whole: bool,
+    frequency: int | None = None,
 ) -> dict[int, dict[str, Any]]:
     """nextpnr's reports on the netlist in `folder`, of the `whole` machine or a unit, for the seeds
-    1 to `seeds`."""
-    netlist, options, frequency = NETLIST, target.options, target.frequency
+    1 to `seeds`. It is asked to reach `frequency` MHz, or what the target says."""
+    netlist, options, usual = NETLIST, target.options, target.frequency
     blocks, helpers = None, ""
     if whole:
         options += target.machine_options
-        frequency = target.machine_frequency or frequency
+        usual = target.machine_frequency or usual
         blocks = target.dsp_blocks
+    frequency = frequency or usual
     if blocks:
         netlist, helpers = FLOORPLAN, _helpers()
         design = json.loads((folder / NETLIST).read_text())

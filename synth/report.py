@@ -9,7 +9,6 @@ from dataclasses import asdict
 from statistics import median_low
 from typing import Any
 
-from systola.arch.config import Config
 from systola.synth.critical_path import critical_path
 from systola.synth.crossings import Crossing
 from systola.synth.memories import MemoryPlace
@@ -104,9 +103,10 @@ def fmax(clock: Mapping[str, Any], *, digits: int) -> str:
     return f"{middle} MHz" + (", 1 seed" if seeds == 1 else f" ({low} to {high}), {seeds} seeds")
 
 
-def speed(figures: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """What the array can do at that clock, and with that many DSPs."""
-    macs, dsp = config.peak_macs, figures["array_dsp"]
+def speed(figures: Mapping[str, Any], macs: int) -> dict[str, Any]:
+    """What the arrays, with `macs` multiply-accumulates a cycle, can do at that clock, and with
+    that many DSPs."""
+    dsp = figures["array_dsp"]
     clocks = figures.get("clocks") or {}
     # The slowest clock: the machine has one.
     fmax = min((clock["median"] for clock in clocks.values()), default=None)
@@ -131,9 +131,13 @@ def text(figures: Mapping[str, Any]) -> str:
     ordered = sorted(figures["units"].items(), key=lambda item: -item[1]["lut"])
     for name, unit in [*ordered, ("total", total), ("device", available), ("used", share)]:
         rows.append([name, *(_cell(unit.get(kind.value)) for kind in kinds)])
+    what = "the whole machine"
+    if figures["unit"]:
+        what = f"{figures['unit']} alone"
+    elif figures["cores"]:
+        what = f"a pod of {figures['cores']} cores"
     lines = [
-        f"{figures['device']}: preset '{figures['preset']}'"
-        + (f", {figures['unit']} alone" if figures["unit"] else ", the whole machine")
+        f"{figures['device']}: preset '{figures['preset']}', {what}"
         + (f", speed {figures['speed']}" if figures["speed"] else ""),
         "",
         *_aligned(rows),

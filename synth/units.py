@@ -33,18 +33,24 @@ UNITS = {
 """File in hdl/ and class of each."""
 
 
-def check_unit(name: str | None) -> None:
-    """Raises SynthesisUsageError for an unknown name; None stands for the whole machine."""
+def check_unit(name: str | None, cores: int | None = None) -> None:
+    """Raises SynthesisUsageError for an unknown name, and for a unit of a pod of `cores`; None
+    stands for the whole machine."""
+    if name is not None and cores is not None:
+        raise SynthesisUsageError("--unit is of one machine: it does not go with --cores")
     if name is not None and name not in UNITS:
         raise SynthesisUsageError(f"unknown unit '{name}' (known: {', '.join(UNITS)})")
 
 
-def design_of(config: Config, unit: str | None, fabric: Fabric) -> str:
-    """Verilog of the module `tpu`, or of one unit in a module of its own name."""
+def design_of(config: Config, unit: str | None, fabric: Fabric, cores: int | None = None) -> str:
+    """Verilog of the module `tpu`, of one unit in a module of its own name, or of the module `pod`
+    of so many `cores`."""
     # Amaranth takes a while to load.
     from systola.hdl.core import UNITS as CLEARED
-    from systola.hdl.verilog import generate, generate_unit
+    from systola.hdl.verilog import generate, generate_pod, generate_unit
 
+    if cores is not None:
+        return generate_pod(config, cores, fabric)
     if unit is None:
         return generate(config, fabric)
     make = getattr(module_of(unit), UNITS[unit])

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.hdl.matrix import multiplier_row_ecp5 as ecp5
 from systola.hdl.matrix import multiplier_row_ice40 as ice40
+from systola.hdl.matrix import multiplier_row_logic as logic
 from systola.hdl.matrix import multiplier_row_nexus as nexus
 from systola.hdl.matrix import multiplier_row_xilinx7 as xilinx7
 from systola.hdl.parts.fabric import Fabric, fabric_of
@@ -31,7 +32,8 @@ class MultiplierRow(wiring.Component):
     `columns_per_stage` columns of group g: PRODUCT_LATENCY cycles later, one a cycle. With
     `load[g]` the activation of that cycle and those behind meet `weights` of that cycle.
 
-    `products_per_dsp`: how many share a DSP block, where the fabric leaves the choice.
+    `products_per_dsp`: how many share a DSP block, where the fabric leaves the choice; with 0 there
+    is none (ECP5).
 
     A cycle without `enable` does not count: nothing moves in it, and nothing is loaded. There is
     one for each group, all with the same value, so that none has many users.
@@ -57,6 +59,8 @@ class MultiplierRow(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         match fabric_of(platform):
+            case Fabric.ECP5 if self._products_per_dsp == 0:
+                multiply = logic.multiply
             case Fabric.ECP5 if self._products_per_dsp == 2:
                 multiply = ecp5.multiply_pairs
             case Fabric.ECP5:

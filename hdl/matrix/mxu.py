@@ -42,6 +42,7 @@ def make_tile(config: Config) -> MXUTile:
         wide=config.wide,
         depth=config.rows,
         products_per_dsp=config.products_per_dsp,
+        rows_in_logic=config.rows_in_logic,
     )
 
 

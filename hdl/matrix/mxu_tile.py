@@ -38,6 +38,7 @@ class MXUTile(wiring.Component):
 
     Members: `partial_in` and `partial_out` are the sums from the tile above and to the tile below;
     the members in `_out` go to the tile on the right, one stage later.
+    `products_per_dsp`: see MultiplierRow; the first `rows_in_logic` have no blocks.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class MXUTile(wiring.Component):
         wide: bool,
         depth: int,
         products_per_dsp: int,
+        rows_in_logic: int = 0,
     ):
         self._rows = rows
         self._products_per_dsp = products_per_dsp
+        self._rows_in_logic = rows_in_logic
         self._cols = cols
         self._columns_per_stage = columns_per_stage
         self._wide = wide
@@ -81,7 +84,7 @@ class MXUTile(wiring.Component):
                 cols=self._cols,
                 columns_per_stage=self._columns_per_stage,
                 wide=self._wide,
-                products_per_dsp=self._products_per_dsp,
+                products_per_dsp=0 if k < self._rows_in_logic else self._products_per_dsp,
             )
             row = {name: getattr(self, name)[k] for name in self._moving}
             moves = ~self.hold_next

@@ -179,6 +179,7 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("synth --target nope", "unknown target 'nope' (known: ecp5-85f, up5k,"),
         ("synth --preset nope", "unknown preset 'nope'"),
         ("synth --unit nope", "unknown unit 'nope' (known: mxu,"),
+        ("synth --unit mxu --cores 2", "--unit is of one machine: it does not go with --cores"),
         ("synth --speed 5", "target 'ecp5-85f' has no speed '5' (6, 7, 8)"),
         ("synth --target up5k --speed 6", "target 'up5k' has no speed '6' (only one)"),
         ("synth --seeds -1", "must be at least 0, not -1"),

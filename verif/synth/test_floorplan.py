@@ -35,7 +35,9 @@ def block_of(site: str) -> tuple[int, int]:
     return y, x - place
 
 
-@pytest.mark.parametrize(("rows", "blocks_of_row", "lanes"), [(4, 4, 4), (8, 8, 8), (12, 6, 12)])
+@pytest.mark.parametrize(
+    ("rows", "blocks_of_row", "lanes"), [(4, 4, 4), (8, 8, 8), (12, 6, 12), (14, 8, 6)]
+)
 def test_sites(rows: int, blocks_of_row: int, lanes: int) -> None:
     """All have one, none has that of another, and no block has more than two rows of the array."""
     cells = names(rows, blocks_of_row, lanes)
@@ -74,6 +76,13 @@ def test_lanes_are_side_by_side() -> None:
         columns += sorted(BLOCKS.columns.index(x) for _, x in blocks)
     assert columns == sorted(columns)
     assert max(columns) - min(columns) < -(-8 * 6 // 4)
+
+
+def test_more_than_two_rows_of_blocks() -> None:
+    """The rest of the array is at the end of the row of blocks behind, beside no lane."""
+    sites = multiplier_sites(names(14, 8, 6), BLOCKS)
+    rest = {block_of(sites[f"tpu.mxu.row_13.dsp_{column}"]) for column in range(8)}
+    assert rest == {(BLOCKS.rows[2], x) for x in BLOCKS.columns[-2:]}
 
 
 def test_too_many() -> None:

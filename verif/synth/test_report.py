@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from systola.arch.config import preset
 from systola.synth import report
 from systola.synth.netlist import netlist_of, plain, unit_of
 from systola.synth.targets import target
@@ -111,11 +110,11 @@ def test_timing() -> None:
     }
 
     area = report.area(NETLIST, ECP5, DESIGN)
-    speed = report.speed({**area, **figures}, preset("tiny"))
+    speed = report.speed({**area, **figures}, 16)
     assert speed == {"macs_per_cycle": 16, "gops": 3.84, "macs_per_dsp": 8}
 
 
 def test_speed_without_place_and_route() -> None:
     area = report.area(netlist_of(netlist_json({}, ["tpu"])), ECP5, DESIGN)
-    speed = report.speed(area, preset("tiny"))
+    speed = report.speed(area, 16)
     assert speed == {"macs_per_cycle": 16, "gops": None, "macs_per_dsp": None}

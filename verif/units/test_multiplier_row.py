@@ -8,8 +8,8 @@ from systola.hdl.matrix.multiplier_row import MultiplierRow
 from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-IMPLEMENTATIONS = ("generic 1", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")
-"""A fabric, and how many products share a block where there is a choice."""
+IMPLEMENTATIONS = ("generic 1", "ecp5 0", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")
+"""A fabric, and how many products share a block where there is a choice; 0: they have none."""
 VARIANTS = [f"{how} {kind}" for how in IMPLEMENTATIONS for kind in ("int8", "wide")]
 COLUMNS = 8
 

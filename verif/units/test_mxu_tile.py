@@ -11,14 +11,15 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, varia
 
 SIZES = {"5x6": (5, 6, 2, True), "4x4": (4, 4, 4, False), "3x5": (3, 5, 1, True)}
 """Rows, columns, columns to a stage, and whether low bytes of int16 may come."""
-PACKED = "two in a DSP"
+PACKED, MIXED = "two in a DSP", "rows without"
 VARIANTS = [
     *(f"{size}:generic" for size in SIZES),
     *("5x6:ecp5", "4x4:ecp5", f"5x6:ecp5:{PACKED}", f"4x4:ecp5:{PACKED}"),
+    f"4x4:ecp5:{PACKED}:{MIXED}",
     *("5x6:xilinx7", "4x4:xilinx7", "3x5:xilinx7", "5x6:ice40", "4x4:ice40"),
     *("5x6:nexus", "4x4:nexus"),
 ]
-"""A size, a fabric, and whether two products share a block."""
+"""A size, a fabric, whether two products share a block, and whether there are rows without any."""
 ROWS_ABOVE = 2
 TILES = 12
 
@@ -33,6 +34,7 @@ def unit(variant=None):
         wide=wide,
         depth=rows + ROWS_ABOVE,
         products_per_dsp=2 if PACKED in how else 1,
+        rows_in_logic=2 if MIXED in how else 0,
     )
 
 
