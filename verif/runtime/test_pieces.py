@@ -211,7 +211,7 @@ def test_pieces_have_what_they_take() -> None:
     items = network.translation.items
     banded = Banded(elements := [each for item in items for each, _ in in_bands(item, 10.0, 3.0)])
     inputs = set(network.translation.inputs)
-    for cuts in combinations(range(1, len(elements), 3), 3):
+    for cuts in combinations(range(1, len(elements)), 3):
         there = set(inputs)
         for begin, end in pairwise((0, *cuts, len(elements))):
             part, later = (banded.items(*each, cuts) for each in ((begin, end), (end, None)))
