@@ -52,6 +52,7 @@ SET = (
     Design("ecp5-85f", "small-compact", seeds=0),
     Design("ecp5-85f", "tiny", seeds=0),
     Design("ecp5-85f", "12x12", seeds=0),
+    Design("ecp5-85f", "16x16-int8-compact", seeds=0),
     Design("ecp5-85f", "small-packed-compact", seeds=0, cores=2),
     Design("nexus-40", "small", "mxu", seeds=3),
     Design("gw2a-18", "small", "mxu", seeds=3),
