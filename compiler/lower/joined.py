@@ -12,8 +12,12 @@ from systola.compiler.operations import Concatenation, Node, Value
 
 
 def joining(nodes: Sequence[Node], values: Collection[Value]) -> dict[Value, Concatenation]:
-    """Those of `values` that `nodes` join to others, and what does so."""
-    joined = [node for node in nodes if isinstance(node, Concatenation)]
+    """Those of `values` that `nodes` join to others, one behind the other, and what does so.
+
+    Channels side by side are copied: what it would change (2.3 % of the original's CNN1, by the
+    timing model) has not been measured.
+    """
+    joined = [node for node in nodes if isinstance(node, Concatenation) and not _of_channels(node)]
     return {part: node for node in joined for part in node.parts if part in values}
 
 
@@ -26,10 +30,14 @@ def places(
     """
     start = 0
     for value in node.parts:
-        if node.axis == len(node.result.shape) - 1:
+        if _of_channels(node):
             yield value, target.cut(start, value.channels)
             start += value.channels
         else:
             height, width = rows.grid(value)
             yield value, target.part(start, height * width)
             start += height * width
+
+
+def _of_channels(node: Concatenation) -> bool:
+    return node.axis == len(node.result.shape) - 1

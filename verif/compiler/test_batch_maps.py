@@ -179,7 +179,7 @@ def test_lines_on_their_way_out() -> None:
     assert estimate(config, program.image).traffic.host_out == 4 * 4 * 16 / 4
 
 
-def branched(rng: np.random.Generator) -> Operations:
+def branched(rng: np.random.Generator, axis: int = 3) -> Operations:
     """A map that is pooled and goes through convolutions, and both side by side."""
     writer = ModelWriter()
     shape = (1, 3, 3, 16)
@@ -195,8 +195,8 @@ def branched(rng: np.random.Generator) -> Operations:
         writer.weighted("CONV_2D", before, after, weights, bias, 5e-5, 0, strideH=1, strideW=1)
     window = {"filterHeight": 3, "filterWidth": 3, "strideH": 1, "strideW": 1}
     writer.operator("MAX_POOL_2D", [maps[0]], [maps[3]], padding=0, **window)
-    both = writer.tensor((1, 3, 3, 32), "int8", 0.02, 3)
-    writer.operator("CONCATENATION", [maps[2], maps[3]], [both], axis=3)
+    both = writer.tensor((1, 6, 3, 16) if axis == 1 else (1, 3, 3, 32), "int8", 0.02, 3)
+    writer.operator("CONCATENATION", [maps[2], maps[3]], [both], axis=axis)
     return operations_of(writer.content([source], [both]))
 
 
@@ -214,8 +214,8 @@ def test_poolings_beside_convolutions() -> None:
 
 @pytest.mark.parametrize("samples", [1, 16])
 def test_parts_are_made_in_their_place(samples: int) -> None:
-    """What nothing but a concatenation takes is not copied there."""
-    operations = branched(np.random.default_rng(1))
+    """What nothing but a concatenation of rows takes is not copied there."""
+    operations = branched(np.random.default_rng(1), axis=1)
     program = compile_operations(preset("base"), operations, samples).image.program
     assert Opcode.VECTOR not in opcodes(program)
 
