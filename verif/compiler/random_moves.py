@@ -128,7 +128,8 @@ class RandomMoves(RandomMaps):
         kept = np.empty(source.shape)[tuple(index)].shape
         lost = [axis for axis in range(4) if options["shrinkAxisMask"] >> axis & 1]
         shape = tuple(size for axis, size in enumerate(kept) if axis not in lost)
-        if 0 in kept:
+        # A number for each of several samples could as well be a vector of one: it is refused.
+        if 0 in kept or (len(shape) == 1 and source.shape[0] > 1):
             return source
         sliced = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
         inputs = [source.tensor, *(self._numbers(each) for each in (begin, end, strides))]
