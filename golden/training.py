@@ -56,37 +56,23 @@ class Generators:
         self._states = np.array(
             [start ^ (g * RANDOM_GROUP % (1 << 63)) for g in range(len(self._states))], np.uint64
         )
-        for _ in range(RANDOM_WARM_UP):
-            self._step()
-        steps = np.empty((rows, len(self._states)), np.uint64)
-        for number in range(rows):
-            self._step()
-            steps[number] = self._states
-        x = _bytes(steps)
+        self._next(RANDOM_WARM_UP)
+        x = self._next(rows)
         mixed = x ^ (np.roll(x, -1, axis=2) & np.roll(x, -2, axis=2))
         return mixed.reshape(rows, -1)[:, : self._cols].view(np.int8)
 
     def dither(self, vectors: int) -> NDArray[np.int64]:
         """The t of Activate with `stochastic`: (vectors, cols)."""
-        states = np.empty((vectors, len(self._states)), np.uint64)
-        for number in range(vectors):
-            self._step()
-            states[number] = self._states
-        low = _bytes(states).reshape(vectors, -1)[:, : self._cols] % (1 << DITHER_BITS)
+        low = self._next(vectors).reshape(vectors, -1)[:, : self._cols] % (1 << DITHER_BITS)
         return low.astype(np.int64)
 
-    def _step(self) -> None:
+    def _next(self, count: int) -> NDArray[np.uint8]:
+        """The bytes of the next states, the lowest first: (count, groups, RANDOM_LANES)."""
         x = self._states
-        x ^= x << np.uint64(13)
-        x ^= x >> np.uint64(7)
-        x ^= x << np.uint64(17)
-
-
-def random_lines(rows: int, cols: int, seed: int, counter: int) -> NDArray[np.int8]:
-    """The bytes of Random: (rows, cols)."""
-    return Generators(cols).lines(rows, seed, counter)
-
-
-def _bytes(states: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """The bytes of states, the lowest first: (lines, groups) to (lines, groups, RANDOM_LANES)."""
-    return states.astype("<u8").view(np.uint8).reshape(*states.shape, RANDOM_LANES)
+        states = np.empty((count, len(x)), "<u8")
+        for number in range(count):
+            x ^= x << np.uint64(13)
+            x ^= x >> np.uint64(7)
+            x ^= x << np.uint64(17)
+            states[number] = x
+        return states.view(np.uint8).reshape(count, len(x), RANDOM_LANES)

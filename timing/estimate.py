@@ -188,7 +188,7 @@ class Walk:
         """Walks through the program."""
         while self._issue(*self._offered()):
             pass
-        return self._result()
+        return self.result()
 
     def _offered(self) -> tuple[Opcode, dict[str, int], float]:
         """The next instruction, and when the sequencer sees it."""
@@ -225,7 +225,7 @@ class Walk:
             self._execute(opcode, operands)
         return True
 
-    def _result(self) -> Estimate:
+    def result(self) -> Estimate:
         """What it comes to, the Halt having been issued."""
         idle = max(self._issued + SEEN, self._idle())
         # The last fetch must have come, too.

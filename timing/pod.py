@@ -170,10 +170,6 @@ class _Core(Walk):
         self.halted = not self._issue(*self._next)
         self._next = None
 
-    def result(self) -> Estimate:
-        """Cycles and traffic."""
-        return self._result()
-
     def _waits(self) -> bool:
         """Whether the next instruction waits for something of which it is not known when it is."""
         if self._next is None:

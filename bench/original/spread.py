@@ -35,6 +35,7 @@ from systola.compiler.errors import CompileError
 from systola.compiler.layer import Layer
 from systola.compiler.layout import HostMatrix, pack_entries, pack_tiles, tiles
 from systola.compiler.lower.entries import common_entry
+from systola.compiler.lower.vector import scale_operands
 from systola.compiler.operations import (
     Binary,
     Concatenation,
@@ -50,8 +51,6 @@ from systola.compiler.ring import Ring
 GATE_ORDER = (0, 2, 1, 3)
 """Of the input, forget, new and output gates of a cell: the results of the first two meet, and
 those of the others do with the cell's state, so these stand side by side."""
-_SCALE = {"multiplier": "multiplier", "shift": "shift", "zero": "zero_point"}
-"""Operands of Set_Config_Scale, and what they are in a Scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,11 +435,7 @@ class _Spreading:
                 output = replace(output, function=Function.TABLE, table=node.table)
         else:
             output, operation = node.output, node.operation
-            scale = {
-                f"{name}_{end}": getattr(operand, member)
-                for end, operand in (("a", node.scale_a), ("b", node.scale_b))
-                for name, member in _SCALE.items()
-            }
+            scale = scale_operands(node.scale_a, node.scale_b)
         lines = [self._line(number, source, blocks.start) for source in node.sources]
         core.emit(Opcode.SET_CONFIG_SCALE, **scale, ceiling=output.ceiling)
         core.emit(

@@ -15,7 +15,7 @@ from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import Entries, common_entry
 from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map, runs
 from systola.compiler.lower.step import MapStep, Step
-from systola.compiler.operations import Binary, Requantisation, Unary, identity
+from systola.compiler.operations import Binary, Requantisation, Scale, Unary, identity
 
 HALF = 1 << 30, 0
 """Multiplier and shift of the commonest scale."""
@@ -172,17 +172,22 @@ def binary_steps(
             target=target,
             output=node.output,
             output_entries=common_entry(config, node.output),
-            scale={
-                "multiplier_a": a.multiplier,
-                "shift_a": a.shift,
-                "zero_a": a.zero_point,
-                "multiplier_b": b.multiplier,
-                "shift_b": b.shift,
-                "zero_b": b.zero_point,
-            },
+            scale=scale_operands(a, b),
         )
     )
     return steps
+
+
+def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
+    """Operands of Set_Config_Scale."""
+    return {
+        "multiplier_a": a.multiplier,
+        "shift_a": a.shift,
+        "zero_a": a.zero_point,
+        "multiplier_b": b.multiplier,
+        "shift_b": b.shift,
+        "zero_b": b.zero_point,
+    }
 
 
 def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:

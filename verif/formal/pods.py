@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where instructions wait for the links, and what holds the cores of a pod together."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
@@ -13,6 +10,7 @@ from systola.hdl.commands import link_address, place_bits
 from systola.hdl.control.link_gate import LinkGate
 from systola.hdl.control.link_interlock import LinkInterlock
 from systola.hdl.control.link_list import ListView, list_places
+from systola.hdl.parts.ored import ored
 from systola.hdl.pod.page_router import NOWHERE, PageRouter
 from systola.hdl.pod.pod_control import PodControl
 from systola.verif.formal.harness import (
@@ -84,7 +82,7 @@ class LinkGateHarness(Harness):
                 conflicts.append(
                     view.valid[place] & self._conflict(dut, view.regions[place], sends)
                 )
-        conflict = reduce(or_, conflicts) & ~dut.passes
+        conflict = ored(conflicts) & ~dut.passes
         since = Signal(range(self.SOON + 1))
         m.d.sync += since.eq(Mux(restart | conflict, 0, Mux(since == self.SOON, since, since + 1)))
         m.d.comb += [

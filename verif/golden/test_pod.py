@@ -11,7 +11,6 @@ import pytest
 
 from systola.arch.assembler import assemble, disassemble
 from systola.arch.config import Config, preset
-from systola.arch.image import Image
 from systola.arch.isa import (
     LINK_OPCODES,
     Fault,
@@ -22,7 +21,8 @@ from systola.arch.isa import (
 )
 from systola.golden.outcome import LimitReached, Outcome
 from systola.golden.pod import Pod
-from systola.verif.golden.rig import HALT, TINY, Rig
+from systola.verif.golden.rig import TINY, Rig
+from systola.verif.kit.images import program_image, text_image
 from systola.verif.kit.pod_programs import random_pod
 from systola.verif.kit.seeds import random_seed
 
@@ -34,16 +34,8 @@ BROAD = dataclasses.replace(LINKED, name="broad", rows=9, cols=18, columns_per_s
 ORDERS = 4
 
 
-def image(text: str | bytes) -> Image:
-    """A program from assembly text, with a page of host memory and no weights."""
-    program = assemble(text) if isinstance(text, str) else text
-    host = np.zeros(4096, np.uint8)
-    host[: len(program)] = np.frombuffer(program, np.uint8)
-    return Image(program, host, 0, np.zeros(0, np.uint8))
-
-
 def run(pod: Pod, *texts: str, order: random.Random | None = None) -> list[Outcome]:
-    return pod.run([image(text + "\nhalt") for text in texts], order=order)
+    return pod.run([text_image(text) for text in texts], order=order)
 
 
 def ends(pod: Pod, *texts: str) -> list[tuple[Fault, int, int] | None]:
@@ -229,7 +221,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("word", "cause", "address"), LIMITS)
 def test_faults_before_issue(word: bytes, cause: Fault, address: int) -> None:
-    outcome, _ = Pod(LINKED, 2).run([image(encode(Opcode.NOP) + word), image(HALT)])
+    outcome, _ = Pod(LINKED, 2).run([program_image([encode(Opcode.NOP), word]), program_image([])])
     assert outcome.fault is not None
     assert (outcome.fault.cause, outcome.fault.pc, outcome.fault.address) == (cause, 1, address)
     # Without links the fields do not matter.
@@ -239,7 +231,7 @@ def test_faults_before_issue(word: bytes, cause: Fault, address: int) -> None:
 def test_the_other_memory_is_not_looked_at() -> None:
     sends = encode(Opcode.SEND, side=0, buffer=0, accumulator=9999, rows=1)
     sums = encode(Opcode.SEND, side=0, sums=1, buffer=99999, accumulator=0, rows=1)
-    both = [image(sends + sums + HALT), image(HALT)]
+    both = [program_image([sends, sums]), program_image([])]
     assert [outcome.fault for outcome in Pod(LINKED, 2).run(both)] == [None, None]
 
 
@@ -259,7 +251,7 @@ def _needed(opcode: Opcode) -> dict[str, int]:
 def test_limit() -> None:
     endless = "loop count=1000000\nbarrier\nend_loop"
     with pytest.raises(LimitReached):
-        Pod(LINKED, 2).run([image(endless), image(endless)], limit=100)
+        Pod(LINKED, 2).run([text_image(endless), text_image(endless)], limit=100)
 
 
 @pytest.mark.parametrize("cores", [2, 3, 8])

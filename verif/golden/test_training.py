@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import INVERSE_ROOT, RECIPROCAL, Fault, Function, Opcode, Source, encode
 from systola.golden.gates import exponential, inverse_root, reciprocal
-from systola.golden.training import random_lines
+from systola.golden.training import Generators
 from systola.golden.wide import joined
 from systola.verif.golden import gemmlowp, scalar
 from systola.verif.golden.rig import HALT, SQUARE, TRAINING, Rig
@@ -171,36 +171,34 @@ def test_transpose() -> None:
     assert after[:100] == before[:100] and after[112:] == before[112:]
 
 
+def xorshift(x: int) -> int:
+    x = (x ^ x << 13) % (1 << 64)
+    x ^= x >> 7
+    return (x ^ x << 17) % (1 << 64)
+
+
 def test_random() -> None:
     """The generator in plain integers; other seeds, counters and columns differ."""
     rng = random.Random(random_seed())
     for cols in (4, 8, 16, 20):
         seed, counter = rng.getrandbits(31), rng.getrandbits(32)
-        lines = random_lines(5, cols, seed, counter).view(np.uint8)
+        lines = Generators(cols).lines(5, seed, counter).view(np.uint8)
         for c in range(cols):
             g, j = divmod(c, 8)
             x = (1 << 63 | seed << 32 | counter) ^ g * 0x1E3779B97F4A7C15 % (1 << 63)
             for step in range(16 + 5):
-                x = (x ^ x << 13) % (1 << 64)
-                x ^= x >> 7
-                x = (x ^ x << 17) % (1 << 64)
+                x = xorshift(x)
                 byte = [x >> 8 * i & 255 for i in range(8)]
                 if step >= 16:
                     expected = byte[j] ^ byte[(j + 1) % 8] & byte[(j + 2) % 8]
                     assert lines[step - 16, c] == expected
-    assert not np.array_equal(random_lines(9, 8, 1, 2), random_lines(9, 8, 1, 3))
-    assert not np.array_equal(random_lines(9, 8, 1, 2), random_lines(9, 8, 2, 2))
+    assert not np.array_equal(Generators(8).lines(9, 1, 2), Generators(8).lines(9, 1, 3))
+    assert not np.array_equal(Generators(8).lines(9, 1, 2), Generators(8).lines(9, 2, 2))
 
 
 def activate(**changes: int) -> bytes:
     at = {"accumulator": 0, "buffer": 300, "rows": 3, "n_tiles": 2, "parameter": 0, "wide": 1}
     return encode(Opcode.ACTIVATE, **(at | {"stochastic": 1} | changes))
-
-
-def xorshift(x: int) -> int:
-    x = (x ^ x << 13) % (1 << 64)
-    x ^= x >> 7
-    return (x ^ x << 17) % (1 << 64)
 
 
 @pytest.mark.parametrize("exponent", [0, 3])
@@ -256,7 +254,7 @@ def test_stochastic_rounding_needs_training() -> None:
 
 
 def test_random_bytes_are_even() -> None:
-    lines = random_lines(4096, 16, 5, 6).view(np.uint8)
+    lines = Generators(16).lines(4096, 5, 6).view(np.uint8)
     counts = np.bincount(lines.reshape(-1), minlength=256)
     assert abs(counts - counts.mean()).max() < 6 * np.sqrt(counts.mean())
     kept = (lines < 204).astype(float)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
-from systola.arch.isa import INSTRUCTION_BYTES, Opcode, encode
+from systola.arch.isa import Opcode, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 
 DATA_OFFSET = HOST_PAGE_BYTES
@@ -40,9 +41,14 @@ def make_image(
 
 def program_image(words: Sequence[bytes]) -> Image:
     """An image of these instructions and a Halt, in memory of zeros; no weights."""
-    program = [*words, encode(Opcode.HALT)]
-    pages = -(-INSTRUCTION_BYTES * len(program) // HOST_PAGE_BYTES)
-    return make_image(program, host=np.zeros(pages * HOST_PAGE_BYTES, np.uint8))
+    program = b"".join([*words, encode(Opcode.HALT)])
+    pages = -(-len(program) // HOST_PAGE_BYTES)
+    return make_image([program], host=np.zeros(pages * HOST_PAGE_BYTES, np.uint8))
+
+
+def text_image(text: str) -> Image:
+    """The same of assembly text."""
+    return program_image([assemble(text)])
 
 
 def random_memory(rng: np.random.Generator, pages: int) -> NDArray[np.uint8]:

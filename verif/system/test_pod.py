@@ -8,7 +8,6 @@ import random
 import numpy as np
 import pytest
 
-from systola.arch.assembler import assemble
 from systola.arch.config import preset
 from systola.arch.image import Image
 from systola.arch.isa import LINK_OPCODES, Fault, LinkPart, Opcode, encode
@@ -16,6 +15,7 @@ from systola.arch.registers import Status
 from systola.golden.outcome import Outcome
 from systola.golden.pod import Pod
 from systola.sim.pod_library import PodResult, PodSimulator
+from systola.verif.kit.images import text_image
 from systola.verif.kit.pod_programs import random_pod
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
@@ -117,17 +117,9 @@ def test_senders_wait_for_credits(name: str) -> None:
     they are late; they are the same lines."""
     text = "receive side=left, buffer=500, rows=400\nsend side=right, buffer=0, rows=400"
     with simulator(name) as pod:
-        cycles = pod.run([image(text) for _ in range(pod.cores)]).cycles
+        cycles = pod.run([text_image(text) for _ in range(pod.cores)]).cycles
     assert (cycles > 800) == PODS[name][4], cycles
     assert cycles > 400
-
-
-def image(text: str) -> Image:
-    """A program from assembly text, with a page of host memory and no weights."""
-    program = assemble(text + "\nhalt")
-    host = np.zeros(4096, np.uint8)
-    host[: len(program)] = np.frombuffer(program, np.uint8)
-    return Image(program, host, 0, np.zeros(0, np.uint8))
 
 
 STOPPED = (Fault.POD_STOPPED, 0, 0)
@@ -203,8 +195,8 @@ def test_ends() -> None:
     """Causes and addresses by hand; those of the golden pod, too."""
     with simulator("3 cores") as pod:
         for name, (texts, expected) in ENDS.items():
-            outcomes = Pod(CONFIG, 3).run([image(text) for text in texts])
-            result = pod.run([image(text) for text in texts], bus_timeout=TIMEOUT)
+            outcomes = Pod(CONFIG, 3).run([text_image(text) for text in texts])
+            result = pod.run([text_image(text) for text in texts], bus_timeout=TIMEOUT)
             found = [
                 (core.fault_cause and (core.fault_cause, core.fault_pc, core.fault_address)) or None
                 for core in result.cores
@@ -223,7 +215,7 @@ def test_ends() -> None:
 def test_bus_error_stops_all() -> None:
     with simulator("3 cores") as pod:
         texts = ["read_host_memory host=512, buffer=0, rows=1, stride=16, blocks=1, tail=4"]
-        images = [image("\n".join([*texts, "barrier"])) for _ in range(3)]
+        images = [text_image("\n".join([*texts, "barrier"])) for _ in range(3)]
         result = pod.run(images, bus_timeout=TIMEOUT, host_errors=[(0, 0), (512, 600), (0, 0)])
         assert result.first_fault == (1, Fault.HOST_READ_ERROR)
         causes = [core.fault_cause for core in result.cores]

@@ -5,14 +5,14 @@ applications whose weights are spread over the cores."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from systola.arch.assembler import assemble
 from systola.arch.config import preset
 from systola.arch.image import Image
-from systola.arch.isa import INSTRUCTION_BYTES, Fault, Side
+from systola.arch.isa import Fault, Side
 from systola.bench.original.compiled import random_inputs
 from systola.bench.original.shapes import Application
 from systola.bench.original.spread import spread
@@ -21,7 +21,7 @@ from systola.golden.pod import Pod
 from systola.sim.pod_library import PodSimulator
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.pod import estimate_pod
-from systola.verif.kit.images import program_image
+from systola.verif.kit.images import program_image, text_image
 from systola.verif.kit.pod_programs import random_pod
 from systola.verif.kit.seeds import random_seed
 from systola.verif.kit.small_applications import operations_in_order, recurrent
@@ -41,12 +41,6 @@ NEAR_RANDOM, FAR = 0.06, 1.5
 """Error of the median, and the largest, of random programs."""
 PROGRAMS = 24
 MEMORIES = ((0, 0.0), (30, 0.0), (3, 0.1))
-
-
-def lines(text: str) -> list[bytes]:
-    program = assemble(text)
-    size = INSTRUCTION_BYTES
-    return [program[at : at + size] for at in range(0, len(program), size)]
 
 
 LINKS = {
@@ -105,7 +99,7 @@ def test_links() -> None:
     """Every core of programs whose only work is on the links."""
     with PodSimulator(CONFIG, CORES) as pod:
         for name, texts in LINKS.items():
-            images = [program_image(lines(text)) for text in texts]
+            images = [text_image(text) for text in texts]
             result = pod.run(images)
             assert all(core.fault_cause == Fault.NONE for core in result.cores)
             estimated = estimate_pod(CONFIG, images)
@@ -159,13 +153,9 @@ def test_spread_weights(application: Application, latency: int, stall: float) ->
         result = pod.run(program.images)
     estimated = estimate_pod(CONFIG, program.images, MemorySpeed(latency, stall))
     print(f"{result.cycles} cycles, estimated {estimated.cycles}")
-    hosts = [image.host.copy() for image in program.images]
-    images = [
-        Image(image.program, host, image.program_offset, image.weights)
-        for image, host in zip(program.images, hosts, strict=True)
-    ]
+    images = [replace(image, host=image.host.copy()) for image in program.images]
     assert all(outcome.fault is None for outcome in Pod(CONFIG, CORES).run(images))
-    for core, host in zip(result.cores, hosts, strict=True):
+    for core, image in zip(result.cores, images, strict=True):
         assert core.fault_cause == Fault.NONE
-        np.testing.assert_array_equal(core.host, host)
+        np.testing.assert_array_equal(core.host, image.host)
     assert estimated.cycles == pytest.approx(result.cycles, rel=NEAR_APPLICATION)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from systola.arch.assembler import assemble
 from systola.arch.config import preset
-from systola.arch.image import Image
-from systola.arch.isa import INSTRUCTION_BYTES
 from systola.compiler.collectives import all_reduce, broadcast
 from systola.timing.estimate import estimate
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.pod import estimate_pod
-from systola.verif.kit.images import program_image
+from systola.verif.kit.images import program_image, text_image
 from systola.verif.plan.selection import thorough
 
 CONFIG = preset("tiny-links")
@@ -25,14 +22,8 @@ SEND = "send side=right, buffer=0, rows=40"
 RECEIVE = "receive side=left, buffer=100, rows=40"
 
 
-def image(text: str) -> Image:
-    program = assemble(text)
-    size = INSTRUCTION_BYTES
-    return program_image([program[at : at + size] for at in range(0, len(program), size)])
-
-
 def cycles(*texts: str, stages: int = 2) -> list[int]:
-    result = estimate_pod(CONFIG, [image(text) for text in texts], stages=stages)
+    result = estimate_pod(CONFIG, [text_image(text) for text in texts], stages=stages)
     return [core.cycles for core in result.cores]
 
 
@@ -40,7 +31,7 @@ def cycles(*texts: str, stages: int = 2) -> list[int]:
 def test_cores_without_links(latency: int) -> None:
     """Each takes what it takes by itself."""
     texts = (COPY, COPY * 3 + "synchronize\n" + COPY, "nop")
-    images = [image(text) for text in texts]
+    images = [text_image(text) for text in texts]
     memory = MemorySpeed(latency)
     alone = [estimate(CONFIG, image, memory).cycles for image in images]
     assert [core.cycles for core in estimate_pod(CONFIG, images, memory).cores] == alone

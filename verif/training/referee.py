@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.golden.training import random_lines
+from systola.golden.training import Generators
 from systola.training.masks import block_seed, keep_table
 from systola.training.optimizers import SGD
 from systola.training.programs import COUNTER_STEP
@@ -208,7 +208,7 @@ class Referee:
         drawn = np.array(
             [
                 [
-                    random_lines(each, self.size, seed, (counter + (block << 4)) % 2**32)
+                    Generators(self.size).lines(each, seed, (counter + (block << 4)) % 2**32)
                     for seed in (block_seed(self.seed, n) for n in range(rows // each))
                 ]
                 for block in range(blocks)
