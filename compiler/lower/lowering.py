@@ -182,13 +182,10 @@ class Lowering:
         if node.result not in self._wholes:
             self._wholes[node.result] = self._target(node, [])
         place = dict(places(node, self._wholes[node.result], self._rows))[value]
-        # Maps of LSTMs have lines in front of them, those on their way out more pixels in a line.
-        ordinary = like.plane == like.pixels and like.beside == 1
-        if not ordinary or not isinstance(place, FeatureMap):
-            return None
-        if place.channels != like.channels or place.pixels != like.pixels:
-            return None
-        return place.grid(like.height, like.width)
+        assert isinstance(place, FeatureMap)
+        # Maps of LSTMs have lines in front of them.
+        alike = like.plane == like.pixels == place.pixels and like.channels == place.channels
+        return place.grid(like.height, like.width) if alike else None
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
         """The steps, as the end of `node`, for what one sample leaves for its batch."""

@@ -37,8 +37,10 @@ of the narrow bus."""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
 """Instructions come through a bus of four bytes, beside all data, and bound the smallest."""
-NEAR_RANDOM, FAR = 0.06, 1.5
-"""Error of the median, and the largest, of random programs."""
+NEAR_RANDOM, FAR = 0.08, 1.5
+"""Error of the median, and the largest, of random programs. They are short, and a fetch that comes
+amid data, which is not modelled, is 16 beats of the narrow bus: 1.5 to 4 % are missing, and medians
+of so few programs differ by 1 % (standard deviation, 36 seeds)."""
 PROGRAMS = 24
 MEMORIES = ((0, 0.0), (30, 0.0), (3, 0.1))
 
