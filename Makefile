@@ -103,8 +103,8 @@ coverage: $(READY) ## What random programs of every kind cover, with a page [N=2
 	@$(BIN)/python -m systola.verif.coverage $(if $(N),--programs '$(N)') \
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(SEED),--seed '$(SEED)') $(if $(MERGE),--merge $(MERGE))
 
-mutate: $(READY) ## Faults planted in the machine: are they found? [N=1000 JOBS= SEED= PROGRAMS=]
-	@$(BIN)/python -m systola.verif.mutation $(if $(N),--mutants '$(N)') \
+mutate: $(READY) ## Faults planted in the machine: are they found? [N=1000 POD=1 JOBS= SEED= PROGRAMS=]
+	@$(BIN)/python -m systola.verif.mutation $(if $(POD),--pod) $(if $(N),--mutants '$(N)') \
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(PROGRAMS),--programs '$(PROGRAMS)')
 

@@ -77,6 +77,13 @@ def generate_rtlil(config: Config) -> str:
     return rtlil.convert(top, name="tpu", platform=Fabric.GENERIC, ports=flat_ports(top))
 
 
+def generate_pod_rtlil(config: Config, cores: int, shared: SharedMemory | None) -> str:
+    """A pod likewise; the top module is `pod`."""
+    top = Pod(config=config, cores=cores, shared=shared)
+    ring = rtlil.convert(top, name="pod", platform=Fabric.GENERIC, ports=flat_ports(top))
+    return f"{ring}\n{generate_rtlil(config)}"
+
+
 def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:
     """One unit of the machine as the module `name`; members of its ports are joined by `__`."""
     return _with_modules(convert(unit, name, fabric), config, fabric)

@@ -32,13 +32,6 @@ constexpr unsigned REGISTER_TIMEOUT = 10000;
 
 constexpr int RESET_CYCLES = 4;
 
-// Chooses one of the faults that verif/mutation plants, 0 for none; other machines have no such port.
-template <typename MODEL>
-void plant(MODEL& model, uint32_t fault) {
-    if constexpr (requires { model.planted_fault; }) model.planted_fault = fault;
-    (void)fault;
-}
-
 // What the machine is doing, where its Verilog tells (sim/state.py): so many bytes, or none.
 template <typename MODEL>
 unsigned copy_state(MODEL& model, uint8_t* to) {

@@ -404,3 +404,10 @@ template <typename PORT>
 void* bytes_of(PORT& port) {
     return &port;
 }
+
+// Chooses one of the faults that verif/mutation plants, 0 for none; others have no such port.
+template <typename MODEL>
+void plant(MODEL& model, uint32_t fault) {
+    if constexpr (requires { model.planted_fault; }) model.planted_fault = fault;
+    (void)fault;
+}

@@ -80,12 +80,13 @@ class Memories {
 
 class Pod {
   public:
-    explicit Pod(int seed) : context_(new VerilatedContext) {
+    Pod(uint32_t fault, int seed) : context_(new VerilatedContext) {
         Verilated::threadContextp(context_.get());
         context_->fatalOnError(false);
         context_->randReset(2);
         context_->randSeed(seed);
         pod_.reset(new Vpod(context_.get(), "pod"));
+        plant(*pod_, fault);
         for (unsigned i = 0; i < MEMORIES; ++i)
             memories_.emplace_back(new Memories(i, complaint_));
         reset();
@@ -265,7 +266,7 @@ Pod* pod(void* handle) { return static_cast<Pod*>(handle); }
 
 extern "C" {
 
-void* pod_create(int seed) { return new Pod(seed); }
+void* pod_create(uint32_t fault, int seed) { return new Pod(fault, seed); }
 
 void pod_destroy(void* handle) { delete pod(handle); }
 

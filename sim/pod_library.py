@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from systola.sim.model import (
     SimulationError,
     VerilatedModel,
 )
-from systola.sim.verilator import build_library
+from systola.sim.verilator import OPTIMISE, build_library
 
 _FUNCTIONS: Functions = (
     ("memory", None, (WORD, NUMBER, HANDLE, LONG, LONG, WORD, WORD, LONG, LONG, LONG)),
@@ -105,12 +106,33 @@ def _ports(config: Config, cores: int, shared: SharedMemory | None) -> str:
     )
 
 
+def build_pod(
+    verilog: str,
+    config: Config,
+    cores: int,
+    shared: SharedMemory | None,
+    *,
+    options: Sequence[str] = (),
+    optimise: str = OPTIMISE,
+) -> Path:
+    """The library of a pod from its Verilog; see build_library."""
+    return build_library(
+        verilog,
+        name=f"{config.name} x {cores}",
+        options=options,
+        optimise=optimise,
+        top="pod",
+        numbers=_ports(config, cores, shared),
+    )
+
+
 class PodSimulator(VerilatedModel):
     """A Verilated pod of `cores` cores of a configuration, which gets links where it has none, each
     with memories of its own, or all with one that is `shared`.
 
     `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores,
-    and with `uneven` links their credits come back late and unevenly.
+    and with `uneven` links their credits come back late and unevenly. `library` is one of these
+    that has been built already, with faults in it, of which `fault` chooses one.
     Building the library takes a while the first time; it raises
     systola.sim.verilator.BuildError when it cannot be done.
     """
@@ -126,19 +148,18 @@ class PodSimulator(VerilatedModel):
         stages: int = 2,
         shared: SharedMemory | None = None,
         uneven: bool = False,
+        library: Path | None = None,
+        fault: int = 0,
     ):
         super().__init__(latency=latency, stall=stall, seed=seed)
         self.config = replace(config, links=True)
         self.cores = cores
         self._shared = shared
         self._memories: dict[tuple[int, bool], NDArray[np.uint8]] = {}
-        library = build_library(
-            pod_verilog_of(self.config, cores, stages, shared, uneven=uneven),
-            name=f"{config.name} x {cores}",
-            top="pod",
-            numbers=_ports(self.config, cores, shared),
-        )
-        self._open(library, "pod", _FUNCTIONS, ())
+        if library is None:
+            verilog = pod_verilog_of(self.config, cores, stages, shared, uneven=uneven)
+            library = build_pod(verilog, self.config, cores, shared)
+        self._open(library, "pod", _FUNCTIONS, ((WORD, fault),))
         if self.read(PodRegister.ID) != POD_IDENTITY:
             raise SimulationError("the pod does not answer with its identity")
 

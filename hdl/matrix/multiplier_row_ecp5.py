@@ -104,8 +104,10 @@ def _block(
     `a` is the upper bits of its operand, so that its sign need not reach more than one pin.
     """
     product = Signal(2 * _BITS, name=f"product{name}")
-    ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_CE0": enable, "i_RST0": Const(0)}
-    ports |= {"i_CE1": load}
+    ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_RST0": Const(0)}
+    # Four enables serve the four multipliers that are side by side, which may be of two stages: not
+    # even a constant goes to those that this one leaves unused.
+    ports |= {"i_CE0": enable, "i_CE1": load, "i_CE2": enable, "i_CE3": enable}
     for letter, operand in (("A", _upper(a)), ("B", b)):
         ports |= _pins(f"i_{letter}", operand)
         ports |= {f"i_SIGNED{letter}": Const(1), f"i_SOURCE{letter}": Const(0)}
@@ -113,7 +115,6 @@ def _block(
     ports |= _pins("o_P", product)
     for k in range(1, 4):
         ports |= {f"i_CLK{k}": Const(0), f"i_RST{k}": Const(0)}
-    ports |= {f"i_CE{k}": Const(0) for k in range(2, 4)}
     m.submodules[f"dsp{name}"] = Instance(
         "MULT18X18D",
         p_REG_INPUTA_CLK="CLK0",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.image import Image
-from systola.arch.isa import PARAMETER_PLANES, Opcode, Operation, Side, decode, encode
+from systola.arch.isa import LINK_OPCODES, PARAMETER_PLANES, Opcode, Operation, Side, decode, encode
 from systola.golden.machine import Machine
 
 LINES, ROWS, ENTRIES, TILES = 40, 20, 4, 6
@@ -32,7 +32,9 @@ class PodWriter:
         self.words: list[list[bytes]] = [[] for _ in range(cores)]
         self.expected = [Machine(config) for _ in range(cores)]
         self.hosts = [self._bytes(WINDOW) for _ in range(cores)]
-        self.weights = [self._bytes(TILES * config.tile_bytes) for _ in range(cores)]
+        weights = [self._bytes(TILES * config.tile_bytes) for _ in range(cores)]
+        # The same ones for all: what shares a memory may read them once.
+        self.weights = weights[:1] * cores if rng.random() < 0.5 else weights
         self._windows = [host.copy() for host in self.hosts]
         self._links: dict[tuple[int, Side], deque[NDArray[np.generic]]] = {
             (core, side): deque() for core in range(cores) for side in Side
@@ -212,3 +214,12 @@ def random_pod(rng: random.Random, config: Config, cores: int, steps: int) -> Po
         writer.step()
     writer.finish()
     return writer
+
+
+def damage(rng: random.Random, writer: PodWriter) -> None:
+    """Puts something else in the place of one instruction for the links, where there is one."""
+    words = rng.choice(writer.words)
+    links = [i for i, word in enumerate(words) if word[0] in LINK_OPCODES]
+    if links:
+        new = (encode(Opcode.NOP), bytes(16), encode(Opcode.BARRIER), b"\xff" * 16)
+        words[rng.choice(links)] = rng.choice(new)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make mutate`: plants single faults in the machine and tells which the quick regression finds.
 
-First the machine with each of them runs programs; of those that are not found so it is tried to
-prove that they are harmless; what is left is planted in units, for the units' own tests. Exit
-status 1 where it finds too few of those that could make a difference, or the machine without
-a fault fails. What has been judged is kept: the same command goes on where it was stopped.
+First the machine, or pod, with each of them runs programs; of those that are not found so it is
+tried to prove that they are harmless; what is left is planted in units, for the units' own tests.
+Exit status 1 where it finds too few of those that could make a difference, or it fails without
+a fault. What has been judged is kept: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -21,10 +22,12 @@ from systola.cli.arguments import OneLineParser, whole_number
 from systola.sim.build import build_root, content_key
 from systola.synth.errors import SynthesisError
 from systola.verif.mutation.campaign import Course
+from systola.verif.mutation.design import MACHINE, POD, Design, M
 from systola.verif.mutation.equivalence import dead, harmless
-from systola.verif.mutation.mutants import MACHINE, mutants_of, mutated_library, rtlil_of
+from systola.verif.mutation.mutants import mutants_of, mutated_library
+from systola.verif.mutation.pod_trials import pod_trials
 from systola.verif.mutation.record import Record
-from systola.verif.mutation.trial import Differs, Trial
+from systola.verif.mutation.trial import Differs, TrialOn
 from systola.verif.mutation.trials import quick_trials
 from systola.verif.mutation.unit_tests import UnitTests, UnitTestsFail
 
@@ -41,25 +44,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"SEED={options.seed}")
     folder = build_root() / "mutation"
     folder.mkdir(parents=True, exist_ok=True)
+    if options.pod:
+        return _campaign(POD, pod_trials(POD, options.seed, options.programs), folder, options)
+    trials = quick_trials(MACHINE.config, options.seed, options.programs)
+    return _campaign(MACHINE, trials, folder, options)
+
+
+def _campaign(
+    design: Design[M], trials: Sequence[TrialOn[M]], folder: Path, options: argparse.Namespace
+) -> int:
+    """The exit status."""
     try:
-        mutants = mutants_of(MACHINE, options.mutants, options.seed)
-        key = content_key(rtlil_of(MACHINE), *(str(mutant) for mutant in mutants))
+        mutants = mutants_of(design, options.mutants, options.seed)
+        key = content_key(design.rtlil, *(str(mutant) for mutant in mutants))
         record = Record.of(folder, mutants, key)
         if not record.proofs:
-            for mutant in dead(MACHINE, mutants, folder / "proofs"):
-                record.add_proof(mutant, "tpu")
-        _run_trials(record, quick_trials(MACHINE, options.seed, options.programs), options.jobs)
+            for mutant in dead(design, mutants, folder / "proofs"):
+                record.add_proof(mutant, design.top)
+        _run_trials(design, record, trials, options.jobs)
     except SynthesisError as error:
         print(f"mutate: {error}", file=sys.stderr)
         return 2
     except Differs as difference:
-        print(f"mutate: the machine without a fault fails: {difference}", file=sys.stderr)
+        print(f"mutate: without a fault it fails: {difference}", file=sys.stderr)
         return 1
     if options.seconds:
         unknown = [mutant for mutant in mutants if record.unproven(mutant.number)]
         print(f"{len(unknown)} to be proven harmless or not")
         harmless(
-            MACHINE,
+            design,
             unknown,
             folder / "proofs",
             seconds=options.seconds,
@@ -67,22 +80,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tried=record.add_proof,
         )
     try:
-        _test_units(record, options.seed, options.jobs)
+        _test_units(design, record, options.seed, options.jobs)
     except UnitTestsFail as failure:
         print(f"mutate: {failure}", file=sys.stderr)
         return 1
     print(record.summary())
-    (options.json or folder / "mutation.json").write_text(
+    (options.json or folder / f"{design.top}.json").write_text(
         json.dumps({"seed": options.seed, **record.figures()}, indent=1) + "\n"
     )
-    page = folder / "mutation.md"
+    page = folder / f"{design.top}.md"
     page.write_text(record.page(options.seed))
     print(page)
     return int(record.score() < BAR)
 
 
-def _run_trials(record: Record, trials: Sequence[Trial], jobs: int) -> None:
-    """Puts machines with the mutants to the trials, after the same simulator without a fault."""
+def _run_trials(design: Design[M], record: Record, trials: Sequence[TrialOn[M]], jobs: int) -> None:
+    """Puts designs with the mutants to the trials, after the same simulator without a fault."""
     batches = [record.mutants[start:][:BATCH] for start in range(0, len(record.mutants), BATCH)]
     todo = [
         [mutant.number for mutant in batch if record.open(mutant.number, len(trials))]
@@ -92,7 +105,7 @@ def _run_trials(record: Record, trials: Sequence[Trial], jobs: int) -> None:
         for batch, numbers in zip(batches, todo, strict=True):
             if not numbers:
                 continue
-            course = Course.of(MACHINE, mutated_library(MACHINE, batch), trials)
+            course = Course.of(design, mutated_library(design, batch), trials)
             for verdict in course.judge_all(numbers, jobs):
                 record.add(verdict, len(trials))
                 bar.update()
@@ -100,9 +113,9 @@ def _run_trials(record: Record, trials: Sequence[Trial], jobs: int) -> None:
                     bar.write(f"{verdict.how:9} {record.mutants[verdict.number - 1].text}")
 
 
-def _test_units(record: Record, seed: int, jobs: int) -> None:
-    """Puts those that have survived the trials of the machine to the tests of its units."""
-    tests = UnitTests(MACHINE, seed)
+def _test_units(design: Design[M], record: Record, seed: int, jobs: int) -> None:
+    """Puts those that have survived the trials of the design to the tests of its units."""
+    tests = UnitTests(design, seed)
     key = tests.key()
     todo = [mutant for mutant in record.mutants if record.untested(mutant.number, key)]
     with tqdm(total=len(todo), unit="mutant", disable=None) as bar:
@@ -128,6 +141,9 @@ def _parser() -> OneLineParser:
         type=whole_number(0),
         default=60,
         help="limit of a proof that one is harmless; 0: none",
+    )
+    parser.add_argument(
+        "--pod", action="store_true", help="in what makes several machines a pod, not in one"
     )
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser

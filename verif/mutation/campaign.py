@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Generic
 
-from systola.arch.config import Config
-from systola.verif.mutation.trial import Differs, Facts, Trial, survive
+from systola.verif.mutation.design import Design, M
+from systola.verif.mutation.trial import Differs, Facts, TrialOn, survive
 
 SECONDS_LIMIT = 300.0
 """A mutant that takes longer than that hangs the simulator."""
@@ -30,25 +31,25 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Course:
-    """What every mutant has to go through. `usual`: the cycles of the machine without a fault."""
+class Course(Generic[M]):
+    """What every mutant has to go through. `usual`: the cycles of the design without a fault."""
 
-    config: Config
+    design: Design[M]
     library: Path
-    trials: Sequence[Trial]
+    trials: Sequence[TrialOn[M]]
     usual: Sequence[Facts]
 
     @classmethod
-    def of(cls, config: Config, library: Path, trials: Sequence[Trial]) -> Course:
-        """Runs the trials on the machine without a fault. Raises Differs if it fails one."""
-        usual, _ = survive(config, library, 0, trials, None)
-        return cls(config, library, trials, usual)
+    def of(cls, design: Design[M], library: Path, trials: Sequence[TrialOn[M]]) -> Course[M]:
+        """Runs the trials on the design without a fault. Raises Differs if it fails one."""
+        usual, _ = survive(design, library, 0, trials, None)
+        return cls(design, library, trials, usual)
 
     def judge(self, number: int) -> Verdict:
         """Puts a mutant to the trials, in this process."""
         started = time.process_time()
         try:
-            _, late = survive(self.config, self.library, number, self.trials, self.usual)
+            _, late = survive(self.design, self.library, number, self.trials, self.usual)
         except Differs as difference:
             how, by = "killed", str(difference)
         else:

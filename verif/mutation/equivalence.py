@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which mutants are harmless: proven never to make a difference.
 
-`dead`: those that reach no output of the machine at all (systola.verif.mutation.reach). `harmless`,
+`dead`: those that reach no output of the design at all (systola.verif.mutation.reach). `harmless`,
 with Yosys' SAT solver: those with no effect where they stand. A mutant makes a difference if in
 some cycle a register, a memory, a multiplier or an output of the module gets another value than
 without the fault, from the same state and the same inputs (systola.verif.mutation.doubled). That
 this is so is refuted for the first cycles after power-up and, by induction, for any state that has
 enough predecessors. What memories and multipliers give is left free, and so are the inputs of the
 module: what is proven holds wherever it stands. Where that is not enough the module around it is
-tried, up to the whole machine.
+tried, up to the whole design.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from systola.arch.config import Config
 from systola.synth.tools import find_tool
+from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.doubled import Bit, Module, doubled
-from systola.verif.mutation.mutants import READ, SELECT, Mutant, planting, rtlil_of, run_script
+from systola.verif.mutation.mutants import READ, SELECT, Mutant, planting, run_script
 from systola.verif.mutation.reach import reaching
 
 DISTANCE = 3
@@ -39,16 +39,16 @@ sat -tempinduct -prove differs 0 -maxsteps {steps}
 _PROVEN = "Induction step proven: SUCCESS!"
 
 
-def dead(config: Config, mutants: Sequence[Mutant], folder: Path) -> list[Mutant]:
-    """Those from which nothing leads to an output of the machine. `folder` is to work in."""
+def dead(design: Design[M], mutants: Sequence[Mutant], folder: Path) -> list[Mutant]:
+    """Those from which nothing leads to an output of the design. `folder` is to work in."""
     script = [
-        *planting(mutants),
+        *planting(design.top, mutants),
         *("flatten", "opt_expr", "opt_clean", "write_json all.json"),
     ]
     folder.mkdir(parents=True, exist_ok=True)
     what = "looking for mutants that reach nothing"
-    run_script(rtlil_of(config), "\n".join(script) + "\n", folder, what)
-    module: Module = json.loads((folder / "all.json").read_text())["modules"]["tpu"]
+    run_script(design.rtlil, "\n".join(script) + "\n", folder, what)
+    module: Module = json.loads((folder / "all.json").read_text())["modules"][design.top]
     select: list[Bit] = module["ports"][SELECT]["bits"]
     reached = reaching(module)
     alive: set[int] = set()
@@ -61,7 +61,7 @@ def dead(config: Config, mutants: Sequence[Mutant], folder: Path) -> list[Mutant
 
 
 def harmless(
-    config: Config,
+    design: Design[M],
     mutants: Sequence[Mutant],
     folder: Path,
     *,
@@ -74,11 +74,11 @@ def harmless(
 
     `seconds` is the limit for one proof. What is left in `folder` may be deleted.
     """
-    around = _surroundings(config)
+    around = _surroundings(design)
     folder.mkdir(parents=True, exist_ok=True)
     work = [(mutant, mutant.module) for mutant in mutants]
     while work:
-        _plant(config, work, folder)
+        _plant(design, work, folder)
         left: list[tuple[Mutant, str]] = []
         with ThreadPoolExecutor(jobs) as pool:
             files = [folder / f"{mutant.number}.json" for mutant, _ in work]
@@ -91,11 +91,11 @@ def harmless(
         work = left
 
 
-def _surroundings(config: Config) -> dict[str, str]:
+def _surroundings(design: Design[M]) -> dict[str, str]:
     """For each module the one that it stands in."""
     around: dict[str, str] = {}
     module = ""
-    for line in rtlil_of(config).splitlines():
+    for line in design.rtlil.splitlines():
         if match := _MODULE.match(line):
             module = match[1]
         elif match := _CELL.match(line):
@@ -103,19 +103,19 @@ def _surroundings(config: Config) -> dict[str, str]:
     return around
 
 
-def _plant(config: Config, work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
+def _plant(design: Design[M], work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
     """Writes each module with its mutant, flat, and doubled behind the fault."""
-    script = [*READ.format(top="tpu").splitlines(), "design -save machine"]
+    script = [*READ.format(top=design.top).splitlines(), "design -save whole"]
     for mutant, module in work:
         script += [
-            "design -load machine",
+            "design -load whole",
             f"{mutant.command} -ctrl {SELECT} 1 1",
             f"hierarchy -top {module}",
             "flatten",
             "opt_clean",
             f"write_json {mutant.number}.json",
         ]
-    run_script(rtlil_of(config), "\n".join(script) + "\n", folder, "planting survivors")
+    run_script(design.rtlil, "\n".join(script) + "\n", folder, "planting survivors")
     for mutant, module in work:
         file = folder / f"{mutant.number}.json"
         whole = json.loads(file.read_text())["modules"][module]

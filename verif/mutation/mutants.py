@@ -1,40 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of a machine, and one simulator that holds them all."""
+"""The mutants of a design, and one simulator that holds them all."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from systola.arch.config import Config
-from systola.hdl.verilog import generate_rtlil
-from systola.sim.build import SIM_DIRECTORY, built_once, content_key
-from systola.sim.verilator import build_library
+from systola.sim.build import built_once, content_key
 from systola.synth.tools import find_tool, run_tool
+from systola.verif.mutation.design import Design, M
 
-MACHINE = Config(
-    name="mutated",
-    rows=4,
-    cols=4,
-    columns_per_stage=2,
-    buffer_lines=1 << 19,
-    accumulator_rows=1 << 15,
-    parameter_entries=2048,
-    tables=8,
-    host_bus_bytes=4,
-    weight_bus_bytes=4,
-    max_burst_beats=256,
-)
-"""Every unit of the machine and every instruction. The array is small, and memories are as large as
-they may be: so that every bit of an address or a length counts."""
 SELECT = "planted_fault"
-"""The input that chooses a mutant; sim/harness.cpp drives it."""
-LINT = Path(__file__).with_name("lint.vlt")
-"""Control file of Verilator for what WRITE leaves."""
+"""The input that chooses a mutant; the harness of the simulator drives it."""
 _LEFT_OUT = re.compile(r"(?:\w+_)?clk|CLK|EN")
 """Ports without mutants: clocks, and bits of the write enables of memories, which are all the
 same."""
@@ -66,7 +46,7 @@ _SOURCE = re.compile(r"(?:.*/)?(hdl/[\w/]+\.py:\d+)")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: number `number` of a list; 0 is the machine as it is.
+    """One fault: number `number` of a list; 0 is the design as it is.
 
     `mode` is what happens to bit `bit` of a port of a cell: "inv", "const0", "const1", or "cnot0",
     "cnot1": inverted while bit `control` of the same port is 0, 1.
@@ -86,7 +66,7 @@ class Mutant:
 
     @property
     def unit(self) -> str:
-        """The path of the module in the machine, such as "core.matrix_unit.feeder"."""
+        """The path of the module in the design, such as "core.matrix_unit.feeder"."""
         return re.sub(r"\$\d+", "", self.module).removeprefix("tpu").lstrip(".") or "tpu"
 
     @property
@@ -104,23 +84,23 @@ class Mutant:
         return f"{self.unit}: {name} {self.mode}{control} ({', '.join(self.sources)})"
 
 
-def mutants_of(config: Config, count: int, seed: int) -> list[Mutant]:
+def mutants_of(design: Design[M], count: int, seed: int) -> list[Mutant]:
     """`count` mutants, numbered from 1, spread by Yosys over modules, signals and source lines.
 
     None is in one of _LEFT_OUT, and none in the initial contents of a memory.
     """
     yosys = find_tool("yosys")
-    script = READ.format(top="tpu") + (
+    script = READ.format(top=design.top) + (
         f"mutate -list {count + int(count * _SPARE) + 10} -seed {seed} -o mutants.txt "
-        "t:$meminit_v2 %n\n"
+        f"{design.chosen}\n"
     )
 
     def make(work: Path) -> Path:
-        run_script(rtlil_of(config), script, work, "the list of mutants")
+        run_script(design.rtlil, script, work, "the list of mutants")
         return work / "mutants.txt"
 
-    key = content_key(yosys.version, rtlil_of(config), script)
-    listed = built_once("mutants", f"{key}.txt", f"listing mutants of '{config.name}'", make)
+    key = content_key(yosys.version, design.rtlil, script)
+    listed = built_once("mutants", f"{key}.txt", f"listing mutants of '{design.name}'", make)
     found: list[Mutant] = []
     for line in listed.read_text().splitlines():
         values = dict(_FIELD.findall(line))
@@ -148,17 +128,6 @@ def _sources(line: str) -> list[str]:
     return [match[1] for match in matches if match]
 
 
-@lru_cache(maxsize=1)
-def rtlil_of(config: Config) -> str:
-    """The machine for Yosys."""
-    return sources_shortened(generate_rtlil(config))
-
-
-def sources_shortened(rtlil: str) -> str:
-    """RTLIL in which places in the source are told from the top of the project."""
-    return rtlil.replace(f"{SIM_DIRECTORY.parent}/", "")
-
-
 def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
     """Runs a script of Yosys, which begins with READ, on a design in a folder."""
     (folder / "design.il").write_text(rtlil)
@@ -167,31 +136,25 @@ def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
     run_tool(find_tool("yosys"), ("script.ys",), folder=folder, log="yosys.log", what=what)
 
 
-def planting(mutants: Sequence[Mutant]) -> list[str]:
-    """The lines of a script that read the machine and plant all of them: the input SELECT of each
-    module that holds some is the number of the one that is there."""
+def planting(top: str, mutants: Sequence[Mutant]) -> list[str]:
+    """The lines of a script that read the design with this top module and plant all of them: the
+    input SELECT of each module that holds some is the number of the one that is there."""
     width = max((mutant.number for mutant in mutants), default=1).bit_length()
     plant = (f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants)
-    return [*READ.format(top="tpu").splitlines(), *plant]
+    return [*READ.format(top=top).splitlines(), *plant]
 
 
-def mutated_verilog(config: Config, mutants: Sequence[Mutant]) -> str:
-    """Module `tpu` with the input SELECT, whose value is the number of the mutant that it is."""
+def mutated_verilog(design: Design[M], mutants: Sequence[Mutant]) -> str:
+    """The design with the input SELECT, whose value is the number of the mutant that it is."""
     yosys = find_tool("yosys")
-    script = "\n".join(
-        (
-            *planting(mutants),
-            *WRITE,
-            "",
-        )
-    )
+    script = "\n".join((*planting(design.top, mutants), *WRITE, ""))
 
     def make(work: Path) -> Path:
-        run_script(rtlil_of(config), script, work, "planting mutants")
+        run_script(design.rtlil, script, work, "planting mutants")
         return work / "design.v"
 
-    key = content_key(yosys.version, rtlil_of(config), script)
-    what = f"planting {len(mutants)} mutants in '{config.name}'"
+    key = content_key(yosys.version, design.rtlil, script)
+    what = f"planting {len(mutants)} mutants in '{design.name}'"
     text = built_once("mutants", f"{key}.v", what, make).read_text()
     return text + _macro()
 
@@ -201,8 +164,6 @@ def _macro() -> str:
     return files("systola.hdl.memories").joinpath(_MACRO).read_text()
 
 
-def mutated_library(config: Config, mutants: Sequence[Mutant], *, optimise: str = "-O1") -> Path:
-    """The simulator of all of them, for systola.sim.library; `optimise` is for the C++ compiler."""
-    text = mutated_verilog(config, mutants)
-    name = f"{config.name} with mutants"
-    return build_library(text, name=name, options=(str(LINT),), optimise=optimise)
+def mutated_library(design: Design[M], mutants: Sequence[Mutant], *, optimise: str = "-O1") -> Path:
+    """The simulator of all of them; `optimise` is for the C++ compiler."""
+    return design.library(mutated_verilog(design, mutants), optimise)

@@ -14,8 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from systola.verif.mutation.design import LINT, sources_shortened
 from systola.verif.mutation.fault_place import FaultPlace, Modules
-from systola.verif.mutation.mutants import LINT, READ, WRITE, run_script, sources_shortened
+from systola.verif.mutation.mutants import READ, WRITE, run_script
 
 _VARIABLE = "PLANTED_FAULT"
 _NONE = "none"

@@ -5,6 +5,7 @@ import pytest
 
 from systola.arch.config import Config
 from systola.verif.mutation.campaign import Course, Verdict
+from systola.verif.mutation.design import MachineDesign
 from systola.verif.mutation.doubled import doubled
 from systola.verif.mutation.equivalence import dead, harmless
 from systola.verif.mutation.mutants import Mutant, mutants_of, mutated_library
@@ -15,7 +16,7 @@ from systola.verif.mutation.trial import Differs, survive
 from systola.verif.mutation.trials import random_trials, register_trials
 from systola.verif.mutation.unit_tests import UNIT
 
-MACHINE = Config(
+CONFIG = Config(
     name="mutated small",
     rows=2,
     cols=2,
@@ -33,6 +34,7 @@ MACHINE = Config(
     host_bus_bytes=4,
     weight_bus_bytes=4,
 )
+MACHINE = MachineDesign(CONFIG)
 _TOP, _BANK = "tpu", "tpu.core.unified_buffer.bank_0"
 FOUND = [
     *((_BANK, "macro", "write_data", 3, "inv"), (_BANK, "macro", "read_address", 0, "inv")),
@@ -74,9 +76,9 @@ def course(mutants):
     """Enough trials for what must be found: all of them are a quarter of an hour."""
     library = mutated_library(MACHINE, mutants, optimise="-O0")
     trials = [
-        *random_trials(MACHINE, SEED, PROGRAMS),
-        *register_trials(MACHINE),
-        *stop_trials(MACHINE, SEED),
+        *random_trials(CONFIG, SEED, PROGRAMS),
+        *register_trials(CONFIG),
+        *stop_trials(CONFIG, SEED),
     ]
     return Course.of(MACHINE, library, trials)
 

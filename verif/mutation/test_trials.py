@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trials of mutants on a machine without a fault: all pass, and take the same cycles again."""
+"""The trials of mutants on a machine, or a pod, without a fault: all pass, and take the same cycles
+again."""
 
 import pytest
 
 from systola.arch.config import preset
 from systola.verif.kit.launch import preset_name
 from systola.verif.kit.seeds import random_seed
+from systola.verif.mutation.design import POD, MachineDesign
+from systola.verif.mutation.pod_trials import pod_trials
 from systola.verif.mutation.trial import survive
 from systola.verif.mutation.trials import quick_trials
 
@@ -15,7 +18,15 @@ PROGRAMS = 20
 @pytest.mark.thorough
 def test_trials():
     config = preset(preset_name("tiny"))
-    trials = quick_trials(config, random_seed(), PROGRAMS)
-    usual, _ = survive(config, None, 0, trials, None)
-    _, late = survive(config, None, 0, trials, usual)
+    passes(MachineDesign(config), quick_trials(config, random_seed(), PROGRAMS))
+
+
+@pytest.mark.thorough
+def test_trials_of_a_pod():
+    passes(POD, pod_trials(POD, random_seed(), PROGRAMS))
+
+
+def passes(design, trials):
+    usual, _ = survive(design, None, 0, trials, None)
+    _, late = survive(design, None, 0, trials, usual)
     assert late is None

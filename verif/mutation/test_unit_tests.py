@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from systola.arch.config import preset
+from systola.verif.mutation.design import MachineDesign
 from systola.verif.mutation.fault_place import FaultPlace, source_file
 from systola.verif.mutation.mutants import Mutant
 from systola.verif.mutation.planted_unit import asked_for, planted_verilog
@@ -122,7 +123,7 @@ def test_planted_verilog(monkeypatch):
 @pytest.mark.thorough
 def test_verdicts():
     """Of a fault inside a unit, and of one on the wires between units, which belong to none."""
-    tests = UnitTests(preset("tiny"), 1)
+    tests = UnitTests(MachineDesign(preset("tiny")), 1)
     modules = {source_file(module): name for name, module in tests.modules.items()}
     watchdog = modules["bus_watchdog"]
     cells = tests.modules[watchdog]["cells"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic
 
 from systola.arch.config import Config
 from systola.arch.image import Image
@@ -18,6 +19,7 @@ from systola.arch.isa import Fault
 from systola.golden.machine import Machine
 from systola.sim.library import RunResult, Simulator
 from systola.verif.kit import scoreboard
+from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.places import Place, moved_to, skipped_by
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
@@ -33,58 +35,59 @@ Facts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One thing to do with a machine. `run` raises AssertionError or SimulationError where it does
+class TrialOn(Generic[M]):
+    """One thing to do with a design. `run` raises AssertionError or SimulationError where it does
     not do what it should, and returns its cycles."""
 
     name: str
     memory: tuple[int, float]
-    run: Callable[[Simulator, int], Facts]
-    """With the machine and a limit of cycles."""
+    run: Callable[[M, int], Facts]
+    """With the design and a limit of cycles."""
+
+
+Trial = TrialOn[Simulator]
+"""One of a machine."""
 
 
 class Differs(Exception):
-    """A machine has done something else than it should; the text says in which trial and what."""
+    """A design has done something else than it should; the text says in which trial and what."""
 
 
 def survive(
-    config: Config,
+    design: Design[M],
     library: Path | None,
     fault: int,
-    trials: Sequence[Trial],
+    trials: Sequence[TrialOn[M]],
     usual: Sequence[Facts] | None,
 ) -> tuple[list[Facts], str | None]:
-    """Runs the trials on a machine, those with the same memories without a reset in between.
+    """Runs the trials on a design, those with the same memories without a reset in between.
 
     Returns their cycles, and the first trial whose cycles are not the `usual` ones. Raises Differs
     at the first trial that finds something wrong.
     """
     facts: list[Facts] = []
     late: str | None = None
-    machine: Simulator | None = None
+    running: M | None = None
     memory: tuple[int, float] | None = None
     name = "start"
     try:
         for number, trial in enumerate(trials):
             name = trial.name
-            if machine is None or trial.memory != memory:
-                if machine is not None:
-                    machine.close()
+            if running is None or trial.memory != memory:
+                if running is not None:
+                    running.close()
                 memory = trial.memory
-                latency, stall = memory
-                machine = Simulator(
-                    config, latency=latency, stall=stall, seed=1, library=library, fault=fault
-                )
+                running = design.simulator(library, fault, memory)
             limit = CYCLE_LIMIT if usual is None else 2 * usual[number][0] + 3_000
-            found = trial.run(machine, limit)
+            found = trial.run(running, limit)
             if usual is not None and late is None and found != usual[number]:
                 late = f"{name}: {found[0]} cycles, not {usual[number][0]}"
             facts.append(found)
     except (AssertionError, RuntimeError, ValueError) as error:
         raise Differs(f"{name}: {str(error).splitlines()[0] if str(error) else error!r}") from None
     finally:
-        if machine is not None:
-            machine.close()
+        if running is not None:
+            running.close()
     return facts, late
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts what the trials of the whole machine do not find to the tests of the units.
+"""Puts what the trials of the whole design do not find to the tests of the units.
 
 A fault is planted where the same lines of the source make the same cell in a unit as its own tests
 make it (systola.verif.mutation.fault_place), and is found if they fail. Those of the unit with the
@@ -21,11 +21,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
-from systola.arch.config import Config
 from systola.sim.build import content_key
 from systola.verif.mutation.campaign import Verdict
+from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.fault_place import FaultPlace, Modules, source_file
-from systola.verif.mutation.mutants import Mutant, rtlil_of
+from systola.verif.mutation.mutants import Mutant
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, asked_for, modules_of
 
 UNIT = "found in a unit"
@@ -43,12 +43,12 @@ class UnitTestsFail(Exception):
 
 
 class UnitTests:
-    """The tests of the units of a machine."""
+    """The tests of the units of a design."""
 
-    def __init__(self, config: Config, seed: int):
+    def __init__(self, design: Design[M], seed: int):
         self._seed = seed
         with TemporaryDirectory() as folder:
-            self.modules: Modules = modules_of(rtlil_of(config), "tpu", Path(folder))
+            self.modules: Modules = modules_of(design.rtlil, design.top, Path(folder))
         self._seconds: dict[str, float] = {}
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quick regression that a mutant of a pod has to survive.
+
+Random programs, some damaged, some abandoned; short ones with the end that each core must come to;
+instructions over many lines and rows, next to transfers; errors of the memory; registers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from amaranth.utils import exact_log2
+
+from systola.arch.assembler import assemble
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
+from systola.arch.isa import Fault, Opcode, encode
+from systola.arch.registers import (
+    IDENTITY,
+    POD_IDENTITY,
+    VERSION,
+    PodInterrupt,
+    PodRegister,
+    Register,
+    core_page,
+)
+from systola.golden.pod import Pod
+from systola.sim.pod_library import PodResult, PodSimulator
+from systola.verif.kit.images import make_image, random_memory, random_tiles, text_image
+from systola.verif.kit.pod_ends import ENDS, End, check_end, check_named_end, images_of
+from systola.verif.kit.pod_programs import damage, random_pod
+from systola.verif.kit.register_bits import writable_bits
+from systola.verif.mutation.design import PodDesign
+from systola.verif.mutation.trial import MEMORIES, Facts, TrialOn
+
+TIMEOUT = 5_000
+"""Cycles without a beat that no program here takes, whatever its memories do."""
+STEPS = (3, 10, 25)
+"""Of a program, for each core."""
+LOST = 24
+"""Programs that are abandoned at any time."""
+TOGETHER = 8
+"""Programs on the same memories in a row."""
+
+PodTrial = TrialOn[PodSimulator]
+
+
+def pod_trials(design: PodDesign, seed: int, programs: int) -> list[PodTrial]:
+    """The directed ones and `programs` random ones, those first that find most."""
+    rest = _random_trials(design, seed, programs)
+    return [
+        *(trial for trial, _ in zip(rest, range(TOGETHER), strict=False)),
+        *(_end_trial(design.config, name, end) for name, end in ENDS.items()),
+        *_far_trials(design),
+        _register_trial(design),
+        _error_trial(design),
+        *_abandoned_trials(design, seed),
+        *rest,
+    ]
+
+
+def _facts(result: PodResult) -> Facts:
+    return (result.cycles, *(core.cycles for core in result.cores))
+
+
+def _random_trials(design: PodDesign, seed: int, programs: int) -> Iterator[PodTrial]:
+    for number in range(programs):
+        rng = random.Random(f"{seed} pod {number}")
+        writer = random_pod(rng, design.config, design.cores, rng.choice(STEPS) * design.cores)
+        if number % 4 == 3:
+            damage(rng, writer)
+        yield _golden_trial(design, f"program {number}", writer.images(), number // TOGETHER)
+
+
+def _abandoned_trials(design: PodDesign, seed: int) -> Iterator[PodTrial]:
+    """Programs ended by SOFT_RESET at any time, and others behind them."""
+    for number in range(LOST):
+        rng = random.Random(f"{seed} abandoned {number}")
+        lost = random_pod(rng, design.config, design.cores, 20).images()
+        images = random_pod(rng, design.config, design.cores, 20).images()
+        name, memory = f"abandoned {number}", number // TOGETHER
+        yield _golden_trial(design, name, images, memory, lost=lost, after=rng.randint(1, 1500))
+
+
+def _golden_trial(
+    design: PodDesign,
+    name: str,
+    images: Sequence[Image],
+    number: int,
+    *,
+    lost: Sequence[Image] = (),
+    after: int = 0,
+) -> PodTrial:
+    """Programs, and what the golden pod says of them; first those that are `lost`, which are
+    abandoned after so many cycles."""
+    expected = [replace(image, host=image.host.copy()) for image in images]
+    outcomes = Pod(design.config, design.cores).run(expected)
+
+    def run(pod: PodSimulator, limit: int) -> Facts:
+        if lost:
+            pod.run(lost, abandon_after=after)
+        result = pod.run(images, limit=limit, bus_timeout=TIMEOUT)
+        check_end(result, outcomes, expected)
+        return _facts(result)
+
+    return PodTrial(name, MEMORIES[number % len(MEMORIES)], run)
+
+
+def _end_trial(config: Config, name: str, end: End) -> PodTrial:
+    def run(pod: PodSimulator, limit: int) -> Facts:
+        result = pod.run(images_of(end), limit=limit, bus_timeout=TIMEOUT)
+        check_named_end(name, result, end, config)
+        return _facts(result)
+
+    return PodTrial(name, MEMORIES[0], run)
+
+
+def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
+    """Lines and sums from and to places with each bit of their addresses, and many of them."""
+    config = design.config
+    lines, rows = config.buffer_lines, config.accumulator_rows
+    line, short = f"stride={config.cols}, blocks=1, tail={config.cols}", 8
+    places = [(1 << bit, lines - (1 << bit) - short) for bit in range(3, exact_log2(lines))]
+    for number, (first, second) in enumerate([*places, (0, lines // 2)]):
+        count = short if number < len(places) else lines // 2
+        where = min(first, rows - 2 * short)
+        text = f"""
+            read_host_memory host=4096, buffer={first}, rows={count}, {line}
+            read_weights tile=0, count=1
+            matrix_multiply buffer={first}, accumulator={where}, rows={short}, k_tiles=1, n_tiles=1
+            send side={{there}}, buffer={first}, rows={count}
+            receive side={{back}}, buffer={second}, rows={count}
+            send side={{back}}, sums=1, accumulator={where}, rows={short}
+            reduce side={{there}}, accumulator={rows - where - short}, rows={short}, accumulate=0
+            send side={{there}}, sums=1, accumulator={rows - where - short}, rows={short}
+            reduce side={{back}}, accumulator={where}, rows={short}, accumulate=1
+            load_parameters host=8192, parameter=0, count=1
+            activate accumulator={where}, buffer={first}, rows={short}, n_tiles=1, parameter=0
+            write_host_memory host=4096, buffer={second}, rows={count}, {line}
+            write_host_memory host=0, buffer={first}, rows={short}, {line}
+        """
+        for there, back in (("right", "left"), ("left", "right")):
+            words = [assemble(text.format(there=there, back=back)), encode(Opcode.HALT)]
+            rng = np.random.default_rng(number)
+            images = [
+                make_image(
+                    words,
+                    host=random_memory(rng, 4),
+                    weights=random_tiles(rng, config, 1),
+                    program_offset=3 * HOST_PAGE_BYTES,
+                )
+                for _ in range(design.cores)
+            ]
+            yield _golden_trial(design, f"far {number} {there}", images, number)
+
+
+def _error_trial(design: PodDesign) -> PodTrial:
+    """An error of the memory in the window of each core stops all of them."""
+    text = "read_host_memory host=512, buffer=0, rows=1, stride=16, blocks=1, tail=4\nbarrier"
+
+    def run(pod: PodSimulator, limit: int) -> Facts:
+        cycles: list[int] = []
+        for core in range(design.cores):
+            errors = [(512, 600) if other == core else (0, 0) for other in range(design.cores)]
+            images = [text_image(text) for _ in range(design.cores)]
+            result = pod.run(images, limit=limit, bus_timeout=TIMEOUT, host_errors=errors)
+            assert result.first_fault == (core, Fault.HOST_READ_ERROR), result.first_fault
+            cycles.append(result.cycles)
+        return (max(cycles), *cycles)
+
+    return PodTrial("errors", MEMORIES[0], run)
+
+
+def _register_trial(design: PodDesign) -> PodTrial:
+    """Constants, and what can be written on each page."""
+    constants = {
+        PodRegister.ID: POD_IDENTITY,
+        PodRegister.VERSION: VERSION,
+        PodRegister.CORES: design.cores,
+    }
+    constants |= {core_page(core) + Register.ID: IDENTITY for core in range(design.cores)}
+    writable = {PodRegister.IRQ_ENABLE: sum(PodInterrupt)}
+    for core in range(design.cores):
+        for register, mask in writable_bits(design.config).items():
+            writable[core_page(core) + register] = mask
+
+    def reads(pod: PodSimulator, register: int, value: int) -> None:
+        found = pod.read(register)
+        assert found == value, f"register 0x{register:04x} is 0x{found:x}, not 0x{value:x}"
+
+    def run(pod: PodSimulator, limit: int) -> Facts:
+        for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
+            for number, register in enumerate(writable):
+                pod.write(register, pattern ^ number * 0x0101_1000)
+            for number, (register, mask) in enumerate(writable.items()):
+                reads(pod, register, (pattern ^ number * 0x0101_1000) & mask)
+            for register, value in constants.items():
+                pod.write(register, pattern)
+                reads(pod, register, value)
+        return (0,)
+
+    return PodTrial("registers", MEMORIES[0], run)
