@@ -13,11 +13,8 @@
 #include <vector>
 
 #include "Vtpu.h"
+#include "harness.h"
 #include "memories.h"
-#include "verilated.h"
-#if VM_COVERAGE
-#include "verilated_cov.h"
-#endif
 #if VM_TRACE_FST
 #include "verilated_fst_c.h"
 using Trace = VerilatedFstC;
@@ -137,13 +134,7 @@ class Machine {
 #endif
     }
 
-    void write_coverage(const char* path) {
-#if VM_COVERAGE
-        context_->coveragep()->write(path);
-#else
-        (void)path;
-#endif
-    }
+    void write_coverage(const char* path) { ::write_coverage(*context_, path); }
 
     // Some cycles of reset, for the memories, too.
     void reset() {

@@ -59,7 +59,6 @@ _CYCLE_TIME = 2
 """Of a waveform: one half for each level of the clock."""
 _DEFAULT_LIMIT = 1 << 40
 _FUNCTIONS: Functions = (
-    ("coverage", None, (ctypes.c_char_p,)),
     ("memory", None, (NUMBER, HANDLE, *4 * (LONG,), WORD, WORD, *5 * (LONG,))),
     ("run", NUMBER, (LONG, LONG)),
     ("cycles", LONG, ()),
@@ -197,10 +196,6 @@ class Simulator(VerilatedModel):
     def recording(self) -> Recording:
         """What the last program did; empty unless the machine is built to record."""
         return read_recording(self._library, self._handle)
-
-    def write_coverage(self, path: Path) -> None:
-        """Writes what has been covered so far, in a library that was built to count it."""
-        self._call("coverage", str(path).encode())
 
     def soft_reset(self, *, limit: int = 100_000) -> None:
         """Abandons whatever runs, and waits until the machine is idle."""

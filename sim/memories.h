@@ -397,17 +397,3 @@ class Writes : public Side<BUS> {
     uint64_t started_ = 0;
     std::vector<uint32_t> written_;  // of each byte, cycles after the one before START; 0: never
 };
-
-// Bytes of a port of the Verilated model: an integer or an array of 32-bit words, in any case
-// little-endian and without holes on the machines that this runs on.
-template <typename PORT>
-void* bytes_of(PORT& port) {
-    return &port;
-}
-
-// Chooses one of the faults that verif/mutation plants, 0 for none; others have no such port.
-template <typename MODEL>
-void plant(MODEL& model, uint32_t fault) {
-    if constexpr (requires { model.planted_fault; }) model.planted_fault = fault;
-    (void)fault;
-}

@@ -20,6 +20,7 @@ _FUNCTIONS: Functions = (
     ("write", NUMBER, (WORD, WORD)),
     ("read", NUMBER, (WORD, ctypes.POINTER(WORD))),
     ("complaint", ctypes.c_char_p, ()),
+    ("coverage", None, (ctypes.c_char_p,)),
 )
 _LARGEST_SEED = (1 << 31) - 1
 """Of what Verilator's random numbers start from; 0 would be a seed of the moment."""
@@ -97,6 +98,10 @@ class VerilatedModel:
     def reset(self) -> None:
         """Holds the reset input for some cycles; the memories forget what they were asked for."""
         self._call("reset")
+
+    def write_coverage(self, path: Path) -> None:
+        """Writes what has been covered so far, in a library that was built to count it."""
+        self._call("coverage", str(path).encode())
 
     def _check(self) -> None:
         if complaint := self._call("complaint"):

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "Vpod.h"
+#include "harness.h"
 #include "memories.h"
-#include "verilated.h"
 
 namespace {
 
@@ -104,6 +104,8 @@ class Pod {
         }
         pod_->rst = 0;
     }
+
+    void write_coverage(const char* path) { ::write_coverage(*context_, path); }
 
     void configure(unsigned number, bool host, const Parameters& with) {
         memories_[number]->configure(host, with);
@@ -269,6 +271,8 @@ extern "C" {
 void* pod_create(uint32_t fault, int seed) { return new Pod(fault, seed); }
 
 void pod_destroy(void* handle) { delete pod(handle); }
+
+void pod_coverage(void* handle, const char* path) { pod(handle)->write_coverage(path); }
 
 void pod_memory(void* handle, unsigned number, int host, uint8_t* data, uint64_t bytes, uint64_t base,
                 uint32_t latency, uint32_t threshold, uint64_t seed, uint64_t error_low,

@@ -22,7 +22,7 @@ from systola.sim.sleep import with_sleeping_tiles
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
 _POD = SIM_DIRECTORY / "pod.vlt"
-_MEMORIES = SIM_DIRECTORY / "memories.h"
+_HEADERS = (SIM_DIRECTORY / "harness.h", SIM_DIRECTORY / "memories.h")
 
 HARNESSES = {"tpu": "harness.cpp", "pod": "pod_harness.cpp"}
 """What is around each top module."""
@@ -187,7 +187,7 @@ def build_library(
         toolchain(),
         verilog,
         harness.read_bytes(),
-        _MEMORIES.read_bytes(),
+        *(file.read_bytes() for file in _HEADERS),
         header,
         *(source.read_bytes() for source in sources),
         " ".join([*flags, optimise]),

@@ -9,9 +9,8 @@ from collections import Counter
 import pytest
 
 from systola.arch.config import preset
-from systola.arch.isa import LINK_OPCODES, Opcode, encode
 from systola.verif.coverage.links import link_bins, observed_run
-from systola.verif.kit.pod_programs import random_pod
+from systola.verif.kit.pod_programs import damage, random_pod
 from systola.verif.kit.seeds import random_seed
 
 CONFIG = preset("tiny-links")
@@ -29,11 +28,7 @@ def test_random_programs_hit_all_bins() -> None:
         rng = random.Random(f"{random_seed()} bins {number}")
         writer = random_pod(rng, CONFIG, CORES, steps=rng.choice((3, 10, 25)) * CORES)
         if number % 2:
-            words = rng.choice(writer.words)
-            links = [i for i, word in enumerate(words) if word[0] in LINK_OPCODES]
-            if links:
-                new = (encode(Opcode.NOP), bytes(16), encode(Opcode.BARRIER), b"\xff" * 16)
-                words[rng.choice(links)] = rng.choice(new)
+            damage(rng, writer)
         _, found = observed_run(CONFIG, writer.images(), rng)
         hits.update(found)
         if all(hits[name] for name in bins):

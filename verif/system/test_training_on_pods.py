@@ -54,13 +54,15 @@ LATENCY = 30
 BAR = 0.8
 
 
-@pytest.mark.parametrize("latency", [thorough(0), thorough(LATENCY)])
-def test_masters(monkeypatch, latency):
+@pytest.mark.parametrize(
+    ("cores", "latency"), [thorough(3, 0), thorough(3, LATENCY), thorough(2, LATENCY)]
+)
+def test_masters(monkeypatch, cores, latency):
     expected, losses = after_each_program(monkeypatch, SMALL, 1, "iss", 0, 4)
-    found, found_losses = after_each_program(monkeypatch, SMALL, 3, "rtl", latency, 4)
+    found, found_losses = after_each_program(monkeypatch, SMALL, cores, "rtl", latency, 4)
     assert len(found) == len(expected) > 8
     for (one,), several in zip(expected, found, strict=True):
-        assert several == [one] * 3
+        assert several == [one] * cores
     assert found_losses == losses
 
 
