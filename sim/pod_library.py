@@ -176,15 +176,18 @@ class PodSimulator(VerilatedModel):
         bus_timeout: int = 0,
         host_errors: Sequence[tuple[int, int]] = (),
         abandon_after: int | None = None,
+        bases: tuple[int, int] = (HOST_BASE, WEIGHT_BASE),
     ) -> PodResult:
         """Runs the program of each of `images` on its core, all started at once, to their ends.
 
         `bus_timeout` is for the register of that name in each core; `host_errors` are byte ranges
-        [low, high) of the host windows that answer with an AXI error. What still runs after
-        `abandon_after` cycles is ended by SOFT_RESET. A fault is a result; raises NoEnd when the
-        pod does not stop within `limit` cycles, SimulationError when it breaks a rule of AXI.
+        [low, high) of the host windows that answer with an AXI error; `bases` are where the windows
+        of each core begin, the host's and that of weights, of a shared memory the first one. What
+        still runs after `abandon_after` cycles is ended by SOFT_RESET. A fault is a result; raises
+        NoEnd when the pod does not stop within `limit` cycles, SimulationError when it breaks a
+        rule of AXI.
         """
-        windows = self._attached(images, host_errors)
+        windows = self._attached(images, host_errors, bases)
         for core, (image, window) in enumerate(zip(images, windows, strict=True)):
             page = core_page(core)
             for register, value in (
@@ -221,18 +224,22 @@ class PodSimulator(VerilatedModel):
         )
 
     def _attached(
-        self, images: Sequence[Program], host_errors: Sequence[tuple[int, int]]
+        self,
+        images: Sequence[Program],
+        host_errors: Sequence[tuple[int, int]],
+        bases: tuple[int, int],
     ) -> list[_Window]:
         """Fills the memories: where each core finds what it needs."""
         errors = host_errors or [(0, 0)] * len(images)
+        host_base, weight_base = bases
         if not self._shared:
             windows: list[_Window] = []
             for core, image in enumerate(images):
                 host = np.array(image.host, dtype=np.uint8)
-                self._attach(core, True, host, HOST_BASE, errors[core])
+                self._attach(core, True, host, host_base, errors[core])
                 weights = np.ascontiguousarray(image.weights, dtype=np.uint8)
-                self._attach(core, False, weights, WEIGHT_BASE, (0, 0))
-                windows.append(_Window(host, HOST_BASE, WEIGHT_BASE))
+                self._attach(core, False, weights, weight_base, (0, 0))
+                windows.append(_Window(host, host_base, weight_base))
             return windows
         places: dict[bytes | int, int] = {}  # of weights by what they are, and of hosts
         parts: list[NDArray[np.uint8]] = []
@@ -250,12 +257,12 @@ class PodSimulator(VerilatedModel):
             for core, (low, high) in enumerate(errors)
             if low < high
         ]
-        self._attach(0, True, memory, HOST_BASE, wrong[0] if wrong else (0, 0))
+        self._attach(0, True, memory, host_base, wrong[0] if wrong else (0, 0))
         return [
             _Window(
                 memory[places[core] : places[core] + len(image.host)],
-                HOST_BASE + places[core],
-                HOST_BASE + places[image.weights.tobytes()],
+                host_base + places[core],
+                host_base + places[image.weights.tobytes()],
             )
             for core, image in enumerate(images)
         ]

@@ -65,6 +65,14 @@ CAMPAIGNS = (
         pattern=r"^\d+ mutants: .*$",
     ),
     Campaign(
+        name="pods",
+        what="the same in what makes several machines a pod",
+        module="systola.verif.mutation",
+        arguments=("--pod", "--mutants", "250", "--programs", "240", "--seed", "{seed}"),
+        command="make mutate POD=1 N=250 PROGRAMS=240 SEED={seed}",
+        pattern=r"^\d+ mutants: .*$",
+    ),
+    Campaign(
         name="networks",
         what="1,000 networks one after the other without a reset, every byte that of LiteRT",
         module="pytest",

@@ -17,7 +17,7 @@ from amaranth.utils import exact_log2
 from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
-from systola.arch.isa import Fault, Opcode, encode
+from systola.arch.isa import Fault, LinkPart, Opcode, encode
 from systola.arch.registers import (
     IDENTITY,
     POD_IDENTITY,
@@ -31,9 +31,10 @@ from systola.golden.pod import Pod
 from systola.sim.pod_library import PodResult, PodSimulator
 from systola.verif.kit.images import make_image, random_memory, random_tiles, text_image
 from systola.verif.kit.pod_ends import ENDS, End, check_end, check_named_end, images_of
-from systola.verif.kit.pod_programs import damage, random_pod
+from systola.verif.kit.pod_programs import ENTRIES, LINES, damage, random_pod
 from systola.verif.kit.register_bits import writable_bits
 from systola.verif.mutation.design import PodDesign
+from systola.verif.mutation.places import elsewhere
 from systola.verif.mutation.trial import MEMORIES, Facts, TrialOn
 
 TIMEOUT = 5_000
@@ -44,6 +45,9 @@ LOST = 24
 """Programs that are abandoned at any time."""
 TOGETHER = 8
 """Programs on the same memories in a row."""
+
+SOON = 200
+"""Cycles from the start of a program to a wait, and from its end to the end of a program."""
 
 PodTrial = TrialOn[PodSimulator]
 
@@ -57,6 +61,8 @@ def pod_trials(design: PodDesign, seed: int, programs: int) -> list[PodTrial]:
         *_far_trials(design),
         _register_trial(design),
         _error_trial(design),
+        _time_out_trial(design),
+        _sums_trial(design, seed),
         *_abandoned_trials(design, seed),
         *rest,
     ]
@@ -72,7 +78,13 @@ def _random_trials(design: PodDesign, seed: int, programs: int) -> Iterator[PodT
         writer = random_pod(rng, design.config, design.cores, rng.choice(STEPS) * design.cores)
         if number % 4 == 3:
             damage(rng, writer)
-        yield _golden_trial(design, f"program {number}", writer.images(), number // TOGETHER)
+        images = writer.images()
+        if number % 4 in (1, 2):
+            images = [
+                elsewhere(design.config, image, f"{seed} pod {number} {core}", LINES)
+                for core, image in enumerate(images)
+            ]
+        yield _golden_trial(design, f"program {number}", images, number // TOGETHER)
 
 
 def _abandoned_trials(design: PodDesign, seed: int) -> Iterator[PodTrial]:
@@ -94,15 +106,19 @@ def _golden_trial(
     lost: Sequence[Image] = (),
     after: int = 0,
 ) -> PodTrial:
-    """Programs, and what the golden pod says of them; first those that are `lost`, which are
-    abandoned after so many cycles."""
+    """Programs, and what the golden pod says of them, with memories anywhere; first those that are
+    `lost`, which are abandoned after so many cycles."""
+    rng = random.Random(name)
+    pages = (1 << design.config.address_bits) // HOST_PAGE_BYTES
+    host, weights = (rng.randrange(pages // 2) * HOST_PAGE_BYTES for _ in range(2))
+    bases = host, weights + pages // 2 * HOST_PAGE_BYTES
     expected = [replace(image, host=image.host.copy()) for image in images]
     outcomes = Pod(design.config, design.cores).run(expected)
 
     def run(pod: PodSimulator, limit: int) -> Facts:
         if lost:
-            pod.run(lost, abandon_after=after)
-        result = pod.run(images, limit=limit, bus_timeout=TIMEOUT)
+            pod.run(lost, abandon_after=after, bases=bases)
+        result = pod.run(images, limit=limit, bus_timeout=TIMEOUT, bases=bases)
         check_end(result, outcomes, expected)
         return _facts(result)
 
@@ -124,8 +140,8 @@ def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
     lines, rows = config.buffer_lines, config.accumulator_rows
     line, short = f"stride={config.cols}, blocks=1, tail={config.cols}", 8
     places = [(1 << bit, lines - (1 << bit) - short) for bit in range(3, exact_log2(lines))]
-    for number, (first, second) in enumerate([*places, (0, lines // 2)]):
-        count = short if number < len(places) else lines // 2
+    for number, (first, second) in enumerate([*places, (0, lines // 2), (0, 0)]):
+        count = short if number < len(places) else lines - second
         where = min(first, rows - 2 * short)
         text = f"""
             read_host_memory host=4096, buffer={first}, rows={count}, {line}
@@ -155,6 +171,57 @@ def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
                 for _ in range(design.cores)
             ]
             yield _golden_trial(design, f"far {number} {there}", images, number)
+
+
+def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
+    """Sums that grow by going around until all of their bits count."""
+    config, rows = design.config, 8
+    text = [
+        "read_host_memory host=4096, buffer=0, rows=8, stride=4, blocks=1, tail=4",
+        "read_weights tile=0, count=1",
+        f"matrix_multiply buffer=0, accumulator=0, rows={rows}, k_tiles=1, n_tiles=1",
+        f"load_parameters host=8192, parameter=0, count={ENTRIES}",
+    ]
+    for turn in range(20):
+        there, back = ("right", "left") if turn % 3 else ("left", "right")
+        text += [
+            f"send side={there}, sums=1, accumulator=0, rows={rows}",
+            f"reduce side={back}, accumulator=0, rows={rows}, accumulate=1",
+            f"activate accumulator=0, buffer={turn * rows}, rows={rows}, n_tiles=1, "
+            f"parameter={turn % ENTRIES}",
+        ]
+    text.append("write_host_memory host=4096, buffer=0, rows=160, stride=4, blocks=1, tail=4")
+    words = [assemble("\n".join(text)), encode(Opcode.HALT)]
+    rng = np.random.default_rng(seed)
+    images = [
+        make_image(
+            words,
+            host=random_memory(rng, 4),
+            weights=random_tiles(rng, config, 1),
+            program_offset=3 * HOST_PAGE_BYTES,
+        )
+        for _ in range(design.cores)
+    ]
+    return _golden_trial(design, "sums", images, 0)
+
+
+def _time_out_trial(design: PodDesign) -> PodTrial:
+    """Who waits in vain does so for about as long as it is told, with each bit of that."""
+    text = "receive side=left, buffer=0, rows=1"
+    reached = int(LinkPart.RECEIVE_LEFT)
+
+    def run(pod: PodSimulator, limit: int) -> Facts:
+        cycles: list[int] = []
+        for bit in range(8, 18):
+            images = [text_image(text) for _ in range(design.cores)]
+            result = pod.run(images, bus_timeout=1 << bit)
+            for core in result.cores:
+                assert (core.fault_cause, core.fault_address) == (Fault.LINK_TIMEOUT, reached)
+                assert 0 <= core.cycles - (1 << bit) < SOON, f"{core.cycles} for 2^{bit}"
+            cycles.append(result.cycles)
+        return (max(cycles), *cycles)
+
+    return PodTrial("time-outs", MEMORIES[0], run)
 
 
 def _error_trial(design: PodDesign) -> PodTrial:
