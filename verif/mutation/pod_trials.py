@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from amaranth.utils import exact_log2
@@ -56,7 +57,7 @@ def pod_trials(design: PodDesign, seed: int, programs: int) -> list[PodTrial]:
     """The directed ones and `programs` random ones, those first that find most."""
     rest = _random_trials(design, seed, programs)
     return [
-        *(trial for trial, _ in zip(rest, range(TOGETHER), strict=False)),
+        *islice(rest, TOGETHER),
         *(_end_trial(design.config, name, end) for name, end in ENDS.items()),
         *_far_trials(design),
         _register_trial(design),
