@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from systola.hdl.verilog import generate_pod
-from systola.sim.pod_library import PodSimulator, build_pod
+from systola.sim.pod_library import build_pod
 from systola.verif.coverage.counted import OPTIONS, Point, modules_of, read_points
 from systola.verif.coverage.record import Coverage
 from systola.verif.coverage.summary import BARS, point_parts, total
@@ -19,7 +19,6 @@ from systola.verif.mutation.design import POD
 from systola.verif.mutation.pod_trials import pod_trials
 from systola.verif.mutation.trial import CYCLE_LIMIT, MEMORIES
 
-# To build the simulator that counts takes four minutes.
 PROGRAMS = 120
 _MODULES = re.compile(
     r"pod\b.*|tpu\.link_watchdog|tpu\.core\.(link_unit|decoder\.link|scoreboard\."
@@ -29,7 +28,7 @@ _MODULES = re.compile(
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive  # to build the simulator that counts takes four minutes
 def test_lines_and_branches(tmp_path: Path) -> None:
     verilog = generate_pod(POD.config, POD.cores, shared=POD.shared)
     how = {"options": OPTIONS, "optimise": "-O1"}
@@ -38,7 +37,6 @@ def test_lines_and_branches(tmp_path: Path) -> None:
     points: Counter[Point] = Counter()
     file, modules = tmp_path / "coverage.dat", modules_of(verilog)
     for memory in MEMORIES:
-        pod: PodSimulator
         with POD.simulator(library, 0, memory) as pod:
             for trial in trials:
                 if trial.memory == memory:

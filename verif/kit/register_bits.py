@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bits of the registers keep what the host writes."""
+"""Which bits of the registers keep what the host writes, and whether they do."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from systola.arch.config import Config
 from systola.arch.registers import Register
+from systola.sim.model import VerilatedModel
 
 
 def writable_bits(config: Config) -> dict[Register, int]:
@@ -21,3 +24,25 @@ def writable_bits(config: Config) -> dict[Register, int]:
         Register.WEIGHT_TILES: 0x1FF_FFFF,
         Register.BUS_TIMEOUT: 0xFFFF_FFFF,
     }
+
+
+def check_register(model: VerilatedModel, register: int, value: int) -> None:
+    """A register has that value."""
+    found = model.read(register)
+    assert found == value, f"register 0x{register:03x} is 0x{found:x}, not 0x{value:x}"
+
+
+def check_registers(
+    model: VerilatedModel, writable: Mapping[int, int], constants: Mapping[int, int]
+) -> None:
+    """Each of `writable` keeps the bits of its mask, whatever is written to the others, and those
+    that are `constants` stay as they are."""
+    for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
+        values = {reg: pattern ^ n * 0x0101_1000 for n, reg in enumerate(writable)}
+        for register, value in values.items():
+            model.write(register, value)
+        for register, mask in writable.items():
+            check_register(model, register, values[register] & mask)
+        for register, value in constants.items():
+            model.write(register, pattern)
+            check_register(model, register, value)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
@@ -72,9 +72,9 @@ class MachineDesign:
     def name(self) -> str:
         return self.config.name
 
-    @property
+    @cached_property
     def rtlil(self) -> str:
-        return _machine_rtlil(self.config)
+        return sources_shortened(generate_rtlil(self.config))
 
     def library(self, verilog: str, optimise: str) -> Path:
         name = f"{self.name} with mutants"
@@ -105,9 +105,9 @@ class PodDesign:
     def name(self) -> str:
         return f"{self.config.name} x {self.cores}"
 
-    @property
+    @cached_property
     def rtlil(self) -> str:
-        return _pod_rtlil(self)
+        return sources_shortened(generate_pod_rtlil(self.config, self.cores, self.shared))
 
     def library(self, verilog: str, optimise: str) -> Path:
         how = {"options": (str(LINT),), "optimise": optimise}
@@ -127,16 +127,6 @@ class PodDesign:
             library=library,
             fault=fault,
         )
-
-
-@lru_cache(maxsize=1)
-def _machine_rtlil(config: Config) -> str:
-    return sources_shortened(generate_rtlil(config))
-
-
-@lru_cache(maxsize=1)
-def _pod_rtlil(design: PodDesign) -> str:
-    return sources_shortened(generate_pod_rtlil(design.config, design.cores, design.shared))
 
 
 def sources_shortened(rtlil: str) -> str:

@@ -33,7 +33,7 @@ from systola.sim.pod_library import PodResult, PodSimulator
 from systola.verif.kit.images import make_image, random_memory, random_tiles, text_image
 from systola.verif.kit.pod_ends import ENDS, End, check_end, check_named_end, images_of
 from systola.verif.kit.pod_programs import ENTRIES, LINES, damage, random_pod
-from systola.verif.kit.register_bits import writable_bits
+from systola.verif.kit.register_bits import check_registers, writable_bits
 from systola.verif.mutation.design import PodDesign
 from systola.verif.mutation.places import elsewhere
 from systola.verif.mutation.trial import MEMORIES, Facts, TrialOn
@@ -46,7 +46,8 @@ LOST = 24
 """Programs that are abandoned at any time."""
 TOGETHER = 8
 """Programs on the same memories in a row."""
-
+TURNS = 20
+"""Of sums, which double with each."""
 SOON = 200
 """Cycles from the start of a program to a wait, and from its end to the end of a program."""
 
@@ -139,7 +140,7 @@ def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
     """Lines and sums from and to places with each bit of their addresses, and many of them."""
     config = design.config
     lines, rows = config.buffer_lines, config.accumulator_rows
-    line, short = f"stride={config.cols}, blocks=1, tail={config.cols}", 8
+    line, short = _line(config), 8
     places = [(1 << bit, lines - (1 << bit) - short) for bit in range(3, exact_log2(lines))]
     for number, (first, second) in enumerate([*places, (0, lines // 2), (0, 0)]):
         count = short if number < len(places) else lines - second
@@ -160,30 +161,40 @@ def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
             write_host_memory host=0, buffer={first}, rows={short}, {line}
         """
         for there, back in (("right", "left"), ("left", "right")):
-            words = [assemble(text.format(there=there, back=back)), encode(Opcode.HALT)]
-            rng = np.random.default_rng(number)
-            images = [
-                make_image(
-                    words,
-                    host=random_memory(rng, 4),
-                    weights=random_tiles(rng, config, 1),
-                    program_offset=3 * HOST_PAGE_BYTES,
-                )
-                for _ in range(design.cores)
-            ]
+            images = _images(design, text.format(there=there, back=back), number)
             yield _golden_trial(design, f"far {number} {there}", images, number)
+
+
+def _images(design: PodDesign, text: str, seed: int) -> list[Image]:
+    """One program for all cores, each with memories of its own."""
+    rng = np.random.default_rng(seed)
+    words = [assemble(text), encode(Opcode.HALT)]
+    return [
+        make_image(
+            words,
+            host=random_memory(rng, 4),
+            weights=random_tiles(rng, design.config, 1),
+            program_offset=3 * HOST_PAGE_BYTES,
+        )
+        for _ in range(design.cores)
+    ]
+
+
+def _line(config: Config) -> str:
+    """Operands of a copy of whole lines."""
+    return f"stride={config.cols}, blocks=1, tail={config.cols}"
 
 
 def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
     """Sums that grow by going around until all of their bits count."""
-    config, rows = design.config, 8
+    line, rows = _line(design.config), 8
     text = [
-        "read_host_memory host=4096, buffer=0, rows=8, stride=4, blocks=1, tail=4",
+        f"read_host_memory host=4096, buffer=0, rows={rows}, {line}",
         "read_weights tile=0, count=1",
         f"matrix_multiply buffer=0, accumulator=0, rows={rows}, k_tiles=1, n_tiles=1",
         f"load_parameters host=8192, parameter=0, count={ENTRIES}",
     ]
-    for turn in range(20):
+    for turn in range(TURNS):
         there, back = ("right", "left") if turn % 3 else ("left", "right")
         text += [
             f"send side={there}, sums=1, accumulator=0, rows={rows}",
@@ -191,19 +202,8 @@ def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
             f"activate accumulator=0, buffer={turn * rows}, rows={rows}, n_tiles=1, "
             f"parameter={turn % ENTRIES}",
         ]
-    text.append("write_host_memory host=4096, buffer=0, rows=160, stride=4, blocks=1, tail=4")
-    words = [assemble("\n".join(text)), encode(Opcode.HALT)]
-    rng = np.random.default_rng(seed)
-    images = [
-        make_image(
-            words,
-            host=random_memory(rng, 4),
-            weights=random_tiles(rng, config, 1),
-            program_offset=3 * HOST_PAGE_BYTES,
-        )
-        for _ in range(design.cores)
-    ]
-    return _golden_trial(design, "sums", images, 0)
+    text.append(f"write_host_memory host=4096, buffer=0, rows={TURNS * rows}, {line}")
+    return _golden_trial(design, "sums", _images(design, "\n".join(text), seed), 0)
 
 
 def _time_out_trial(design: PodDesign) -> PodTrial:
@@ -215,7 +215,7 @@ def _time_out_trial(design: PodDesign) -> PodTrial:
         cycles: list[int] = []
         for bit in range(8, 18):
             images = [text_image(text) for _ in range(design.cores)]
-            result = pod.run(images, bus_timeout=1 << bit)
+            result = pod.run(images, limit=limit, bus_timeout=1 << bit)
             for core in result.cores:
                 assert (core.fault_cause, core.fault_address) == (Fault.LINK_TIMEOUT, reached)
                 assert 0 <= core.cycles - (1 << bit) < SOON, f"{core.cycles} for 2^{bit}"
@@ -255,19 +255,8 @@ def _register_trial(design: PodDesign) -> PodTrial:
         for register, mask in writable_bits(design.config).items():
             writable[core_page(core) + register] = mask
 
-    def reads(pod: PodSimulator, register: int, value: int) -> None:
-        found = pod.read(register)
-        assert found == value, f"register 0x{register:04x} is 0x{found:x}, not 0x{value:x}"
-
     def run(pod: PodSimulator, limit: int) -> Facts:
-        for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
-            for number, register in enumerate(writable):
-                pod.write(register, pattern ^ number * 0x0101_1000)
-            for number, (register, mask) in enumerate(writable.items()):
-                reads(pod, register, (pattern ^ number * 0x0101_1000) & mask)
-            for register, value in constants.items():
-                pod.write(register, pattern)
-                reads(pod, register, value)
+        check_registers(pod, writable, constants)
         return (0,)
 
     return PodTrial("registers", MEMORIES[0], run)

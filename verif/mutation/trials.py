@@ -33,7 +33,7 @@ from systola.verif.kit.order_programs import PLACES, order_program, orders
 from systola.verif.kit.padding_programs import padding_program
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
-from systola.verif.kit.register_bits import writable_bits
+from systola.verif.kit.register_bits import check_register, check_registers, writable_bits
 from systola.verif.kit.rounding_programs import scales_program, sums_program
 from systola.verif.kit.scoreboard import ends_in
 from systola.verif.kit.sparse_programs import sparse_program
@@ -159,19 +159,8 @@ def register_trials(config: Config) -> list[Trial]:
         *(Register.FAULT_PC, Register.FAULT_ADDRESS),
     )
 
-    def reads(machine: Simulator, register: int, value: int) -> None:
-        found = machine.read(register)
-        assert found == value, f"register 0x{register:03x} is 0x{found:x}, not 0x{value:x}"
-
     def access(machine: Simulator, limit: int) -> Facts:
-        for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
-            for number, register in enumerate(writable):
-                machine.write(register, pattern ^ number * 0x0101_1000)
-            for number, (register, mask) in enumerate(writable.items()):
-                reads(machine, register, (pattern ^ number * 0x0101_1000) & mask)
-            for register, value in constants.items():
-                machine.write(register, pattern)
-                reads(machine, register, value)
+        check_registers(machine, writable, constants)
         return (0,)
 
     def reset(machine: Simulator, limit: int) -> Facts:
@@ -179,16 +168,16 @@ def register_trials(config: Config) -> list[Trial]:
             machine.run(
                 make_image([bytes(16)], host=np.zeros(HOST_PAGE_BYTES, np.uint8)), limit=limit
             )
-            reads(machine, Register.STATUS, Status.FAULT)
-            reads(machine, Register.IRQ_STATUS, Interrupt.FAULT)
+            check_register(machine, Register.STATUS, Status.FAULT)
+            check_register(machine, Register.IRQ_STATUS, Interrupt.FAULT)
             machine.write(Register.IRQ_STATUS, Interrupt.DONE | Interrupt.PROGRAM)
-            reads(machine, Register.IRQ_STATUS, Interrupt.FAULT)
+            check_register(machine, Register.IRQ_STATUS, Interrupt.FAULT)
             if hard:
                 machine.reset()
             else:
                 machine.soft_reset()
             for register in clear:
-                reads(machine, register, 0)
+                check_register(machine, register, 0)
         return (0,)
 
     def interrupts(machine: Simulator, limit: int) -> Facts:
@@ -200,11 +189,11 @@ def register_trials(config: Config) -> list[Trial]:
             pending = Interrupt.DONE | Interrupt.PROGRAM
             for bit in range(len(Interrupt), 32):
                 machine.write(Register.IRQ_STATUS, 1 << bit)
-                reads(machine, Register.IRQ_STATUS, pending)
+                check_register(machine, Register.IRQ_STATUS, pending)
             machine.write(Register.IRQ_STATUS, 0xFFFF_FFFF & ~pending | kind)
-            reads(machine, Register.IRQ_STATUS, pending & ~kind)
+            check_register(machine, Register.IRQ_STATUS, pending & ~kind)
         machine.write(Register.IRQ_STATUS, 0xFFFF_FFFF)
-        reads(machine, Register.IRQ_STATUS, 0)
+        check_register(machine, Register.IRQ_STATUS, 0)
         return (0,)
 
     return [

@@ -8,7 +8,10 @@ import re
 
 import pytest
 
-from systola.synth.floorplan import MULTIPLIER, constrain, multiplier_sites
+from systola.hdl.matrix.multiplier_row import MultiplierRow
+from systola.hdl.parts.fabric import Fabric
+from systola.hdl.verilog import convert
+from systola.synth.floorplan import BLOCK, MULTIPLIER, constrain, multiplier_sites
 from systola.synth.targets import TARGETS
 from systola.verif.synth.netlists import netlist_json
 
@@ -100,3 +103,11 @@ def test_a_netlist() -> None:
     (site,) = multiplier_sites([multiplier], BLOCKS).values()
     assert cells[multiplier]["attributes"]["BEL"] == site
     assert "BEL" not in str(cells["tpu.mxu.valid_TRELLIS_FF_Q"])
+
+
+def test_two_stages_share_the_enables_of_a_block() -> None:
+    """There are four, and nextpnr counts a constant as one: a multiplier has two and no more."""
+    row = MultiplierRow(cols=8, columns_per_stage=4, wide=False, products_per_dsp=2)
+    enables = re.findall(r"\.CE\d\((.*?)\),?$", convert(row, "row", Fabric.ECP5), re.MULTILINE)
+    assert len(enables) == BLOCK * 4
+    assert all(len(set(enables[n : n + 4])) == 2 for n in range(0, len(enables), 4))
