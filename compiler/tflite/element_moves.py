@@ -185,7 +185,7 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             if stride < 0:
                 # TensorFlow has no such thing, and what LiteRT makes of it depends on the number.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
-            index.append(low)
+            index.append(0 if masked("BeginMask") else low)
         else:
             if call.option("Offset"):
                 high = low + high

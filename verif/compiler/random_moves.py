@@ -116,9 +116,9 @@ class RandomMoves(RandomMaps):
                 last = None
             if rng.integers(4) == 0:
                 options["shrinkAxisMask"] |= 1 << axis
-                options["beginMask"] &= ~(1 << axis)
                 # A dimension is lost.
-                index.append(slice(low % size, low % size + 1))
+                kept_place = 0 if first is None else low % size
+                index.append(slice(kept_place, kept_place + 1))
                 stride = 1
             else:
                 index.append(slice(first, last, stride))
