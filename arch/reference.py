@@ -37,7 +37,7 @@ from systola.arch.registers import (
 )
 
 _NOTICE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Made by `python -m systola.arch.reference --write docs`. Edit arch/{source}.py instead. -->
+<!-- Made by `python -m systola.arch.reference --write docs`. Edit arch/{source} instead. -->
 """
 
 _ISA_TEXT = f"""
@@ -138,7 +138,7 @@ def isa_page() -> str:
     )
     return "\n".join(
         (
-            _NOTICE.format(source="isa"),
+            _NOTICE.format(source="isa/"),
             "# Instruction set",
             _ISA_TEXT,
             overview,
@@ -182,7 +182,7 @@ def registers_page() -> str:
     )
     return "\n".join(
         (
-            _NOTICE.format(source="registers"),
+            _NOTICE.format(source="registers.py"),
             "# Registers",
             "",
             f"The AXI4-Lite slave decodes {REGISTER_SPACE_BITS} address bits; all registers have",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows over a feature map, from the text of Set_Config_Window and Convolve in arch/isa.py.
+"""Windows over a feature map, from the text of Set_Config_Window and Convolve in arch/isa/.
 
 What the tests of the vector feeder and of the matrix unit expect comes from here: one pixel after
 the other, with the formulas of the text, in plain Python.

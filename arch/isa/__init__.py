@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The instruction set: the one place where opcodes, fields, checks and meanings are defined.
+
+Assembler, disassembler, hardware decoder, golden model and the reference page read it.
+An instruction is one little-endian word of 128 bits: the opcode in bits 7:0, then the fields
+one after the other from bit 8 upwards. Bits that belong to no field must be zero.
+
+Each group of instructions has a file here: `control`, `transfers`, `matrix`, `activation`, `links`.
+"""
+
+from __future__ import annotations
+
+from systola.arch.isa.codes import (
+    DEPTHWISE_TAPS,
+    DITHER_BITS,
+    EXPONENT_REGISTERS,
+    GATES,
+    INSTRUCTION_BYTES,
+    INVERSE_ROOT,
+    LOOP_DEPTH,
+    OPCODE_BITS,
+    PARAMETER_PLANES,
+    RANDOM_GROUP,
+    RANDOM_LANES,
+    RANDOM_WARM_UP,
+    RECIPROCAL,
+    REGISTERS,
+    TABLE_BYTES,
+    TAGS_WAITING,
+    TANH_INTEGER_BITS,
+    WEIGHT_READS_IN_FLIGHT,
+    Function,
+    LinkPart,
+    Opcode,
+    Operation,
+    Reduction,
+    Rounding,
+    Side,
+    Source,
+    Unit,
+)
+from systola.arch.isa.encoding import EncodingError, decode, encode, reserved_bits
+from systola.arch.isa.faults import FAULT_TEXT, Fault
+from systola.arch.isa.fields import Field, Instruction
+from systola.arch.isa.instructions import (
+    BY_MNEMONIC,
+    BY_OPCODE,
+    INSTRUCTIONS,
+    LINK_OPCODES,
+    instructions_of,
+)
+
+__all__ = [
+    "BY_MNEMONIC",
+    "BY_OPCODE",
+    "DEPTHWISE_TAPS",
+    "DITHER_BITS",
+    "EXPONENT_REGISTERS",
+    "FAULT_TEXT",
+    "GATES",
+    "INSTRUCTIONS",
+    "INSTRUCTION_BYTES",
+    "INVERSE_ROOT",
+    "LINK_OPCODES",
+    "LOOP_DEPTH",
+    "OPCODE_BITS",
+    "PARAMETER_PLANES",
+    "RANDOM_GROUP",
+    "RANDOM_LANES",
+    "RANDOM_WARM_UP",
+    "RECIPROCAL",
+    "REGISTERS",
+    "TABLE_BYTES",
+    "TAGS_WAITING",
+    "TANH_INTEGER_BITS",
+    "WEIGHT_READS_IN_FLIGHT",
+    "EncodingError",
+    "Fault",
+    "Field",
+    "Function",
+    "Instruction",
+    "LinkPart",
+    "Opcode",
+    "Operation",
+    "Reduction",
+    "Rounding",
+    "Side",
+    "Source",
+    "Unit",
+    "decode",
+    "encode",
+    "instructions_of",
+    "reserved_bits",
+]

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions of the program itself: its end, waiting, loops, registers and settings."""
+
+from __future__ import annotations
+
+from systola.arch.isa.codes import LOOP_DEPTH, TAGS_WAITING, Opcode, Unit
+from systola.arch.isa.faults import Fault
+from systola.arch.isa.fields import CEILING, Field, Instruction, registers
+
+CONTROL: tuple[Instruction, ...] = (
+    Instruction(
+        opcode=Opcode.NOP,
+        summary="Does nothing.",
+        semantics="No effect.",
+    ),
+    Instruction(
+        opcode=Opcode.HALT,
+        summary="Ends the program.",
+        semantics=(
+            "All earlier instructions complete, weight tiles that nothing consumed are dropped, "
+            "then DONE appears in STATUS. Instructions after it are never executed. A fault drops "
+            "the tiles, too: every program starts with an empty weight queue, index registers of "
+            "zero, no open loop, no window and a scale of zeros."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SYNCHRONIZE,
+        summary="Waits for the units.",
+        semantics=(
+            "The next instruction starts when all earlier ones have completed, their host writes "
+            "acknowledged. Weight tiles still on their way may be. Without it the result of a "
+            "program is the same: it is for measurements and for hosts that watch memory."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.INTERRUPT_HOST,
+        fields=(Field(name="code", width=16, doc="value for the host", default=0),),
+        summary="Raises the interrupt with a code.",
+        semantics=(
+            "Waits like Synchronize; then `code` appears in IRQ_CODE and the PROGRAM bit of "
+            "IRQ_STATUS is set. The program goes on."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SYNCHRONIZE_HOST,
+        summary="Waits for the host.",
+        semantics=(
+            "Waits like Synchronize; then the WAITING bit of STATUS is set until the host writes "
+            "RESUME to CONTROL, and the program goes on. A RESUME that came while no instruction "
+            "waited is kept for the next one; one is kept at most, and none from one program to "
+            "the next. What the host wrote to its memory before RESUME is seen by the "
+            "instructions behind."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.DEBUG_TAG,
+        fields=(
+            Field(name="tag", width=16, doc="value for the trace", default=0),
+            Field(
+                name="wait",
+                width=len(Unit),
+                doc="units that it waits for, the sum of: "
+                + ", ".join(f"{int(unit)} {str(unit.name).lower()}" for unit in Unit),
+                default=0,
+            ),
+        ),
+        summary="Marks a point of the program in the trace, or the completion of work.",
+        semantics=(
+            "`tag` and the number of cycles since START enter the trace of the registers in the "
+            "first cycle in which all earlier instructions of the units in `wait` have completed, "
+            "and all earlier tags have entered: one a cycle, in program order. Bits of `wait`: 0, "
+            "host_reader: Read_Host_Memory and its alternate, Load_Parameters and Load_Table, once "
+            "the last line, entry or byte is on the chip; 1, matrix_unit: MatrixMultiply and "
+            "Convolve, once the last sum is in the accumulators; 2, activation_unit: Activate, "
+            "Depthwise, Pool, Vector, Measure, Transpose and Random, once the last line is in the "
+            "buffer; 3, host_writer: "
+            "Write_Host_Memory and its alternate, once the last write is acknowledged. There is "
+            "none for Read_Weights: later instructions consume the tiles, and a MatrixMultiply "
+            "that has completed had its own. With `wait` = 0, and no tag waiting, the tag enters "
+            "in the cycle behind its issue. Later instructions are not held up, but for Debug_Tag "
+            f"itself while {TAGS_WAITING} tags wait. The instruction completes when its tag "
+            "enters: Synchronize, the instructions that wait like it, and the end of a program by "
+            "Halt or by a fault found before issue wait for all tags. A bus error and SOFT_RESET "
+            "drop those that wait. No other effect."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SET_REGISTER,
+        fields=(
+            Field(name="register", width=3, doc="register that is set, 1 to 7", minimum=1),
+            Field(name="value", width=32, signed=True, doc="constant", default=0),
+            Field(name="first", width=3, doc="register that is added", default=0),
+            Field(name="second", width=3, doc="register that is added, too", default=0),
+        ),
+        summary="Computes an index register.",
+        semantics=(
+            "Register `register` becomes register `first` + register `second` + `value`, modulo "
+            "2^32. An operand with an index register means the sum of its field and that register, "
+            "modulo 2^width of the field; every check is made with the sum."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.LOOP,
+        fields=(
+            Field(name="count", width=32, doc="iterations"),
+            *registers("count"),
+        ),
+        checks=(Fault.LOOP,),
+        summary="Opens a loop.",
+        semantics=(
+            "The instructions up to the matching End_Loop run `count` times (the sum with its "
+            f"index register, as everywhere). Up to {LOOP_DEPTH} loops may be open."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.END_LOOP,
+        checks=(Fault.LOOP,),
+        summary="Ends the body of the innermost loop.",
+        semantics=(
+            "Goes back to the instruction behind the innermost open Loop, or, after its last "
+            "iteration, closes it and goes on."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SET_CONFIG_WINDOW,
+        fields=(
+            Field(name="height", width=12, doc="H: rows of the feature map", minimum=1),
+            Field(name="width", width=12, doc="W: pixels of a row", minimum=1),
+            Field(name="pitch", width=12, doc="lines from one row to the next", minimum=1),
+            Field(name="kernel_height", width=8, doc="rows of the window", minimum=1),
+            Field(name="kernel_width", width=8, doc="columns of the window", minimum=1),
+            Field(name="stride_y", width=7, doc="rows from window to window", minimum=1),
+            Field(name="stride_x", width=7, doc="columns from window to window", minimum=1),
+            Field(name="dilation_y", width=4, doc="rows from tap to tap", minimum=1),
+            Field(name="dilation_x", width=4, doc="columns from tap to tap", minimum=1),
+            Field(name="top", width=13, signed=True, doc="row of the first window", default=0),
+            Field(name="left", width=9, signed=True, doc="column of the first window", default=0),
+            Field(name="out_height", width=12, doc="OH: windows along a column", minimum=1),
+            Field(name="out_width", width=12, doc="OW: windows along a row", minimum=1),
+        ),
+        summary="Sets the window that Convolve, Depthwise and Pool move over a feature map.",
+        semantics=(
+            "A feature map in the buffer is H rows of W pixels; row y starts `pitch` lines behind "
+            "row y - 1. There are OH x OW windows; tap (i, j) of window (p, q) is the pixel at "
+            "row y = `top` + p * `stride_y` + i * `dilation_y` and column x = `left` + q * "
+            "`stride_x` + j * `dilation_x`. It is inside where 0 <= y < H and 0 <= x < W. A line "
+            "holds one pixel of a block, so the instructions that use the window need W <= `pitch` "
+            "(WINDOW), but for packed channels. Padding "
+            "before the map is a negative `top` or `left`; padding behind it follows from OH and "
+            "OW. The window holds until the next Set_Config_Window or the end of the program."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.SET_CONFIG_SCALE,
+        fields=(
+            Field(name="multiplier_a", width=31, doc="multiplier of operand a", default=0),
+            Field(name="shift_a", width=5, doc="right shift of operand a", default=0),
+            Field(name="multiplier_b", width=31, doc="multiplier of operand b", default=0),
+            Field(name="shift_b", width=5, doc="right shift of operand b", default=0),
+            Field(name="zero_a", width=8, signed=True, doc="zero point of operand a", default=0),
+            Field(name="zero_b", width=8, signed=True, doc="zero point of operand b", default=0),
+            CEILING,
+            Field(name="limit", width=15, doc="int16 results: bound, 0 for none", default=0),
+        ),
+        summary="Sets the scales of the operands of Vector.",
+        semantics=(
+            "All values hold for every Vector until the next Set_Config_Scale or the end of the "
+            "program."
+        ),
+    ),
+)

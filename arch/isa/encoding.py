@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions as words, and back."""
+
+from __future__ import annotations
+
+from systola.arch.isa.codes import INSTRUCTION_BYTES, Opcode
+from systola.arch.isa.fields import Instruction
+from systola.arch.isa.instructions import BY_OPCODE
+
+
+class EncodingError(ValueError):
+    """An operand that is missing, unknown or does not fit its field."""
+
+
+def encode(opcode: Opcode, **operands: int) -> bytes:
+    """One instruction as INSTRUCTION_BYTES bytes.
+
+    Operands left out take the default of their field. Raises EncodingError for an operand that
+    is unknown, missing without default, or out of the range of its field.
+    """
+    entry = BY_OPCODE[opcode]
+    unknown = set(operands) - {field.name for field in entry.fields}
+    if unknown:
+        raise EncodingError(f"{entry.mnemonic} has no operand '{sorted(unknown)[0]}'")
+    word = int(opcode)
+    for field in entry.fields:
+        value = operands.get(field.name, field.default)
+        if value is None:
+            raise EncodingError(f"{entry.mnemonic} needs operand '{field.name}'")
+        low, high = field.range
+        if not low <= value <= high:
+            raise EncodingError(f"{entry.mnemonic}: {field.name}={value} is not in {low} to {high}")
+        word |= (value & ((1 << field.width) - 1)) << entry.offset(field.name)
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:
+    """The instruction in INSTRUCTION_BYTES bytes and its operands; None for no legal opcode.
+
+    Field values are taken as they stand: minima and reserved bits are the caller's to check
+    (`reserved_bits`, `Field.minimum`).
+    """
+    value = int.from_bytes(word, "little")
+    try:
+        entry = BY_OPCODE[Opcode(value & 0xFF)]
+    except ValueError:
+        return None
+    operands: dict[str, int] = {}
+    for field in entry.fields:
+        raw = (value >> entry.offset(field.name)) & ((1 << field.width) - 1)
+        if field.signed and raw >> (field.width - 1):
+            raw -= 1 << field.width
+        operands[field.name] = raw
+    return entry, operands
+
+
+def reserved_bits(entry: Instruction, word: bytes) -> int:
+    """The bits of `word` above the fields of `entry`, as a number: nonzero is ILLEGAL_FIELD."""
+    return int.from_bytes(word, "little") >> entry.width

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a machine stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from systola.arch.isa.codes import DEPTHWISE_TAPS, LOOP_DEPTH, WEIGHT_READS_IN_FLIGHT, LinkPart
+
+
+class Fault(IntEnum):
+    """Why a machine stopped. The value stands in the FAULT_CAUSE register."""
+
+    NONE = 0
+    ILLEGAL_OPCODE = 1
+    ILLEGAL_FIELD = 2
+    BUFFER_RANGE = 3
+    ACCUMULATOR_RANGE = 4
+    PARAMETER_RANGE = 5
+    TABLE_RANGE = 6
+    HOST_WINDOW = 7
+    WEIGHT_WINDOW = 8
+    FETCH_WINDOW = 9
+    WEIGHT_UNDERFLOW = 10
+    WEIGHT_OVERFLOW = 11
+    HOST_READ_ERROR = 12
+    HOST_WRITE_ERROR = 13
+    WEIGHT_READ_ERROR = 14
+    FETCH_ERROR = 15
+    UNAVAILABLE = 16
+    WINDOW = 17
+    OVERLAP = 18
+    LOOP = 19
+    BUS_TIMEOUT = 20
+    MEMORY_ERROR = 21
+    LINK_KIND = 22
+    LINK_TIMEOUT = 23
+    POD_STOPPED = 24
+
+
+FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
+    Fault.NONE: ("no fault", "0"),
+    Fault.ILLEGAL_OPCODE: ("the opcode is not one of the table", "the opcode"),
+    Fault.ILLEGAL_FIELD: (
+        "a bit outside the fields is set, a field is below its minimum or has no such value, "
+        "`tail` exceeds the vector, `host` or `stride` is no multiple of the host bus width, or "
+        "the instruction names a combination of fields that its text excludes",
+        "0",
+    ),
+    Fault.BUFFER_RANGE: (
+        "the last line is beyond the unified buffer",
+        "first line of the region that does not fit: `buffer`, `taps`, `operand` or `destination`",
+    ),
+    Fault.ACCUMULATOR_RANGE: ("the last row is beyond the accumulators", "`accumulator`"),
+    Fault.PARAMETER_RANGE: ("the last entry is beyond the parameter memory", "`parameter`"),
+    Fault.TABLE_RANGE: ("there is no such table", "`table`"),
+    Fault.HOST_WINDOW: ("the last byte is beyond the host window", "`host`"),
+    Fault.WEIGHT_WINDOW: ("the last tile is beyond the weight window", "`tile`"),
+    Fault.FETCH_WINDOW: (
+        "the 16 bytes of the instruction are not wholly inside the host window",
+        "byte offset of the instruction, modulo 2^32",
+    ),
+    Fault.WEIGHT_UNDERFLOW: (
+        "the instruction needs more tiles than earlier Read_Weights have queued and earlier "
+        "MatrixMultiply and Convolve not consumed",
+        "tiles still queued",
+    ),
+    Fault.WEIGHT_OVERFLOW: (
+        f"at least {WEIGHT_READS_IN_FLIGHT} Read_Weights ran before this one, and none of the last "
+        f"{WEIGHT_READS_IN_FLIGHT} has had all its tiles consumed by earlier instructions",
+        "`tile`",
+    ),
+    Fault.HOST_READ_ERROR: ("host memory answered a data read with an error", "0"),
+    Fault.HOST_WRITE_ERROR: ("host memory answered a write with an error", "0"),
+    Fault.WEIGHT_READ_ERROR: ("weight memory answered a read with an error", "0"),
+    Fault.FETCH_ERROR: ("host memory answered an instruction fetch with an error", "0"),
+    Fault.UNAVAILABLE: (
+        "the instruction needs hardware that this configuration leaves out",
+        "the opcode",
+    ),
+    Fault.WINDOW: (
+        "no Set_Config_Window ran before in this program, a row of the feature map is longer than "
+        "its pitch, the window does not fit packed channels, or a kernel of Depthwise has more "
+        f"than {DEPTHWISE_TAPS} taps",
+        "0",
+    ),
+    Fault.OVERLAP: (
+        "the lines to be written overlap those of an operand",
+        "`destination`",
+    ),
+    Fault.LOOP: (
+        f"Loop inside {LOOP_DEPTH} open loops or with no iteration, or End_Loop with none open",
+        "loops open",
+    ),
+    Fault.BUS_TIMEOUT: (
+        "a memory has not answered for as many cycles as the register BUS_TIMEOUT says; FAULT_PC "
+        "is 0. BUSY stays until the transfers under way have ended: where they never do, only the "
+        "reset input of the machine helps",
+        "who waits for memory: 1 host reads, 2 host writes, 4 weight reads, or their sum",
+    ),
+    Fault.MEMORY_ERROR: (
+        "a byte of the unified buffer or the accumulators is not what was written there, in a "
+        "configuration with PARITY. FAULT_PC is 0. What the program wrote to host memory may be "
+        "wrong",
+        "1 unified buffer, 2 accumulators, or their sum",
+    ),
+    Fault.LINK_KIND: (
+        "lines came where a Reduce takes sums, or sums where a Receive takes lines. FAULT_PC is 0",
+        "who took them: 4 from the left, 8 from the right",
+    ),
+    Fault.LINK_TIMEOUT: (
+        "instructions of the links wait for what no neighbour sends, takes, or comes to, and "
+        "nothing has moved on the links of the pod for as many cycles as the register BUS_TIMEOUT "
+        "says, or this core waits when another one ends so. FAULT_PC is 0",
+        "what has not completed, the sum of: "
+        + ", ".join(f"{int(part)} {str(part.name).lower()}" for part in LinkPart),
+    ),
+    Fault.POD_STOPPED: (
+        "another core of the pod had a fault before this one had ended. FAULT_PC is 0",
+        "0",
+    ),
+}
+"""For each cause: what it means, and what the FAULT_ADDRESS register then holds."""

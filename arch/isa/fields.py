@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instruction is made of, and the fields that several have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from systola.arch.isa.codes import OPCODE_BITS, Opcode
+from systola.arch.isa.faults import Fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One operand. `signed` fields are two's complement."""
+
+    name: str
+    width: int
+    doc: str
+    signed: bool = False
+    minimum: int | None = None
+    """Smallest legal value where the width alone would allow less; else ILLEGAL_FIELD."""
+    default: int | None = None
+    """What the assembler fills in when the operand is left out; None: it must be given."""
+    values: type[IntEnum] | None = None
+    """Names that the assembler takes and the disassembler prints; other values are
+    ILLEGAL_FIELD."""
+    indexes: str | None = None
+    """The operand to which the index register with the number in this field is added."""
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Smallest and largest value that the field can hold."""
+        if self.signed:
+            return -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
+        return self.minimum or 0, (1 << self.width) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """One instruction: its fields in bit order, and its meaning in words."""
+
+    opcode: Opcode
+    fields: tuple[Field, ...] = ()
+    summary: str
+    checks: tuple[Fault, ...] = ()
+    """Faults that stop the program before the instruction has any effect, in order of precedence
+    (after ILLEGAL_OPCODE and ILLEGAL_FIELD, which come first for every instruction)."""
+    semantics: str
+
+    @property
+    def mnemonic(self) -> str:
+        """Name in assembly text, such as `read_host_memory`."""
+        return self.opcode.name.lower()
+
+    @property
+    def title(self) -> str:
+        """Name as the original machine spells it, such as `Read_Host_Memory`."""
+        if self.opcode is Opcode.MATRIX_MULTIPLY:
+            return "MatrixMultiply"
+        return "_".join(word.capitalize() for word in self.opcode.name.split("_"))
+
+    def offset(self, name: str) -> int:
+        """Bit position of the least significant bit of field `name`."""
+        position = OPCODE_BITS
+        for field in self.fields:
+            if field.name == name:
+                return position
+            position += field.width
+        raise KeyError(name)
+
+    @property
+    def width(self) -> int:
+        """Bits used by opcode and fields; those above are reserved and zero."""
+        return OPCODE_BITS + sum(field.width for field in self.fields)
+
+    def field(self, name: str) -> Field:
+        """The field called `name`; KeyError if there is none."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+
+def registers(*operands: str) -> tuple[Field, ...]:
+    """For each operand the field that selects an index register to be added to it."""
+    return tuple(
+        Field(
+            name=f"{operand}_register",
+            width=3,
+            doc=f"index register that is added to `{operand}`",
+            default=0,
+            indexes=operand,
+        )
+        for operand in operands
+    )
+
+
+def flag(name: str, doc: str) -> Field:
+    return Field(name=name, width=1, doc=doc, default=0)
+
+
+BUFFER = Field(name="buffer", width=20, doc="first unified-buffer line")
+ROWS = Field(name="rows", width=16, doc="M: vectors of each block or tile", minimum=1)
+ACCUMULATOR = Field(name="accumulator", width=16, doc="first accumulator row")
+N_TILES = Field(name="n_tiles", width=12, doc="tiles along N", minimum=1)
+CEILING = Field(
+    name="ceiling",
+    width=8,
+    signed=True,
+    doc="RELU6: the code of 6.0, upper bound of the result",
+    default=127,
+)
+FILL = Field(name="fill", width=8, signed=True, doc="what lies outside the feature map", default=0)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions of a core with links to its neighbours."""
+
+from __future__ import annotations
+
+from systola.arch.isa.codes import Opcode, Side
+from systola.arch.isa.faults import Fault
+from systola.arch.isa.fields import ACCUMULATOR, BUFFER, Field, Instruction, flag, registers
+
+_ROWS_OF_LINKS = Field(name="rows", width=16, doc="lines or accumulator rows", minimum=1)
+
+_SIDE = Field(name="side", width=1, doc="the neighbour", values=Side)
+
+LINKS: tuple[Instruction, ...] = (
+    Instruction(
+        opcode=Opcode.SEND,
+        fields=(
+            _SIDE,
+            flag("sums", "1: accumulator rows; 0: lines of the unified buffer"),
+            Field(name="buffer", width=20, doc="lines: the first one", default=0),
+            Field(name="accumulator", width=16, doc="sums: first accumulator row", default=0),
+            _ROWS_OF_LINKS,
+            *registers("buffer", "accumulator"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
+        summary="Sends lines or sums to a neighbour.",
+        semantics=(
+            "See Links. For m = 0 .. `rows` - 1 line `buffer` + m, or with `sums` accumulator row "
+            "`accumulator` + m, goes to the neighbour on that `side`. It completes when the last "
+            "one has left. BUFFER_RANGE is for lines only, ACCUMULATOR_RANGE for sums only."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.RECEIVE,
+        fields=(_SIDE, BUFFER, _ROWS_OF_LINKS, *registers("buffer")),
+        checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
+        summary="Takes lines that a neighbour sends.",
+        semantics=(
+            "For m = 0 .. `rows` - 1 line `buffer` + m becomes the next line that the neighbour on "
+            "that `side` sends here. LINK_KIND where that is a row of sums."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.REDUCE,
+        fields=(
+            _SIDE,
+            ACCUMULATOR,
+            _ROWS_OF_LINKS,
+            Field(name="accumulate", width=1, doc="1: add; 0: overwrite", default=1),
+            *registers("accumulator"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),
+        summary="Adds sums that a neighbour sends to accumulator rows.",
+        semantics=(
+            "For m = 0 .. `rows` - 1 the next row of sums that the neighbour on that `side` sends "
+            "here is added to accumulator row `accumulator` + m, modulo 2^32, or replaces it with "
+            "`accumulate` = 0. LINK_KIND where it is a line."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.BARRIER,
+        checks=(Fault.UNAVAILABLE,),
+        summary="Waits for all cores of the pod.",
+        semantics=(
+            "The next instruction starts when every core of the pod has come to its Barrier of the "
+            "same number, counted from the start of the program, and completed all instructions "
+            "before it."
+        ),
+    ),
+)
+"""Instructions of a core with links. A configuration without answers their opcodes, whatever the
+fields hold, with UNAVAILABLE."""

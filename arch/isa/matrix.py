@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions of the array: weights, products and convolutions."""
+
+from __future__ import annotations
+
+from systola.arch.isa.codes import WEIGHT_READS_IN_FLIGHT, Opcode
+from systola.arch.isa.faults import Fault
+from systola.arch.isa.fields import (
+    ACCUMULATOR,
+    BUFFER,
+    FILL,
+    N_TILES,
+    ROWS,
+    Field,
+    Instruction,
+    flag,
+    registers,
+)
+
+MATRIX: tuple[Instruction, ...] = (
+    Instruction(
+        opcode=Opcode.READ_WEIGHTS,
+        fields=(
+            Field(name="tile", width=24, doc="first tile in the weight window, in tiles"),
+            Field(name="count", width=24, doc="tiles", minimum=1),
+            *registers("tile"),
+        ),
+        checks=(Fault.WEIGHT_WINDOW, Fault.WEIGHT_OVERFLOW),
+        summary="Queues weight tiles.",
+        semantics=(
+            "Appends tiles `tile`, `tile` + 1, ... to the weight queue. A tile is R rows of C int8 "
+            "values, each row padded to whole beats of the weight bus; row k holds the weights of "
+            "input element k. The window check is `tile` + `count` <= WEIGHT_TILES. The queue "
+            f"holds any number of tiles but at most {WEIGHT_READS_IN_FLIGHT} Read_Weights with "
+            "tiles not yet consumed."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.MATRIX_MULTIPLY,
+        fields=(
+            BUFFER,
+            ACCUMULATOR,
+            ROWS,
+            Field(name="k_tiles", width=12, doc="tiles along K", minimum=1),
+            N_TILES,
+            flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            flag("wide_vectors", "vectors of int16"),
+            flag("wide_weights", "weights of int16"),
+            *registers("buffer", "accumulator"),
+            flag("from_buffer", "1: weights from lines of the unified buffer; 0: from the queue"),
+            Field(name="weights", width=20, doc="first line of the weights", default=0),
+            *registers("weights"),
+        ),
+        checks=(
+            Fault.UNAVAILABLE,
+            Fault.BUFFER_RANGE,
+            Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_OVERFLOW,
+            Fault.WEIGHT_UNDERFLOW,
+        ),
+        summary="Multiplies a matrix by weight tiles into the accumulators.",
+        semantics=(
+            "For n = 0 .. `n_tiles` - 1, for k = 0 .. `k_tiles` - 1: takes the next tile W from "
+            "the weight queue, and for m = 0 .. `rows` - 1 adds the vector x W (x: the first R "
+            "bytes, int8, of line `buffer` + k * `rows` + m) to accumulator row `accumulator` + "
+            "n * `rows` + m, 32 bits, modulo 2^32. With `accumulate` = 0 the product of k = 0 "
+            "replaces the row. Lines read: `rows` * `k_tiles`; accumulator rows: `rows` * "
+            "`n_tiles`; tiles consumed: `k_tiles` * `n_tiles`. "
+            "`wide_vectors`: x is int16, in two lines: its low bytes in line `buffer` + "
+            "2 * (k * `rows` + m), its high bytes in the next; twice the lines are read. "
+            "`wide_weights`: W is int16, in two tiles of the queue: first one of its low bytes, "
+            "then one of its high bytes; twice the tiles are consumed. The rate is half for each. "
+            "`from_buffer`: the queue is neither needed nor changed. Tile t = n * `k_tiles` + k "
+            "is the R lines from `weights` + t * R on, their first C bytes row after row; with "
+            "`wide_weights` row i has its low bytes in line `weights` + 2 * (t * R + i), its high "
+            "bytes in the next. Lines read: R * `k_tiles` * `n_tiles`, twice as many with "
+            "`wide_weights`; BUFFER_RANGE looks at them after those of the vectors. "
+            "WEIGHT_OVERFLOW: `from_buffer` while tiles are queued (only then; FAULT_ADDRESS is "
+            "`weights`). WEIGHT_UNDERFLOW is for tiles from the queue alone. Without "
+            "`from_buffer`, `weights` is ignored. "
+            "UNAVAILABLE where there are no 16-bit modes and one of the two is set, and for "
+            "`from_buffer` where there is no training."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.CONVOLVE,
+        fields=(
+            BUFFER,
+            ACCUMULATOR,
+            Field(name="plane", width=20, doc="lines from one block of channels to the next"),
+            Field(name="k_tiles", width=12, doc="blocks of R input channels", minimum=1),
+            N_TILES,
+            flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            Field(
+                name="channels",
+                width=8,
+                doc="0: a line for each pixel; else packed, so many channels to a pixel",
+                default=0,
+            ),
+            FILL,
+            *registers("buffer", "accumulator"),
+        ),
+        checks=(
+            Fault.WINDOW,
+            Fault.BUFFER_RANGE,
+            Fault.ACCUMULATOR_RANGE,
+            Fault.WEIGHT_UNDERFLOW,
+        ),
+        summary="Convolves a feature map with weight tiles into the accumulators.",
+        semantics=(
+            "The window is that of Set_Config_Window. `channels` = 0: pixel (y, x) of block k is "
+            "the first R bytes of line `buffer` + k * `plane` + y * `pitch` + x. For n = 0 .. "
+            "`n_tiles` - 1, for each row i, then each column j of the kernel, for k = 0 .. "
+            "`k_tiles` - 1: takes the next tile W from the weight queue, and for each window "
+            "(p, q), row by row, adds x W to accumulator row `accumulator` + n * OH * OW + p * OW "
+            "+ q. x is the pixel of tap (i, j) of that window in block k, or, outside the map, a "
+            "vector of `fill`. With `accumulate` = 0 the first product replaces the row. Tiles "
+            "consumed: `n_tiles` * kernel_height * kernel_width * `k_tiles`. "
+            "`channels` > 0: a row of the map is W * `channels` consecutive bytes, R to a line; "
+            "byte t of row y is byte t mod R of line `buffer` + y * `pitch` + floor(t / R). For "
+            "each n, then each row i of the kernel, one tile is taken. Element e of x is byte "
+            "(`left` + q * `stride_x`) * `channels` + e of row y, or `fill` where y is outside the "
+            "map or that byte outside the row: the taps of a row of the kernel side by side, and "
+            "behind them whatever follows, for which the weights have zeros. Tiles consumed: "
+            "`n_tiles` * kernel_height. WINDOW unless `k_tiles` = 1, `dilation_x` = 1, "
+            "kernel_width * `channels` <= R, `stride_x` * `channels` <= R, -R <= `left` * "
+            "`channels` < R, and W * `channels` <= R * `pitch`; `plane` is ignored. "
+            "BUFFER_RANGE looks at lines `buffer` to `buffer` + (`k_tiles` - 1) * `plane` + H * "
+            "`pitch` - 1."
+        ),
+    ),
+)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions that move data between host memory and the chip."""
+
+from __future__ import annotations
+
+from systola.arch.isa.codes import PARAMETER_PLANES, TABLE_BYTES, Opcode
+from systola.arch.isa.faults import Fault
+from systola.arch.isa.fields import BUFFER, ROWS, Field, Instruction, registers
+
+_HOST = Field(
+    name="host", width=32, doc="byte offset in the host window, a multiple of the host bus"
+)
+_MATRIX = (
+    _HOST,
+    BUFFER,
+    ROWS,
+    Field(
+        name="stride",
+        width=24,
+        doc="bytes from one row to the next in host memory, a multiple of the host bus",
+    ),
+    Field(name="blocks", width=12, doc="blocks that one row is cut into", minimum=1),
+    Field(name="tail", width=9, doc="bytes of the last block of each row", minimum=1),
+    *registers("host", "buffer"),
+)
+
+TRANSFERS: tuple[Instruction, ...] = (
+    Instruction(
+        opcode=Opcode.READ_HOST_MEMORY,
+        fields=_MATRIX,
+        checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        summary="Copies a matrix from host memory into the unified buffer.",
+        semantics=(
+            "Each of the `rows` rows in host memory is `blocks` input vectors of R bytes, R being "
+            "the rows of the array, one every input pitch P_in (R rounded up to whole beats of the "
+            "host bus). Block b of row m goes to line `buffer` + b * `rows` + m; its bytes come "
+            "from `host` + m * `stride` + b * P_in. The last block (b = `blocks` - 1) has only "
+            "`tail` bytes (at most R); the rest of its line becomes 0, as do bytes of a line "
+            "beyond R. Lines written: `rows` * `blocks`. The bytes touched in host memory end at "
+            "`host` + (`rows` - 1) * `stride` + `blocks` * P_in, whole pitches, padding included: "
+            "that end must not exceed the host window."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.WRITE_HOST_MEMORY,
+        fields=_MATRIX,
+        checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        summary="Copies a matrix from the unified buffer into host memory.",
+        semantics=(
+            "The reverse of Read_Host_Memory with output vectors of C bytes, C being the columns "
+            "of the array, and the output pitch P_out (C rounded up to whole beats): bytes 0 to "
+            "C - 1 of line `buffer` + b * `rows` + m go to `host` + m * `stride` + b * P_out, only "
+            "`tail` bytes (at most C) of them for the last block. No other byte is written, not "
+            "even padding. Lines read: `rows` * `blocks`. The window check takes whole pitches: "
+            "`host` + (`rows` - 1) * `stride` + `blocks` * P_out. Copies are made in the order of "
+            "b, then m; that order shows only where rows overlap in host memory."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.LOAD_PARAMETERS,
+        fields=(
+            _HOST,
+            Field(name="parameter", width=12, doc="first parameter entry"),
+            Field(name="count", width=12, doc="entries", minimum=1),
+            *registers("host", "parameter"),
+        ),
+        checks=(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
+        summary="Loads bias, multiplier and shift of output channels.",
+        semantics=(
+            f"An entry serves the C channels of one N tile and takes {PARAMETER_PLANES} planes of "
+            "P_out bytes in host memory, one after the other, entries likewise; byte c of a plane "
+            "belongs to channel c. Planes 0 to 3 are the bytes of the bias (int32, least "
+            "significant first), 4 to 7 those of the multiplier (bit 31 is ignored), plane 8 is "
+            "the shift: bits 4:0 right shift r, bits 7:5 left shift l. The window check takes all "
+            f"`count` * {PARAMETER_PLANES} * P_out bytes."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.LOAD_TABLE,
+        fields=(
+            _HOST,
+            Field(name="table", width=4, doc="number of the table"),
+            *registers("host"),
+        ),
+        checks=(Fault.UNAVAILABLE, Fault.TABLE_RANGE, Fault.HOST_WINDOW),
+        summary="Loads a 256-entry activation table.",
+        semantics=(
+            f"Reads {TABLE_BYTES} bytes from `host`. Byte i is the int8 result for the int8 input "
+            "whose bit pattern is i: entry 0 for input 0, entry 128 for -128, entry 255 for -1. "
+            f"The window check takes these {TABLE_BYTES} bytes. UNAVAILABLE where there are no "
+            "tables."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.READ_HOST_MEMORY_ALTERNATE,
+        fields=_MATRIX,
+        checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        summary="Copies a matrix from host memory into the unified buffer, row by row.",
+        semantics=(
+            "As Read_Host_Memory in everything but the lines: block b of row m goes to line "
+            "`buffer` + m * `blocks` + b. The blocks of a row follow one another, as packed "
+            "channels and whole pixels need it."
+        ),
+    ),
+    Instruction(
+        opcode=Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+        fields=_MATRIX,
+        checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
+        summary="Copies a matrix from the unified buffer into host memory, row by row.",
+        semantics=(
+            "As Write_Host_Memory in everything but the lines: block b of row m comes from line "
+            "`buffer` + m * `blocks` + b, and copies are made in the order of m, then b."
+        ),
+    ),
+)
