@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden model of the instruction set in numpy, written from arch/isa.py only."""
+"""Golden model of the instruction set in numpy, written from arch/isa/ only."""

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions of the program itself."""
+
+from __future__ import annotations
+
+from systola.golden.state import State
+from systola.golden.vector import Scale
+from systola.golden.window import Window
+
+
+class Control(State):
+    """Waiting, loops, registers and settings."""
+
+    def nop(self) -> None:
+        """Does nothing."""
+
+    def halt(self) -> None:
+        """Drops the weight tiles that nothing consumed. `run` ends the program."""
+        self._queue.clear()
+
+    def synchronize(self) -> None:
+        """Does nothing: here every instruction has completed before the next one starts."""
+
+    def interrupt_host(self, *, code: int) -> None:
+        """Notes the code."""
+        self._interrupts.append(code)
+
+    def synchronize_host(self) -> None:
+        """Does nothing: there is no host beside this model that could write RESUME."""
+
+    def debug_tag(self, *, tag: int, wait: int) -> None:
+        """Notes the tag. It waits for nothing: all earlier instructions have completed."""
+        self._tags.append(tag)
+
+    def set_register(self, *, register: int, value: int, first: int, second: int) -> None:
+        """Computes an index register."""
+        self._scalar.set_register(register, value, first, second)
+
+    def loop(self, *, count: int) -> None:
+        """Opens a loop that begins with the next instruction."""
+        self._scalar.open_loop(count, self._next)
+
+    def end_loop(self) -> None:
+        """Goes back to the beginning of the innermost loop, or closes it."""
+        body = self._scalar.end_loop()
+        if body is not None:
+            self._next = body
+
+    def set_config_window(self, **operands: int) -> None:
+        """Sets the window of Convolve, Depthwise and Pool."""
+        self._window = Window(**operands)
+
+    def set_config_scale(self, **operands: int) -> None:
+        """Sets the scales of the operands of Vector."""
+        self._scale = Scale(**operands)

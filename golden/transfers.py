@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions that move data between host memory and the chip."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
+from systola.golden.state import State
+
+
+class Transfers(State):
+    """Host reader, host writer and what is loaded for the activation unit."""
+
+    def read_host_memory(
+        self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
+    ) -> None:
+        """Copies blocks of R bytes from host memory into buffer lines, padded with zeros."""
+        lines = self._lines(buffer, blocks, rows)
+        self._read_host(lines, host, stride, tail)
+
+    def read_host_memory_alternate(
+        self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
+    ) -> None:
+        """The same with the blocks of a row in lines that follow one another."""
+        lines = self._lines(buffer, rows, blocks).transpose(1, 0, 2)
+        self._read_host(lines, host, stride, tail)
+
+    def write_host_memory(
+        self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
+    ) -> None:
+        """Copies the first C bytes of buffer lines to host memory, block after block."""
+        size = self.config.cols
+        lines = self._lines(buffer, blocks, rows).view(np.uint8)
+        for block in range(blocks):
+            count = tail if block == blocks - 1 else size
+            target = self._host_rows(host + block * self.config.output_pitch, rows, stride, count)
+            if stride >= count:
+                target[:] = lines[block, :, :count]
+            else:
+                # Rows overlap: numpy does not promise an order within one assignment.
+                for row in range(rows):
+                    target[row] = lines[block, row, :count]
+
+    def write_host_memory_alternate(
+        self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
+    ) -> None:
+        """Copies the first C bytes of buffer lines to host memory, row after row."""
+        size, pitch = self.config.cols, self.config.output_pitch
+        lines = self._lines(buffer, rows, blocks).view(np.uint8)
+        # Where rows do not overlap, their order does not show.
+        apart = stride >= blocks * pitch
+        spans = [slice(0, rows)] if apart else [slice(row, row + 1) for row in range(rows)]
+        for span in spans:
+            for block in range(blocks):
+                count = tail if block == blocks - 1 else size
+                target = self._host_rows(host + block * pitch, rows, stride, count)
+                target[span] = lines[span, block, :count]
+
+    def load_parameters(self, *, host: int, parameter: int, count: int) -> None:
+        """Copies `count` parameter entries from host memory."""
+        pitch = self.config.output_pitch
+        size = count * PARAMETER_PLANES * pitch
+        planes = self._host[host : host + size].reshape(count, PARAMETER_PLANES, pitch)
+        self.parameters[parameter : parameter + count] = planes[:, :, : self.config.cols]
+
+    def load_table(self, *, host: int, table: int) -> None:
+        """Copies one activation table from host memory."""
+        self.tables[table] = self._host[host : host + TABLE_BYTES].view(np.int8)
+
+    def _read_host(self, lines: NDArray[np.int8], host: int, stride: int, tail: int) -> None:
+        """Fills lines (blocks, rows, line_bytes) from host memory."""
+        blocks, rows, _ = lines.shape
+        lines[:] = 0
+        for block in range(blocks):
+            count = tail if block == blocks - 1 else self.config.rows
+            source = self._host_rows(host + block * self.config.input_pitch, rows, stride, count)
+            lines[block, :, :count] = source.view(np.int8)
+
+    def _host_rows(self, offset: int, rows: int, stride: int, count: int) -> NDArray[np.uint8]:
+        """`count` bytes of host memory every `stride` bytes as a view: (rows, count)."""
+        return as_strided(self._host[offset:], shape=(rows, count), strides=(stride, 1))
