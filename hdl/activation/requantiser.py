@@ -20,7 +20,7 @@ COARSE = 4
 
 
 class Requantiser(wiring.Component):
-    """Bias, multiplier, shifts, offset and clamp: the formula of Activate in arch/isa.py
+    """Bias, multiplier, shifts, offset and clamp: the formula of Activate in arch/isa/
     (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
 
     `result`, a register, is there LATENCY cycles after the value. One value a cycle, no

@@ -16,7 +16,7 @@ from amaranth.hdl import (
 )
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.arch.isa import (
@@ -41,6 +41,7 @@ from systola.hdl.activation.issued_vectors import IssuedVectors
 from systola.hdl.activation.lane_group import place_groups
 from systola.hdl.activation.line_writer import LineWriter
 from systola.hdl.activation.other_results import OtherResults
+from systola.hdl.activation.parameter_planes import ParameterPlanes
 from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.spacings import (
@@ -61,12 +62,9 @@ from systola.hdl.parts.tile_limit import TILE_LIMIT
 from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 
-ENTRY_LATENCY = 2
-"""Cycles from the number of a parameter entry to its bytes."""
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
 """The first one for which more than the number of a vector's instruction waits in registers."""
-MULTIPLIER_PLANES = range(4, 8)
 SHARERS = 8
 """Lanes that share the registers of their controls, or an eighth of all."""
 
@@ -401,35 +399,14 @@ class ResultLanes(wiring.Component):
         return found, copied
 
     def _planes(self, m: Module, control: data.View) -> list[Value]:
-        """The bytes of the parameter entry, as the value comes; those of the multiplier later.
-
-        They are read whether there is a vector or not, as that is known late.
-        """
-        with_value = ROW_LATENCY - ENTRY_LATENCY
-        entries = [control.parameter]
-        for stage in range(with_value + Requantiser.MULTIPLIER_STAGE):
-            kept = Signal.like(control.parameter, name=f"entry_{stage}", reset_less=True)
-            m.d.sync += kept.eq(entries[-1])
-            entries.append(kept)
-        planes: list[Value] = []
-        for plane in range(PARAMETER_PLANES):
-            late = plane in MULTIPLIER_PLANES
-            memory = Sram(
-                width=8 * self._config.cols,
-                depth=self._config.parameter_entries,
-                output_register=True,
-            )
-            m.submodules[f"parameter_plane_{plane}"] = memory
-            m.d.comb += [
-                memory.write_enable.eq(self.parameters.planes[plane]),
-                memory.write_address.eq(self.parameters.address),
-                memory.write_data.eq(self.parameters.data),
-                memory.read_enable.eq(1),
-                memory.read_address.eq(entries[-1 if late else with_value]),
-            ]
-            stage = ROW_LATENCY + late * Requantiser.MULTIPLIER_STAGE
-            planes.append(self._now(m, memory.read_data, stage))
-        return planes
+        """The bytes of the parameter entry, as the value comes; those of the multiplier later."""
+        parameters = m.submodules.parameters = ParameterPlanes(config=self._config)
+        connect(m, flipped(self.parameters), parameters.write)
+        m.d.comb += parameters.entry.eq(control.parameter)
+        return [
+            self._now(m, parameters.planes[plane], parameters.latency(plane))
+            for plane in range(PARAMETER_PLANES)
+        ]
 
     def _writer(
         self, m: Module, at: dict[int, DelayLine], written: Signal, starts: Value

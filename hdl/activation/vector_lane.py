@@ -87,7 +87,7 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
 
 class VectorLane(wiring.Component):
     """Multiplies elements and adds them up, one byte a cycle: the formulas of Depthwise, Pool and
-    Vector in arch/isa.py. No back-pressure. Of several columns that share it each has every
+    Vector in arch/isa/. No back-pressure. Of several columns that share it each has every
     `columns_per_lane`-th cycle, in which it alone sees what is said below.
 
     `element` and `tap` come with the byte that completes an element, SumControl SUM_STAGE cycles

@@ -120,7 +120,7 @@ class Decoder(wiring.Component):
 
     An instruction of n steps, n >= LEAST_STEPS, that finds nothing before it shows in `decoded` in
     cycle n + MULTIPLIED + 1 after `takes`; the next may follow n cycles after it. `idle`: there is
-    no instruction inside. The checks are those of arch/isa.py in their order, but for the two that
+    no instruction inside. The checks are those of arch/isa/ in their order, but for the two that
     need the state of the weight queue.
     """
 
