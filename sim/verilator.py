@@ -22,7 +22,7 @@ from systola.sim.sleep import with_sleeping_tiles
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
 _POD = SIM_DIRECTORY / "pod.vlt"
-_HEADERS = (SIM_DIRECTORY / "harness.h", SIM_DIRECTORY / "memories.h")
+_HEADERS = tuple(SIM_DIRECTORY / f"{name}.h" for name in ("harness", "memories", "recording"))
 
 HARNESSES = {"tpu": "harness.cpp", "pod": "pod_harness.cpp"}
 """What is around each top module."""

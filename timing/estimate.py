@@ -20,10 +20,16 @@ from itertools import chain
 
 import numpy as np
 
-from systola.arch import isa
 from systola.arch.config import Config
 from systola.arch.image import Image
-from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Instruction, Opcode, decode
+from systola.arch.isa import (
+    INSTRUCTION_BYTES,
+    REGISTERS,
+    TAGS_WAITING,
+    Instruction,
+    Opcode,
+    decode,
+)
 from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.timing.activation_unit import ActivationUnit, result_lines
 from systola.timing.bank_conflicts import ComingReads, OtherReads
@@ -36,6 +42,7 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.record import Estimate, Mark, Record, Unit
 from systola.timing.regions import Regions
 from systola.timing.span import Span
+from systola.timing.unit_of import COMPARED, UNIT_OF, WAIT_FOR
 from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
@@ -55,44 +62,10 @@ UNSTEADY = 64
 SAME = 1e-3
 """Cycles by which times may differ and are the same."""
 
-UNIT_OF = {
-    Opcode.READ_HOST_MEMORY: Unit.HOST_READ,
-    Opcode.READ_HOST_MEMORY_ALTERNATE: Unit.HOST_READ,
-    Opcode.LOAD_PARAMETERS: Unit.HOST_READ,
-    Opcode.LOAD_TABLE: Unit.HOST_READ,
-    Opcode.WRITE_HOST_MEMORY: Unit.HOST_WRITE,
-    Opcode.WRITE_HOST_MEMORY_ALTERNATE: Unit.HOST_WRITE,
-    Opcode.MATRIX_MULTIPLY: Unit.ARRAY,
-    Opcode.CONVOLVE: Unit.ARRAY,
-    Opcode.ACTIVATE: Unit.ACTIVATION,
-    Opcode.DEPTHWISE: Unit.ACTIVATION,
-    Opcode.POOL: Unit.ACTIVATION,
-    Opcode.VECTOR: Unit.ACTIVATION,
-    Opcode.MEASURE: Unit.ACTIVATION,
-    Opcode.TRANSPOSE: Unit.ACTIVATION,
-    Opcode.RANDOM: Unit.ACTIVATION,
-}
-COMPARED = {
-    opcode: {
-        Unit.HOST_READ: ((Unit.ARRAY, Unit.ACTIVATION), (Unit.HOST_WRITE,)),
-        Unit.HOST_WRITE: ((Unit.HOST_READ,), (Unit.ACTIVATION,)),
-        Unit.ARRAY: ((Unit.HOST_READ,), (Unit.ACTIVATION,)),
-        Unit.ACTIVATION: ((Unit.HOST_READ, Unit.HOST_WRITE), (Unit.ARRAY, Unit.ACTIVATION)),
-    }[unit]
-    for opcode, unit in UNIT_OF.items()
-}
-"""The units with whose instructions under way those of each opcode are compared, and which of them
-one after the other."""
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
 """Instructions beyond which nobody looks ahead."""
-WAIT_FOR = {
-    isa.Unit.HOST_READER: Unit.HOST_READ,
-    isa.Unit.MATRIX_UNIT: Unit.ARRAY,
-    isa.Unit.ACTIVATION_UNIT: Unit.ACTIVATION,
-    isa.Unit.HOST_WRITER: Unit.HOST_WRITE,
-}
 
 
 def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) -> Estimate:
@@ -180,7 +153,7 @@ class Walk:
         self._issued = 0.0
         depth = config.queue_depth
         self._ends = {unit: deque([0.0] * depth, depth) for unit in Unit}
-        self._tagged = deque([0.0] * isa.TAGS_WAITING, isa.TAGS_WAITING)
+        self._tagged = deque([0.0] * TAGS_WAITING, TAGS_WAITING)
         """When the last tags entered the trace."""
         self._record = Record()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from systola.compiler.operations import Window
+from systola.compiler.operations import Binary, Unary, Value, Window
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,16 @@ def window_of(window: Window, band: Band, origin: int) -> Window:
     """The windows of `band` over a map that begins with row `origin` of the source."""
     top = window.first[0] + band.first * window.stride[0] - origin
     return replace(window, first=(top, window.first[1]), out=(band.count, window.out[1]))
+
+
+def part_of(node: Unary | Binary, band: Band) -> Unary | Binary:
+    """`node` for the pixels of `band` only."""
+    if isinstance(node, Unary):
+        return node
+    a, b = (
+        operand
+        if isinstance(operand, Value)
+        else operand.reshape(-1, operand.shape[-1])[band.first : band.first + band.count]
+        for operand in (node.a, node.b)
+    )
+    return replace(node, a=a, b=b)

@@ -10,15 +10,11 @@ from dataclasses import replace
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
-from systola.compiler.lower.bands import Band, cut, needed, window_of
+from systola.compiler.lower.bands import Band, cut, needed, part_of, window_of
 from systola.compiler.lower.batch_rows import BatchRows
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.channels import Channels, channel_layouts
-from systola.compiler.lower.convolution import (
-    ConvolutionStep,
-    may_pack,
-    pixels_beside,
-)
+from systola.compiler.lower.convolution import ConvolutionStep, may_pack, pixels_beside
 from systola.compiler.lower.depthwise import depthwise_blocks
 from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map
 from systola.compiler.lower.gather import gather_step
@@ -427,7 +423,7 @@ class Lowering:
                     maps.append(self._loaded(node, view, loads))
                 else:
                     maps.append(home if one else home.part(band.first, band.count))
-            part = _part_of(node, band)
+            part = part_of(node, band)
             return loads, self._stored(node, target, band, lambda to: self._steps(part, maps, to))
 
         self._in_bands(node, pixels, piece)
@@ -454,7 +450,8 @@ class Lowering:
     ) -> None:
         """The pieces one after the other; what one loads is loaded before the one in front ends."""
         pieces = [piece(band) for band in cut(rows, self._spill.bands.get(node.result, 1))]
-        for lines in {lines for loads, work in pieces for lines in _lines_of((*loads, *work))}:
+        steps = [step for loads, work in pieces for step in (*loads, *work)]
+        for lines in {lines for step in steps for lines in (*step.reads, *step.writes)}:
             if lines not in self.values and lines.content is None:
                 self.bands[lines] = (node.result, rows)
         self.steps += pieces[0][0]
@@ -500,20 +497,3 @@ class Lowering:
                 f"its input of shape {value.shape} is a map of {pixels} pixels of "
                 f"{source.channels.count} channels, which only FULLY_CONNECTED can take otherwise"
             )
-
-
-def _lines_of(steps: tuple[Step, ...]) -> list[Lines]:
-    return [lines for step in steps for lines in (*step.reads, *step.writes)]
-
-
-def _part_of(node: Unary | Binary, band: Band) -> Unary | Binary:
-    """`node` for some pixels only."""
-    if isinstance(node, Unary):
-        return node
-    a, b = (
-        operand
-        if isinstance(operand, Value)
-        else operand.reshape(-1, operand.shape[-1])[band.first : band.first + band.count]
-        for operand in (node.a, node.b)
-    )
-    return replace(node, a=a, b=b)
