@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that harness.cpp needs of the rest of the project, as a C++ header."""
+"""The numbers that the harnesses need of the rest of the project, as a C++ header."""
 
 from systola.arch.config import HOST_PAGE_BYTES
 from systola.arch.registers import FETCH_ID, TRACE_DEPTH, Control, Register, Status
@@ -24,4 +24,5 @@ def constants() -> str:
         "TRACE_DEPTH": TRACE_DEPTH,
         "LEVELS": LEVELS,
     }
-    return "".join(f"constexpr unsigned {name} = {number:d};\n" for name, number in numbers.items())
+    lines = (f"constexpr unsigned {name} = {number:d};\n" for name, number in numbers.items())
+    return "#pragma once\n" + "".join(lines)

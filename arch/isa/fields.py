@@ -97,6 +97,7 @@ def registers(*operands: str) -> tuple[Field, ...]:
 
 
 def flag(name: str, doc: str) -> Field:
+    """A bit that is 0 unless it is given."""
     return Field(name=name, width=1, doc=doc, default=0)
 
 
