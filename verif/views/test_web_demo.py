@@ -196,7 +196,9 @@ def draw(page: Any, points: list[tuple[float, float]]) -> None:
 
 @pytest.mark.thorough
 def test_draws_and_classifies_on_the_rtl(open_page: Callable[..., Any]) -> None:
-    with served(make_classifier()) as port:
+    classify = make_classifier()
+    classify(examples()[0])  # builds the simulator: a page does not wait that long
+    with served(classify) as port:
         page = open_page(f"http://127.0.0.1:{port}/", width=1000)
         for digit in (0, 3, 8):
             page.get_by_label(f"test image of a {digit}").click()
