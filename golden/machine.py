@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
-from systola.arch.isa import INSTRUCTION_BYTES, LINK_OPCODES, Fault, Instruction, Opcode, decode
+from systola.arch.isa import (
+    INSTRUCTION_BYTES,
+    INSTRUCTIONS,
+    LINK_OPCODES,
+    Fault,
+    Instruction,
+    Opcode,
+    decode,
+)
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.golden.activation import ActivationUnit
 from systola.golden.checks import Checks
@@ -34,33 +42,7 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._execute: dict[Opcode, Callable[..., None]] = {
-            Opcode.NOP: self.nop,
-            Opcode.HALT: self.halt,
-            Opcode.SYNCHRONIZE: self.synchronize,
-            Opcode.INTERRUPT_HOST: self.interrupt_host,
-            Opcode.SYNCHRONIZE_HOST: self.synchronize_host,
-            Opcode.DEBUG_TAG: self.debug_tag,
-            Opcode.SET_REGISTER: self.set_register,
-            Opcode.LOOP: self.loop,
-            Opcode.END_LOOP: self.end_loop,
-            Opcode.SET_CONFIG_WINDOW: self.set_config_window,
-            Opcode.SET_CONFIG_SCALE: self.set_config_scale,
-            Opcode.READ_HOST_MEMORY: self.read_host_memory,
-            Opcode.WRITE_HOST_MEMORY: self.write_host_memory,
-            Opcode.LOAD_PARAMETERS: self.load_parameters,
-            Opcode.LOAD_TABLE: self.load_table,
-            Opcode.READ_HOST_MEMORY_ALTERNATE: self.read_host_memory_alternate,
-            Opcode.WRITE_HOST_MEMORY_ALTERNATE: self.write_host_memory_alternate,
-            Opcode.READ_WEIGHTS: self.read_weights,
-            Opcode.MATRIX_MULTIPLY: self.matrix_multiply,
-            Opcode.CONVOLVE: self.convolve,
-            Opcode.ACTIVATE: self.activate,
-            Opcode.DEPTHWISE: self.depthwise,
-            Opcode.POOL: self.pool,
-            Opcode.VECTOR: self.vector,
-            Opcode.MEASURE: self.measure,
-            Opcode.TRANSPOSE: self.transpose,
-            Opcode.RANDOM: self.random,
+            entry.opcode: getattr(self, entry.mnemonic) for entry in INSTRUCTIONS
         }
 
     def run(

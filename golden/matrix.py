@@ -55,11 +55,7 @@ class MatrixUnit(State):
             else:
                 tiles = self._next_tiles(k_tiles).reshape(depth, -1)
             product = (vectors @ tiles.astype(np.float64)).astype(np.int64).astype(np.int32)
-            start = accumulator + n * rows
-            if accumulate:
-                self.accumulators[start : start + rows] += product
-            else:
-                self.accumulators[start : start + rows] = product
+            self._put(accumulator + n * rows, product, accumulate)
 
     def convolve(
         self,
@@ -97,10 +93,12 @@ class MatrixUnit(State):
             product += vectors.astype(np.float64) @ tiles.astype(np.float64)
         rows = product.astype(np.int64).astype(np.int32).reshape(-1, n_tiles, cols)
         rows = rows.transpose(1, 0, 2).reshape(-1, cols)
-        if accumulate:
-            self.accumulators[accumulator : accumulator + len(rows)] += rows
-        else:
-            self.accumulators[accumulator : accumulator + len(rows)] = rows
+        self._put(accumulator, rows, accumulate)
+
+    def _put(self, first: int, sums: NDArray[np.int32], accumulate: int) -> None:
+        """Writes (rows, C) sums to accumulator rows, or adds them to what these hold."""
+        rows = self.accumulators[first : first + len(sums)]
+        rows[:] = rows + sums if accumulate else sums
 
     def _next_tiles(self, count: int) -> NDArray[np.int8]:
         """Takes `count` tiles from the queue: (count, R, C)."""

@@ -34,8 +34,15 @@ from systola.arch.isa.fields import (
 
 _PARAMETER = Field(name="parameter", width=12, doc="first parameter entry that is used")
 _DESTINATION = Field(name="destination", width=20, doc="first unified-buffer line of the result")
+_FUNCTION = Field(name="function", width=3, doc="activation function", default=0, values=Function)
 _ROUNDING = Field(name="rounding", width=1, doc="requantisation", default=0, values=Rounding)
 _ZERO_POINT = Field(name="zero_point", width=8, signed=True, doc="output zero point", default=0)
+_TABLE = Field(
+    name="table",
+    width=4,
+    doc="TABLE: its number; TANH, EXP: integer bits of the argument, or a reciprocal",
+    default=0,
+)
 _BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels", minimum=1)
 
 ACTIVATION: tuple[Instruction, ...] = (
@@ -47,16 +54,11 @@ ACTIVATION: tuple[Instruction, ...] = (
             ROWS,
             N_TILES,
             _PARAMETER,
-            Field(name="function", width=3, doc="activation function", default=0, values=Function),
+            _FUNCTION,
             _ROUNDING,
             _ZERO_POINT,
             CEILING,
-            Field(
-                name="table",
-                width=4,
-                doc="TABLE: its number; TANH, EXP: integer bits of the argument, or a reciprocal",
-                default=0,
-            ),
+            _TABLE,
             flag("wide", "results of int16"),
             flag("accumulate", "add to what the lines hold"),
             *registers("accumulator", "buffer", "parameter"),
@@ -195,15 +197,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             _DESTINATION,
             Field(name="rows", width=16, doc="vectors", minimum=1),
             _PARAMETER,
-            Field(name="function", width=3, doc="activation function", default=0, values=Function),
+            _FUNCTION,
             _ROUNDING,
             _ZERO_POINT,
-            Field(
-                name="table",
-                width=4,
-                doc="TABLE: its number; TANH, EXP: integer bits of the argument, or a reciprocal",
-                default=0,
-            ),
+            _TABLE,
             flag("wide_operands", "operands of int16"),
             flag("wide", "results of int16"),
             flag("accumulate", "add to what the destination holds"),

@@ -8,7 +8,6 @@ from systola.arch.isa.faults import Fault
 from systola.arch.isa.fields import ACCUMULATOR, BUFFER, Field, Instruction, flag, registers
 
 _ROWS_OF_LINKS = Field(name="rows", width=16, doc="lines or accumulator rows", minimum=1)
-
 _SIDE = Field(name="side", width=1, doc="the neighbour", values=Side)
 
 LINKS: tuple[Instruction, ...] = (

@@ -177,6 +177,7 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
         def masked(name: str, bit: int = axis) -> bool:
             return bool(call.option(name) >> bit & 1)
 
+        first = None if masked("BeginMask") else low
         if masked("EllipsisMask"):
             index.append(Ellipsis)
         elif masked("NewAxisMask"):
@@ -185,7 +186,7 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             if stride < 0:
                 # TensorFlow has no such thing, and what LiteRT makes of it depends on the number.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
-            index.append(0 if masked("BeginMask") else low)
+            index.append(first or 0)
         else:
             if call.option("Offset"):
                 high = low + high
@@ -193,7 +194,6 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
                 other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
                 if other_axes or not 0 <= low <= high <= x.shape[axis]:
                     raise ModelError(f"its bounds do not fit its input of shape {x.shape}")
-            first = None if masked("BeginMask") else low
             index.append(slice(first, None if masked("EndMask") else high, stride))
     return [x[tuple(index)]]
 
