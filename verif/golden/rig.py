@@ -27,6 +27,13 @@ TRAINING = dataclasses.replace(SQUARE, name="training", training=True)
 TALL = dataclasses.replace(SQUARE, name="tall", rows=6, cols=3, columns_per_stage=3)
 BROAD = dataclasses.replace(SQUARE, name="broad", rows=3, cols=5)
 SHAPES = (SQUARE, TALL, BROAD)
+# No more than TINY has. 6 input elements: pitch 8 in host memory; 3 output elements: pitch 4; lines
+# of 6 bytes.
+PLAIN_TALL = dataclasses.replace(
+    TINY, name="tall", rows=6, cols=3, columns_per_stage=3, columns_per_lane=1
+)
+# 3 input elements: pitch 4; 5 output elements: pitch 8; lines of 5 bytes.
+PLAIN_WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5, columns_per_lane=1)
 
 
 class Rig:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index registers, loops, tags, and the state in which every program starts."""
+"""The end of a program, interrupts, tags, loops, index registers, and the state in which every
+program starts."""
 
 from __future__ import annotations
 
@@ -40,6 +41,26 @@ def show(register: int) -> bytes:
         blocks=1,
         tail=1,
     )
+
+
+def test_halt_ends_the_program() -> None:
+    rig = Rig(TINY)
+    outcome = rig.complete(
+        encode(Opcode.NOP),
+        encode(Opcode.SYNCHRONIZE),
+        encode(Opcode.INTERRUPT_HOST, code=0xFFFF),
+        encode(Opcode.INTERRUPT_HOST),
+        HALT,
+        encode(Opcode.INTERRUPT_HOST, code=1),
+    )
+    assert outcome.interrupts == (0xFFFF, 0)
+    assert outcome.executed == 5
+
+
+def test_interrupts_are_those_of_the_run() -> None:
+    rig = Rig(TINY)
+    rig.complete(encode(Opcode.INTERRUPT_HOST, code=3), HALT)
+    assert rig.complete(HALT).interrupts == ()
 
 
 def test_tags_and_synchronisation() -> None:
@@ -283,6 +304,45 @@ def test_the_window_and_the_scale_end_with_the_program() -> None:
     # A scale of zeros: the ceiling, too.
     rig.complete(relu6, encode(Opcode.VECTOR, **{**copy, "destination": 3}), HALT)
     assert rig.machine.buffer[2:4].tolist() == [[0, 0, 0, 0], [20, -20, 10, 0]]
+
+
+def test_memories_persist_between_runs() -> None:
+    rig = Rig(TINY, tiles=1)
+    rig.tile(0)[:] = np.eye(4, dtype=np.uint8)
+    rig.host[:4] = [1, 2, 3, 4]
+    rig.host[2048 + 7 * 4 : 2048 + 8 * 4] = 0x40  # multiplier 2^30
+    rig.complete(
+        encode(Opcode.READ_HOST_MEMORY, host=0, buffer=0, rows=1, stride=0, blocks=1, tail=4),
+        encode(Opcode.LOAD_PARAMETERS, host=2048, parameter=0, count=1),
+        HALT,
+    )
+    rig.complete(
+        encode(Opcode.READ_WEIGHTS, tile=0, count=1),
+        encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=1, k_tiles=1, n_tiles=1),
+        HALT,
+    )
+    rig.complete(
+        encode(Opcode.ACTIVATE, accumulator=0, buffer=1, rows=1, n_tiles=1, parameter=0),
+        encode(Opcode.WRITE_HOST_MEMORY, host=64, buffer=1, rows=1, stride=0, blocks=1, tail=4),
+        HALT,
+    )
+    assert rig.host[64:68].tolist() == [1, 1, 2, 2]  # halves, rounded up
+
+
+def test_only_sensible_memories_are_taken() -> None:
+    rig = Rig(TINY, tiles=1)
+    run = rig.machine.run
+    with pytest.raises(ValueError, match="host window"):
+        run(rig.host[:-4], rig.weights, 0)
+    with pytest.raises(ValueError, match="host window"):
+        run(np.zeros(8192, np.uint8)[::2], rig.weights, 0)
+    with pytest.raises(ValueError, match="host window"):
+        run(rig.host.reshape(2, -1), rig.weights, 0)
+    with pytest.raises(ValueError, match="weight window"):
+        run(rig.host, rig.weights[:-1], 0)
+    for offset in (-128, 64):
+        with pytest.raises(ValueError, match="program_offset"):
+            run(rig.host, rig.weights, offset)
 
 
 def test_limit() -> None:
