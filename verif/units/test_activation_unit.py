@@ -28,13 +28,12 @@ from systola.verif.units.activation_bench import (
     ANNOUNCED,
     FRONT_LATENCY,
     LATENCY,
-    READERS,
     SCALED_LATENCY,
     SUM_LATENCY,
-    Jobs,
     Surroundings,
     Unit,
 )
+from systola.verif.units.activation_jobs import READERS, Jobs
 from systola.verif.units.unit import (
     chosen_variant,
     convert,
