@@ -20,7 +20,8 @@ class ListScan(wiring.Component):
     | port | |
     |---|---|
     | `push`, `pushed` | the list that takes what is issued, if any, and what that uses |
-    | `rises` | that begins where the youngest of the list has ended, or behind |
+    | `rises` | two cycles later: that begins where the one before in the list has ended, or \
+behind; a register |
     | `free`, `oldest`, `valid`, `rising`, `retire` | the lists |
     | `restart` | the next cycle begins with another instruction; comes with each push |
     | `watched` | lists that matter to it, in its first cycle |
@@ -72,56 +73,68 @@ class ListScan(wiring.Component):
         bits = ceil_log2(self._depth)
         list_bits = ceil_log2(len(self._lists))
 
+        # Registers say where the memory is read: what is read is compared in the same cycle.
         begins = Signal()  # the first cycle of an instruction
         todo = Signal(self._flags, reset_less=True)  # lists that are not through
-        inside = Signal(reset_less=True)  # the first of them has begun, and goes on at `place`
-        place = Signal(bits, reset_less=True)
-        here = Signal(bits)
-        following = Signal(bits)
         first = Signal(self._flags)  # of `todo`, a one
-        ends = Signal()  # the last entry of that list
         at = Signal(list_bits)
+        here = Signal(bits, reset_less=True)  # in that list
+        until = Signal(bits, reset_less=True)  # there, the place behind its last entry
+        following = Signal(bits)
+        ends = Signal()  # the last entry of that list
+        left = Signal(self._flags)  # what is to do behind it
+        coming = Signal(self._flags)  # the same, or with an instruction all that is
+        watched = self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
         m.d.comb += [
-            first.eq(todo.as_value() & -todo.as_value()),
-            here.eq(Mux(inside, place, self._chosen(first, self.oldest))),
-            following.eq(here + 1),
-            ends.eq(following == self._chosen(first, self.free)),
+            first.eq(
+                Cat(flag & ~todo.as_value()[:i].any() for i, flag in enumerate(todo.as_value()))
+            ),
             at.eq(self._number(first)),
-            self.complete.eq(~(todo.as_value() & ~Mux(ends, first, 0)).any()),
+            following.eq(here + 1),
+            ends.eq(following == until),
+            left.eq(todo.as_value() & ~first.as_value()),
+            coming.eq(Mux(begins, watched, left)),
+            self.complete.eq(~Mux(ends, left.as_value(), todo.as_value()).any()),
         ]
-        m.d.sync += [begins.eq(self.restart), place.eq(following)]
+        m.d.sync += begins.eq(self.restart)
         with m.If(self.restart):
-            m.d.sync += [todo.eq(0), inside.eq(0)]
-        with m.Elif(begins):
-            m.d.sync += todo.eq(
-                self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
-            )
+            m.d.sync += todo.eq(0)
+        with m.Elif(begins | ends):
+            m.d.sync += todo.eq(coming)
+        with m.If(begins | ends):
+            for name in reversed(self._lists):
+                with m.If(coming[name]):
+                    m.d.sync += [
+                        here.eq(self.oldest[name] + self.retire[name]),
+                        until.eq(self.free[name]),
+                    ]
         with m.Else():
-            m.d.sync += inside.eq(todo.as_value().any() & ~ends)
-            with m.If(ends):
-                m.d.sync += todo.eq(todo.as_value() & ~first.as_value())
+            m.d.sync += here.eq(following)
 
         stored, youngest = self.entry.as_value(), self.entry[self._walked]
         memory = m.submodules.memory = Memory(
             shape=len(stored), depth=1 << (bits + list_bits), init=[]
         )
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        newest = Signal(bits)
+        free = Signal(bits)
         pushed_at = Signal(list_bits)
+        newest = Signal(bits + list_bits, reset_less=True)  # before the one that was pushed
+        base = Signal.like(self.pushed[self._walked].base, reset_less=True)  # of that one
         m.d.comb += [
-            newest.eq(self._chosen(self.push, self.free) - 1),
+            free.eq(self._chosen(self.push, self.free)),
             pushed_at.eq(self._number(self.push)),
             write.en.eq(self.push.as_value().any()),
-            write.addr.eq(Cat((newest + 1)[:bits], pushed_at)),
+            write.addr.eq(Cat(free, pushed_at)),
             write.data.eq(self.pushed),
-            # When something is pushed, all is done.
-            read.addr.eq(Mux(write.en, Cat(newest, pushed_at), Cat(here, at))),
+            # Behind a push an instruction begins, which has nothing to compare yet.
+            read.addr.eq(Mux(begins, newest, Cat(here, at))),
             stored.eq(read.data),
+        ]
+        m.d.sync += [
             # After an empty region nothing rises: who has one may tell of addresses that are none.
-            self.rises.eq(
-                ~(self.pushed[self._walked].base - youngest.end)[-1]
-                & (youngest.base != youngest.end)
-            ),
+            self.rises.eq(~(base - youngest.end)[-1] & (youngest.base != youngest.end)),
+            newest.eq(Cat((free - 1)[:bits], pushed_at)),
+            base.eq(self.pushed[self._walked].base),
         ]
 
         # The entry that was compared, whether or not it is in its list any longer.

@@ -81,14 +81,15 @@ class InFlight(wiring.Component):
 
     | port | |
     |---|---|
-    | `push` | appends one at place `free`, only while not `full` |
-    | `rises` | it begins where the one pushed before it has ended, or behind |
-    | `rising` | for each place whether its entry rises |
-    | `retire` | drops the oldest, also in the same cycle |
-    | `advance`, `advance_to` | the oldest needs nothing below that address any longer; or nothing \
-at all, and the next one nothing below |
+    | `push` | appends one at place `free`, only while not `full`, not in two cycles on end |
+    | `rises` | the one that was pushed two cycles ago begins where the one before that has ended, \
+or behind |
+    | `rising` | for each place whether its entry rises, from the third cycle behind its push on |
+    | `retire` | drops the oldest, also in the same cycle, but not in two cycles behind its push |
+    | `advance`, `advance_to` | the oldest, if it is older than that, needs nothing below that \
+address any longer; or nothing at all, and the next one nothing below |
     | `progress` | how far the oldest has got; until it first advances, as far as the one before, \
-if it rises, or nowhere |
+if it rises, or nowhere; it means nothing where the oldest was pushed one or two cycles ago |
     | `valid` | as many ones, from bit 0, as there are entries |
     | `empties` | none is left behind this cycle, but for what is pushed |
     """
@@ -116,9 +117,10 @@ if it rises, or nowhere |
         valid, retire = self.valid, self.retire
         place = Signal.like(self.progress.place)
         reached = Signal.like(self.progress.reached)
-        rises = Signal(1 << len(place))  # for each place
-        next_rises = Signal()
-        clears = Signal()
+        rises = Signal(1 << len(place))  # for each place; what is pushed does until it `settles`
+        pushed, settles = Signal(), Signal()  # one or two cycles ago
+        youngest = Signal.like(place)
+        next_place = Signal.like(place)
         left = Signal.like(valid)
         empty = Signal(init=1)
         m.d.comb += [
@@ -126,23 +128,32 @@ if it rises, or nowhere |
             self.full.eq(valid[-1]),
             self.empties.eq(empty | (retire & ~valid[1])),
             self.progress.eq(Cat(retire, place, reached)),
-            # What was reached in one entry holds for the next one if that rises from it.
-            next_rises.eq(rises.bit_select((place + 1)[: len(place)], 1)),
-            clears.eq(Mux(left[0], retire & ~next_rises, self.push & ~self.rises)),
+            next_place.eq(place + retire),
+            youngest.eq(self.free - 1),
         ]
         m.d.sync += [
             empty.eq(self.empties & ~self.push),
             valid.eq(left | Mux(self.push, Cat(1, left), 0)),
             self.free.eq(self.free + self.push),
-            place.eq(place + retire),
+            place.eq(next_place),
+            pushed.eq(self.push),
+            settles.eq(pushed),
         ]
         with m.If(self.push):
-            m.d.sync += rises.bit_select(self.free, 1).eq(self.rises)
-        with m.If(clears):
+            m.d.sync += rises.bit_select(self.free, 1).eq(1)
+        with m.If(settles):
+            m.d.sync += rises.bit_select(youngest, 1).eq(self.rises)
+        # What was reached in one entry holds for the next one if that rises from it.
+        next_falls = retire & left[0] & ~rises.bit_select((place + 1)[: len(place)], 1)
+        falls = settles & ~self.rises & (youngest == next_place)
+        with m.If(next_falls | falls):
             m.d.sync += reached.eq(0)
         with m.Elif(self.advance):
             m.d.sync += reached.eq(self.advance_to)
         m.d.comb += self.rising.eq(rises)
+        promised(m, platform, ~(self.push & pushed), "an instruction on the heels of another")
+        fresh = (pushed | settles) & (youngest == place)
+        promised(m, platform, ~((retire | self.advance) & fresh), "an instruction begins too soon")
         promised(m, platform, ~(self.push & self.full), "an instruction for a full list")
-        promised(m, platform, ~self.retire | valid[0], "an instruction leaves a list that is empty")
+        promised(m, platform, ~retire | valid[0], "an instruction leaves a list that is empty")
         return m

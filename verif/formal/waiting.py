@@ -128,19 +128,24 @@ class InFlightHarness(Harness):
         last_end = Signal(ADDRESS)
         ends = Array([Signal(ADDRESS, name=f"end_{i}") for i in range(places)])
         rises = pushed.base >= last_end
+        pushed_before = before(m, dut.push, "pushed_before")
+        fresh = pushed_before | before(m, pushed_before, "pushed_earlier")
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
-            dut.rises.eq(rises),
+            dut.rises.eq(before(m, before(m, rises, "rises"), "settled")),
             dut.retire.eq(anything(m, 1, "retire")),
             dut.advance.eq(anything(m, 1, "advance")),
             dut.advance_to.eq(anything(m, ADDRESS, "advance_to")),
             Assume(~(dut.push & dut.full)),
+            Assume(~(dut.push & pushed_before)),
             Assume(pushed.base <= pushed.end),
         ]
         chosen = Tracked(m, enters=dut.push, word=pushed, exits=dut.retire, most=DEPTH)
         some = chosen.count != 0
         m.d.comb += [
             Assume(implies(dut.retire | dut.advance, some)),
+            # Nothing happens to an entry in the first cycles.
+            Assume(implies((dut.retire | dut.advance) & fresh, chosen.count != 1)),
             Assume(implies(dut.advance, dut.advance_to <= ends[dut.progress.place])),
         ]
         with m.If(dut.push):
@@ -171,6 +176,9 @@ class InFlightHarness(Harness):
         longer = anything(m, ceil_log2(DEPTH), "longer")
         address = anything(m, ADDRESS, "address")
         count = chosen.count
+        # Nobody waits for it before it is known.
+        followed = before(m, chosen.follows, "followed")
+        known = chosen.follows & followed & before(m, followed, "followed_before")
         m.d.comb += [
             mask.pending.eq(1),
             mask.place.eq(place + later),
@@ -183,7 +191,7 @@ class InFlightHarness(Harness):
             Assert(implies(chosen.follows, place == (dut.progress.place + chosen.ahead)[:2])),
             Assert(
                 implies(
-                    chosen.follows & ~holds(mask, dut.progress, address),
+                    known & ~holds(mask, dut.progress, address),
                     address < needs,
                 )
             ),
@@ -228,12 +236,15 @@ class ListScanHarness(Harness):
         m.d.comb += Assume(implies(pushes.any(), ~fresh))
         for i, (name, each) in enumerate(lists.items()):
             Unit(m, each, name)
+            pushed_before = before(m, pushes[i], f"{name}_pushed")
+            fresh_one = pushed_before | before(m, pushed_before, f"{name}_pushed_earlier")
             m.d.comb += [
                 each.push.eq(pushes[i]),
                 Assume(~(each.push & each.full)),
                 each.rises.eq(dut.rises),
                 each.retire.eq(anything(m, 1, "retire")),
                 Assume(implies(each.retire, each.valid[0])),
+                Assume(implies(each.retire & fresh_one, each.valid[1])),
                 dut.push[name].eq(each.push),
                 dut.free[name].eq(each.free),
                 dut.oldest[name].eq(each.progress.place),
@@ -251,7 +262,9 @@ class ListScanHarness(Harness):
                     (pushed.walked.base >= youngest.end) & (youngest.base != youngest.end)
                 )
                 m.d.sync += youngest.eq(pushed.walked)
-        m.d.comb += Assert(implies(pushes.any(), dut.rises == rises))
+        pushed_before = before(m, before(m, pushes.any(), "pushed_then"), "pushed_before")
+        rises_before = before(m, before(m, rises, "rises_then"), "rises_before")
+        m.d.comb += Assert(implies(pushed_before, dut.rises == rises_before))
         first = lists["second"]
         chosen = Tracked(
             m,
@@ -376,13 +389,13 @@ PROOFS = (
         faults=(
             Fault(
                 unit="in_flight",
-                old="Mux(left[0], retire & ~next_rises, self.push & ~self.rises)",
-                new="Mux(left[0], retire & ~next_rises, 0)",
+                old="falls = settles & ~self.rises",
+                new="falls = 0",
             ),
             Fault(
                 unit="in_flight",
-                old="next_rises.eq(rises.bit_select((place + 1)",
-                new="next_rises.eq(rises.bit_select((place + 0)",
+                old="~rises.bit_select((place + 1)",
+                new="~rises.bit_select((place + 0)",
             ),
         ),
         fault_depth=8,

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SETTLED = 2
+"""Cycles behind its push in which an `InFlight` does not know an entry."""
+
 
 @dataclass(eq=False)
 class Entry:
@@ -33,6 +36,8 @@ class Entries(list[Entry]):
         self.reached = 0
         self.last_end = 0
         """Of the youngest, whether or not it is still there."""
+        self.age = SETTLED
+        """Cycles since the youngest came, as far as they matter."""
 
     @property
     def place(self) -> int:
@@ -52,6 +57,7 @@ class Entries(list[Entry]):
         entry.rises = self.rises(entry)
         self.last_end = entry.end
         self.append(entry)
+        self.age = 0
         if len(self) == 1 and not entry.rises:
             self.reached = 0
 
@@ -69,6 +75,25 @@ class Entries(list[Entry]):
             "place": self.place,
             "reached": self.reached,
         }
+
+    @property
+    def fresh(self) -> Entry | None:
+        """The youngest, if it is not SETTLED."""
+        return self[-1] if self and self.age < SETTLED else None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something may happen to the oldest entry: there is one, and it is not fresh."""
+        return bool(self) and self[0] is not self.fresh
+
+    def shown(self, *, retires: bool) -> dict[str, int]:
+        """What an `InFlight` shows of `progress` in the next cycle; called in each of them. How far
+        a fresh entry has got it does not know."""
+        progress = self.progress(retires=retires)
+        if self and not self.under_way:
+            del progress["reached"]
+        self.age = min(self.age + 1, SETTLED)
+        return progress
 
     def mask(self, awaits: set[int]) -> dict[str, int]:
         """The `Awaited` of who waits for the entries with these numbers."""

@@ -307,7 +307,7 @@ class Model(Bench):
             assert self.get("idle") == self.idle
         for name, entries in self.lists.items():
             progress = self.get(f"{name}__progress")
-            wanted = entries.progress(retires=retires.get(name, False))
+            wanted = entries.shown(retires=retires.get(name, False))
             assert {part: progress[part] for part in wanted} == wanted, name
         for name, oldest in self.oldest.items():
             assert self.get(f"{name}__valid") == (oldest is not None), f"queue {name}"

@@ -135,7 +135,7 @@ async def every_pair(dut):
         while any(bench.lists.values()) or any(bench.oldest.values()):
             await bench.step(
                 pops=[name for name, oldest in bench.oldest.items() if oldest],
-                retires=[n for n, entries in bench.lists.items() if entries and n not in FOLLOWS],
+                retires=[n for n, each in bench.lists.items() if each.under_way and n not in FOLLOWS],
             )
         await bench.step()
 
@@ -160,6 +160,7 @@ async def commands(dut):
         await bench.cycle(passable=1)
         await bench.cycle(passable=0, issue=1)
         await bench.cycle(offered=0, issue=0)
+        await bench.cycle()
 
     for opcode in LOADS:
         await pass_through({"kind": kind(opcode), **common_part, **regions})
@@ -215,7 +216,7 @@ async def random_progress(dut, rate):
         offered = new if random.random() < rate or bench.offered else None
         advances = {}
         for name, entries in bench.lists.items():
-            if entries and name not in FOLLOWS and random.random() < 0.3:
+            if entries.under_way and name not in FOLLOWS and random.random() < 0.3:
                 base = max(entries[0].base, entries[0].reached)
                 advances[name] = min(base + 1, entries[0].end)
         issued = await bench.step(
@@ -224,7 +225,7 @@ async def random_progress(dut, rate):
             retires=[
                 name
                 for name, entries in bench.lists.items()
-                if entries and name not in FOLLOWS and random.random() < 0.25
+                if entries.under_way and name not in FOLLOWS and random.random() < 0.25
             ],
             advances=advances,
             hold=random.random() < 0.1,
