@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -77,8 +77,8 @@ behind; a register |
         begins = Signal()  # the first cycle of an instruction
         todo = Signal(self._flags, reset_less=True)  # lists that are not through
         first = Signal(self._flags)  # of `todo`, a one
-        at = Signal(list_bits)
-        here = Signal(bits, reset_less=True)  # in that list
+        at = Signal(list_bits, reset_less=True)  # its number
+        here = Signal(bits, reset_less=True)  # the place there
         until = Signal(bits, reset_less=True)  # there, the place behind its last entry
         following = Signal(bits)
         ends = Signal()  # the last entry of that list
@@ -89,7 +89,6 @@ behind; a register |
             first.eq(
                 Cat(flag & ~todo.as_value()[:i].any() for i, flag in enumerate(todo.as_value()))
             ),
-            at.eq(self._number(first)),
             following.eq(here + 1),
             ends.eq(following == until),
             left.eq(todo.as_value() & ~first.as_value()),
@@ -101,15 +100,13 @@ behind; a register |
             m.d.sync += todo.eq(0)
         with m.Elif(begins | ends):
             m.d.sync += todo.eq(coming)
+        oldest = [self.oldest[name] + self.retire[name] for name in self._lists]
+        m.d.sync += here.eq(Mux(begins | ends, self._first(coming, oldest), following))
         with m.If(begins | ends):
-            for name in reversed(self._lists):
-                with m.If(coming[name]):
-                    m.d.sync += [
-                        here.eq(self.oldest[name] + self.retire[name]),
-                        until.eq(self.free[name]),
-                    ]
-        with m.Else():
-            m.d.sync += here.eq(following)
+            m.d.sync += [
+                until.eq(self._first(coming, [self.free[name] for name in self._lists])),
+                at.eq(self._first(coming, range(len(self._lists)))),
+            ]
 
         stored, youngest = self.entry.as_value(), self.entry[self._walked]
         memory = m.submodules.memory = Memory(
@@ -179,6 +176,13 @@ behind; a register |
                 with m.If(~goes_on):
                     m.d.sync += run_first.eq(judged_place)
         return m
+
+    def _first(self, flags: data.View, values: Sequence[ValueLike]) -> ValueLike:
+        """The value of the first list whose flag is up, or of the last list."""
+        chosen = values[-1]
+        for name, value in reversed(list(zip(self._lists[:-1], values, strict=False))):
+            chosen = Mux(flags[name], value, chosen)
+        return chosen
 
     def _chosen(self, flags: data.View, values: data.View) -> Value:
         """The value of the list whose flag is up; zero for none."""
