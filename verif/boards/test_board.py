@@ -24,6 +24,7 @@ from systola.runtime.serial_backend import SerialBackend
 from systola.verif.compiler.products import random_layer
 from systola.verif.kit.images import make_image
 from systola.verif.kit.launch import run_module
+from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.serial_line import CLOCK_NS, SerialLine
 from systola.verif.units.unit import convert, rng
 
@@ -84,8 +85,8 @@ class SimulatedLine:
 
 async def start(dut, *, noise=0.0, faster=0.0):
     """The line to a board that has just been reset."""
+    begin_reset(dut.rst)
     Clock(dut.clk, CLOCK_NS, unit="ns").start()
-    dut.rst.value = 1
     line = SerialLine(dut, divisor=DIVISOR, faster=faster)
     await ClockCycles(dut.clk, 4)
     dut.rst.value = 0

@@ -22,6 +22,7 @@ from systola.boards.lite_memory_port import LiteMemoryPort
 from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
 from systola.hdl.verilog import convert
 from systola.verif.kit.launch import run_module
+from systola.verif.kit.reset import begin_reset
 from systola.verif.units.unit import TOP, chosen_variant, rng, variants
 
 with warnings.catch_warnings():
@@ -90,7 +91,7 @@ class Bench:
 
     def __init__(self, dut, pauses):
         self.dut = dut
-        dut.rst.value = 1
+        begin_reset(dut.rst)
         Clock(dut.clk, 10, unit="ns").start()
         logging.getLogger(f"cocotb.{dut._name}").setLevel(logging.WARNING)
         self.host = AxiMaster(AxiBus.from_prefix(dut, "host"), dut.clk, dut.rst)

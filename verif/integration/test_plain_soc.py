@@ -20,6 +20,7 @@ from systola.verif.compiler.products import random_layer
 from systola.verif.kit import scoreboard
 from systola.verif.kit.images import make_image
 from systola.verif.kit.launch import run_module, simulators
+from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.seeds import random_seed
 
 pytestmark = pytest.mark.thorough
@@ -36,8 +37,8 @@ class Soc:
             getattr(dut, name).value = 0
 
     async def start(self):
+        begin_reset(self.dut.rst_n, 0)
         Clock(self.dut.clk, 10, unit="ns").start(start_high=False)
-        self.dut.rst_n.value = 0
         await ClockCycles(self.dut.clk, 4)
         self.dut.rst_n.value = 1
 

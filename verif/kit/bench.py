@@ -41,6 +41,7 @@ from systola.verif.kit.axi_lite import AxiLiteMaster
 from systola.verif.kit.axi_memory import AxiMemory
 from systola.verif.kit.blame import blame
 from systola.verif.kit.checker import AxiRules
+from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.signals import Driven, read_bit
 
 PERIOD_NS = 10
@@ -104,6 +105,7 @@ class TB:
 
     async def start(self) -> None:
         """Starts the clock and resets the machine."""
+        begin_reset(self.dut.rst)
         Clock(self.dut.clk, PERIOD_NS, unit="ns").start(start_high=False)
         self._rst.set(1)
         await ClockCycles(self.dut.clk, 4)

@@ -18,6 +18,7 @@ from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import config_under_test
 from systola.verif.kit.launch import quick_simulators, run_machine
 from systola.verif.kit.programs import random_program
+from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.seeds import random_seed
 
 with warnings.catch_warnings():
@@ -34,7 +35,7 @@ class Bench:
     def __init__(self, dut):
         self.dut = dut
         self.config = config_under_test()
-        dut.rst.value = 1
+        begin_reset(dut.rst)
         Clock(dut.clk, 10, unit="ns").start()
         logging.getLogger(f"cocotb.{dut._name}").setLevel(logging.WARNING)
         self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)

@@ -135,7 +135,9 @@ async def every_pair(dut):
         while any(bench.lists.values()) or any(bench.oldest.values()):
             await bench.step(
                 pops=[name for name, oldest in bench.oldest.items() if oldest],
-                retires=[n for n, each in bench.lists.items() if each.under_way and n not in FOLLOWS],
+                retires=[
+                    n for n, each in bench.lists.items() if each.under_way and n not in FOLLOWS
+                ],
             )
         await bench.step()
 

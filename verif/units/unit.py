@@ -24,6 +24,7 @@ from systola.hdl.parts.fabric import Checked, Fabric
 from systola.sim.primitives import models_of
 from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
+from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.seeds import random_seed
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog
 from systola.verif.units.packing import from_bits, to_bits
@@ -143,8 +144,8 @@ class Bench:
 
     async def start(self) -> None:
         """Starts the clock and resets the unit."""
-        Clock(self.clock, 10, unit="ns").start(start_high=False)  # so that the reset is there first
-        self.dut.rst.value = 1
+        begin_reset(self.dut.rst)
+        Clock(self.clock, 10, unit="ns").start(start_high=False)
         await ClockCycles(self.clock, 3)
         self.dut.rst.value = 0
 

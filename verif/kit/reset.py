@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first reset of a simulation."""
+
+from typing import Any
+
+import cocotb
+from cocotb.handle import Immediate
+
+
+def begin_reset(signal: Any, value: int = 1) -> None:
+    """Sets a reset before a clock is started.
+
+    Verilator gives ports random values and then looks at the clock: a one is an edge, at which the
+    reset must be there. Icarus, whose ports are unknown, must see it change.
+    """
+    at_once = cocotb.SIM_NAME == "Verilator"
+    signal.value = Immediate(value) if at_once else value
