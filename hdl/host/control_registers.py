@@ -42,7 +42,7 @@ class ControlRegisters(wiring.Component):
     two show at once, and the last one in the next cycle.
     `begins`: this is cycle 0 of a program; `tagged`, from cycle 2 on: `tag` enters the trace, which
     keeps its contents: only the count of tags starts anew. `counted` is word `counter` of
-    the counters, in the same cycle; `counter` is a register.
+    the counters, in the cycle behind, to which `counter`, a register, stays.
     """
 
     def __init__(self, *, config: Config):
@@ -189,7 +189,7 @@ class ControlRegisters(wiring.Component):
         values |= {register: field << lowest for register, field, lowest in fields}
 
         # A read: which register, then its value. The memories of the trace and of the counters lie
-        # at multiples of their sizes; the trace's word comes a cycle later.
+        # at multiples of their sizes; their words come a cycle later.
         asked = Signal()
         gathered = Signal()
         read = Signal()
@@ -213,11 +213,12 @@ class ControlRegisters(wiring.Component):
         word = Signal.like(self.counter)
         of_counter = Signal(reset_less=True)
         m.d.comb += self.counter.eq(word)
-        m.d.sync += [
-            word.eq(bus.araddr[2:]),
-            of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
-        ]
-        found: list[Value] = [Mux(of_counter, self.counted, 0)]
+        with m.If(~asked):
+            m.d.sync += [
+                word.eq(bus.araddr[2:]),
+                of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
+            ]
+        found: list[Value] = []
         for offset, value in values.items():
             chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
             m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
@@ -228,6 +229,8 @@ class ControlRegisters(wiring.Component):
             m.d.sync += bus.rvalid.eq(1)
             with m.If(from_trace):
                 m.d.sync += answer.eq(trace.read_data.word_select(second_word, 32))
+            with m.Elif(of_counter):
+                m.d.sync += answer.eq(self.counted)
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return m

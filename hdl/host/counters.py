@@ -7,6 +7,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.registers import COUNTER_BITS, CycleClass
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 CONDITIONS = (
     "active",
@@ -31,8 +32,8 @@ class Counters(wiring.Component):
     is counted shows three cycles later: all that comes in goes through a register. The conditions
     are looked at in the order of `CycleClass` as far as they concern a waiting MatrixMultiply or
     Convolve; then come `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
-    `value`, in the same cycle, is the low or the high word of a counter, which come in turn, or 0
-    where there is none.
+    `value`, in the next cycle, to which `word` stays, is the low or the high word of a counter as
+    it shows in this one; they come in turn. It is 0 where there is none.
     """
 
     def __init__(self) -> None:
@@ -85,23 +86,32 @@ class Counters(wiring.Component):
             found = Mux(condition, which, found)
         m.d.sync += [counts.eq(busy | start), begins.eq(start), counted.eq(found)]
 
-        # The counters lie in a memory; what was not written since the start is 0.
+        # The counters lie in a memory; what was not written since the start is 0. Whether it was is
+        # known a cycle before memory is read, to be written or to be shown.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")
         written = Signal(1 << len(counted))
+        writes, goes_on, is_there = Signal(), Signal(), Signal()
+        place = Signal.like(counted)
+        m.d.sync += [
+            writes.eq(counts),
+            place.eq(counted),
+            goes_on.eq(written.bit_select(counted, 1) & ~begins),
+            is_there.eq(written.bit_select(self.word[1:], 1)),
+        ]
+        adder = m.submodules.adder = SelectingAdder(width=COUNTER_BITS)
         m.d.comb += [
-            here.addr.eq(counted),
-            write.addr.eq(counted),
-            write.en.eq(counts),
-            write.data.eq(Mux(written.bit_select(counted, 1) & ~begins, here.data, 0) + 1),
+            here.addr.eq(place),
+            adder.b.eq(here.data),
+            adder.choose_b.eq(goes_on.replicate(COUNTER_BITS)),
+            adder.carry.eq(1),
+            write.addr.eq(place),
+            write.en.eq(writes),
+            write.data.eq(adder.total),
             shown.addr.eq(self.word[1:]),
             self.value.eq(
-                Mux(
-                    written.bit_select(self.word[1:], 1),
-                    Mux(self.word[0], shown.data[32:], shown.data[:32]),
-                    0,
-                )
+                Mux(is_there, Mux(self.word[0], shown.data[32:], shown.data[:32]), 0),
             ),
         ]
         with m.If(begins):
