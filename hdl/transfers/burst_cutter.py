@@ -76,7 +76,8 @@ class BurstCutter(wiring.Component):
         with m.If(self.run.ready | self.burst.ready):
             m.d.sync += address.eq(Cat(Mux(self.run.ready, place, 0)[:bits], blocks.total))
         with m.If(self.run.ready):
-            fits = reach[bits:] == 0
+            # `reach[bits:]` is 0. Beats of which so many are none by themselves need no sum.
+            fits = ~(run.beats[bits + 1 :].any() | reach[bits : bits + 2].any())
             m.d.sync += [
                 self.burst.valid.eq(self.run.valid),
                 length.eq(Mux(fits, run.beats - 1, ~place)),
