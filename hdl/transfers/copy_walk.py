@@ -14,7 +14,7 @@ class CopyWalk(wiring.Component):
 
     In the cycle after `restart`, `address` is `first`; in the cycle after `step`, without
     `restart`, it is `following`, the one behind. `tail` stays as it is from a restart on.
-    `address` is a register.
+    `address` and `in_tail` are registers.
     """
 
     def __init__(self, *, config: Config):
@@ -34,15 +34,21 @@ class CopyWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tail = self.tail
-        column = Signal.like(tail.every)  # where rows have their blocks side by side, from 1 on
+        # `in_tail` is worked out for the line that `address` goes `to`: nothing of a line waits for
+        # a comparison. Where rows have their blocks side by side, `column`, from 1 on, is that of
+        # the line behind `address`.
+        to = Signal.like(self.address)
+        column = Signal.like(tail.every)
         ends_row = Signal()
         m.d.comb += [
             self.following.eq(self.address + 1),
-            ends_row.eq(column == tail.every),
-            self.in_tail.eq(Mux(tail.every != 0, ends_row, self.address >= tail.line)),
+            to.eq(Mux(self.restart, self.first, self.following)),
+            ends_row.eq(Mux(self.restart | self.in_tail, tail.every == 1, column == tail.every)),
         ]
-        with m.If(self.restart):
-            m.d.sync += [self.address.eq(self.first), column.eq(1)]
-        with m.Elif(self.step):
-            m.d.sync += [self.address.eq(self.following), column.eq(Mux(ends_row, 1, column + 1))]
+        with m.If(self.restart | self.step):
+            m.d.sync += [
+                self.address.eq(to),
+                self.in_tail.eq(Mux(tail.every != 0, ends_row, to >= tail.line)),
+                column.eq(Mux(self.restart | self.in_tail, 2, column + 1)),
+            ]
         return m
