@@ -100,6 +100,7 @@ class HostReader(wiring.Component):
         line = Signal(_Write(config=config)["data"].width, reset_less=True)
         complete = Signal()
         begun = Signal()  # a beat of `entry` was taken
+        kind = Signal(Kind)  # of `entry`, once that has begun: nothing waits for its memory
         ends = Signal()  # the line is the last of `entry`
         more_bytes = Signal()  # of a table, to be written before the line moves
         free = Signal()  # the line before has been written
@@ -109,9 +110,11 @@ class HostReader(wiring.Component):
             self.beat.ready.eq(~complete | (moves & ~ends)),
             self.entry_pop.eq(moves & ends),
         ]
+        with m.If(~begun):
+            m.d.sync += kind.eq(self.entry.kind)
         self._collect(m, line, complete, begun, moves)
-        byte = self._write_table(m, line, begun, complete & free, more_bytes)
-        moved = self._walk(m, line, begun, moves, ends, byte)
+        byte = self._write_table(m, line, begun, kind, complete & free, more_bytes)
+        moved = self._walk(m, line, begun, kind, moves, ends, byte)
         self._write(m, moved, free)
         return m
 
@@ -148,14 +151,20 @@ class HostReader(wiring.Component):
             m.d.sync += count.eq(count + 1)
 
     def _write_table(
-        self, m: Module, line: Signal, begun: Signal, may_go: Value, more_bytes: Signal
+        self,
+        m: Module,
+        line: Signal,
+        begun: Signal,
+        kind: Signal,
+        may_go: Value,
+        more_bytes: Signal,
     ) -> Signal:
         """The bytes of a line that belongs to a table; returns the number of the next one."""
         entry, bus = self.entry, self._config.host_bus_bytes
         byte = Signal(range(TABLE_BYTES))
         place = byte[: exact_log2(bus)]
         goes = Signal()
-        m.d.comb += goes.eq(may_go & (entry.kind == Kind.TABLE))
+        m.d.comb += goes.eq(may_go & (kind == Kind.TABLE))
         m.d.sync += [
             self.tables.enable.eq(goes),
             self.tables.address.eq(Cat(byte, entry.destination)),
@@ -168,44 +177,57 @@ class HostReader(wiring.Component):
         return byte
 
     def _walk(
-        self, m: Module, line: Signal, begun: Signal, moves: Signal, ends: Signal, byte: Signal
+        self,
+        m: Module,
+        line: Signal,
+        begun: Signal,
+        kind: Signal,
+        moves: Signal,
+        ends: Signal,
+        byte: Signal,
     ) -> data.View:
         """The line as it is to be written: what is known of it comes from registers, which follow
         `entry` until a beat of it is taken, and take a step with each line that moves."""
         config, entry = self._config, self.entry
-        kind = entry.kind
         walk = m.submodules.walk = CopyWalk(config=config)
         plane = Signal(PARAMETER_PLANES, init=1)
+        fills = Signal()  # the line, or plane, is the last one of its address
+        address_is_last = Signal()
         beats = TABLE_BYTES // config.host_bus_bytes
-        entry_ends = Signal()
         m.d.comb += [
             walk.first.eq(entry.destination),
             walk.tail.eq(entry.tail),
             walk.restart.eq(~begun),
-            walk.step.eq(moves & ((kind != Kind.PARAMETERS) | plane[-1])),
-            entry_ends.eq(walk.address == entry.last),
+            walk.step.eq(moves & fills),
+            ends.eq(address_is_last & fills),
         ]
-        with m.Switch(kind):
-            with m.Case(Kind.BUFFER):
-                m.d.comb += ends.eq(entry_ends)
-            with m.Case(Kind.PARAMETERS):
-                m.d.comb += ends.eq(entry_ends & plane[-1])
-            with m.Case(Kind.TABLE):
-                m.d.comb += ends.eq(byte[exact_log2(config.host_bus_bytes) :] == beats - 1)
-        with m.If(begun & moves & (kind == Kind.PARAMETERS)):
-            m.d.sync += plane.eq(plane.rotate_left(1))
+        with m.If(~begun):
+            m.d.sync += [
+                address_is_last.eq(entry.destination == entry.last),
+                fills.eq(entry.kind != Kind.PARAMETERS),
+            ]
+        with m.Else():
+            with m.If(kind == Kind.TABLE):
+                # The last line of its one address: a cycle late, but each takes several.
+                m.d.sync += address_is_last.eq(
+                    byte[exact_log2(config.host_bus_bytes) :] == beats - 1
+                )
+            with m.Elif(walk.step):
+                m.d.sync += address_is_last.eq(walk.following == entry.last)
+            with m.If(moves & (kind == Kind.PARAMETERS)):
+                m.d.sync += [plane.eq(plane.rotate_left(1)), fills.eq(plane[-2])]
 
         # The bytes of a line in the tail; `entry` shows before its first line is complete.
         within = Signal(config.rows)
         m.d.sync += within.eq(
-            Cat((kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
+            Cat((entry.kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
         )
         kept = Cat((~walk.in_tail | bit).replicate(8) for bit in within)
         moved = Signal(_Write(config=config))
         m.d.comb += [
             moved.buffer.eq(moves & (kind == Kind.BUFFER)),
             moved.planes.eq(Mux(moves & (kind == Kind.PARAMETERS), plane, 0)),
-            moved.fills.eq(moves & (kind == Kind.PARAMETERS) & plane[-1]),
+            moved.fills.eq(moves & (kind == Kind.PARAMETERS) & fills),
             moved.last.eq(self.entry_pop),
             moved.address.eq(walk.address),
             moved.following.eq(walk.following),
