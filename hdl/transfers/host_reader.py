@@ -9,6 +9,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.hdl.commands import HostReadEntry, HostTransfer, Kind, address_bits
+from systola.hdl.parts.sums_to import sums_to
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.hdl.transfers.copy_walk import CopyWalk
@@ -124,7 +125,7 @@ class HostReader(wiring.Component):
         """Beats into the line."""
         config = self._config
         bus = config.host_bus_bytes
-        count = Signal(range(max(len(line) // (8 * bus), 2)))
+        count = Signal(range(len(line) // (8 * bus)))
         last_beat = Signal.like(count)
         taken = Signal()
         completes = Signal()
@@ -213,7 +214,7 @@ class HostReader(wiring.Component):
                     byte[exact_log2(config.host_bus_bytes) :] == beats - 1
                 )
             with m.Elif(walk.step):
-                m.d.sync += address_is_last.eq(walk.following == entry.last)
+                m.d.sync += address_is_last.eq(sums_to(entry.last, walk.address, 0, carry=1))
             with m.If(moves & (kind == Kind.PARAMETERS)):
                 m.d.sync += [plane.eq(plane.rotate_left(1)), fills.eq(plane[-2])]
 
