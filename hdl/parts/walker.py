@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.ored import ored
 from systola.hdl.parts.promise import promised_to_stay
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 WALK_GAP = 1
 """Cycles between two walks, and from `walk_valid` to the first place."""
@@ -113,8 +114,10 @@ class Walker(wiring.Component):
         left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
         nears = Signal(flags, reset_less=True)
         # The innermost level that is not at its end goes on, and those inside start again there.
-        # In the last place all do, which means nothing, as there is none behind it.
-        goes_on, again = Signal(flags), Signal(flags)
+        # In the last place all do, which means nothing, as there is none behind it; and without a
+        # place all do: so `following` has the first one of a walk, too, whose flags come late.
+        goes_on = Signal(flags)
+        again = Signal(flags, init={level.name: 1 for level in levels})
         following = Signal(flags)  # `last` in the next place
         m.d.comb += self.walk.ready.eq(self.present & self.advance & self.ends)
         # Only the level that goes on counts.
@@ -131,9 +134,7 @@ class Walker(wiring.Component):
                     goes_on[name], nears[name], Mux(again[name], walk.single[name], self.last[name])
                 )
             )
-            with m.If(idle):
-                m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
-            with m.Elif(self.advance):
+            with m.If(idle | self.advance):
                 with m.If(again[name]):
                     m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
                 with m.If(goes_on[name]):
@@ -146,26 +147,19 @@ class Walker(wiring.Component):
             here = self._along(m, axis, Shape.cast(place.shape), idle, goes_on, again)
             m.d.comb += self.position[axis].eq(here)
 
-        def enter(last: data.View, valid: Value) -> list[object]:
-            """The place that has `last`."""
-            values = [last[level.name] for level in levels]
-            ends = Cat(values).all()
-            result = [self.last.eq(last), self.ends.eq(ends)]
+        valid = Signal()  # there is a next place
+        m.d.comb += [
+            valid.eq(Mux(self.present, ~self.ends, self.walk.valid)),
+            self.will_be_present.eq(valid | (self.present & ~self.advance)),
+        ]
+        with m.If(~self.present | self.advance):
+            values = [following[level.name] for level in levels]
+            m.d.sync += [self.last.eq(following), self.ends.eq(Cat(values).all())]
             for index, level in enumerate(levels):
-                result += [
+                m.d.sync += [
                     goes_on[level.name].eq(valid & Cat(values[:index]).all() & ~values[index]),
-                    again[level.name].eq(valid & Cat(values[: index + 1]).all()),
+                    again[level.name].eq(~valid | Cat(values[: index + 1]).all()),
                 ]
-            return result
-
-        with m.If(~self.present):
-            m.d.comb += self.will_be_present.eq(self.walk.valid)
-            m.d.sync += enter(walk.single, self.walk.valid)
-        with m.Elif(self.advance):
-            m.d.comb += self.will_be_present.eq(~self.ends)
-            m.d.sync += enter(following, ~self.ends)
-        with m.Else():
-            m.d.comb += self.will_be_present.eq(1)
         m.d.sync += [self.present.eq(self.will_be_present), idle.eq(~self.will_be_present)]
         message = "a walk changes before its last place is left"
         promised_to_stay(m, platform, self.present, walk, message)
@@ -199,7 +193,16 @@ class Walker(wiring.Component):
             moves = goes_on[name]
             by = walk.step[name][axis]
             total = Signal(shape, name=f"{axis}_behind_{name}")
-            reaches = begun[name] + (Mux(moves, by, 0) if len(passes) else by)
+            reaches = begun[name] + by
+            if len(passes):
+                # Steps come late out of a memory: the choice is in the tables of the adder.
+                adder = m.submodules[f"{axis}_adder_of_{name}"] = SelectingAdder(width=len(total))
+                m.d.comb += [
+                    adder.a.eq(begun[name]),
+                    adder.choose_b.eq(moves.replicate(len(total))),
+                    adder.b.eq(by),
+                ]
+                reaches = adder.total
             m.d.comb += total.eq(_saturated(reaches[: len(total)]) if shape.signed else reaches)
             reached.append(Mux(moves | passes.any(), total, 0))
             inside = index
