@@ -58,12 +58,12 @@ def still(awaited: data.View, progress: data.View) -> Value:
     return awaited.pending & ~(progress.retires & (awaited.place == progress.place))
 
 
-def holds(awaited: data.View, progress: data.View, address: Value) -> Value:
+def holds(awaited: data.View, progress: data.View, below: Value) -> Value:
     """Whether who awaits an entry must not touch an address yet: the entry is pending, and the
-    oldest of its list is none of its run, or has not got past the address."""
+    oldest of its list is none of its run, or has not got past the address, which is not `below`
+    what it has `reached`."""
     ahead = (awaited.place - progress.place)[: len(awaited.place)]
-    past = (address - progress.reached)[-1] & (ahead <= awaited.run)
-    return awaited.pending & ~past
+    return awaited.pending & ~(below & (ahead <= awaited.run))
 
 
 def kept(awaited: data.View, progress: data.View) -> Value:

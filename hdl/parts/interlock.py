@@ -9,6 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.in_flight import Awaited, Progress, holds, kept
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +114,17 @@ class Interlock(wiring.Component):
             awaited, progress = looked_at.masks[check.watched], self.progress[check.watched]
             held = awaited.pending
             if check.address is not None:
-                address = Signal.like(progress.reached, name=f"address_{number}")
-                m.d.comb += address.eq(looked_at.item[check.address] | check.space)
-                held = holds(awaited, progress, address)
+                # address - reached, with the choice of `looked_at` in the tables of the adder.
+                width = len(progress.reached) + 1
+                below = m.submodules[f"check_{number}"] = SelectingAdder(width=width)
+                m.d.comb += [
+                    below.a.eq(~Cat(progress.reached, 0)),
+                    below.choose_b.eq(blocked.replicate(width)),
+                    below.b.eq(judged.item[check.address] | check.space),
+                    below.c.eq(compared.item[check.address] | check.space),
+                    below.carry.eq(1),
+                ]
+                held = holds(awaited, progress, below.total[-1])
             found[check.watched].append(held & looked_at.item[check.used])
         m.d.comb += [
             looked_at.eq(Mux(blocked, judged, compared)),

@@ -191,7 +191,7 @@ class InFlightHarness(Harness):
             Assert(implies(chosen.follows, place == (dut.progress.place + chosen.ahead)[:2])),
             Assert(
                 implies(
-                    known & ~holds(mask, dut.progress, address),
+                    known & ~holds(mask, dut.progress, address < dut.progress.reached),
                     address < needs,
                 )
             ),
@@ -199,7 +199,7 @@ class InFlightHarness(Harness):
             Assert(
                 implies(
                     chosen.follows & (chosen.ahead == 0) & (address < dut.progress.reached),
-                    ~holds(mask, dut.progress, address),
+                    ~holds(mask, dut.progress, address < dut.progress.reached),
                 )
             ),
         ]
