@@ -84,9 +84,10 @@ class VectorPlanner(wiring.Component):
         left = Signal(signed(len(position.x) + 1), reset_less=True)  # of the row, from its x on
         here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
-        # Taken as unsigned, a negative coordinate is beyond any map.
-        inside_y = position.y.as_unsigned() < command.height
-        inside_x = position.x.as_unsigned() < command.width
+        # Taken as unsigned, a negative coordinate is beyond any map. The signs of differences come
+        # out of the carry chains as they are, comparisons do not.
+        inside_y = (position.y.as_unsigned() - command.height)[-1]
+        inside_x = (position.x.as_unsigned() - command.width)[-1]
         with m.If(taken):
             m.d.sync += kept_byte.eq(Mux(crosses, following - rows, following))
             with m.If(self.row_ends | ~packed):
@@ -134,15 +135,20 @@ class VectorPlanner(wiring.Component):
         m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
         with m.If(valid & self.plan.ready):
             m.d.sync += moved_on.eq(primes | moves_on)
-        with m.If(ready):
-            row_needs_it = self.row_starts & inside_x & (~command.bounded | inside_y)
-            m.d.comb += primes_next.eq(packed & row_needs_it)
-        with m.Else():
-            m.d.comb += primes_next.eq(primes & ~self.plan.ready)
+        # Whether the place is inside the map comes late: it only chooses between what is known
+        # without it.
+        starts_inside = inside_x & (~command.bounded | inside_y)
+        outside_primes = Mux(ready, 0, primes & ~self.plan.ready)
+        inside_primes = Mux(ready, packed & self.row_starts, outside_primes)
+        m.d.comb += primes_next.eq(Mux(starts_inside, inside_primes, outside_primes))
         for name, copy in (("ready", ready), ("place_ready", self.place_ready)):
             replica = m.submodules[name] = Replica()
+            free_inside, free_outside = (
+                ~stays_valid | (self.frees & ~primes_then)
+                for primes_then in (inside_primes, outside_primes)
+            )
             m.d.comb += [
-                replica.input.eq(~stays_valid | (self.frees & ~primes_next)),
+                replica.input.eq(Mux(starts_inside, free_inside, free_outside)),
                 copy.eq(replica.output),
             ]
         return m
