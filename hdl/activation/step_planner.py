@@ -138,13 +138,16 @@ class StepPlanner(wiring.Component):
         low = Signal.like(command.low, reset_less=True)
         walked = Signal()  # by all steps, but still needed
         ended = Signal()
+        goes_on = Signal()
+        moves_on = Signal()  # the walk does behind this step
         m.d.comb += [
             self.planned.eq(command),
             self.planned.low.eq(low),
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.command_valid & ~walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
-            ended.eq(walker.walk.ready | walked),
+            # `walk.ready`, sooner: in the last place no tap of a window is left to be walked.
+            ended.eq((goes_on & moves_on & walker.present & walker.ends) | walked),
             self.ends.eq(ended & ~self.hold),
         ]
         m.d.sync += walked.eq(ended & self.hold)
@@ -176,8 +179,9 @@ class StepPlanner(wiring.Component):
         last_but_one = Signal.like(command.taps, reset_less=True)  # of the taps
         with m.If(~walker.present):
             m.d.sync += [
-                # `high` wins where it is the lower one.
-                low.eq(Mux(command.low > command.high, command.high, command.low)),
+                # `high` wins where it is the lower one. (The sign of a difference comes out of a
+                # carry chain as it is, a comparison does not.)
+                low.eq(Mux((command.high - command.low)[-1], command.high, command.low)),
                 from_accumulators.eq(coming_sums),
                 from_map.eq(~coming_sums & ~coming_vector),
                 has_operand.eq(coming_operand),
@@ -209,7 +213,6 @@ class StepPlanner(wiring.Component):
         last_load = Signal()  # in TAPS: of the block
         ends_by_tap = Signal()  # the last tap completes a vector
         ends_by_line = Signal()  # this line does
-        moves_on = Signal()  # the walk does behind this step
         row = Signal.like(command.accumulator)
         line = Signal.like(command.destination)
         operand = Signal.like(command.operand)
@@ -257,7 +260,7 @@ class StepPlanner(wiring.Component):
         # A step is taken off, and offered in the next cycle, whenever the one that is offered in
         # this cycle could be taken. There are two copies of that: for where the instruction stands,
         # and for the step.
-        goes_on, loads = Signal(), Signal()
+        loads = Signal()
         for name, copy in (("goes_on", goes_on), ("loads", loads)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
