@@ -10,7 +10,7 @@ from systola.arch.config import Config
 from systola.arch.isa import DITHER_BITS, TABLE_BYTES
 from systola.hdl.activation.exponent_registers import MAGNITUDE_BITS
 from systola.hdl.activation.gate_lane import GateControl, GateLane
-from systola.hdl.activation.requantiser import Requantiser
+from systola.hdl.activation.requantiser import SHIFT_BITS, Requantiser
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.turns import registers_in_turn
@@ -33,10 +33,10 @@ class Pick(enum.Enum, shape=2):
 
 
 class ScalingControl(data.StructLayout):
-    """With an element at the requantiser: it is to be `scaled`, an int16 (`wide`), by `shift`."""
+    """With an element at the requantiser: it is to be `scaled`, an int16 (`wide`)."""
 
     def __init__(self) -> None:
-        super().__init__({"scaled": 1, "wide": 1, "shift": 5})
+        super().__init__({"scaled": 1, "wide": 1})
 
 
 class ScaleControl(data.StructLayout):
@@ -61,7 +61,7 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
         "use_sum": In(1),
         "bias": In(signed(32)),
         "multiplier": In(unsigned(31)),
-        "shift_right": In(5),
+        "shift_right": In(SHIFT_BITS),
         "shift_left": In(3),
         "rounding": In(1),
         "zero_point": In(signed(8)),
@@ -88,10 +88,11 @@ class ActivationLane(wiring.Component):
 
     The value is `accumulator` or, with `use_sum`, the `sum` of the lane's VectorLane, whose members
     are here, too; with `scaling` it is the element that the VectorLane took VALUE_STAGE cycles ago,
-    on its way to that sum, with `scale` MULTIPLIER_STAGE cycles later, and rounding and offsets are
-    as the requantiser says. `byte_out` comes PICK_STAGE cycles after the value, with `pick`, out of
-    logic: a register comes behind it. One value a cycle, no back-pressure. `table` comes
-    TABLE_STAGE cycles after the value. Each lane has its own copy of the tables.
+    on its way to that sum, with `scale` MULTIPLIER_STAGE cycles later, and the shift right,
+    rounding and offsets are as the requantiser says. `byte_out` comes PICK_STAGE cycles after the
+    value, with `pick`, out of logic: a register comes behind it. One value a cycle, no
+    back-pressure. `table` comes TABLE_STAGE cycles after the value. Each lane has its own copy of
+    the tables.
 
     With training `magnitude` tells of the value that it has these bits, or its inverse where it is
     negative, and `dither` is the requantiser's.
@@ -105,7 +106,7 @@ class ActivationLane(wiring.Component):
     TABLE_STAGE = Requantiser.LATENCY
     GATE_STAGE = Requantiser.LATENCY
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
-    _PASSED_ON = ("accumulator", "use_sum", "bias", "rounding", "low", "high")
+    _PASSED_ON = ("accumulator", "use_sum", "bias", "shift_right", "rounding", "low", "high")
     """Inputs of the requantiser that are those of the lane."""
 
     def __init__(self, *, config: Config):
@@ -126,7 +127,6 @@ class ActivationLane(wiring.Component):
             requantiser.sum.eq(vector.sum),
             requantiser.scales.eq(scaling.scaled),
             requantiser.element.eq(vector.value),
-            requantiser.shift_right.eq(Mux(scaling.scaled, scaling.shift, self.shift_right)),
             requantiser.shift_left.eq(
                 Mux(scaling.scaled, Mux(scaling.wide, 0, BYTE_SHIFT), self.shift_left)
             ),

@@ -408,7 +408,7 @@ class ActivationUnit(wiring.Component):
             control.element.keep.eq(taken & in_elements),
             control.scaling.scaled.eq(taken & step.scales),
             control.scaling.wide.eq(command.wide_operands),
-            control.scaling.shift.eq(Mux(in_operand, scale.shift_b, scale.shift_a)),
+            control.shift.eq(Mux(in_operand, scale.shift_b, scale.shift_a)),
             control.multiplier.eq(Mux(in_operand, scale.multiplier_b, scale.multiplier_a)),
             control.summing.update.eq(
                 taken & ~step.low & (in_operand | (in_elements & ~multiplies))

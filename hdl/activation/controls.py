@@ -8,6 +8,7 @@ from amaranth.utils import bits_for
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS
 from systola.hdl.activation.activation_lane import ScalingControl
+from systola.hdl.activation.requantiser import SHIFT_BITS
 from systola.hdl.activation.vector_lane import ElementControl, SumControl
 from systola.hdl.commands import address_bits
 
@@ -26,6 +27,7 @@ class LineControl(data.StructLayout):
                 "outside": 1,
                 "element": ElementControl(),
                 "scaling": ScalingControl(),
+                "shift": SHIFT_BITS,
                 "multiplier": 31,
                 "summing": SumControl(),
             }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes of the activation unit side by side, where there are many: a module converted once."""
+"""Lanes of the activation unit side by side: where there are many, a module converted once."""
 
 from collections.abc import Mapping, Sequence
 from math import gcd
@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.activation.activation_lane import lane_members
+from systola.hdl.activation.activation_lane import ActivationLane, lane_members
 
 OF_EACH = (
     *("accumulator", "byte", "tap", "bias", "multiplier", "shift_right", "shift_left"),
@@ -76,13 +76,30 @@ class LaneGroup(wiring.Component):
         return m
 
 
+def place_lanes(
+    m: Module,
+    config: Config,
+    lanes: Sequence[Mapping[str, ValueLike]],
+    outputs: Mapping[str, Sequence[Signal]],
+) -> None:
+    """The lanes, with these values at their inputs, each for itself."""
+    for number, values in enumerate(lanes):
+        lane = m.submodules[f"lane_{number}"] = ActivationLane(config=config)
+        for path, member, port in lane.signature.flatten(lane):
+            name = "__".join(map(str, path))
+            if member.flow is In:
+                m.d.comb += port.eq(values[name])
+            else:
+                m.d.comb += outputs[name][number].eq(port)
+
+
 def place_groups(
     m: Module,
     config: Config,
     lanes: Sequence[Mapping[str, ValueLike]],
     outputs: Mapping[str, Sequence[Signal]],
 ) -> None:
-    """The lanes, with these values at their inputs, as instances of the module `lane_group`."""
+    """The same as instances of the module `lane_group`."""
     size = group_size(config)
     for number in range(len(lanes) // size):
         first, end = number * size, (number + 1) * size

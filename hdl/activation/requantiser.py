@@ -15,6 +15,8 @@ KEPT_FROM = 30
 """The first bit of the product that is kept: half a unit of the high word."""
 ELEMENT_SHIFT = 15
 """Bits by which an element is shifted left, in addition to `shift_left`."""
+SHIFT_BITS = 5
+"""Bits of the number of bits of the shift right."""
 COARSE = 4
 """The shift right goes in steps of this many bits first, and then by what is left."""
 
@@ -28,8 +30,8 @@ class Requantiser(wiring.Component):
     `element` << ELEMENT_SHIFT, without `bias`; `number` + `carry` is what comes of a value before
     the offset, NUMBER_LATENCY cycles after it, in 32 bits (the f of Vector, as `rounding` is
     DOUBLE). The other inputs come as many cycles after the value as MULTIPLIER_STAGE
-    (`multiplier`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE (`offset`) and CLAMP_STAGE (`low` and
-    `high`, `low` <= `high`) say. Nothing overflows.
+    (`multiplier`), SHIFT_STAGE (`shift_right`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE
+    (`offset`) and CLAMP_STAGE (`low` and `high`, `low` <= `high`) say. Nothing overflows.
 
     With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
     and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
@@ -40,6 +42,7 @@ class Requantiser(wiring.Component):
     """
 
     MULTIPLIER_STAGE = 2
+    SHIFT_STAGE = 5
     ROUNDING_STAGE = 6
     DITHER_STAGE = 7
     OFFSET_STAGE = 8
@@ -71,7 +74,7 @@ class Requantiser(wiring.Component):
                 "element": In(signed(bits + 1)),
                 "bias": In(signed(32)),
                 "multiplier": In(unsigned(31)),
-                "shift_right": In(5),
+                "shift_right": In(SHIFT_BITS),
                 "shift_left": In(3),
                 "rounding": In(1),
                 "offset": In(number),
@@ -87,13 +90,13 @@ class Requantiser(wiring.Component):
         m = Module()
         scaled = self._scaled(m)
         product = self._product(m, scaled)
-        shifts = [self.shift_right]
-        for stage in range(self.ROUNDING_STAGE):
-            shifts.append(Signal(5, name=f"shift_right_{stage}", reset_less=True))
-            m.d.sync += shifts[-1].eq(shifts[-2])
+        shift = Signal(SHIFT_BITS, reset_less=True)
         longer = Signal(7, reset_less=True)  # bit n: there are more coarse steps than n
-        m.d.sync += longer.eq(Cat(shifts[-2][2:] > n for n in range(7)))
-        moved, carry = self._shifted(m, product, shifts[-1], longer)
+        m.d.sync += [
+            shift.eq(self.shift_right),
+            longer.eq(Cat(self.shift_right[2:] > n for n in range(7))),
+        ]
+        moved, carry = self._shifted(m, product, shift, longer)
         self._clamp(m, moved, carry)
         return m
 

@@ -38,12 +38,12 @@ from systola.hdl.activation.controls import (
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.issued_vectors import IssuedVectors
-from systola.hdl.activation.lane_group import place_groups
+from systola.hdl.activation.lane_group import place_groups, place_lanes
 from systola.hdl.activation.line_writer import LineWriter
 from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.parameter_planes import ParameterPlanes
 from systola.hdl.activation.random_bytes import SEED_BITS
-from systola.hdl.activation.requantiser import Requantiser
+from systola.hdl.activation.requantiser import SHIFT_BITS, Requantiser
 from systola.hdl.activation.spacings import (
     ANNOUNCED,
     OPERAND_LATENCY,
@@ -254,6 +254,10 @@ class ResultLanes(wiring.Component):
         rows = self._now(m, rows, ROW_LATENCY, once=True)
         if config.depthwise:
             inputs["tap"] = self._now(m, inputs["tap"], OPERAND_LATENCY)
+        # The shifts right come before the products, and wait for them in a memory.
+        m.submodules.shifts = waiting = DelayRing(
+            width=SHIFT_BITS * config.lanes, cycles=Requantiser.SHIFT_STAGE
+        )
         lanes: list[dict[str, Any]] = []
         for c in range(config.lanes):
             lane = inputs | {name: copy[c] for name, copy in copies.items()}
@@ -262,22 +266,24 @@ class ResultLanes(wiring.Component):
                 "byte": operands_now.word_select(c, 8),
                 "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
                 "multiplier": Cat(planes[4 + i].word_select(c, 8) for i in range(4))[:31],
-                "shift_right": planes[8].word_select(c, 8)[:5],
-                "shift_left": planes[8].word_select(c, 8)[5:],
+                "shift_right": planes[8].word_select(c, 8)[:SHIFT_BITS],
+                "shift_left": planes[8].word_select(c, 8)[SHIFT_BITS:],
             }
             if config.training:
                 lane["dither"] = dithers.word_select(c, DITHER_BITS)
                 shifts = data.View(ShiftLayout(), lane.pop("shifts"))
                 for name, there in (("shift_right", shifts.right), ("shift_left", shifts.left)):
                     lane[name] = Mux(shifts.replaces, there, lane[name])
+            shift = lane.pop("shift")
+            m.d.comb += waiting.input.word_select(c, SHIFT_BITS).eq(
+                Mux(shift[0], shift[1:], lane["shift_right"])
+            )
+            lane["shift_right"] = waiting.output.word_select(c, SHIFT_BITS)
             if config.depthwise:
                 lane["tap"] = inputs["tap"].word_select(c, 8)
             lanes.append(lane)
-        if lanes_are_instances(config):
-            place_groups(m, config, lanes, self._outputs)
-        else:
-            for c, lane in enumerate(lanes):
-                m.submodules[f"lane_{c}"] = self._lane(m, lane, c)
+        place = place_groups if lanes_are_instances(config) else place_lanes
+        place(m, config, lanes, self._outputs)
         m.d.sync += self.buffer.data.eq(line)
         return m
 
@@ -376,11 +382,13 @@ class ResultLanes(wiring.Component):
         ]
         with m.If(late.scaled | late.halved):
             m.d.comb += summing.eq(late)
+        scaled = lanes[VectorLane.VALUE_STAGE - 1]
         multiplied = lanes[VectorLane.VALUE_STAGE + Requantiser.MULTIPLIER_STAGE - 1]
         found: dict[str, Any] = {}
         copied: dict[str, ValueLike] = {
             "element": stages[self._operand_latency - 1].element,
-            "scaling": lanes[VectorLane.VALUE_STAGE - 1].scaling,
+            "scaling": scaled.scaling,
+            "shift": Cat(scaled.scaling.scaled, scaled.shift),
             "scale": Cat(multiplied.scaling.scaled, multiplied.multiplier),
             "summing": summing,
         }
@@ -483,14 +491,3 @@ class ResultLanes(wiring.Component):
         m.d.comb += others.draw.eq(self._in_last_turn(draws, stage))
         m.d.sync += dithers.eq(Mux(draws, now, half))
         return dithers
-
-    def _lane(self, m: Module, inputs: dict[str, ValueLike], number: int) -> ActivationLane:
-        """A lane with its ports connected."""
-        lane = ActivationLane(config=self._config)
-        for path, member, port in lane.signature.flatten(lane):
-            name = "__".join(map(str, path))
-            if member.flow is In:
-                m.d.comb += port.eq(inputs[name])
-            else:
-                m.d.comb += self._outputs[name][number].eq(port)
-        return lane

@@ -114,7 +114,7 @@ int main(int, char** arguments) {
         unit.accumulator = static_cast<uint32_t>(aged(0).accumulator);
         unit.bias = static_cast<uint32_t>(aged(0).bias);
         unit.shift_left = aged(0).left;
-        unit.shift_right = aged(0).right;
+        unit.shift_right = aged(SHIFT_STAGE).right;
         unit.multiplier = static_cast<uint32_t>(aged(MULTIPLIER_STAGE).multiplier);
         unit.rounding = aged(ROUNDING_STAGE).single;
         unit.offset = aged(OFFSET_STAGE).offset & ((1U << BITS) - 1);

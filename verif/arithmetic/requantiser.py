@@ -24,7 +24,10 @@ from systola.verif.units.unit import TOP, convert
 
 WIDTHS = (8, 16)
 """Bits of a result: of machines without and with 16-bit modes."""
-STAGES = ("MULTIPLIER_STAGE", "ROUNDING_STAGE", "OFFSET_STAGE", "CLAMP_STAGE", "LATENCY")
+STAGES = (
+    *("MULTIPLIER_STAGE", "SHIFT_STAGE", "ROUNDING_STAGE", "OFFSET_STAGE", "CLAMP_STAGE"),
+    "LATENCY",
+)
 _HARNESS = Path(__file__).with_suffix(".cpp")
 
 

@@ -136,7 +136,7 @@ class RoundingHarness(_Requantiser):
         kept = Cat(low_low.product[KEPT_FROM:], high_high.product).as_signed()
         p = ago(m, kept, latency - MULTIPLIED, "p").as_signed()
         r = Signal(5)
-        m.d.comb += r.eq(shift - latency)
+        m.d.comb += r.eq(shift - (latency - Requantiser.SHIFT_STAGE))
         rounding = ago(m, dut.rounding, latency - Requantiser.ROUNDING_STAGE, "rounding")
         offset, low, high = (
             ago(m, value, latency - stage, name).as_signed()

@@ -22,7 +22,7 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, varia
 
 BITS = {"int16": 16, "int8": 8, "lends": 16, "dithers": 16}
 LATENCY, MULTIPLIER_STAGE, ROUNDING_STAGE, OFFSET_STAGE, CLAMP_STAGE = 10, 2, 6, 8, 9
-DITHER_STAGE = 7
+SHIFT_STAGE, DITHER_STAGE = 5, 7
 LENT_LATENCY = 2
 NUMBER_LATENCY = 8
 RANDOM = 4000
@@ -30,8 +30,9 @@ HALF = 8
 """The random number that is none."""
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
-    0: ("accumulator", "sum", "use_sum", "scales", "element", "bias", "shift_left", "shift_right"),
+    0: ("accumulator", "sum", "use_sum", "scales", "element", "bias", "shift_left"),
     MULTIPLIER_STAGE: ("multiplier",),
+    SHIFT_STAGE: ("shift_right",),
     ROUNDING_STAGE: ("rounding",),
     DITHER_STAGE: ("dither",),
     OFFSET_STAGE: ("offset",),
@@ -248,6 +249,7 @@ async def borrowed_multiplier(dut):
 @pytest.mark.parametrize(("simulator", "variant"), variants(*BITS))
 def test_requantiser(simulator, variant):
     assert (Requantiser.LATENCY, Requantiser.MULTIPLIER_STAGE) == (LATENCY, MULTIPLIER_STAGE)
+    assert Requantiser.SHIFT_STAGE == SHIFT_STAGE
     assert (Requantiser.ROUNDING_STAGE, Requantiser.OFFSET_STAGE) == (ROUNDING_STAGE, OFFSET_STAGE)
     assert (Requantiser.DITHER_STAGE, Requantiser.CLAMP_STAGE) == (DITHER_STAGE, CLAMP_STAGE)
     assert Requantiser.LENT_LATENCY == LENT_LATENCY
