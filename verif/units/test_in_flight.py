@@ -42,7 +42,7 @@ class Watched(wiring.Component):
             mine, its = getattr(self, name), getattr(inner, name)
             m.d.comb += its.eq(mine) if member.flow is In else mine.eq(its)
         m.d.comb += [
-            self.holds.eq(holds(self.mask, inner.progress, self.address)),
+            self.holds.eq(holds(self.mask, inner.progress, self.address < inner.progress.reached)),
             self.still.eq(still(self.mask, inner.progress)),
             self.touches.eq(overlaps(self.one, self.other)),
         ]
