@@ -41,7 +41,7 @@ from systola.hdl.control.scalar_unit import (
 )
 from systola.hdl.control.walk_table import WalkTable, selected
 from systola.hdl.control.window import WindowProducts
-from systola.hdl.control.word_checks import LOADS, WRITES, is_illegal, is_unavailable
+from systola.hdl.control.word_checks import LOADS, WRITES, word_checks
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
 from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
@@ -143,7 +143,6 @@ class Decoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         coming, given, decoded = self.coming.payload, self.instruction, self.decoded
-        vector = fields_of(given.word)[Opcode.VECTOR]
         self._shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
         self._window = Signal(WindowProducts(), reset_less=True)
         self._windowed = Signal()  # there has been a window
@@ -172,13 +171,14 @@ class Decoder(wiring.Component):
         table = self._table = WalkTable(steps, self._sum, links=self._config.links)
         self._row = Signal(table.results, reset_less=True)  # of the step that is added up
         self._zero = Signal(reset_less=True)  # the product of the latter, which must not be
-        self._limited = Signal.like(self._row.limit, reset_less=True)  # of the one compared
-        self._replaces = Signal(reset_less=True)  # whose instruction may have operands as results
+        self._fault = Signal(Fault, reset_less=True)  # where the one compared is beyond its limit
+        self._linear = Signal(reset_less=True)  # the copy that is shown is a single run
+        self._exact = Signal(reset_less=True)  # it may lie in what it is limited by
 
         # The step whose operands are taken, those on their way through the multiplier, the one
         # that is added up, and the one that is compared with its limit.
         step = Signal(table.operands, reset_less=True)
-        place, following = (Signal(range(table.places + 1), reset_less=True) for _ in range(2))
+        place = Signal(range(table.places + 1), reset_less=True)
         begins = Signal(reset_less=True)
         moving = Signal()
         token = data.StructLayout(
@@ -187,23 +187,17 @@ class Decoder(wiring.Component):
         tokens = [Signal(token, name=f"token_{i}") for i in range(1, MULTIPLIED + 1)]
         multiplied, adds = tokens[-2:]
         compared = Signal(token)
-        coming_place = Signal.like(place)
-        first_place = Signal.like(place)
-        table.start(m, self.opcode, first_place)
-        m.d.comb += coming_place.eq(Mux(self.takes, first_place, following))
-        with m.If(self.takes | (moving & self.coming.valid)):
-            m.d.sync += [
-                step.eq(table.row(table.operands, coming_place)),
-                place.eq(coming_place),
-                following.eq(coming_place + 1),
-                begins.eq(self.takes),
-            ]
+        first_place, first_step = table.start(self.opcode)
+        with m.If(self.takes):
+            m.d.sync += [step.eq(first_step), place.eq(first_place), begins.eq(1)]
+        with m.Elif(moving & self.coming.valid):
+            m.d.sync += [step.eq(table.behind(place)), place.eq(place + 1), begins.eq(0)]
         a, b = Signal(A), Signal(B)
         m.d.comb += [
             a.eq(selected(table.a.values, step.a)),
             b.eq(selected(table.b.values, step.b)),
         ]
-        product = self._multiply(m, a, b, moving)
+        low, high = self._multiply(m, a, b, moving)
 
         # Who waits: a finished instruction for the one that is shown, and what follows.
         free = Signal()
@@ -243,24 +237,31 @@ class Decoder(wiring.Component):
                 tokens[0].place.eq(place),
                 *(later.eq(earlier) for earlier, later in pairwise(tokens[:-1])),
             ]
+        # An operand of Vector may lie in exactly the lines of the results.
+        vector = fields_of(given.word)[Opcode.VECTOR]
+        replaces = is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
+        # One contiguous run instead of one for each line, where the lines follow one another.
+        copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
+        one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
+        linear = (copy.rows == 1) | (one_block & found.dense)
         m.d.sync += [
             adds.eq(multiplied),
             adds.valid.eq(multiplied.valid & moving),
-            self._row.eq(table.row(table.results, multiplied.place)),
+            self._row.eq(table.row(multiplied.place)),
             compared.eq(adds),
-            self._limited.eq(self._row.limit),
-            self._replaces.eq(
-                is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
-            ),
-            self._zero.eq(self._row.least & (product == 0)),
+            self._fault.eq(table.fault(self._row.limit)),
+            self._exact.eq(replaces & table.overlaps(self._row.limit, found.buffer.base)),
+            # Of a product that is zero both parts are.
+            self._zero.eq(self._row.least & ~(low.any() | high.any())),
         ]
 
-        self._add(m, adds, product, found)
+        self._add(m, adds, low, high, found)
         verdict = self._judge(m, compared)
         with m.If(copies):
             m.d.sync += [
                 self._given.eq(given),
                 shown.eq(found),
+                self._linear.eq(linear),
                 self._late.eq(Mux(pending, self._sum, self._result)),
             ]
         with m.If(judged):
@@ -268,8 +269,9 @@ class Decoder(wiring.Component):
         self._show(m)
         return m
 
-    def _multiply(self, m: Module, a: Value, b: Value, moving: Value) -> Value:
-        """The product of `a` and `b`, in two parts as a block has but WIDTH_LIMIT bits."""
+    def _multiply(self, m: Module, a: Value, b: Value, moving: Value) -> tuple[Value, Value]:
+        """The products of the lower WIDTH_LIMIT bits of `a`, as a block has no more, and of those
+        above, with `b`."""
         low = m.submodules.low = Multiplier(a=unsigned(WIDTH_LIMIT), b=B)
         high = m.submodules.high = Multiplier(a=signed(len(a) - WIDTH_LIMIT), b=B)
         m.d.comb += [
@@ -280,11 +282,11 @@ class Decoder(wiring.Component):
             low.enable.eq(moving),
             high.enable.eq(moving),
         ]
-        upper = low.product[WIDTH_LIMIT:] + high.product
-        return Cat(low.product[:WIDTH_LIMIT], upper).as_signed()
+        return low.product, high.product
 
-    def _add(self, m: Module, adds: data.View, product: Value, found: data.View) -> None:
+    def _add(self, m: Module, adds: data.View, low: Value, high: Value, found: data.View) -> None:
         """The sum of a step and where it goes, and what it will be compared with."""
+        product = Cat(low[:WIDTH_LIMIT], low[WIDTH_LIMIT:] + high).as_signed()
         table, row, word = self._table, self._row, self.instruction.word
         stride = fields_of(word)[Opcode.READ_HOST_MEMORY].stride
         base = Signal(RESULT)
@@ -297,8 +299,11 @@ class Decoder(wiring.Component):
         with m.If(adds.valid):
             m.d.sync += [self._sum.eq(self._result), self._limit.eq(selected(limits, row.limit))]
         with m.If(begins):
-            m.d.sync += self._base.eq(base)
-        values: dict[str, ValueLike] = {"run": product, "dense": product == stride}
+            # A constant is no address: that of a check of the window is 0.
+            addresses = [Const(0) if isinstance(v, Const) else v for v in table.bases.values]
+            m.d.sync += self._base.eq(selected(addresses, row.base))
+        # The lengths of rows and blocks have no upper part.
+        values: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
         with m.If(adds.valid & adds.first):
             m.d.sync += [found[name].eq(0) for name in regions]
@@ -320,73 +325,71 @@ class Decoder(wiring.Component):
 
     def _judge(self, m: Module, compared: data.View) -> data.View:
         """The verdict on the instruction that is shown, in its first cycle."""
-        limits = self._table.limits
-        fault = Signal(Fault)
-        with m.Switch(self._limited):
-            for number, limit in enumerate(limits):
-                if limit is not None and not limit.notes:
-                    with m.Case(number):
-                        m.d.comb += fault.eq(limit.fault)
-        # An operand of Vector may lie in exactly the lines of the results.
-        exact = self._replaces & (self._limit == self._base)
+        fault, begins = self._fault, compared.valid & compared.first
         beyond = Signal()
         half = Signal()
+        counts = Signal()
         fails = Signal()
-        m.d.comb += [
-            beyond.eq((self._limit - self._sum < 0) | (self._sum < 0)),
-            fails.eq(beyond & (fault != Fault.NONE) & ((fault != Fault.OVERLAP) | (half & ~exact))),
-        ]
         # The first check of all steps so far that has failed; else the first base.
         kept = Signal(_Verdict(), reset_less=True)
         now = Signal(_Verdict())
+        replaces = Signal()
+        m.d.comb += [
+            # A sum below zero is as one that is very large.
+            beyond.eq(self._limit - self._sum.as_unsigned() < 0),
+            counts.eq(
+                compared.valid
+                & (fault != Fault.NONE)
+                & ((fault != Fault.OVERLAP) | (half & ~self._exact))
+                & (compared.first | ~kept.failed)
+            ),
+            fails.eq(counts & beyond),
+            replaces.eq(begins | fails),
+            now.failed.eq(fails | (kept.failed & ~begins)),
+            now.cause.eq(Mux(replaces, Mux(fails, fault, Fault.NONE), kept.cause)),
+            now.address.eq(Mux(replaces, self._base, kept.address)),
+        ]
         least = Signal(reset_less=True)
         least_now = Signal()
-        m.d.comb += [now.eq(kept), least_now.eq(least)]
+        m.d.comb += least_now.eq(Mux(compared.valid, (least & ~compared.first) | self._zero, least))
         with m.If(compared.valid):
-            m.d.comb += least_now.eq((least & ~compared.first) | self._zero)
-            with m.If(compared.first | (fails & ~kept.failed)):
-                m.d.comb += [
-                    now.failed.eq(fails),
-                    now.cause.eq(Mux(fails, fault, Fault.NONE)),
-                    now.address.eq(Mux(fault == Fault.WINDOW, 0, self._base)),
-                ]
-            m.d.sync += [half.eq(beyond), kept.eq(now), least.eq(least_now)]
+            m.d.sync += half.eq(beyond)
+        with m.If(replaces):
+            m.d.sync += [kept.cause.eq(now.cause), kept.address.eq(self._base)]
+        m.d.sync += [kept.failed.eq(now.failed), least.eq(least_now)]
 
         verdict = Signal(_Verdict())
-        given, kind = self._given, self._given.kind
+        given = self._given
         opcode = given.word[:OPCODE_BITS]
-        m.d.comb += verdict.eq(now)
         unknown: ValueLike = Fault.ILLEGAL_OPCODE
         if not self._config.links:
             # Their opcodes are of no kind, and only the cause tells them from others.
             size = len(LINK_OPCODES)
             is_of_links = opcode[exact_log2(size) :] == min(LINK_OPCODES) // size
             unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
+        # Found out where the instruction was a cycle ago: it was there for three at least.
+        checks = word_checks(
+            self._config, self.instruction, self._table.checked, self._shape, self._windowed
+        )
+        flags = Signal(len(checks), reset_less=True)
+        m.d.sync += flags.eq(Cat(checks))
+        no_kind, more, illegal, misfit, unavailable, no_window = flags
         early: tuple[tuple[Value, ValueLike, ValueLike], ...] = (
             (given.error, Fault.FETCH_ERROR, 0),
-            (~kind.any(), unknown, opcode),
-            (
-                is_illegal(self._config, given, self._table.checked) | least_now,
-                Fault.ILLEGAL_FIELD,
-                0,
-            ),
+            (no_kind, unknown, opcode),
+            (more | illegal | misfit | least_now, Fault.ILLEGAL_FIELD, 0),
             (given.loop_fault, Fault.LOOP, given.loops),
-            (is_unavailable(self._config, given), Fault.UNAVAILABLE, opcode),
-            (self._no_window(), Fault.WINDOW, 0),
+            (unavailable, Fault.UNAVAILABLE, opcode),
+            (no_window, Fault.WINDOW, 0),
         )
+        m.d.comb += verdict.eq(now)
+        sooner = Signal(_Verdict())
         for condition, cause, address in reversed(early):
             with m.If(condition):
-                m.d.comb += verdict.eq(Cat(Const(1), Value.cast(cause)[: len(now.cause)], address))
+                m.d.comb += sooner.eq(Cat(Const(1), Value.cast(cause)[: len(now.cause)], address))
+        with m.If(sooner.failed):
+            m.d.comb += verdict.eq(sooner)
         return verdict
-
-    def _no_window(self) -> Value:
-        """What makes WINDOW beside the steps."""
-        kind = self._given.kind
-        convolve = fields_of(self._given.word)[Opcode.CONVOLVE]
-        unpackable = (convolve.k_tiles != 1) | (self._shape.dilation_x != 1)
-        uses = is_one_of(kind, Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
-        packs = is_one_of(kind, Opcode.CONVOLVE) & (convolve.channels != 0)
-        return (uses & ~self._windowed) | (packs & unpackable)
 
     def _show(self, m: Module) -> None:
         """The output: choices between what is kept of the instruction that is shown."""
@@ -428,10 +431,10 @@ class Decoder(wiring.Component):
             (Opcode.VECTOR, vector.function == Function.TABLE),
         )
 
-        # One contiguous run instead of one for each line, where the lines follow one another; where
-        # they do not, a run is a block, or with the alternate copies a row.
+        # Where lines do not follow one another, a run is a block, or with the alternate copies a
+        # row.
         alternate = is_one_of(kind, *ALTERNATE)
-        linear = (read.rows == 1) | ((alternate | (read.blocks == 1)) & shown.dense)
+        linear = self._linear
         line_beats = Mux(
             is_one_of(kind, *WRITES),
             config.output_pitch // config.host_bus_bytes,

@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from amaranth.hdl import Module, Mux, Value, ValueLike
+from amaranth.hdl import Cat, Const, Mux, Signal, Value, ValueLike
 from amaranth.hdl._ast import Slice  # it has no public name
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from systola.arch.isa import Opcode, instructions_of
+from systola.arch.isa import Fault, Opcode, instructions_of
 from systola.hdl.control.checks import LEAST_STEPS, NOTHING, SUM, Limit, Step
 
 
@@ -35,19 +35,29 @@ class Choices:
         return self._numbers[name]
 
     def sort(self, *, grouped: bool) -> list[int]:
-        """Puts long values first or, `grouped`, those that begin with the same bit side by side,
-        from a multiple of a power of two on: either spares multiplexers. Returns the new number of
-        each."""
+        """Puts long values first, and behind them, from half the numbers on if there are as many,
+        those that are worked out, as they come late: one multiplexer is behind them all. Or,
+        `grouped`, those that begin with the same bit side by side, from a multiple of a power of
+        two on: either spares multiplexers. Returns the new number of each."""
         groups: dict[str, list[int]] = defaultdict(list)
         for index in sorted(range(len(self.values)), key=lambda index: -len(self.values[index])):
-            groups[_begin(self.values[index]) if grouped else ""].append(index)
+            value = self.values[index]
+            groups[_begin(value) if grouped else str(_is_worked_out(value))].append(index)
+        half = 1 << self.bits - 1
+        fits = all(len(group) <= half for group in groups.values())
         order: list[int] = []
         for group in sorted(groups.values(), key=lambda group: -ceil_log2(len(group))):
-            room = 1 << ceil_log2(len(group)) if grouped else len(group)
+            room = 1 << ceil_log2(len(group)) if grouped or fits else len(group)
             order += group + group[-1:] * (room - len(group))
         numbers = [order.index(index) for index in range(len(self.values))]
         self.values = [self.values[index] for index in order]
         return numbers
+
+
+def _is_worked_out(value: Value) -> bool:
+    """Whether it takes logic."""
+    signed = repr(value).startswith("(s ")  # it only counts as signed
+    return not (signed or isinstance(value, Signal | Const | Slice))
 
 
 def _begin(value: Value) -> str:
@@ -64,6 +74,17 @@ def selected(values: Sequence[Value], number: Value) -> Value:
     if len(values) <= half:
         return selected(values, rest)
     return Mux(number[-1], selected(values[half:], rest), selected(low, rest))
+
+
+def _constant(values: Sequence[int], width: int, number: Value) -> Value:
+    """The same of constants, where as few bits of the number as possible are looked at."""
+    if all(value == values[0] for value in values):
+        return Const(values[0], width)
+    half = 1 << len(number) - 1
+    low = _constant(values[:half], width, number[:-1])
+    if len(values) <= half:
+        return low
+    return Mux(number[-1], _constant(values[half:], width, number[:-1]), low)
 
 
 class WalkTable:
@@ -124,19 +145,43 @@ class WalkTable:
             self.checked |= {(opcode, name) for name in step.least}
         return rows
 
-    def start(self, m: Module, opcode: Value, place: Value) -> None:
-        """Drives the place of the first row of an instruction."""
-        with m.Switch(opcode):
-            for other, start in self._starts.items():
-                with m.Case(other):
-                    m.d.comb += place.eq(start)
+    def start(self, opcode: Value) -> tuple[Value, Value]:
+        """The place of the first row of an instruction and, found beside it, its operands: where
+        words come from is late in the cycle."""
+        by_code = {int(known): start for known, start in self._starts.items()}
+        starts = [by_code.get(code, 0) for code in range(1 << len(opcode))]
+        operands = self._all(self.operands)
+        return (
+            _constant(starts, ceil_log2(self.places + 1), opcode),
+            _constant([operands[start] for start in starts], self.operands.size, opcode),
+        )
 
-    def row(self, layout: data.StructLayout, place: Value) -> Value:
-        """What the row at a place has of a layout."""
-        rows = [
-            layout.const({name: row.get(name, 0) for name in layout.members}) for row in self._rows
+    def behind(self, place: Value) -> Value:
+        """The operands of the row behind a place, which is not the last of an instruction."""
+        return _constant(self._all(self.operands)[1:], self.operands.size, place)
+
+    def row(self, place: Value) -> Value:
+        """The results of the row at a place."""
+        return _constant(self._all(self.results), self.results.size, place)
+
+    def fault(self, limit: Value) -> Value:
+        """The fault where a limit, given by its number, is exceeded; NONE where that is noted."""
+        faults = [Fault.NONE if each is None or each.notes else each.fault for each in self.limits]
+        return _constant([int(fault) for fault in faults], len(Const(0, Fault)), limit)
+
+    def overlaps(self, limit: Value, base: Value) -> Value:
+        """Whether a limit, given by its number, is where an overlap ends that begins at `base`."""
+        found = [
+            (limit == number) & (Value.cast(each.value) == base)
+            for number, each in enumerate(self.limits)
+            if each is not None and each.fault is Fault.OVERLAP and not each.notes
         ]
-        return selected([row.as_value() for row in rows], place)
+        return Cat(found).any()
+
+    def _all(self, layout: data.StructLayout) -> list[int]:
+        """What the rows have of a layout."""
+        names = layout.members
+        return [layout.const({name: row[name] for name in names}).as_bits() for row in self._rows]
 
     def _limit(self, limit: Limit | None) -> int:
         """The number of a limit."""

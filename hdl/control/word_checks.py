@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes an instruction ILLEGAL_FIELD or UNAVAILABLE: its word alone."""
+"""What makes an instruction fail beside its steps: its word, and whether there is a window."""
 
 from collections.abc import Container
 from itertools import pairwise
@@ -26,34 +26,80 @@ COPIES = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, *WRITES)
 LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
 
 
-def is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode, str]]) -> Value:
-    """Whether bits are set after the fields of the instruction `given`, a field has a value without
-    a name or below its minimum, or fields do not fit together; the minima of the fields `walked`
-    are checked elsewhere."""
-    word, kind = given.word, given.kind
+def word_checks(
+    config: Config,
+    given: data.View,
+    walked: Container[tuple[Opcode, str]],
+    shape: data.View,
+    windowed: Value,
+) -> list[Value]:
+    """What is wrong with the instruction `given`: an opcode of no kind, three sorts of illegal
+    fields, hardware that is not there, no window. Each is about as deep as logic may be. The
+    minima of the fields `walked` are checked elsewhere; `shape` is the window, if there has been
+    one."""
+    return [
+        ~given.kind.any(),
+        _has_more(config, given),
+        _is_illegal(config, given, walked),
+        _is_misfit(config, given),
+        _is_unavailable(config, given),
+        _has_no_window(given, shape, windowed),
+    ]
+
+
+def _has_no_window(given: data.View, shape: data.View, windowed: Value) -> Value:
+    """What makes WINDOW beside the steps."""
+    kind, convolve = given.kind, fields_of(given.word)[Opcode.CONVOLVE]
+    unpackable = (convolve.k_tiles != 1) | (shape.dilation_x != 1)
+    uses = is_one_of(kind, Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
+    packs = is_one_of(kind, Opcode.CONVOLVE) & (convolve.channels != 0)
+    return (uses & ~windowed) | (packs & unpackable)
+
+
+def _has_more(config: Config, given: data.View) -> Value:
+    """Whether bits are set after the fields of the instruction `given`."""
+    word, kind, widths = given.word, given.kind, _widths(config)
     wrong: list[Value] = []
-    ended: Value = Const(0, 1)
-    entries = instructions_of(links=config.links)
-    widths = {entry.opcode: entry.width for entry in entries}
-    if not config.training:
-        widths[Opcode.ACTIVATE] = BY_OPCODE[Opcode.ACTIVATE].offset("stochastic")
-    places = sorted(set(widths.values()))
-    for start, end in pairwise([*places, len(word)]):
-        ended |= is_one_of(kind, *(each.opcode for each in entries if widths[each.opcode] == start))
-        wrong.append(ended & word[start:end].any())
-    fields = fields_of(word)
-    align = exact_log2(config.host_bus_bytes)
-    wrong.append(is_one_of(kind, *COPIES, *LOADS) & given.sums[0][:align].any())
-    for entry in entries:
+    for start, end in pairwise([*sorted(set(widths.values())), len(word)]):
+        ended = (opcode for opcode, width in widths.items() if width <= start)
+        wrong.append(is_one_of(kind, *ended) & word[start:end].any())
+    return Cat(wrong).any()
+
+
+def _is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode, str]]) -> Value:
+    """Whether a field of the instruction `given` has a value without a name or below its minimum;
+    the minima of the fields `walked` are checked elsewhere."""
+    fields, widths = fields_of(given.word), _widths(config)
+    wrong: list[Value] = []
+    for entry in instructions_of(links=config.links):
         bad = [
             _out_of_range(field, fields[entry.opcode][field.name])
             for field in entry.fields
             if (entry.opcode, field.name) not in walked
             and entry.offset(field.name) < widths[entry.opcode]
         ]
-        bad.append(_misfits(config, entry.opcode, fields[entry.opcode]))
-        wrong.append(is_one_of(kind, entry.opcode) & Cat(bad).any())
+        wrong.append(is_one_of(given.kind, entry.opcode) & Cat(bad).any())
     return Cat(wrong).any()
+
+
+def _is_misfit(config: Config, given: data.View) -> Value:
+    """Whether fields of the instruction `given` do not fit together, or with the machine."""
+    fields = fields_of(given.word)
+    align = exact_log2(config.host_bus_bytes)
+    wrong = [is_one_of(given.kind, *COPIES, *LOADS) & given.sums[0][:align].any()]
+    wrong += [
+        is_one_of(given.kind, entry.opcode) & _misfits(config, entry.opcode, fields[entry.opcode])
+        for entry in instructions_of(links=config.links)
+    ]
+    return Cat(wrong).any()
+
+
+def _widths(config: Config) -> dict[Opcode, int]:
+    """The bits of each instruction that are fields of it."""
+    widths = {entry.opcode: entry.width for entry in instructions_of(links=config.links)}
+    if not config.training:
+        widths[Opcode.ACTIVATE] = BY_OPCODE[Opcode.ACTIVATE].offset("stochastic")
+    return widths
 
 
 def _out_of_range(field: Field, value: Value) -> Value:
@@ -89,7 +135,7 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
     return wrong
 
 
-def is_unavailable(config: Config, given: data.View) -> Value:
+def _is_unavailable(config: Config, given: data.View) -> Value:
     """Whether the instruction `given` needs hardware that is not there."""
     fields = fields_of(given.word)
     matrix, activate = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.ACTIVATE]
