@@ -302,7 +302,7 @@ class Decoder(wiring.Component):
             # A constant is no address: that of a check of the window is 0.
             addresses = [Const(0) if isinstance(v, Const) else v for v in table.bases.values]
             m.d.sync += self._base.eq(selected(addresses, row.base))
-        # The lengths of rows and blocks have no upper part.
+        assert not self._config.input_pitch >> WIDTH_LIMIT  # times that is all in `low`
         values: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
         with m.If(adds.valid & adds.first):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value, ValueLike
-from amaranth.hdl._ast import Slice  # it has no public name
+from amaranth.hdl._ast import Operator, Slice  # they have no public names
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
@@ -56,7 +56,7 @@ class Choices:
 
 def _is_worked_out(value: Value) -> bool:
     """Whether it takes logic."""
-    signed = repr(value).startswith("(s ")  # it only counts as signed
+    signed = isinstance(value, Operator) and value.operator == "s"  # it only counts as such
     return not (signed or isinstance(value, Signal | Const | Slice))
 
 

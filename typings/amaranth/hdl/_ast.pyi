@@ -5,3 +5,6 @@ class Slice(Value):
     value: Value
     start: int
     stop: int
+
+class Operator(Value):
+    operator: str
