@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requantiser against its formula, for all sums and parameters.
+"""Sums that are compared without carries; the requantiser against its formula, for all sums and
+parameters.
 
 No solver finds that a sum of products of halves is the product, which is school arithmetic:
 (a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d. So the multipliers are cut out. One
@@ -16,6 +17,7 @@ from amaranth.lib.wiring import In
 from systola.arch.isa import Rounding
 from systola.hdl.activation.requantiser import ELEMENT_SHIFT, KEPT_FROM, Requantiser
 from systola.hdl.parts.multiplier import LATENCY, Multiplier
+from systola.hdl.parts.sums_to import sums_to
 from systola.verif.formal.harness import Harness, Unit, anything, before, implies
 from systola.verif.formal.proof import Fault, Proof
 
@@ -35,6 +37,15 @@ def ago(m: Module, value: Value, cycles: int, name: str) -> Value:
     for cycle in range(cycles):
         value = before(m, value, f"{name}_{cycle}")
     return value
+
+
+class SumsToHarness(Harness):
+    """All sums of two numbers, one of them short, and a carry."""
+
+    def claims(self, m: Module) -> None:
+        total, a, b = (anything(m, bits, name) for name, bits in (("k", 6), ("a", 6), ("b", 4)))
+        for carry in range(2):
+            m.d.comb += Assert(sums_to(total, a, b, carry) == (total == (a + b + carry)[:6]))
 
 
 class _Requantiser(Harness):
@@ -187,6 +198,14 @@ ROUNDING_FAULTS = (
     ),
 )
 PROOFS = (
+    Proof(
+        unit="sums_to",
+        claim="it is the comparison with the sum",
+        harness=SumsToHarness,
+        depth=1,
+        faults=(Fault(unit="sums_to", old="(a | b) & ~total", new="(a ^ b) | total"),),
+        fault_depth=1,
+    ),
     Proof(
         unit="requantiser",
         claim="the right factors, saturated, into the multipliers; their sum to the rounding",
