@@ -173,7 +173,6 @@ class Core(wiring.Component):
         connect(m, fetch.instruction, scalar.fetched)
         connect(m, scalar.coming, decoder.coming)
         m.d.comb += [
-            decoder.takes.eq(scalar.takes),
             decoder.opcode.eq(scalar.opcode),
             scalar.moves.eq(decoder.moves),
             decoder.instruction.eq(scalar.instruction),

@@ -134,9 +134,9 @@ class VectorLane(wiring.Component):
         """Stage 0: the element."""
         element = self.element
         value = Signal.like(self.value)
-        m.submodules.difference = difference = SelectingAdder(width=len(value))
+        m.submodules.difference = difference = SelectingAdder(width=len(value), subtracted=True)
         m.d.comb += [
-            difference.a.eq(~element.zero),
+            difference.a.eq(element.zero),
             difference.choose_b.eq(element.wide.replicate(len(value))),
             difference.c.eq(self.byte),
             difference.carry.eq(1),

@@ -49,7 +49,7 @@ SUM = _Base.SUM
 LEAST_STEPS = 3
 """Steps of any instruction: so long its word takes from stage to stage."""
 LATE = ("host", "tiles")
-"""What the last step of an instruction may find out."""
+"""What the last step of an instruction may find out; the `tiles` are its product."""
 
 
 @dataclass(frozen=True)
@@ -361,6 +361,7 @@ def walks(
     )
     for opcode, steps in found.items():
         assert len(steps) >= LEAST_STEPS and set(steps[-1].into) <= set(LATE), opcode
+        assert all(step.base == 0 for step in steps if "tiles" in step.into), opcode
     assert set(found) <= set(BY_OPCODE)
     return found
 

@@ -9,27 +9,20 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import LINK_OPCODES, OPCODE_BITS, Fault, Function, Opcode, Unit
+from systola.arch.isa import LINK_OPCODES, OPCODE_BITS, Fault, Function, Opcode
 from systola.hdl.commands import (
     HOST_OFFSET_BITS,
-    PC_BITS,
     TILE_BITS,
     TILE_COUNT_BITS,
-    ActivateCommand,
-    HostTransfer,
     InstructionLayout,
-    LinkCommand,
-    MatrixCommand,
-    Tail,
-    WeightTransfer,
-    address_bits,
     line_bits,
     parameter_space,
-    row_bits,
     table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
 from systola.hdl.control.checks import Found, Known, times, walks
+from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.hazards import groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
 from systola.hdl.control.matrix_decoder import MatrixDecoder
 from systola.hdl.control.scalar_unit import (
@@ -37,7 +30,6 @@ from systola.hdl.control.scalar_unit import (
     EffectiveInstruction,
     fields_of,
     is_one_of,
-    kind_bits,
 )
 from systola.hdl.control.walk_table import WalkTable, selected
 from systola.hdl.control.window import WindowProducts
@@ -45,6 +37,7 @@ from systola.hdl.control.word_checks import LOADS, WRITES, word_checks
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
 from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
+from systola.hdl.parts.selecting_adder import SelectingAdder
 
 A, B = signed(25), unsigned(16)
 """Operands of a product."""
@@ -52,52 +45,6 @@ RESULT = signed(42)
 """A base and a product."""
 
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-
-
-class Decoded(data.StructLayout):
-    """An instruction ready for issue; what does not concern its opcode is undefined. `kind`: see
-    `kind_bits`.
-
-    From the second cycle on, `failed`: a check does not hold; then `cause` and `address` tell of
-    the first one that does not. The address of a Read_Weights that has not failed is its first
-    tile.
-    Regions on the chip, empty where an instruction has no such one:
-    `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
-    activation unit writes, or a read from host memory fills (parameters and tables included);
-    `source` and `operand` are what the activation unit reads, `parameters` and `table` what it
-    uses. `tiles`: weight tiles queued or consumed. `from_buffer`: a MatrixMultiply with weights
-    there, its `source`; a WeightCommand says of them what `weight_transfer` does. `code`: that
-    of an Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`. `link`, for `side`, is
-    what a Send reads or a Receive or Reduce writes, its `buffer` or `accumulator`.
-    """
-
-    def __init__(self, *, config: Config):
-        super().__init__(
-            {
-                "kind": kind_bits(links=config.links),
-                "pc": PC_BITS,
-                "failed": 1,
-                "cause": ceil_log2(len(Fault)),
-                "address": 32,
-                "buffer": Region(address_bits(config)),
-                "accumulator": Region(row_bits(config)),
-                "parameters": Region(address_bits(config)),
-                "table": Region(address_bits(config)),
-                "source": Region(address_bits(config)),
-                "operand": Region(address_bits(config)),
-                "host": Region(HOST_OFFSET_BITS),
-                "transfer": HostTransfer(config=config),
-                "tail": Tail(config=config),
-                "weight_transfer": WeightTransfer(config=config),
-                "tiles": TILE_COUNT_BITS,
-                **({"from_buffer": 1} if config.training else {}),
-                "matrix": MatrixCommand(config=config),
-                "activate": ActivateCommand(config=config),
-                "code": 16,
-                "units": len(Unit),
-                **({"link": LinkCommand(config=config), "side": 1} if config.links else {}),
-            }
-        )
 
 
 class _Verdict(data.StructLayout):
@@ -111,24 +58,24 @@ class Decoder(wiring.Component):
     """Walks through the steps of each instruction (`checks`), one a cycle, with one multiplier, one
     adder and one comparison for all.
 
-    The operands of a product come from `coming`, which stays until the last of them; `takes` and
-    `opcode` tell in the cycle before it comes what it will be. MULTIPLIED cycles later addresses
-    are taken from `instruction`, where the same has gone with `moves`, three cycles after it came
-    at the earliest. With the last sum the instruction is copied to `decoded`, or waits for that to
-    be free. Nothing that follows goes to `instruction` while it waits; a Set_Config_Window
-    waits for all that is before it.
+    The operands of a product come from `coming`, which stays until the last of them; `opcode` is
+    its first byte in the cycle before it comes. MULTIPLIED cycles later addresses are taken from
+    `instruction`, where the same has gone with `moves`, three cycles after it came at the earliest.
+    With the last sum the instruction is copied to `decoded`, or waits for that to be free. Nothing
+    that follows goes to `instruction` while it waits; a Set_Config_Window waits for all that is
+    before it.
 
     An instruction of n steps, n >= LEAST_STEPS, that finds nothing before it shows in `decoded` in
-    cycle n + MULTIPLIED + 1 after `takes`; the next may follow n cycles after it. `idle`: there is
-    no instruction inside. The checks are those of arch/isa/ in their order, but for the two that
-    need the state of the weight queue.
+    cycle n + MULTIPLIED + 1 after that one; the next may follow n cycles after it. One of no kind
+    takes the steps of that without the upper bit of its opcode. `idle`: there is no instruction
+    inside. The checks are those of arch/isa/ in their order, but for the two that need the state of
+    the weight queue.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
         super().__init__(
             {
-                "takes": In(1),
                 "opcode": In(OPCODE_BITS),
                 "coming": In(stream.Signature(Coming(links=config.links))),
                 "moves": Out(1),
@@ -148,7 +95,8 @@ class Decoder(wiring.Component):
         self._windowed = Signal()  # there has been a window
         found = Signal(Found(config=self._config), reset_less=True)
         self._shown = shown = Signal(Found(config=self._config), reset_less=True)
-        self._late = Signal(TILE_COUNT_BITS, reset_less=True)  # the last result
+        self._tiles = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
+        self._host_end = Signal(HOST_OFFSET_BITS, reset_less=True)  # the last result
         self._verdict = Signal(_Verdict(), reset_less=True)
         self._result = Signal(RESULT)
         self._sum = Signal(RESULT, reset_less=True)
@@ -172,6 +120,7 @@ class Decoder(wiring.Component):
         self._row = Signal(table.results, reset_less=True)  # of the step that is added up
         self._zero = Signal(reset_less=True)  # the product of the latter, which must not be
         self._fault = Signal(Fault, reset_less=True)  # where the one compared is beyond its limit
+        self._ways = Signal(len(groups_of(self._config)), reset_less=True)  # of what is shown
         self._linear = Signal(reset_less=True)  # the copy that is shown is a single run
         self._exact = Signal(reset_less=True)  # it may lie in what it is limited by
 
@@ -188,14 +137,17 @@ class Decoder(wiring.Component):
         multiplied, adds = tokens[-2:]
         compared = Signal(token)
         first_place, first_step = table.start(self.opcode)
-        with m.If(self.takes):
-            m.d.sync += [step.eq(first_step), place.eq(first_place), begins.eq(1)]
-        with m.Elif(moving & self.coming.valid):
-            m.d.sync += [step.eq(table.behind(place)), place.eq(place + 1), begins.eq(0)]
+        goes_on = self.coming.valid & ~step.last
+        with m.If(moving | ~self.coming.valid):
+            m.d.sync += [
+                step.eq(Mux(goes_on, table.behind(place), first_step)),
+                place.eq(Mux(goes_on, place + 1, first_place)),
+                begins.eq(~goes_on),
+            ]
         a, b = Signal(A), Signal(B)
         m.d.comb += [
-            a.eq(selected(table.a.values, step.a)),
-            b.eq(selected(table.b.values, step.b)),
+            a.eq(table.a.selected(step.a)),
+            b.eq(table.b.selected(step.b)),
         ]
         low, high = self._multiply(m, a, b, moving)
 
@@ -255,19 +207,29 @@ class Decoder(wiring.Component):
             self._zero.eq(self._row.least & ~(low.any() | high.any())),
         ]
 
-        self._add(m, adds, low, high, found)
+        product = self._add(m, adds, low, high, found)
         verdict = self._judge(m, compared)
         with m.If(copies):
             m.d.sync += [
                 self._given.eq(given),
                 shown.eq(found),
+                self._ways.eq(self._ways_of(given)),
                 self._linear.eq(linear),
-                self._late.eq(Mux(pending, self._sum, self._result)),
+                # Where there are tiles the last sum is the last product.
+                self._tiles.eq(Mux(pending, self._sum, product)),
             ]
         with m.If(judged):
-            m.d.sync += self._verdict.eq(verdict)
+            m.d.sync += [self._verdict.eq(verdict), self._host_end.eq(self._sum)]
         self._show(m)
         return m
+
+    def _ways_of(self, given: data.View) -> Value:
+        """The groups that an instruction is in."""
+        from_buffer = fields_of(given.word)[Opcode.MATRIX_MULTIPLY].from_buffer
+        return Cat(
+            is_one_of(given.kind, *group.opcodes) & (from_buffer | (not group.from_buffer))
+            for group in groups_of(self._config)
+        )
 
     def _multiply(self, m: Module, a: Value, b: Value, moving: Value) -> tuple[Value, Value]:
         """The products of the lower WIDTH_LIMIT bits of `a`, as a block has no more, and of those
@@ -284,26 +246,35 @@ class Decoder(wiring.Component):
         ]
         return low.product, high.product
 
-    def _add(self, m: Module, adds: data.View, low: Value, high: Value, found: data.View) -> None:
-        """The sum of a step and where it goes, and what it will be compared with."""
+    def _add(self, m: Module, adds: data.View, low: Value, high: Value, found: data.View) -> Value:
+        """The sum of a step and where it goes, and what it will be compared with. Returns the
+        product."""
         product = Cat(low[:WIDTH_LIMIT], low[WIDTH_LIMIT:] + high).as_signed()
         table, row, word = self._table, self._row, self.instruction.word
         stride = fields_of(word)[Opcode.READ_HOST_MEMORY].stride
-        base = Signal(RESULT)
+        base, first, second = Signal(RESULT), Signal(RESULT), Signal(RESULT)
         limits = [Const(0) if each is None else Value.cast(each.value) for each in table.limits]
-        begins = adds.valid & (row.base != table.sum)
+        begins = adds.valid & table.begins(row.base)
+        adder = m.submodules.adder = SelectingAdder(width=len(self._result))
+        # The choice between the halves of the bases is the adder's.
         m.d.comb += [
-            base.eq(selected(table.bases.values, row.base)),
-            self._result.eq(base + product),
+            first.eq(table.bases.selected(row.base, 0)),
+            second.eq(table.bases.selected(row.base, 1)),
+            base.eq(Mux(row.base.half, second, first)),
+            adder.a.eq(product),
+            adder.b.eq(second),
+            adder.c.eq(first),
+            adder.choose_b.eq(row.base.half.replicate(len(first))),
+            self._result.eq(adder.total),
         ]
         with m.If(adds.valid):
             m.d.sync += [self._sum.eq(self._result), self._limit.eq(selected(limits, row.limit))]
         with m.If(begins):
             # A constant is no address: that of a check of the window is 0.
-            addresses = [Const(0) if isinstance(v, Const) else v for v in table.bases.values]
-            m.d.sync += self._base.eq(selected(addresses, row.base))
+            addresses = (table.bases.selected(row.base, half, constants=False) for half in (0, 1))
+            m.d.sync += self._base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
         assert not self._config.input_pitch >> WIDTH_LIMIT  # times that is all in `low`
-        values: dict[str, ValueLike] = {"run": product, "dense": low == stride}
+        special: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
         with m.If(adds.valid & adds.first):
             m.d.sync += [found[name].eq(0) for name in regions]
@@ -315,13 +286,14 @@ class Decoder(wiring.Component):
                     if isinstance(shape, Region):
                         m.d.sync += target[name].end.eq(self._result)
                     else:
-                        m.d.sync += target[name].eq(values.get(name, self._result))
+                        m.d.sync += target[name].eq(special.get(name, self._result))
                 if isinstance(shape, Region):
                     with m.If(goes_here & begins):
                         m.d.sync += target[name].base.eq(base)
         is_window = is_one_of(self.instruction.kind, Opcode.SET_CONFIG_WINDOW)
         with m.If(adds.valid & adds.first & is_window):
             m.d.sync += [self._shape.eq(word), self._windowed.eq(1)]
+        return product
 
     def _judge(self, m: Module, compared: data.View) -> data.View:
         """The verdict on the instruction that is shown, in its first cycle."""
@@ -332,8 +304,6 @@ class Decoder(wiring.Component):
         fails = Signal()
         # The first check of all steps so far that has failed; else the first base.
         kept = Signal(_Verdict(), reset_less=True)
-        now = Signal(_Verdict())
-        replaces = Signal()
         m.d.comb += [
             # A sum below zero is as one that is very large.
             beyond.eq(self._limit - self._sum.as_unsigned() < 0),
@@ -344,21 +314,17 @@ class Decoder(wiring.Component):
                 & (compared.first | ~kept.failed)
             ),
             fails.eq(counts & beyond),
-            replaces.eq(begins | fails),
-            now.failed.eq(fails | (kept.failed & ~begins)),
-            now.cause.eq(Mux(replaces, Mux(fails, fault, Fault.NONE), kept.cause)),
-            now.address.eq(Mux(replaces, self._base, kept.address)),
         ]
+        m.d.sync += kept.failed.eq(fails | (kept.failed & ~begins))
+        with m.If(begins | fails):
+            m.d.sync += [kept.cause.eq(Mux(fails, fault, Fault.NONE)), kept.address.eq(self._base)]
         least = Signal(reset_less=True)
         least_now = Signal()
         m.d.comb += least_now.eq(Mux(compared.valid, (least & ~compared.first) | self._zero, least))
         with m.If(compared.valid):
             m.d.sync += half.eq(beyond)
-        with m.If(replaces):
-            m.d.sync += [kept.cause.eq(now.cause), kept.address.eq(self._base)]
-        m.d.sync += [kept.failed.eq(now.failed), least.eq(least_now)]
+        m.d.sync += least.eq(least_now)
 
-        verdict = Signal(_Verdict())
         given = self._given
         opcode = given.word[:OPCODE_BITS]
         unknown: ValueLike = Fault.ILLEGAL_OPCODE
@@ -373,22 +339,39 @@ class Decoder(wiring.Component):
         )
         flags = Signal(len(checks), reset_less=True)
         m.d.sync += flags.eq(Cat(checks))
-        no_kind, more, illegal, misfit, unavailable, no_window = flags
+        no_kind, *wrong, unavailable, no_window = flags
         early: tuple[tuple[Value, ValueLike, ValueLike], ...] = (
             (given.error, Fault.FETCH_ERROR, 0),
             (no_kind, unknown, opcode),
-            (more | illegal | misfit | least_now, Fault.ILLEGAL_FIELD, 0),
+            (Cat(*wrong, least_now).any(), Fault.ILLEGAL_FIELD, 0),
             (given.loop_fault, Fault.LOOP, given.loops),
             (unavailable, Fault.UNAVAILABLE, opcode),
             (no_window, Fault.WINDOW, 0),
         )
-        m.d.comb += verdict.eq(now)
-        sooner = Signal(_Verdict())
+        # What is the case if the last check holds, which is known late.
+        otherwise = Signal(_Verdict())
+        sooner = Signal()
+        m.d.comb += [
+            otherwise.failed.eq(kept.failed & ~begins),
+            otherwise.cause.eq(Mux(begins, Fault.NONE, kept.cause)),
+            otherwise.address.eq(Mux(begins, self._base, kept.address)),
+            sooner.eq(Cat(condition for condition, _, _ in early).any()),
+        ]
         for condition, cause, address in reversed(early):
             with m.If(condition):
-                m.d.comb += sooner.eq(Cat(Const(1), Value.cast(cause)[: len(now.cause)], address))
-        with m.If(sooner.failed):
-            m.d.comb += verdict.eq(sooner)
+                m.d.comb += [
+                    otherwise.failed.eq(1),
+                    otherwise.cause.eq(cause),
+                    otherwise.address.eq(address),
+                ]
+        verdict = Signal(_Verdict())
+        last = Signal(_Verdict())
+        m.d.comb += [
+            last.failed.eq(1),
+            last.cause.eq(fault),
+            last.address.eq(self._base),
+            verdict.eq(Mux(fails & ~sooner, last, otherwise)),
+        ]
         return verdict
 
     def _show(self, m: Module) -> None:
@@ -444,19 +427,20 @@ class Decoder(wiring.Component):
         run = Mux(linear, shown.run, Mux(alternate, read.blocks, 1))
         weight_address: Value = times(self._given.sums[0][: len(weights.tile)], config.tile_bytes)
         weight_beats: Value = times(weights.count, config.tile_bytes // config.weight_bus_bytes)
-        consumed, address = self._late, self._verdict.address
+        consumed, address = self._tiles, self._verdict.address
         if config.training:
             multiplies = is_one_of(kind, Opcode.MATRIX_MULTIPLY)
             from_buffer = fields[Opcode.MATRIX_MULTIPLY].from_buffer
             line = line_bits(config)
             first = Mux(multiplies, shown.source.base, weight_address)[:line]
             weight_address = Cat(first, weight_address[line:])
-            weight_beats = Mux(multiplies, self._late[: len(weight_beats)], weight_beats)
+            weight_beats = Mux(multiplies, self._tiles[: len(weight_beats)], weight_beats)
             consumed = Mux(multiplies & from_buffer, 0, consumed)
             address = Mux(multiplies & ~self._verdict.failed, shown.source.base, address)
             m.d.comb += out.from_buffer.eq(from_buffer)
         m.d.comb += [
             out.kind.eq(kind),
+            out.ways.eq(self._ways),
             out.pc.eq(self._given.pc),
             out.failed.eq(self._verdict.failed),
             out.cause.eq(self._verdict.cause),
@@ -471,7 +455,7 @@ class Decoder(wiring.Component):
             out.table.base.eq(looked_up | tables),
             out.table.end.eq((looked_up + looks_up)[:5] | tables),
             out.host.base.eq(self._given.sums[0]),
-            out.host.end.eq(self._late),
+            out.host.end.eq(self._host_end),
             out.transfer.address.eq(self._given.sums[0]),
             out.transfer.beats.eq(
                 Mux(loads, shown.run >> exact_log2(config.host_bus_bytes), run * line_beats)

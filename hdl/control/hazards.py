@@ -135,6 +135,12 @@ CONFLICTS = {
 """For each mask which region of the younger instruction must not meet which one of the older."""
 
 
+def groups_of(config: Config) -> tuple[Group, ...]:
+    """The groups that a configuration has."""
+    groups = (*GROUPS, *LINK_GROUPS) if config.links else GROUPS
+    return tuple(group for group in groups if config.training or not group.from_buffer)
+
+
 def list_of(mask: str) -> str:
     """The list whose entries a mask names."""
     return LIST_OF.get(mask, mask)

@@ -101,9 +101,9 @@ class ScalarUnit(wiring.Component):
     and minima are the decoder's to check; index register 0 stays zero in any case.
 
     Two stages, which the decoder moves. `coming` is what is in the first one, until it is ready for
-    the next; `takes`: in this cycle an instruction with `opcode` is taken for it. With `moves`, in
-    its third cycle there or later, `coming` goes to the last stage as well, and is `instruction`
-    until the one after it comes; its `loop_fault` and `loops` from the second cycle on. An End_Loop
+    the next, which may come in the cycle after and has this `opcode`. With `moves`, in its third
+    cycle there or later, `coming` goes to the last stage as well, and is `instruction` until the
+    one after it comes; its `loop_fault` and `loops` from the second cycle on. An End_Loop
     is taken in the second cycle in which the first stage is empty and all Loops before it are done.
 
     `jump` with `jump_to`, in the cycle in which an End_Loop is taken: its loop has iterations left,
@@ -116,7 +116,6 @@ class ScalarUnit(wiring.Component):
         super().__init__(
             {
                 "fetched": In(stream.Signature(FetchedInstruction())),
-                "takes": Out(1),
                 "opcode": Out(OPCODE_BITS),
                 "coming": Out(stream.Signature(Coming(links=links))),
                 "moves": In(1),
@@ -136,12 +135,13 @@ class ScalarUnit(wiring.Component):
         opens = Signal()  # a Loop came into the last stage a cycle ago
         ended = Signal()  # the End_Loop that is fetched is done
         leaves = Signal()
+        takes = Signal()  # an instruction for the first stage
         m.d.comb += [
             leaves.eq(first_valid & self.coming.ready),
             self.fetched.ready.eq(
                 (~first_valid & (~fetched.ends | ended)) | (leaves & ~fetched.ends)
             ),
-            self.takes.eq(self.fetched.valid & self.fetched.ready),
+            takes.eq(self.fetched.valid & self.fetched.ready),
             self.opcode.eq(fetched.word[:OPCODE_BITS]),
             self.coming.valid.eq(first_valid),
             self.coming.payload.word.eq(first.word),
@@ -149,10 +149,10 @@ class ScalarUnit(wiring.Component):
         ]
         m.d.sync += [
             opens.eq(self.moves & is_one_of(first.kind, Opcode.LOOP)),
-            first_valid.eq(self.takes | (first_valid & ~leaves)),
+            first_valid.eq(takes | (first_valid & ~leaves)),
         ]
 
-        with m.If(self.takes):
+        with m.If(takes):
             m.d.sync += [
                 first.word.eq(fetched.word),
                 first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in opcodes)),
@@ -236,7 +236,7 @@ class ScalarUnit(wiring.Component):
             pushes.eq(opening & ~last.error & ~faulty & ~never),
             never.eq(sums[0] == 0),
         ]
-        with m.If(self.takes):
+        with m.If(takes):
             m.d.sync += unopened.eq(ended & ~fetched.error & (loops == 0))
         with m.If(self.moves):
             m.d.sync += [faulty.eq(unopened), shown.eq(0)]

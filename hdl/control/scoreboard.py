@@ -26,12 +26,11 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.command_queue import CommandQueue
-from systola.hdl.control.decoder import Decoded
+from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import (
     COMPLETES,
     CONFLICTS,
     FILLS,
-    GROUPS,
     LINK_GROUPS,
     LINK_MASKS,
     LOADS,
@@ -44,6 +43,7 @@ from systola.hdl.control.hazards import (
     STORES,
     TILES,
     TOUCHES,
+    groups_of,
     list_bits,
     list_of,
 )
@@ -145,8 +145,6 @@ class Scoreboard(wiring.Component):
             "parameters": (parameter_space(config), bits_for(config.parameter_entries)),
             "table": (table_space(config), TABLE_BITS),
         }
-        groups = (*GROUPS, *LINK_GROUPS) if config.links else GROUPS
-        self._groups = [group for group in groups if config.training or not group.from_buffer]
         self._masks = {
             queue: tuple(mask for mask in masks if config.training or mask not in TILES)
             for queue, masks in (MASKS | LINK_MASKS if config.links else MASKS).items()
@@ -261,26 +259,21 @@ class Scoreboard(wiring.Component):
         complete += [link.empties for link in links.values()]
         m.d.sync += self.idle.eq(Cat(complete).all() & tags.one_at_most)
 
-        # Where each instruction goes, known from the second cycle on. What it is pushed into learns
-        # of its issue from a register of its own. What is full becomes known a cycle late: behind
-        # an issue that is the first one of the next instruction, and later things only get better.
+        # What an instruction is pushed into learns of its issue from a register of its own. What is
+        # full becomes known a cycle late: behind an issue that is the first one of the next
+        # instruction, and later things only get better.
         places = {**queues, **lists, **links, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full: list[Value] = []
         watched: dict[str, list[Value]] = {name: [] for name in lists}
-        for group in self._groups:
-            chosen = Signal(name=f"{group.queue}_chosen")
+        for group, here in zip(groups_of(self._config), self.decoded.ways, strict=True):
             issued = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
-            is_here = is_one_of(self.decoded.kind, *group.opcodes)
-            if group.from_buffer:
-                is_here &= self.decoded.from_buffer
-            if group.side is not None:
-                is_here &= self.decoded.side == group.side
+            is_here = here if group.side is None else here & (self.decoded.side == group.side)
             full.append(is_here & Cat(places[name].full for name in names).any())
             for name in dict.fromkeys(map(list_of, self._masks.get(group.queue, ()))):
                 watched[name].append(is_here)
-            m.d.sync += [chosen.eq(is_here), issued.eq(self.passable & self.room & chosen)]
+            m.d.sync += issued.eq(self.passable & self.room & is_here)
             for name in (*names, *(("host_read",) if group.queue == "host_reads" else ())):
                 pushes[name].append(issued)
         no_place = Signal()

@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Fault, Opcode
 from systola.hdl.commands import PC_BITS, TILE_BITS
-from systola.hdl.control.decoder import Decoded
+from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.ports import FaultReport
 

@@ -1,68 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of all instructions as rows of a read-only table, with numbers for what they name."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value, ValueLike
 from amaranth.hdl._ast import Operator, Slice  # they have no public names
 from amaranth.lib import data
-from amaranth.utils import ceil_log2
+from amaranth.utils import bits_for, ceil_log2
 
 from systola.arch.isa import Fault, Opcode, instructions_of
 from systola.hdl.control.checks import LEAST_STEPS, NOTHING, SUM, Limit, Step
+from systola.hdl.parts.ored import one_of
 
 
 class Choices:
-    """Different values, each with a number."""
+    """Different values, and for each a number that selects it in few steps of logic: which `group`
+    it is in, a one, and its place there (`pick`). Where there are two halves, groups of both share
+    their ones, and who selects takes the half that the number says. Zero is in no group.
+    """
 
     def __init__(self) -> None:
-        self.values: list[Value] = []
-        self._numbers: dict[str, int] = {}
+        self._values: list[Value] = []
+        self._indices: dict[str, int] = {}
+        self._halves: list[list[list[int]]] = []
 
-    @property
-    def bits(self) -> int:
-        """Width of a number."""
-        return ceil_log2(len(self.values))
-
-    def number(self, value: ValueLike) -> int:
-        """The number of a value; a new one where none was made of the same bits in this way."""
+    def index(self, value: ValueLike) -> int:
+        """The index of a value; a new one where none was made of the same bits in this way."""
         name = repr(Value.cast(value))
-        if name not in self._numbers:
-            self._numbers[name] = len(self.values)
-            self.values.append(Value.cast(value))
-        return self._numbers[name]
+        if name not in self._indices:
+            self._indices[name] = len(self._values)
+            self._values.append(Value.cast(value))
+        return self._indices[name]
 
-    def sort(self, *, grouped: bool) -> list[int]:
-        """Puts long values first, and behind them, from half the numbers on if there are as many,
-        those that are worked out, as they come late: one multiplexer is behind them all. Or,
-        `grouped`, those that begin with the same bit side by side, from a multiple of a power of
-        two on: either spares multiplexers. Returns the new number of each."""
-        groups: dict[str, list[int]] = defaultdict(list)
-        for index in sorted(range(len(self.values)), key=lambda index: -len(self.values[index])):
-            value = self.values[index]
-            groups[_begin(value) if grouped else str(_is_worked_out(value))].append(index)
-        half = 1 << self.bits - 1
-        fits = all(len(group) <= half for group in groups.values())
-        order: list[int] = []
-        for group in sorted(groups.values(), key=lambda group: -ceil_log2(len(group))):
-            room = 1 << ceil_log2(len(group)) if grouped or fits else len(group)
-            order += group + group[-1:] * (room - len(group))
-        numbers = [order.index(index) for index in range(len(self.values))]
-        self.values = [self.values[index] for index in order]
-        return numbers
+    def arrange(self, *, size: int, halves: int = 1, alone: int | None = None) -> None:
+        """Makes groups of up to `size` values, long ones together; of half as many that are worked
+        out, as they come late; and one of the value `alone`."""
+        groups = [] if alone is None else [[alone]]
+        indices = [i for i, value in enumerate(self._values) if i != alone and not _is_zero(value)]
+        indices.sort(key=lambda index: -len(self._values[index]))
+        for late, most in ((False, size), (True, size // 2)):
+            chosen = [index for index in indices if _is_worked_out(self._values[index]) == late]
+            groups += [chosen[i : i + most] for i in range(0, len(chosen), most)]
+        self._halves = [groups[half::halves] for half in range(halves)]
+        self.layout = data.StructLayout(
+            {
+                "group": len(self._halves[0]),
+                "pick": ceil_log2(size),
+                **({"half": 1} if halves > 1 else {}),
+            }
+        )
+
+    def number(self, index: int) -> dict[str, int]:
+        """The number of the value with an index, a constant of the `layout`."""
+        for half, groups in enumerate(self._halves):
+            for group, members in enumerate(groups):
+                if index in members:
+                    place = {"group": 1 << group, "pick": members.index(index)}
+                    return place | ({"half": half} if len(self._halves) > 1 else {})
+        return dict.fromkeys(self.layout.members, 0)
+
+    def selected(self, number: data.View, half: int = 0, *, constants: bool = True) -> Value:
+        """The value with a number, if it is in this half; without `constants` 0 for them."""
+        found: list[Value] = []
+        for members in self._halves[half]:
+            values = [self._values[index] for index in members]
+            if not constants:
+                values = [Const(0) if isinstance(value, Const) else value for value in values]
+            found.append(selected(values, number.pick))
+        return one_of(number.group[: len(found)], found)
+
+
+def _is_zero(value: Value) -> bool:
+    """Whether it is the constant."""
+    return isinstance(value, Const) and value.value == 0
 
 
 def _is_worked_out(value: Value) -> bool:
     """Whether it takes logic."""
     signed = isinstance(value, Operator) and value.operator == "s"  # it only counts as such
     return not (signed or isinstance(value, Signal | Const | Slice))
-
-
-def _begin(value: Value) -> str:
-    """The same for slices that begin with the same bit."""
-    return f"{value.value!r} {value.start}" if isinstance(value, Slice) else repr(value)
 
 
 def selected(values: Sequence[Value], number: Value) -> Value:
@@ -91,9 +108,9 @@ class WalkTable:
     """The rows of all instructions, one after the other, the same rows once.
 
     `operands` is the layout of what a row says of the operands: their numbers, and whether it is
-    the `last`; `results` that of the base, `sum` being that of the `total` before, the limit, where
-    the step goes into, and whether its product must be at `least` 1. `checked`: the fields whose
-    minimum is checked so.
+    the `last`; `results` that of the base, in one of two halves, the limit, where the step goes
+    into, and whether its product must be at `least` 1. `checked`: the fields whose minimum is
+    checked so.
     """
 
     def __init__(self, walks: dict[Opcode, tuple[Step, ...]], total: Value, *, links: bool = False):
@@ -101,7 +118,7 @@ class WalkTable:
         self.limits: list[Limit | None] = [None]
         self.intos: list[tuple[str, ...]] = [()]
         self.checked: set[tuple[Opcode, str]] = set()
-        self.sum = self.bases.number(total)
+        self._sum = self.bases.index(total)
         self._rows: list[dict[str, int]] = []
         starts: dict[str, int] = {}
         self._starts: dict[Opcode, int] = {}
@@ -112,16 +129,13 @@ class WalkTable:
             self._rows += rows if start == len(self._rows) else []
             self._starts[entry.opcode] = start
         self.places = len(self._rows)
-        for name, choices in (("a", self.a), ("b", self.b), ("base", self.bases)):
-            numbers = choices.sort(grouped=choices is self.bases)
-            for row in self._rows:
-                row[name] = numbers[row[name]]
-            if choices is self.bases:
-                self.sum = numbers[self.sum]
-        self.operands = data.StructLayout({"a": self.a.bits, "b": self.b.bits, "last": 1})
+        self.a.arrange(size=4)
+        self.b.arrange(size=4)
+        self.bases.arrange(size=2, halves=2, alone=self._sum)
+        self.operands = data.StructLayout({"a": self.a.layout, "b": self.b.layout, "last": 1})
         self.results = data.StructLayout(
             {
-                "base": self.bases.bits,
+                "base": self.bases.layout,
                 "least": 1,
                 "limit": ceil_log2(len(self.limits)),
                 "into": ceil_log2(len(self.intos)),
@@ -133,9 +147,9 @@ class WalkTable:
         rows: list[dict[str, int]] = []
         for number, step in enumerate(steps):
             row = {
-                "a": self.a.number(step.a),
-                "b": self.b.number(step.b),
-                "base": self.sum if step.base is SUM else self.bases.number(step.base),
+                "a": self.a.index(step.a),
+                "b": self.b.index(step.b),
+                "base": self._sum if step.base is SUM else self.bases.index(step.base),
                 "limit": self._limit(step.limit),
                 "into": self._into(step.into),
                 "last": int(number == len(steps) - 1),
@@ -149,11 +163,12 @@ class WalkTable:
         """The place of the first row of an instruction and, found beside it, its operands: where
         words come from is late in the cycle."""
         by_code = {int(known): start for known, start in self._starts.items()}
-        starts = [by_code.get(code, 0) for code in range(1 << len(opcode))]
+        code = opcode[: bits_for(max(by_code))]
+        starts = [by_code.get(number, 0) for number in range(1 << len(code))]
         operands = self._all(self.operands)
         return (
-            _constant(starts, ceil_log2(self.places + 1), opcode),
-            _constant([operands[start] for start in starts], self.operands.size, opcode),
+            _constant(starts, ceil_log2(self.places + 1), code),
+            _constant([operands[start] for start in starts], self.operands.size, code),
         )
 
     def behind(self, place: Value) -> Value:
@@ -163,6 +178,11 @@ class WalkTable:
     def row(self, place: Value) -> Value:
         """The results of the row at a place."""
         return _constant(self._all(self.results), self.results.size, place)
+
+    def begins(self, base: data.View) -> Value:
+        """Whether the base with this number is not the `total` before."""
+        alone = self.bases.layout.const(self.bases.number(self._sum))
+        return ~base.group[0] | (base.half != alone.half)
 
     def fault(self, limit: Value) -> Value:
         """The fault where a limit, given by its number, is exceeded; NONE where that is noted."""
@@ -180,8 +200,16 @@ class WalkTable:
 
     def _all(self, layout: data.StructLayout) -> list[int]:
         """What the rows have of a layout."""
-        names = layout.members
-        return [layout.const({name: row[name] for name in names}).as_bits() for row in self._rows]
+        choices = {"a": self.a, "b": self.b, "base": self.bases}
+        return [
+            layout.const(
+                {
+                    name: choices[name].number(row[name]) if name in choices else row[name]
+                    for name in layout.members
+                }
+            ).as_bits()
+            for row in self._rows
+        ]
 
     def _limit(self, limit: Limit | None) -> int:
         """The number of a limit."""

@@ -33,14 +33,13 @@ def word_checks(
     shape: data.View,
     windowed: Value,
 ) -> list[Value]:
-    """What is wrong with the instruction `given`: an opcode of no kind, three sorts of illegal
-    fields, hardware that is not there, no window. Each is about as deep as logic may be. The
-    minima of the fields `walked` are checked elsewhere; `shape` is the window, if there has been
-    one."""
+    """What is wrong with the instruction `given`: an opcode of no kind, four sorts of illegal
+    fields, hardware that is not there, no window. Each is about as deep as logic may be. The minima
+    of the fields `walked` are checked elsewhere; `shape` is the window, if there has been one."""
     return [
         ~given.kind.any(),
         _has_more(config, given),
-        _is_illegal(config, given, walked),
+        *_are_illegal(config, given, walked),
         _is_misfit(config, given),
         _is_unavailable(config, given),
         _has_no_window(given, shape, windowed),
@@ -66,9 +65,11 @@ def _has_more(config: Config, given: data.View) -> Value:
     return Cat(wrong).any()
 
 
-def _is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode, str]]) -> Value:
-    """Whether a field of the instruction `given` has a value without a name or below its minimum;
-    the minima of the fields `walked` are checked elsewhere."""
+def _are_illegal(
+    config: Config, given: data.View, walked: Container[tuple[Opcode, str]]
+) -> tuple[Value, Value]:
+    """Whether a field of the instruction `given` has a value without a name or below its minimum,
+    for every other opcode each; the minima of the fields `walked` are checked elsewhere."""
     fields, widths = fields_of(given.word), _widths(config)
     wrong: list[Value] = []
     for entry in instructions_of(links=config.links):
@@ -79,7 +80,7 @@ def _is_illegal(config: Config, given: data.View, walked: Container[tuple[Opcode
             and entry.offset(field.name) < widths[entry.opcode]
         ]
         wrong.append(is_one_of(given.kind, entry.opcode) & Cat(bad).any())
-    return Cat(wrong).any()
+    return Cat(wrong[::2]).any(), Cat(wrong[1::2]).any()
 
 
 def _is_misfit(config: Config, given: data.View) -> Value:

@@ -113,6 +113,7 @@ class VectorPlanner(wiring.Component):
         valid, stays_valid = Signal(), Signal()
         primes_next = Signal()
         reads = Signal()
+        beyond = Signal()  # the row goes on in the second line of the vector
         moved_on = Signal()  # the line read last has become the line before
         m.d.comb += [
             stays_valid.eq(taken | (valid & ~(self.plan.ready & ~primes))),
@@ -120,7 +121,8 @@ class VectorPlanner(wiring.Component):
             self.plan.valid.eq(valid),
             plan.line.eq(line - primes),
             # Behind the end of the row there is nothing to read.
-            reads.eq(inside & (~here.rotates | primes | ((starts | moved_on) & (left > room)))),
+            beyond.eq((room - left)[-1]),
+            reads.eq(inside & (~here.rotates | primes | ((starts | moved_on) & beyond))),
             plan.reads.eq(reads),
             plan.vector.eq(~primes),
             plan.feed.rotates.eq(here.rotates),
@@ -135,20 +137,18 @@ class VectorPlanner(wiring.Component):
         m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
         with m.If(valid & self.plan.ready):
             m.d.sync += moved_on.eq(primes | moves_on)
-        # Whether the place is inside the map comes late: it only chooses between what is known
-        # without it.
+        # Whether the place is inside the map comes late: the line before it may be read first.
+        # `primes_next` does not ask whether there is a place, or synthesis would make `free` of it.
         starts_inside = inside_x & (~command.bounded | inside_y)
-        outside_primes = Mux(ready, 0, primes & ~self.plan.ready)
-        inside_primes = Mux(ready, packed & self.row_starts, outside_primes)
-        m.d.comb += primes_next.eq(Mux(starts_inside, inside_primes, outside_primes))
+        begins_row = ready & packed & self.row_starts
+        still_primes = ~ready & primes & ~self.plan.ready
+        begins = self.place_valid & begins_row
+        m.d.comb += primes_next.eq((begins_row & starts_inside) | still_primes)
+        free = ~stays_valid | (self.frees & ~still_primes)
         for name, copy in (("ready", ready), ("place_ready", self.place_ready)):
             replica = m.submodules[name] = Replica()
-            free_inside, free_outside = (
-                ~stays_valid | (self.frees & ~primes_then)
-                for primes_then in (inside_primes, outside_primes)
-            )
             m.d.comb += [
-                replica.input.eq(Mux(starts_inside, free_inside, free_outside)),
+                replica.input.eq(free & ~(begins & starts_inside)),
                 copy.eq(replica.output),
             ]
         return m

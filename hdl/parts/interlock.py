@@ -116,9 +116,11 @@ class Interlock(wiring.Component):
             if check.address is not None:
                 # address - reached, with the choice of `looked_at` in the tables of the adder.
                 width = len(progress.reached) + 1
-                below = m.submodules[f"check_{number}"] = SelectingAdder(width=width)
+                below = m.submodules[f"check_{number}"] = SelectingAdder(
+                    width=width, subtracted=True
+                )
                 m.d.comb += [
-                    below.a.eq(~Cat(progress.reached, 0)),
+                    below.a.eq(progress.reached),
                     below.choose_b.eq(blocked.replicate(width)),
                     below.b.eq(judged.item[check.address] | check.space),
                     below.c.eq(compared.item[check.address] | check.space),

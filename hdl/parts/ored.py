@@ -2,14 +2,17 @@
 """A choice among values of which at most one is not zero."""
 
 from collections.abc import Iterable
-from functools import reduce
+from itertools import zip_longest
 
-from amaranth.hdl import Mux, Value, ValueLike
+from amaranth.hdl import Const, Mux, Value, ValueLike
 
 
 def ored(values: Iterable[ValueLike]) -> Value:
-    """The OR of one or more values."""
-    return reduce(Value.__or__, map(Value.cast, values))
+    """The OR of one or more values, as a tree: synthesis keeps the order of gates."""
+    left = [Value.cast(value) for value in values]
+    while len(left) > 1:
+        left = [a | b for a, b in zip_longest(left[::2], left[1::2], fillvalue=Const(0))]
+    return left[0]
 
 
 def one_of(chosen: Value, values: Iterable[ValueLike]) -> Value:

@@ -9,18 +9,19 @@ from systola.hdl.parts.fabric import Fabric, fabric_of
 
 _INIT = 0x665A
 """A ^ (D ? B : C). Without C and D it is A, what the cell's carry needs: a bit where both operands
-are equal carries what A is."""
+are equal carries what A is. Of all that the inverse has ~A for A."""
 
 
 class SelectingAdder(wiring.Component):
-    """`total` = `a` + (`b` if `choose_b` else `c`) + `carry` modulo 2^width, in the same cycle. The
-    choice is made bit by bit.
+    """`total` = `a` + (`b` if `choose_b` else `c`) + `carry` modulo 2^width, in the same cycle, or
+    with -1 - `a` for `a` where it is `subtracted`. The choice is made bit by bit.
 
     On an ECP5 a look-up table a bit, where synthesis takes two: the cell of its carry chains has
     two more inputs than an adder, Lattice FPGA-TN-02032, "CCU2C".
     """
 
-    def __init__(self, *, width: int):
+    def __init__(self, *, width: int, subtracted: bool = False):
+        self._subtracted = subtracted
         super().__init__(
             {
                 "a": In(width),
@@ -36,14 +37,16 @@ class SelectingAdder(wiring.Component):
         m = Module()
         if fabric_of(platform) is not Fabric.ECP5:
             chosen = (self.choose_b & self.b) | (~self.choose_b & self.c)
+            a = ~self.a if self._subtracted else self.a
             # The carry comes out of a place of its own: one adder for three numbers.
-            m.d.comb += self.total.eq((Cat(1, self.a) + Cat(self.carry, chosen))[1:])
+            m.d.comb += self.total.eq((Cat(1, a) + Cat(self.carry, chosen))[1:])
             return m
         width = len(self.total)
         operands = {
             letter: Cat(operand, Const(0, width % 2))
             for letter, operand in zip("ABCD", (self.a, self.b, self.c, self.choose_b), strict=True)
         }
+        init = Const(~_INIT if self._subtracted else _INIT, 16)
         totals = Signal(width + width % 2)
         carry = Signal(width // 2 + width % 2 + 1)
         m.d.comb += carry[0].eq(self.carry)
@@ -55,8 +58,8 @@ class SelectingAdder(wiring.Component):
                 ports[f"o_S{half}"] = totals[bit]
             m.submodules[f"cell_{cell}"] = Instance(
                 "CCU2C",
-                p_INIT0=Const(_INIT, 16),
-                p_INIT1=Const(_INIT, 16),
+                p_INIT0=init,
+                p_INIT1=init,
                 p_INJECT1_0="NO",
                 p_INJECT1_1="NO",
                 **ports,

@@ -49,21 +49,24 @@ class BurstCutter(wiring.Component):
         run, burst = self.run.payload, self.burst.payload
         largest = (1 << bits) - 1
 
-        # Where the last beat of a run is, from the multiple at or before its address on.
+        # Where a run ends, from the multiple at or before its address on.
         place = run.address[shift : shift + bits]
-        reach = Signal(len(run.beats) + 1)
-        m.d.comb += reach.eq(run.beats + (place - 1))
+        end = Signal(len(run.beats) + 1)
+        m.d.comb += end.eq(run.beats + place)
         address = Signal(len(burst.address) - shift)
         length = Signal(bits)
         final = Signal(bits)  # the length of the burst that ends the run
-        behind = Signal(len(reach) - bits)  # bursts of the run behind this one
+        # Bursts of the run behind this one, and one more if the last of the run is a largest one.
+        behind = Signal(len(end) - bits)
         ends = Signal()  # there are none
+        ends_next = Signal()  # there is one
         last_run = Signal()
         m.d.comb += [
             burst.address.eq(Cat(Const(0, shift), address)),
             burst.length.eq(length),
             burst.last.eq(ends & last_run),
             self.run.ready.eq(~self.burst.valid | (ends & self.burst.ready)),
+            ends_next.eq(behind == Mux(final == largest, 2, 1)),
         ]
         # Where a run begins, or the next burst.
         blocks = m.submodules.blocks = SelectingAdder(width=len(address) - bits)
@@ -76,20 +79,22 @@ class BurstCutter(wiring.Component):
         with m.If(self.run.ready | self.burst.ready):
             m.d.sync += address.eq(Cat(Mux(self.run.ready, place, 0)[:bits], blocks.total))
         with m.If(self.run.ready):
-            # `reach[bits:]` is 0. Beats of which so many are none by themselves need no sum.
-            fits = ~(run.beats[bits + 1 :].any() | reach[bits : bits + 2].any())
+            # `end` is at most `largest` + 1. Beats of which so many are more by themselves need no
+            # sum.
+            beyond = end[bits + 1] | (end[bits] & end[:bits].any())
+            fits = ~(run.beats[bits + 1 :].any() | beyond)
             m.d.sync += [
                 self.burst.valid.eq(self.run.valid),
                 length.eq(Mux(fits, run.beats - 1, ~place)),
-                final.eq(reach),
-                behind.eq(reach[bits:]),
+                final.eq(end - 1),
+                behind.eq(end[bits:]),
                 ends.eq(fits),
                 last_run.eq(run.last),
             ]
         with m.Elif(self.burst.ready):
             m.d.sync += [
-                length.eq(Mux(behind == 1, final, largest)),
+                length.eq(Mux(ends_next, final, largest)),
                 behind.eq(behind - 1),
-                ends.eq(behind == 1),
+                ends.eq(ends_next),
             ]
         return m

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.commands import Tail, address_bits
+from systola.hdl.parts.sums_to import sums_to
 
 
 class CopyWalk(wiring.Component):
@@ -34,21 +35,26 @@ class CopyWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tail = self.tail
-        # `in_tail` is worked out for the line that `address` goes `to`: nothing of a line waits for
-        # a comparison. Where rows have their blocks side by side, `column`, from 1 on, is that of
-        # the line behind `address`.
-        to = Signal.like(self.address)
-        column = Signal.like(tail.every)
-        ends_row = Signal()
+        # `in_tail` is worked out for the line that `address` goes to: nothing of a line waits for a
+        # comparison. Where rows have their blocks side by side, `place`, from 1 on, is that of this
+        # line in its row.
+        place, column = Signal.like(tail.every), Signal.like(tail.every)
+        enters = Signal()  # else all lines from one on are in the tail
         m.d.comb += [
             self.following.eq(self.address + 1),
-            to.eq(Mux(self.restart, self.first, self.following)),
-            ends_row.eq(Mux(self.restart | self.in_tail, tail.every == 1, column == tail.every)),
+            place.eq(Mux(self.restart | self.in_tail, 1, column)),
+            enters.eq(
+                Mux(
+                    self.restart,
+                    ~(self.first - tail.line)[-1],
+                    self.in_tail | sums_to(tail.line, self.address, 0, carry=1),
+                )
+            ),
         ]
         with m.If(self.restart | self.step):
             m.d.sync += [
-                self.address.eq(to),
-                self.in_tail.eq(Mux(tail.every != 0, ends_row, to >= tail.line)),
-                column.eq(Mux(self.restart | self.in_tail, 2, column + 1)),
+                self.address.eq(Mux(self.restart, self.first, self.following)),
+                self.in_tail.eq(Mux(tail.every != 0, place == tail.every, enters)),
+                column.eq(place + 1),
             ]
         return m

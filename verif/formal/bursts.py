@@ -90,10 +90,11 @@ class BurstCutterHarness(Harness):
         behind, ends_run = unit.inside("behind"), unit.inside("ends")
         final, last_run = unit.inside("final"), unit.inside("last_run")
         place = address[shift : shift + bits]
+        largest_last = final == BURST_BEATS - 1
         m.d.comb += self.lemmas(
-            implies(burst.valid, ends_run == (behind == 0)),
+            implies(burst.valid, ends_run == (behind == largest_last)),
             implies(burst.valid, last_run == last),
-            implies(burst.valid, (behind << bits) + final + 1 == place + left),
+            implies(burst.valid, ((behind - largest_last) << bits) + final + 1 == place + left),
             implies(burst.valid & ends_run, burst.payload.length + 1 == left),
             implies(burst.valid & ~ends_run, burst.payload.length + place == BURST_BEATS - 1),
             address[:shift] == 0,
@@ -189,13 +190,23 @@ PROOFS = (
         faults=(
             Fault(
                 unit="burst_cutter",
-                old="reach.eq(run.beats + (place - 1))",
-                new="reach.eq(run.beats - 1)",
+                old="end.eq(run.beats + place)",
+                new="end.eq(run.beats)",
             ),
             Fault(
                 unit="burst_cutter",
-                old="length.eq(Mux(behind == 1, final, largest))",
+                old="length.eq(Mux(ends_next, final, largest))",
                 new="length.eq(largest)",
+            ),
+            Fault(
+                unit="burst_cutter",
+                old="behind == Mux(final == largest, 2, 1)",
+                new="behind == 1",
+            ),
+            Fault(
+                unit="burst_cutter",
+                old="(end[bits] & end[:bits].any())",
+                new="end[bits]",
             ),
         ),
         fault_depth=6,

@@ -43,7 +43,7 @@ class MovedScalar(wiring.Component):
             self.jump_to.eq(scalar.jump_to),
             self.idle.eq(~(scalar.coming.valid | full)),
         ]
-        with m.If(scalar.takes):
+        with m.If(~scalar.coming.valid | scalar.coming.ready):
             m.d.sync += [age.eq(0), moved.eq(0)]
         with m.Else():
             m.d.sync += [age.eq(age + (age != 3)), moved.eq(moved | scalar.moves)]

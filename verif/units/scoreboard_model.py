@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from systola.arch.isa import Opcode
-from systola.hdl.control.hazards import SCANS
+from systola.hdl.control.hazards import SCANS, groups_of
 from systola.hdl.control.scoreboard import Scoreboard
 from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.scalar_model import kind
@@ -129,6 +129,13 @@ def common(one: Region, other: Region) -> bool:
     return bool(set(range(*one)) & set(range(*other)))
 
 
+def named(opcode: Opcode) -> dict[str, Any]:
+    """What the decoder makes of an opcode, in a configuration without links and training."""
+    groups = groups_of(small_config())
+    ways = sum(1 << i for i, group in enumerate(groups) if opcode in group.opcodes)
+    return {"kind": kind(opcode), "ways": ways}
+
+
 class Model(Bench):
     """The scoreboard, and lists and queues as it should hold them."""
 
@@ -184,7 +191,8 @@ class Model(Bench):
 
     def decoded(self, new: Instruction) -> dict[str, Any]:
         """The ports' value for an instruction; regions that it lacks are empty."""
-        value = {"kind": kind(new["opcode"]), "pc": new["pc"], "code": new["pc"] & 0xFFFF}
+        value: dict[str, Any] = named(new["opcode"])
+        value |= {"pc": new["pc"], "code": new["pc"] & 0xFFFF}
         value["units"] = new.get("units", (1 << len(COMPLETES)) - 1)
         for name in REGIONS:
             base, end = new.get(name, (0, 0))

@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.isa import BY_OPCODE, INSTRUCTIONS, LOOP_DEPTH, Fault, Function, Opcode
 from systola.arch.isa import Source as Measured
-from systola.hdl.control.decoder import Decoded, Decoder
+from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.decoder import Decoder
 from systola.hdl.control.indexed_operands import ADDERS, indexed
 from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.verif.kit.stream import StreamSource, never, randomly
@@ -82,6 +83,8 @@ STEPS = {
     Opcode.VECTOR: 9,
     Opcode.TRANSPOSE: 5,
 }
+WALKED = 0x7F
+"""Bits of an opcode that choose its steps."""
 MOVED = 3
 """Cycles from where an instruction is taken to where the decoder moves it."""
 CHECKED = 2
@@ -95,7 +98,7 @@ class Staged(wiring.Component):
     def __init__(self, *, config):
         self._decoder = Decoder(config=config)
         members = dict(self._decoder.signature.members)
-        for name in ("takes", "opcode", "coming", "moves", "instruction"):
+        for name in ("opcode", "coming", "moves", "instruction"):
             del members[name]
         instruction = In(stream.Signature(EffectiveInstruction()))
         super().__init__({**members, "instruction": instruction, "entered": Out(1)})
@@ -112,7 +115,6 @@ class Staged(wiring.Component):
             self.idle.eq(decoder.idle),
             self.instruction.ready.eq(~full | decoder.coming.ready),
             self.entered.eq(self.instruction.valid & self.instruction.ready),
-            decoder.takes.eq(self.entered),
             decoder.opcode.eq(given.word[:8]),
             decoder.coming.valid.eq(full),
             decoder.coming.payload.word.eq(first.word),
@@ -149,8 +151,8 @@ def program(name, count):
     found = []
     while len(found) < count:
         found.append(some(random, writer))
-        while found[-1]["word"] & 0xFF in SETTINGS and verdict(text, found[-1])[0] != Fault.NONE:
-            setting = Opcode(found[-1]["word"] & 0xFF)
+        while found[-1]["word"] & WALKED in SETTINGS and verdict(text, found[-1])[0] != Fault.NONE:
+            setting = Opcode(found[-1]["word"] & WALKED)
             found.append(payload(random, word(setting, writer.legal(setting))))
         text.execute(found[-1]["word"])
     return found
@@ -227,10 +229,10 @@ def cycles_of(instructions):
     entering, leaving, free, copied = [], [], 0, 0
     for given in instructions:
         opcode = given["word"] & 0xFF
-        steps = STEPS.get(opcode, 3)
+        steps = STEPS.get(opcode & WALKED, 3)
         if CONFIGS[chosen_variant()].training:
-            steps += opcode == Opcode.MATRIX_MULTIPLY
-        elif opcode in TRAINING:
+            steps += opcode & WALKED == Opcode.MATRIX_MULTIPLY
+        elif opcode & WALKED in TRAINING:
             steps = 3
         entering.append(free)
         moved = free + MOVED

@@ -11,7 +11,6 @@ import cocotb
 import pytest
 
 from systola.hdl.commands import ActivateCommand, Kind, MatrixCommand, parameter_space, table_space
-from systola.verif.units.scalar_model import kind
 from systola.verif.units.scoreboard_model import (
     ACTIVATE,
     COMPLETES,
@@ -31,6 +30,7 @@ from systola.verif.units.scoreboard_model import (
     WEIGHTS,
     WRITES,
     Model,
+    named,
     unit,
 )
 from systola.verif.units.unit import rng, run_unit, small_config, variants
@@ -165,7 +165,7 @@ async def commands(dut):
         await bench.cycle()
 
     for opcode in LOADS:
-        await pass_through({"kind": kind(opcode), **common_part, **regions})
+        await pass_through({**named(opcode), **common_part, **regions})
         await bench.cycle(host_reads__pop=1, host_read__pop=1, host_reading__retire=1)
         entry = bench.get("host_read__command")
         assert entry.pc == 9 and {name: entry.tail[name] for name in tail} == tail
@@ -175,7 +175,7 @@ async def commands(dut):
         assert (entry.destination, entry.last) == (5, 34)
         bench.set(host_reads__pop=0, host_read__pop=0, host_reading__retire=0)
     for opcode in WRITES:
-        await pass_through({"kind": kind(opcode), **common_part, **regions})
+        await pass_through({**named(opcode), **common_part, **regions})
         await bench.cycle(host_writes__pop=1, host_writing__retire=1)
         command = bench.get("host_writes__command")
         assert command.pc == 9 and {name: command.tail[name] for name in tail} == tail
@@ -188,7 +188,7 @@ async def commands(dut):
     ):
         for opcode in opcodes:
             bits = random.getrandbits(layout.size)
-            decoded = {"kind": kind(opcode), queue: layout.from_bits(bits)}
+            decoded = {**named(opcode), queue: layout.from_bits(bits)}
             await pass_through(decoded)
             await bench.cycle(
                 **{f"{name}__retire": 1 for name in LISTS[opcode]},
@@ -197,7 +197,7 @@ async def commands(dut):
             assert bench.get(f"{queue}__command").bits == bits
             bench.set(**{f"{name}__retire": 0 for name in LISTS[opcode]}, **{f"{queue}__pop": 0})
     weights = {"address": 64, "beats": 99}
-    await pass_through({"kind": kind(WEIGHTS), "pc": 12, "weight_transfer": weights})
+    await pass_through({**named(WEIGHTS), "pc": 12, "weight_transfer": weights})
     await bench.cycle()
     command = bench.get("weights__command")
     assert command.pc == 12 and {name: command.transfer[name] for name in weights} == weights

@@ -9,18 +9,25 @@ from systola.hdl.parts.fabric import Fabric
 from systola.hdl.parts.selecting_adder import SelectingAdder
 from systola.verif.units.unit import chosen_variant, rng, run_unit, variants
 
-VARIANTS = [f"{fabric} {width}" for fabric in ("generic", "ecp5") for width in (1, 7, 32)]
+VARIANTS = [
+    f"{fabric} {width}{subtracted}"
+    for fabric in ("generic", "ecp5")
+    for width in (1, 7, 32)
+    for subtracted in ("", " subtracted")
+]
 CYCLES = 2000
 
 
 def unit(variant=None):
-    return SelectingAdder(width=int((variant or chosen_variant()).split()[1]))
+    _, width, *subtracted = (variant or chosen_variant()).split()
+    return SelectingAdder(width=int(width), subtracted=bool(subtracted))
 
 
 @cocotb.test
 async def sums(dut):
     """Random operands, often with long carries."""
-    width = int(chosen_variant().split()[1])
+    _, width, *subtracted = chosen_variant().split()
+    width = int(width)
     random = rng("selecting_adder")
     for _ in range(CYCLES):
         a, b, c = (
@@ -31,7 +38,7 @@ async def sums(dut):
         dut.a.value, dut.b.value, dut.c.value, dut.choose_b.value = a, b, c, chosen
         dut.carry.value = carry
         await Timer(1, "ns")
-        total = a + (b & chosen | c & ~chosen) + carry
+        total = (~a if subtracted else a) + (b & chosen | c & ~chosen) + carry
         assert int(dut.total.value) == total % (1 << width)
 
 
