@@ -8,11 +8,13 @@ from pathlib import Path
 
 from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import content_key
+from systola.synth.ecp5_delays import WIRE
 from systola.synth.netlist import top_module
 from systola.synth.targets import Target
 from systola.synth.tools import Tool, run_tool
 
 SOURCE, NETLIST, MEMORIES, LOG = "design.v", "netlist.json", "memories.txt", "yosys.log"
+MODELS = "models.v"
 
 
 def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path) -> None:
@@ -21,12 +23,13 @@ def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path)
     Does nothing where they are the result of the same text, options and tool already.
     """
     script = _script(target, top)
-    key = content_key(verilog, script, tool.version)
+    key = content_key(verilog, script, target.models, tool.version)
     stamp = folder / "netlist.key"
     if stamp.exists() and stamp.read_text() == key:
         return
     stamp.unlink(missing_ok=True)
     (folder / SOURCE).write_text(verilog)
+    (folder / MODELS).write_text(target.models)
     (folder / "yosys.ys").write_text(script)
     run_tool(tool, ("yosys.ys",), folder=folder, log=LOG, what=f"synthesis ({tool.version})")
     if target.fabric is Fabric.NEXUS:
@@ -55,12 +58,21 @@ def _leave_carry_in_open(path: Path) -> None:
 
 def _script(target: Target, top: str) -> str:
     command, step = f"{target.synthesis} -top {top}", target.memory_step
+    rest = [f"{command} -run {step}:"]
+    if target.models:
+        rest = [
+            f"{command} -run {step}:map_luts",
+            f"read_verilog -lib -specify -overwrite {MODELS}",
+            f"abc9 -W {round(1000 * WIRE)}",
+            "clean",
+            f"{command} -run map_cells:",
+        ]
     return "\n".join(
         (
             f"read_verilog {SOURCE}",
             f"{command} -run :{step}",
             f"tee -q -o {MEMORIES} dump t:$mem_v2",
-            f"{command} -run {step}:",
+            *rest,
             "autoname",  # which not every family's command ends with
             f"write_json {NETLIST}",
             "",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from systola.hdl.parts.fabric import Fabric
+from systola.synth.ecp5_delays import ecp5_models
 from systola.synth.errors import SynthesisUsageError
 from systola.synth.floorplan import DspBlocks
 from systola.synth.resources import Kind
@@ -26,6 +27,9 @@ class Target:
     """Yosys' command for the family, with options that all its designs need."""
     memory_step: str
     """Where that command begins to look for a home for the memories."""
+    models: str = ""
+    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; none: those that it
+    has itself."""
     place_and_route: str | None
     """The nextpnr of the family; None where no place and route is published."""
     options: tuple[str, ...] = ()
@@ -67,6 +71,7 @@ TARGETS = {
             fabric=Fabric.ECP5,
             synthesis="synth_lattice -family ecp5 -noiopad",
             memory_step="map_ram",
+            models=ecp5_models(),
             place_and_route="nextpnr-ecp5",
             options=(
                 *("--85k", "--package", "CABGA381", "--speed", "{speed}"),

@@ -7,10 +7,20 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from systola.synth.ecp5_delays import (
+    ALONG_CHAIN,
+    FF,
+    INTO_CHAIN,
+    INTO_MUX,
+    LUT,
+    LUT_OF_CHAIN,
+    SELECT,
+    SETUPS,
+    STARTS,
+)
 from systola.synth.netlist import top_module
 
-COMB, FF, RAMW = "TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW"
-MEMORY, MULTIPLIER = "DP16KD", "MULT18X18D"
+COMB = "TRELLIS_COMB"
 CARRY = "CCU2"
 """Mode of a COMB in a carry chain."""
 
@@ -18,14 +28,6 @@ CONSTANTS = ("$PACKER_GND", "$PACKER_VCC")
 """What nextpnr calls the sources of 0 and 1."""
 NEVER = -99.0
 """When a constant arrives, and what is left of a path behind an output that leads nowhere."""
-
-# In nanoseconds, as nextpnr has them for speed grade 6, with what wires to and from blocks take
-# more than those between slices. Other grades differ by one factor.
-_STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.53, MULTIPLIER: 2.0}
-"""From the clock to an output."""
-_SETUPS = {FF: 0.0, RAMW: 0.0, MEMORY: 0.25, MULTIPLIER: 0.35}
-_LUT, _LUT_OF_CHAIN, _INTO_CHAIN, _ALONG_CHAIN = 0.24, 0.44, 0.45, 0.07
-_INTO_MUX, _SELECT = 0.15, 0.17
 
 _LUT_INPUTS = ("A", "B", "C", "D", "FCI")
 _MUX_INPUTS = ("F1", "FXA", "FXB")
@@ -54,7 +56,7 @@ class Graph:
         drivers = {
             net: number
             for number, nets in enumerate(self.nets)
-            if self.kinds[number] in (COMB, *_STARTS)
+            if self.kinds[number] in (COMB, *STARTS)
             for port, net in nets.items()
             if directions[number][port] == "output"
         }
@@ -64,7 +66,7 @@ class Graph:
         self.drivers = [drivers[net] for net in order]
         """The cell of an output."""
         self.starts = [
-            NEVER if self.names[driver] in CONSTANTS else _STARTS.get(self.kinds[driver], 0.0)
+            NEVER if self.names[driver] in CONSTANTS else STARTS.get(self.kinds[driver], 0.0)
             for driver in self.drivers
         ]
 
@@ -99,7 +101,7 @@ class Graph:
         kind, nets = self.kinds[cell], self.nets[cell]
         if kind in _INPUTS:
             ports = [port for port in _INPUTS[kind] if port in nets]
-        elif kind in _STARTS:
+        elif kind in STARTS:
             ports = [
                 port
                 for port in nets
@@ -115,11 +117,9 @@ class Graph:
         chain = self.modes[cell] == CARRY
         found: list[tuple[str, float]] = []
         if port in _LUT_INPUTS:
-            into_carry = _ALONG_CHAIN if port == "FCI" else _INTO_CHAIN
-            found += [("F", _LUT_OF_CHAIN if chain else _LUT), ("FCO", into_carry)]
-        found.append(
-            ("OFX", _SELECT if port == "M" else _INTO_MUX if port in _MUX_INPUTS else _LUT)
-        )
+            into_carry = ALONG_CHAIN if port == "FCI" else INTO_CHAIN
+            found += [("F", LUT_OF_CHAIN if chain else LUT), ("FCO", into_carry)]
+        found.append(("OFX", SELECT if port == "M" else INTO_MUX if port in _MUX_INPUTS else LUT))
         return [(output, delay) for output, delay in found if output in nets]
 
     def _in_order(
@@ -162,7 +162,7 @@ class Graph:
                     leads.append((number, delay))
                     self.into[number].append((pin, delay))
         else:
-            setup = _SETUPS[kind]
+            setup = SETUPS[kind]
         self.setups.append(setup)
         self.leads.append(leads)
         self.inputs[cell].append(pin)
