@@ -205,16 +205,13 @@ class ControlRegisters(wiring.Component):
             bus.rdata.eq(answer),
         ]
         m.d.sync += [asked.eq(read), gathered.eq(asked)]
+        word = Signal.like(self.counter)
+        of_counter = Signal(reset_less=True)
+        m.d.comb += self.counter.eq(word)
         with m.If(read):
             m.d.sync += [
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
-            ]
-        word = Signal.like(self.counter)
-        of_counter = Signal(reset_less=True)
-        m.d.comb += self.counter.eq(word)
-        with m.If(~asked):
-            m.d.sync += [
                 word.eq(bus.araddr[2:]),
                 of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
             ]

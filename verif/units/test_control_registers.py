@@ -90,7 +90,7 @@ class Registers(Bench):
         """Reads a register: the answer comes in the third cycle after the address."""
         await self.step(bus__araddr=address, bus__arvalid=1)
         assert self.get("bus__arready")
-        self.set(bus__arvalid=0)
+        self.set(bus__arvalid=0, bus__araddr=address ^ 0x7C)  # it has been taken
         for _ in range(2):
             await self.step()
             assert not self.get("bus__rvalid")
