@@ -22,6 +22,20 @@ INTO_MUX, SELECT = 0.15, 0.17
 WIRE = 1.0
 """A wire in a routed machine."""
 
+MODELS = "models.v"
+"""The file in which `mapping` expects `ecp5_models`."""
+
+
+def mapping(command: str, start: str = "") -> list[str]:
+    """Yosys' commands for what `command` does from its step `start` on, with the models."""
+    return [
+        f"{command} -run {start}:map_luts",
+        f"read_verilog -lib -specify -overwrite {MODELS}",
+        f"abc9 -W {_picoseconds(WIRE)}",
+        "clean",
+        f"{command} -run map_cells:",
+    ]
+
 
 def ecp5_models() -> str:
     """Verilog of the cells of which Yosys' own library says too little for ABC9, in the form in
@@ -29,7 +43,7 @@ def ecp5_models() -> str:
 
     That library knows nothing of the time that blocks and small memories take, and in the delays of
     its carry chains is no wire. Here there are, and the wires to what is not a look-up table, as
-    `abc9 -W` has those to look-up tables. Only paths count there, not what a cell does.
+    `abc9 -W` has those to look-up tables.
     """
     return "\n".join((_carry_chain(), _small_memory(), _memory(), _multiplier()))
 

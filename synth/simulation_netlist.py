@@ -9,6 +9,7 @@ from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import built_once, content_key
 from systola.sim.netlist import MARK
 from systola.sim.primitives import models_of
+from systola.synth.ecp5_delays import MODELS, ecp5_models, mapping
 from systola.synth.tools import find_tool, run_tool
 
 _CELLS = r"""
@@ -45,13 +46,15 @@ endmodule
 """Look-up tables and carry chains, the same as in Yosys' own models in a quarter of the text."""
 
 # Flip-flops and memories in LUTs become what Yosys' models say that they do.
-_ECP5 = """
-synth_ecp5 -top {top} -noiopad
+_ECP5 = (
+    "\n".join(mapping("synth_ecp5 -top {top} -noiopad"))
+    + """
 techmap -map cells.v
 techmap -autoproc -map +/ecp5/cells_sim.v t:DP16KD t:MULT18X18D %u %n
 opt_expr
 opt_dff
 """
+)
 # Gates and flip-flops, memories left as they are: what a chip makes of them is a matter of macros.
 _GENERIC = """
 synth -top {top} -flatten -run begin:fine
@@ -73,7 +76,7 @@ def netlist_of(verilog: str, top: str, fabric: Fabric) -> str:
     the same text has been synthesised before; a whole machine takes minutes. Raises
     SynthesisUsageError where Yosys is missing, and SynthesisError.
     """
-    yosys = find_tool("yosys")
+    yosys, models = find_tool("yosys"), ecp5_models()
     script = "\n".join(
         (
             "read_verilog design.v",
@@ -89,12 +92,13 @@ def netlist_of(verilog: str, top: str, fabric: Fabric) -> str:
     def make(work: Path) -> Path:
         (work / "design.v").write_text(verilog)
         (work / "cells.v").write_text(_CELLS)
+        (work / MODELS).write_text(models)
         (work / "netlist.ys").write_text(script)
         what = f"synthesis of '{top}' for {fabric.value}"
         run_tool(yosys, ("netlist.ys",), folder=work, log="yosys.log", what=what)
         return work / "netlist.v"
 
-    key = content_key(yosys.version, script, _CELLS, verilog)
+    key = content_key(yosys.version, script, _CELLS, models, verilog)
     what = f"netlist of '{top}' for {fabric.value}"
     text = built_once("netlist", f"{key}.v", what, make).read_text()
     # Pins of a block that nothing is connected to.

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from systola.hdl.parts.fabric import Fabric
 from systola.sim.build import content_key
-from systola.synth.ecp5_delays import WIRE
+from systola.synth.ecp5_delays import MODELS, mapping
 from systola.synth.netlist import top_module
 from systola.synth.targets import Target
 from systola.synth.tools import Tool, run_tool
 
 SOURCE, NETLIST, MEMORIES, LOG = "design.v", "netlist.json", "memories.txt", "yosys.log"
-MODELS = "models.v"
 
 
 def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path) -> None:
@@ -58,15 +57,7 @@ def _leave_carry_in_open(path: Path) -> None:
 
 def _script(target: Target, top: str) -> str:
     command, step = f"{target.synthesis} -top {top}", target.memory_step
-    rest = [f"{command} -run {step}:"]
-    if target.models:
-        rest = [
-            f"{command} -run {step}:map_luts",
-            f"read_verilog -lib -specify -overwrite {MODELS}",
-            f"abc9 -W {round(1000 * WIRE)}",
-            "clean",
-            f"{command} -run map_cells:",
-        ]
+    rest = mapping(command, step) if target.models else [f"{command} -run {step}:"]
     return "\n".join(
         (
             f"read_verilog {SOURCE}",

@@ -74,7 +74,7 @@ behind; a register |
         list_bits = ceil_log2(len(self._lists))
 
         # Registers say where the memory is read: what is read is compared in the same cycle.
-        begins = Signal(init=1)  # the first cycle of an instruction, or before one
+        begins = Signal(init=1)  # the first cycle of an instruction; a reset is a restart
         todo = Signal(self._flags, reset_less=True)  # lists that are not through
         first = Signal(self._flags)  # of `todo`, a one
         at = Signal(list_bits, reset_less=True)  # its number

@@ -35,7 +35,7 @@ class Choices:
 
     def arrange(self, *, size: int, halves: int = 1, alone: int | None = None) -> None:
         """Makes groups of up to `size` values, long ones together; of half as many that are worked
-        out, as they come late; and one of the value `alone`."""
+        out, as they come late. The first one has nothing but the value `alone`."""
         groups = [] if alone is None else [[alone]]
         indices = [i for i, value in enumerate(self._values) if i != alone and not _is_zero(value)]
         indices.sort(key=lambda index: -len(self._values[index]))
@@ -181,8 +181,7 @@ class WalkTable:
 
     def begins(self, base: data.View) -> Value:
         """Whether the base with this number is not the `total` before."""
-        alone = self.bases.layout.const(self.bases.number(self._sum))
-        return ~base.group[0] | (base.half != alone.half)
+        return ~base.group[0] | base.half
 
     def fault(self, limit: Value) -> Value:
         """The fault where a limit, given by its number, is exceeded; NONE where that is noted."""

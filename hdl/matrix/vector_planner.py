@@ -137,7 +137,7 @@ class VectorPlanner(wiring.Component):
         m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
         with m.If(valid & self.plan.ready):
             m.d.sync += moved_on.eq(primes | moves_on)
-        # Whether the place is inside the map comes late: the line before it may be read first.
+        # Whether the place is inside the map, so that the line before it is read first, comes late.
         # `primes_next` does not ask whether there is a place, or synthesis would make `free` of it.
         starts_inside = inside_x & (~command.bounded | inside_y)
         begins_row = ready & packed & self.row_starts

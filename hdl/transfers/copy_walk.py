@@ -37,7 +37,8 @@ class CopyWalk(wiring.Component):
         tail = self.tail
         # `in_tail` is worked out for the line that `address` goes to: nothing of a line waits for a
         # comparison. Where rows have their blocks side by side, `place`, from 1 on, is that of this
-        # line in its row.
+        # line in its row. The sign of a difference comes out of the carry chain as it is, a
+        # comparison does not.
         place, column = Signal.like(tail.every), Signal.like(tail.every)
         enters = Signal()  # else all lines from one on are in the tail
         m.d.comb += [

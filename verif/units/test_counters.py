@@ -25,7 +25,7 @@ CONDITIONS = (
 )
 
 
-def unit():
+def unit(variant=None):
     return Counters()
 
 

@@ -19,6 +19,7 @@ from systola.verif.units.unit import run_unit
     [
         ("ecp5", "test_requantiser", "int8"),
         ("ecp5", "test_accumulators", "narrow"),
+        ("ecp5", "test_counters", ""),
         ("generic", "test_accumulators", "narrow"),
     ],
 )
