@@ -178,6 +178,7 @@ class Core(wiring.Component):
             decoder.instruction.eq(scalar.instruction),
         ]
         connect(m, decoder.decoded, sequencer.decoded)
+        m.d.comb += decoder.frees.eq(sequencer.frees)
         connect(m, reader.buffer, buffer.dma_in)
         connect(m, matrix.buffer, buffer.mxu)
         connect(m, activation.buffer, buffer.activate)

@@ -37,6 +37,7 @@ from systola.hdl.control.word_checks import LOADS, WRITES, word_checks
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
 from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 A, B = signed(25), unsigned(16)
@@ -67,9 +68,9 @@ class Decoder(wiring.Component):
 
     An instruction of n steps, n >= LEAST_STEPS, that finds nothing before it shows in `decoded` in
     cycle n + MULTIPLIED + 1 after that one; the next may follow n cycles after it. One of no kind
-    takes the steps of that without the upper bit of its opcode. `idle`: there is no instruction
-    inside. The checks are those of arch/isa/ in their order, but for the two that need the state of
-    the weight queue.
+    takes the steps of that without the upper bit of its opcode. `frees` says a cycle ahead what
+    `decoded.ready` will be. `idle`: there is no instruction inside. The checks are those of
+    arch/isa/ in their order, but for the two that need the state of the weight queue.
     """
 
     def __init__(self, *, config: Config):
@@ -81,6 +82,7 @@ class Decoder(wiring.Component):
                 "moves": Out(1),
                 "instruction": In(EffectiveInstruction(links=config.links)),
                 "decoded": Out(stream.Signature(Decoded(config=config))),
+                "frees": In(1),
                 "host_limit": In(HOST_OFFSET_BITS),
                 "weight_tiles": In(TILE_BITS),
                 "idle": Out(1),
@@ -129,12 +131,12 @@ class Decoder(wiring.Component):
         step = Signal(table.operands, reset_less=True)
         place = Signal(range(table.places + 1), reset_less=True)
         begins = Signal(reset_less=True)
-        moving = Signal()
+        moving = Signal(init=1)
         token = data.StructLayout(
             {**dict.fromkeys(("valid", "first", "last"), 1), "place": len(place)}
         )
         tokens = [Signal(token, name=f"token_{i}") for i in range(1, MULTIPLIED + 1)]
-        multiplied, adds = tokens[-2:]
+        entering, multiplied, adds = tokens[-3:]
         compared = Signal(token)
         first_place, first_step = table.start(self.opcode)
         goes_on = self.coming.valid & ~step.last
@@ -159,12 +161,10 @@ class Decoder(wiring.Component):
         judged = Signal()
         last_added = adds.valid & adds.last
         enters = multiplied.valid & multiplied.first
-        sets_window = is_one_of(coming.kind, Opcode.SET_CONFIG_WINDOW)
         m.d.comb += [
             free.eq(~decoded.valid | decoded.ready),
             finished.eq(last_added | pending),
             copies.eq(finished & free),
-            moving.eq(~(enters & Mux(sets_window, finished | ~free, finished & ~free))),
             self.moves.eq(enters & moving),
             self.coming.ready.eq(moving & step.last),
             self.idle.eq(
@@ -176,10 +176,29 @@ class Decoder(wiring.Component):
                 ).any()
             ),
         ]
+        # What moves is a register, as it goes through all stages up to the fetch. The instruction
+        # that enters next is still `coming` then: it has as many steps as there are stages.
+        will_enter, will_finish = Signal(), Signal()
+        will_show, will_wait, will_be_free = Signal(), Signal(), Signal()
+        sets_window = is_one_of(coming.kind, Opcode.SET_CONFIG_WINDOW)
+        m.d.comb += [
+            will_enter.eq(Mux(moving, entering.valid & entering.first, enters)),
+            will_wait.eq(finished & ~free),
+            will_finish.eq((multiplied.valid & moving & multiplied.last) | will_wait),
+            will_show.eq(copies | (decoded.valid & ~decoded.ready)),
+            will_be_free.eq(~will_show | self.frees),
+        ]
+        freed = Signal()
+        m.d.sync += freed.eq(self.frees)
+        promised(m, platform, decoded.ready == freed, "decoded.ready is what frees has said")
         m.d.sync += [
-            pending.eq(finished & ~free),
+            pending.eq(will_wait),
             judged.eq(copies),
-            decoded.valid.eq(copies | (decoded.valid & ~decoded.ready)),
+            decoded.valid.eq(will_show),
+            moving.eq(
+                ~will_enter
+                | Mux(sets_window, ~will_finish & will_be_free, ~will_finish | will_be_free)
+            ),
         ]
         with m.If(moving):
             m.d.sync += [

@@ -40,7 +40,8 @@ class Sequencer(wiring.Component):
     has left the host window, and nothing is left to decode. What tells of an end is registers;
     `fault` stays as it is then.
 
-    `waits`: an instruction is there, checked, and cannot be issued.
+    `waits`: an instruction is there, checked, and cannot be issued. `frees`: it will pass in the
+    next cycle, with `decoded.ready`.
     """
 
     def __init__(self, *, config: Config):
@@ -50,6 +51,7 @@ class Sequencer(wiring.Component):
             {
                 "enable": In(1),
                 "decoded": In(stream.Signature(Decoded(config=config))),
+                "frees": Out(1),
                 "exhausted": In(1),
                 "pc": In(PC_BITS),
                 "program": In(32),
@@ -73,12 +75,11 @@ class Sequencer(wiring.Component):
         m = Module()
         decoded = self.decoded.payload
         kind = decoded.kind
-        will_pass = Signal()
         passes = Signal()
         checked = Signal()  # the instruction is there for the second cycle, or longer, and stays
         decided = Signal()  # for the third one, or longer,
         sound = Signal()  # and it has not failed
-        m.d.sync += checked.eq(self.decoded.valid & ~(passes | will_pass))
+        m.d.sync += checked.eq(self.decoded.valid & ~(passes | self.frees))
 
         # What an instruction is, and what it waits for in any case.
         is_read = Signal()
@@ -185,7 +186,7 @@ class Sequencer(wiring.Component):
             self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
             stays.eq(held),
             self.passable.eq(active & ~fails & ~halts & ~stays),
-            will_pass.eq(self.passable & self.room),
+            self.frees.eq(self.passable & self.room),
             self.issue.eq(passes),
             self.decoded.ready.eq(passes),
             self.waits.eq(decided & ~passes),
@@ -196,7 +197,7 @@ class Sequencer(wiring.Component):
             decided.eq(active),
             sound.eq(~fails),
             refused.eq(self.decoded.valid & decided & ~sound),
-            passes.eq(will_pass),
+            passes.eq(self.frees),
             self.halted.eq(self.enable & decided & sound & halts),
             self.faulted.eq(self.enable & (refused | exhausted)),
         ]

@@ -120,7 +120,8 @@ class Sram(wiring.Component):
         ]
 
     def _ecp5(self, m: Module) -> None:
-        """Block RAMs side by side, each with the part of the words that it has room for.
+        """Block RAMs side by side, each with an equal part of the words, so that the part of a
+        column lies in as few as may be.
 
         Lattice FPGA-TN-02204, "ECP5 and ECP5-5G Memory Usage Guide". Port A writes, port B reads.
         With words of 36 bits, it writes their upper half through the data pins of B, and reads
@@ -132,8 +133,10 @@ class Sram(wiring.Component):
         write_bytes = Const(0, low)
         if part >= 18:
             write_bytes = Cat(Const(-1, part // 9), Const(0, 5))[:low]
-        for first in range(0, self._width, part):
-            bits = min(part, self._width - first)
+        blocks = -(-self._width // part)
+        each = -(-self._width // blocks)
+        for first in range(0, self._width, each):
+            bits = min(each, self._width - first)
             written = Cat(self.write_data[first : first + bits], Const(0, 36 - bits))
             read = [Signal(18, name=f"read_{port}_{first}") for port in "ab"]
             ports = {

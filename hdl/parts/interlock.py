@@ -121,7 +121,7 @@ class Interlock(wiring.Component):
                 )
                 m.d.comb += [
                     below.a.eq(progress.reached),
-                    below.choose_b.eq(blocked.replicate(width)),
+                    below.choose_b.eq(looks.replicate(width)),
                     below.b.eq(judged.item[check.address] | check.space),
                     below.c.eq(compared.item[check.address] | check.space),
                     below.carry.eq(1),
@@ -129,7 +129,8 @@ class Interlock(wiring.Component):
                 held = holds(awaited, progress, below.total[-1])
             found[check.watched].append(held & looked_at.item[check.used])
         m.d.comb += [
-            looked_at.eq(Mux(blocked, judged, compared)),
+            # By `looks`, which is known early: when it is `blocked` otherwise, nothing is judged.
+            looked_at.eq(Mux(looks, judged, compared)),
             waits.eq(Cat(Cat(held).any() for held in found.values())),
             self.waits.eq(Mux(blocked, seen, 0)),
         ]
@@ -137,7 +138,7 @@ class Interlock(wiring.Component):
             m.d.sync += [
                 seen.eq(waits),
                 # What was clear once stays so.
-                blocked.eq(waits.as_value().any() & Mux(moves, compared_valid, blocked)),
+                blocked.eq(waits.as_value().any() & (looks | (moves & compared_valid))),
             ]
         m.d.sync += [
             looks.eq(blocked & ~looks),

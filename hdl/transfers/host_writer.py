@@ -88,11 +88,11 @@ class HostWriter(wiring.Component):
         bursts = m.submodules.bursts = PayloadRing(payload=_Length(), depth=BURSTS_AHEAD)
         line = data.StructLayout({"data": 8 * self._config.cols, "tail": 1})
         lines = m.submodules.lines = PayloadRing(payload=line, depth=LINES_AHEAD + 1)
-        ahead, some_bursts, more_bursts = _counted(m, "bursts", bursts, BURSTS_AHEAD)
-        _, some_lines, _ = _counted(m, "lines", lines, LINES_AHEAD + 1)
-        offered = self._announce(m, bursts, ahead) | more_bursts
+        ahead = _counted(m, "bursts", bursts, BURSTS_AHEAD)
+        there = _counted(m, "lines", lines, LINES_AHEAD + 1)
+        offered = self._announce(m, bursts, ahead) | ahead[1]
         self._read(m, lines)
-        self._send(m, bursts, some_bursts & offered, lines, some_lines)
+        self._send(m, bursts, ahead[0] & offered, lines, there[0])
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
@@ -138,7 +138,7 @@ class HostWriter(wiring.Component):
             unanswered.eq(unanswered + asked - bus.bvalid),
             self.quiet.eq((unanswered == 0) & ~asked & ~announces),
             # Before it shows, one more is announced, or two that `unanswered` does not count.
-            full.eq((ahead >= BURSTS_AHEAD - 1) | (unanswered >= WRITES_IN_FLIGHT - 2)),
+            full.eq(ahead[BURSTS_AHEAD - 2] | (unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.done.eq(announced & ~asked & (unanswered == 1) & bus.bvalid),
         ]
@@ -224,7 +224,7 @@ class HostWriter(wiring.Component):
         bursts: PayloadRing,
         some_bursts: Value,
         lines: PayloadRing,
-        some_lines: Signal,
+        some_lines: Value,
     ) -> None:
         """The beats of a line on W; on `stop` beats that write nothing, with or without a line."""
         config, bus = self._config, self.bus
@@ -269,14 +269,9 @@ class HostWriter(wiring.Component):
             ]
 
 
-def _counted(m: Module, name: str, ring: PayloadRing, most: int) -> tuple[Signal, Signal, Signal]:
-    """How many payloads are in a ring, and whether there are any, or more than one, from
-    registers."""
-    level = Signal(range(most + 1), name=f"{name}_level")
-    some = Signal(name=f"some_{name}")
-    more = Signal(name=f"more_{name}")
-    with m.If(ring.push & ~ring.retire):
-        m.d.sync += [level.eq(level + 1), some.eq(1), more.eq(some)]
-    with m.Elif(~ring.push & ring.retire):
-        m.d.sync += [level.eq(level - 1), some.eq(more), more.eq(level > 2)]
-    return level, some, more
+def _counted(m: Module, name: str, ring: PayloadRing, most: int) -> Signal:
+    """As many ones, from bit 0, as payloads are in a ring, at most `most`."""
+    count = Signal(most, name=f"count_of_{name}")
+    with m.If(ring.push != ring.retire):
+        m.d.sync += count.eq(Mux(ring.push, Cat(1, count), count >> 1))
+    return count

@@ -373,7 +373,7 @@ PROOFS = (
             ),
             Fault(
                 unit="interlock",
-                old="looked_at.eq(Mux(blocked, judged, compared))",
+                old="looked_at.eq(Mux(looks, judged, compared))",
                 new="looked_at.eq(compared)",
             ),
             Fault(unit="in_flight", old="(ahead <= awaited.run)", new="(ahead == 0)"),

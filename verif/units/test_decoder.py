@@ -5,7 +5,7 @@ import cocotb
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import BY_OPCODE, INSTRUCTIONS, LOOP_DEPTH, Fault, Function, Opcode
 from systola.arch.isa import Source as Measured
@@ -93,23 +93,26 @@ CHECKED = 2
 
 class Staged(wiring.Component):
     """The decoder beside stages that it moves, as those of the scalar unit; `entered`: an
-    instruction is taken."""
+    instruction is taken. What is decoded is taken in the cycle behind `frees`."""
 
     def __init__(self, *, config):
         self._decoder = Decoder(config=config)
         members = dict(self._decoder.signature.members)
-        for name in ("opcode", "coming", "moves", "instruction"):
+        for name in ("opcode", "coming", "moves", "instruction", "decoded"):
             del members[name]
         instruction = In(stream.Signature(EffectiveInstruction()))
-        super().__init__({**members, "instruction": instruction, "entered": Out(1)})
+        shown = {"decoded__valid": Out(1), "decoded__payload": Out(Decoded(config=config))}
+        super().__init__({**members, **shown, "instruction": instruction, "entered": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         decoder = m.submodules.decoder = self._decoder
-        connect(m, decoder.decoded, flipped(self.decoded))
         given = self.instruction.payload
         first, last, full = Signal.like(given), Signal.like(given), Signal()
         m.d.comb += [
+            decoder.frees.eq(self.frees),
+            self.decoded__valid.eq(decoder.decoded.valid),
+            self.decoded__payload.eq(decoder.decoded.payload),
             decoder.host_limit.eq(self.host_limit),
             decoder.weight_tiles.eq(self.weight_tiles),
             self.idle.eq(decoder.idle),
@@ -121,6 +124,7 @@ class Staged(wiring.Component):
             decoder.coming.payload.kind.eq(first.kind),
             decoder.instruction.eq(last),
         ]
+        m.d.sync += decoder.decoded.ready.eq(self.frees)
         with m.If(self.instruction.ready):
             m.d.sync += full.eq(self.instruction.valid)
         with m.If(self.entered):
@@ -204,10 +208,10 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
     bench.set(host_limit=text.limit, weight_tiles=text.tiles)
     source = StreamSource(dut, "instruction", dut.clk, source_pauses)
     source.put(offered(instruction) for instruction in instructions)
-    shown, seen = [], 0
+    shown, seen, frees = [], 0, False
     while len(shown) < len(instructions):
-        takes = seen >= CHECKED and not next(sink_pauses)
-        await bench.cycle(decoded__ready=takes)
+        takes, frees = frees, seen >= CHECKED - 1 and not frees and not next(sink_pauses)
+        await bench.cycle(frees=frees)
         if bench.get("decoded__valid"):
             seen += 1
             failed = bench.get("decoded__payload").failed
@@ -218,7 +222,7 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
     for given, (raw, failed) in zip(instructions, shown, strict=True):
         causes.append(check(text, given, raw))
         assert failed == (causes[-1] != Fault.NONE)
-    await bench.cycle(decoded__ready=0)
+    await bench.cycle(frees=0)
     await bench.cycle()
     assert bench.get("idle")
     return causes
@@ -255,7 +259,7 @@ async def full_rate(dut):
     source.put(offered(given) for given in instructions)
     entering, leaving, now = [], [], 0
     while len(leaving) < len(instructions):
-        await bench.cycle(decoded__ready=1)
+        await bench.cycle(frees=1)
         entering += [now] * bench.get("entered")
         leaving += [now] * bench.get("decoded__valid")
         now += 1
