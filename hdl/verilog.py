@@ -25,6 +25,8 @@ from systola.hdl.tpu import TPU
 
 _ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
 """What gives a memory its contents, where they are zero."""
+_INDEXED = re.compile(r"\\(\S*\[\S*)(?=\s)")
+"""The name of a wire for an element of another one."""
 
 
 def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
@@ -118,7 +120,7 @@ def _convert_merged(component: wiring.Component, name: str, platform: Fabric | C
     )
     yosys = find_yosys(lambda version: version >= (0, 40))
     # It warns of processes that Verilog may not be able to express; "proc" has left none.
-    return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+    return _with_plain_names(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True))
 
 
 def _use_own_yosys() -> None:
@@ -136,16 +138,23 @@ def convert(
     `__`, unless `ports` names them. Its memories have no contents until they are written.
     """
     _use_own_yosys()
-    return without_contents(
-        verilog.convert(
-            component,
-            name=name,
-            platform=platform,
-            ports=ports,
-            emit_src=False,
-            strip_internal_attrs=True,
-        )
+    text = verilog.convert(
+        component,
+        name=name,
+        platform=platform,
+        ports=ports,
+        emit_src=False,
+        strip_internal_attrs=True,
     )
+    return _with_plain_names(without_contents(text))
+
+
+def _with_plain_names(text: str) -> str:
+    """Verilog of Yosys with names such as `words.2` for what Amaranth calls `words[2]`.
+
+    With ABC9 Yosys 0.70 takes that for the bit of `words` with this number.
+    """
+    return _INDEXED.sub(lambda name: "\\" + name[1].replace("[", ".").replace("]", ""), text)
 
 
 def without_contents(text: str) -> str:

@@ -24,6 +24,15 @@ def test_large_memories(fabric: Fabric) -> None:
 
 
 @pytest.mark.thorough
+def test_names() -> None:
+    """No wire is called as if it were a bit of another one."""
+    text = generate(preset("tiny"), Fabric.ECP5)
+    names = re.findall(r"\\(\S+)", text)
+    assert any(re.search(r"\.\d", name) for name in names)
+    assert not any("[" in name for name in names)
+
+
+@pytest.mark.thorough
 def test_pod() -> None:
     """One module for all cores, each with ports of its own."""
     text = generate_pod(preset("tiny"), 3)
