@@ -25,7 +25,7 @@ from systola.hdl.tpu import TPU
 
 _ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
 """What gives a memory its contents, where they are zero."""
-_INDEXED = re.compile(r"\\(\S*\[\S*)(?=\s)")
+_INDEXED = re.compile(r"\\\S*\[\S*")
 """The name of a wire for an element of another one."""
 
 
@@ -154,7 +154,7 @@ def _with_plain_names(text: str) -> str:
 
     With ABC9 Yosys 0.70 takes that for the bit of `words` with this number.
     """
-    return _INDEXED.sub(lambda name: "\\" + name[1].replace("[", ".").replace("]", ""), text)
+    return _INDEXED.sub(lambda name: name[0].replace("[", ".").replace("]", ""), text)
 
 
 def without_contents(text: str) -> str:

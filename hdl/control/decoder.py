@@ -20,7 +20,7 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
-from systola.hdl.control.checks import Found, Known, times, walks
+from systola.hdl.control.checks import LEAST_STEPS, Found, Known, times, walks
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
@@ -176,18 +176,15 @@ class Decoder(wiring.Component):
                 ).any()
             ),
         ]
-        # What moves is a register, as it goes through all stages up to the fetch. The instruction
-        # that enters next is still `coming` then: it has as many steps as there are stages.
-        will_enter, will_finish = Signal(), Signal()
-        will_show, will_wait, will_be_free = Signal(), Signal(), Signal()
+        # Whether they move is a register, as it goes back through all stages to the fetch. What
+        # enters in the next cycle is still `coming` then: it has as many steps as there are stages.
+        assert LEAST_STEPS >= MULTIPLIED
         sets_window = is_one_of(coming.kind, Opcode.SET_CONFIG_WINDOW)
-        m.d.comb += [
-            will_enter.eq(Mux(moving, entering.valid & entering.first, enters)),
-            will_wait.eq(finished & ~free),
-            will_finish.eq((multiplied.valid & moving & multiplied.last) | will_wait),
-            will_show.eq(copies | (decoded.valid & ~decoded.ready)),
-            will_be_free.eq(~will_show | self.frees),
-        ]
+        will_enter = Mux(moving, entering.valid & entering.first, enters)
+        will_wait = finished & ~free
+        will_finish = (multiplied.valid & moving & multiplied.last) | will_wait
+        will_show = copies | (decoded.valid & ~decoded.ready)
+        will_be_free = ~will_show | self.frees
         freed = Signal()
         m.d.sync += freed.eq(self.frees)
         promised(m, platform, decoded.ready == freed, "decoded.ready is what frees has said")

@@ -9,6 +9,7 @@ from systola.arch.isa import TAGS_WAITING, Unit
 from systola.hdl.commands import TAG_BITS
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
+from systola.hdl.parts.ring import counted
 
 
 class TagQueue(wiring.Component):
@@ -54,8 +55,9 @@ class TagQueue(wiring.Component):
         oldest = Signal(entry, reset_less=True)
         some = Signal()
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
-        waiting = Signal(TAGS_WAITING - 1)  # as many ones, from bit 0, as tags behind the oldest
         loads = Signal()
+        # What comes while there is nothing loads at once.
+        waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, retire=loads)
         m.d.comb += [
             loads.eq(~some | self.enters),
             pushed.tag.eq(self.tag),
@@ -72,10 +74,6 @@ class TagQueue(wiring.Component):
                 oldest.eq(Mux(waiting[0], behind.oldest, pushed)),
                 some.eq(self.push | waiting[0]),
             ]
-        with m.If(self.push & ~loads):
-            m.d.sync += waiting.eq(Cat(1, waiting))
-        with m.Elif(~self.push & loads):
-            m.d.sync += waiting.eq(waiting[1:])
         for unit in range(len(Unit)):
             under_way = self.under_way[unit]
             last = Signal(self._depth, name=f"last_{unit}")

@@ -11,6 +11,7 @@ from systola.hdl.commands import HostTransfer, HostWriteCommand, address_bits
 from systola.hdl.parts.in_flight import Awaited, Progress
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.ring import counted
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 from systola.hdl.transfers.axi import WriteSignature, is_error
@@ -88,8 +89,8 @@ class HostWriter(wiring.Component):
         bursts = m.submodules.bursts = PayloadRing(payload=_Length(), depth=BURSTS_AHEAD)
         line = data.StructLayout({"data": 8 * self._config.cols, "tail": 1})
         lines = m.submodules.lines = PayloadRing(payload=line, depth=LINES_AHEAD + 1)
-        ahead = _counted(m, "bursts", bursts, BURSTS_AHEAD)
-        there = _counted(m, "lines", lines, LINES_AHEAD + 1)
+        ahead = counted(m, "ahead", most=BURSTS_AHEAD, push=bursts.push, retire=bursts.retire)
+        there = counted(m, "there", most=LINES_AHEAD + 1, push=lines.push, retire=lines.retire)
         offered = self._announce(m, bursts, ahead) | ahead[1]
         self._read(m, lines)
         self._send(m, bursts, ahead[0] & offered, lines, there[0])
@@ -267,11 +268,3 @@ class HostWriter(wiring.Component):
                 left.eq(Mux(begun, left - 1, burst.length)),
                 left_is_one.eq(Mux(begun, left == 2, burst.length == 1)),
             ]
-
-
-def _counted(m: Module, name: str, ring: PayloadRing, most: int) -> Signal:
-    """As many ones, from bit 0, as payloads are in a ring, at most `most`."""
-    count = Signal(most, name=f"count_of_{name}")
-    with m.If(ring.push != ring.retire):
-        m.d.sync += count.eq(Mux(ring.push, Cat(1, count), count >> 1))
-    return count
