@@ -220,19 +220,24 @@ def _product(
     )
 
 
-def _two_parts(weights: NDArray[np.int64], axis: int) -> NDArray[np.int8] | None:
-    """Weights of 9 bits as two of 8, one behind the other along `axis`; None for those of 8."""
-    first = np.clip(weights, -128, 127)
-    if np.array_equal(first, weights):
-        return None
-    return np.concatenate([first, weights - first], axis=axis).astype(np.int8)
+def _parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
+    """Weights of 8 bits that add up to these: one, two for those of 9 bits, three for 255."""
+    parts: list[NDArray[np.int8]] = []
+    while not parts or weights.any():
+        part = np.clip(weights, -128, 127).astype(np.int8)
+        parts.append(part)
+        weights = weights - part
+    return parts
 
 
-def _twice(scope: Scope, node: OnnxNode, value: Value) -> Value:
-    """A value with its channels twice."""
-    result = Value(f"{value.name} twice", (*value.shape[:-1], 2 * value.channels))
+def _repeated(scope: Scope, node: OnnxNode, value: Value, count: int) -> Value:
+    """A value with its channels `count` times."""
+    if count == 1:
+        return value
+    result = Value(f"{value.name} {count} times", (*value.shape[:-1], count * value.channels))
     axis = len(value.shape) - 1
-    scope.add(Concatenation(operator=str(node), result=result, parts=(value, value), axis=axis))
+    parts = (value,) * count
+    scope.add(Concatenation(operator=str(node), result=result, parts=parts, axis=axis))
     return result
 
 
@@ -243,12 +248,11 @@ def _add_product(
     output = linear_output(scope, linear, quantisation, limits)
     value, weights = _rows(scope, node, linear.source, linear.weights)
     source = scope.reshaped(node, value, (math.prod(linear.source.shape) // k, k))
-    whole = _two_parts(weights, 0)
-    if whole is not None:
-        source = _twice(scope, node, source)
+    parts = _parts(weights)
+    source = _repeated(scope, node, source, len(parts))
     requantisation = output.requantisation
     layer = Layer(
-        weights=np.ascontiguousarray(weights.astype(np.int8) if whole is None else whole),
+        weights=np.ascontiguousarray(np.concatenate(parts)),
         bias=requantisation.bias,
         multiplier=requantisation.multiplier,
         shift=requantisation.shift,
@@ -312,7 +316,7 @@ def _add_convolution(
     result = scope.map_result(
         node.outputs[0], linear.source, (1, *window.out, outputs), quantisation.unsigned
     )
-    if inputs == 1 and groups > 1 and _two_parts(linear.weights, 2) is None:
+    if inputs == 1 and groups > 1 and len(_parts(linear.weights)) == 1:
         if outputs != groups:
             source = _copies(scope, node, source, outputs // groups, fill)
         scope.add(
@@ -354,7 +358,7 @@ def _add_groups(
 ) -> None:
     """A convolution for each group of channels."""
     inputs, outputs = weights.shape[2], weights.shape[3] // groups
-    parts: list[Value] = []
+    results: list[Value] = []
     for group in range(groups):
         here = slice(group * outputs, (group + 1) * outputs)
         part, target = source, result
@@ -364,21 +368,21 @@ def _add_groups(
             scope.add(
                 Slice(operator=str(node), source=source, result=part, axis=3, start=group * inputs)
             )
-        whole = _two_parts(weights[..., here], 2)
+        parts = _parts(weights[..., here])
         scope.add(
             Convolution(
                 operator=str(node),
-                source=part if whole is None else _twice(scope, node, part),
+                source=_repeated(scope, node, part, len(parts)),
                 result=target,
-                weights=weights[..., here].astype(np.int8) if whole is None else whole,
+                weights=np.concatenate(parts, axis=2),
                 window=window,
                 fill=fill,
                 output=_channels(output.requantisation, here),
             )
         )
-        parts.append(target)
+        results.append(target)
     if groups > 1:
-        scope.add(Concatenation(operator=str(node), result=result, parts=tuple(parts), axis=3))
+        scope.add(Concatenation(operator=str(node), result=result, parts=tuple(results), axis=3))
 
 
 def _channels(output: Requantisation, here: slice) -> Requantisation:
