@@ -48,7 +48,7 @@ class Refinement:
         graph = self.graph
         self._inputs: dict[Group, list[int]] = {}
         self._outputs: dict[Group, list[int]] = {}
-        for group in self.placement.groups:
+        for group in (*self.placement.groups, *filter(None, self.placement.blocks.values())):
             self._inputs[group] = [pin for cell in group.cells for pin in graph.inputs[cell]]
             self._outputs[group] = sorted(o for cell in group.cells for o in graph.owned[cell])
 

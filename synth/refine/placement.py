@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from systola.synth.ecp5_delays import MEMORY
 from systola.synth.netlist import top_module
 from systola.synth.refine.graph import CARRY, COMB, CONSTANTS, FF, Graph
 
@@ -17,7 +18,7 @@ SITE = "NEXTPNR_BEL"
 SLOTS = 8
 """Of a tile: four slices of two, each for a look-up table and a register."""
 _FIXED_MODES = ("DPRAM", "RAMW_BLOCK")
-_PLACE = re.compile(r"X(\d+)/Y(\d+)/(?:SLICE([A-D])\.([A-Z]+)(\d)?)?")
+_PLACE = re.compile(r"X(\d+)/Y(\d+)/(?:SLICE([A-D])\.([A-Z]+)(\d)?|(EBR\d))?")
 
 Site = tuple[int, int, int, bool]
 """Column, row, slot, and whether it is for a register."""
@@ -45,7 +46,10 @@ class Group:
 
 
 class Placement:
-    """The sites of all cells in a design as nextpnr has placed it, and the groups that can move."""
+    """The sites of all cells in a design as nextpnr has placed it, and the groups that can move.
+
+    Block memories are groups of one, which change places with one another only.
+    """
 
     def __init__(self, design: Mapping[str, Any], graph: Graph):
         self._graph = graph
@@ -58,6 +62,7 @@ class Placement:
         self._registers: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.columns: dict[int, set[int]] = defaultdict(set)
         """For each row the columns of tiles with slices, as far as some are used."""
+        block_sites: dict[int, str] = {}
         for cell, data in enumerate(self._cells.values()):
             match = _PLACE.match(data["attributes"][SITE])
             if match is None:
@@ -71,11 +76,30 @@ class Placement:
                 self._prefixes[kind == FF] = match[4]
                 self._enter(cell)
                 self.columns[y].add(x)
+            elif kind == MEMORY:
+                block_sites[x] = match[6]
         self._sets = [self._control_set(cell) for cell in range(len(self.xs))]
         self._uses_m = [graph.kinds[cell] == COMB and "M" in nets for cell, nets in self._nets()]
         self._from_m = [graph.kinds[cell] == FF and "DI" not in nets for cell, nets in self._nets()]
         self.group_of: dict[int, Group] = {}
         self.groups = self._groups()
+        self._block_sites = block_sites
+        memories = [cell for cell, kind in enumerate(graph.kinds) if kind == MEMORY]
+        rows = dict.fromkeys(self.ys[cell] for cell in memories)
+        self.blocks: dict[tuple[int, int], Group | None] = {
+            (x, y): None for y in rows for x in block_sites
+        }
+        """The block memory, or none, at each column and row where such may be, as far as columns
+        and rows of them are used: all rows have the same columns."""
+        for cell in memories:
+            x, y = self.xs[cell], self.ys[cell]
+            self.put_block(Group((cell,), (0,), (0,), (0,), False, x, y), x, y)
+
+    def put_block(self, block: Group, x: int, y: int) -> None:
+        """Puts a block memory to a column and row of `blocks`."""
+        (cell,) = block.cells
+        block.x, block.y = self.xs[cell], self.ys[cell] = x, y
+        self.blocks[x, y] = block
 
     def _nets(self) -> list[tuple[int, Mapping[str, int]]]:
         return list(enumerate(self._graph.nets))
@@ -216,3 +240,6 @@ class Placement:
                 f"X{self.xs[cell]}/Y{self.ys[cell]}/"
                 f"SLICE{'ABCD'[slot // 2]}.{self._prefixes[register]}{slot % 2}"
             )
+        for (x, y), block in self.blocks.items():
+            if block is not None:
+                data[block.cells[0]]["attributes"][SITE] = f"X{x}/Y{y}/{self._block_sites[x]}"

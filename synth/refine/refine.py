@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a placement, in order: single groups first, then neighbourhoods and groups.
+"""What is done to a placement, in order: single groups first, then neighbourhoods and groups; block
+memories before each of them.
 
 At first a group may also go where the paths through it are a little worse, which gets chains along
 that no single move would shorten.
@@ -12,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from systola.synth.refine.blocks import Blocks
 from systola.synth.refine.moves import Refinement
 from systola.synth.refine.neighbourhoods import Neighbourhoods
 
@@ -36,7 +38,9 @@ def refine(design: Mapping[str, Any], *, seed: int, frequency: float, what: str)
     """
     refinement = Refinement(design, seed=seed, goal=GOAL * 1000 / frequency)
     neighbourhoods = Neighbourhoods(refinement, seed=seed)
+    blocks = Blocks(refinement)
     for number in tqdm(range(PASSES + ROUNDS), desc=what, unit="pass", leave=False, disable=None):
+        blocks.go_over()
         if number < PASSES:
             refinement.go_over(WORSE * max(0.0, 1 - number / (PASSES * COOLING)))
         else:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from systola.synth.place_route import place_and_route
+from systola.synth.refine.blocks import Blocks
 from systola.synth.refine.delays import Delays, wire_delay
 from systola.synth.refine.graph import Graph
 from systola.synth.refine.moves import Refinement
@@ -98,6 +99,31 @@ def test_what_holds_together_goes_together() -> None:
     assert refinement.delays.slow(7.0)
     Neighbourhoods(refinement, seed=1).go_over(400)
     assert not refinement.delays.slow(6.0)
+
+
+def test_block_memories_go_to_what_they_feed() -> None:
+    """Two that lie where the other one belongs, and one for which there is a free place."""
+    made = PlacedDesign()
+    places = {"left": "X40/Y22/EBR0", "right": "X4/Y22/EBR0", "middle": "X24/Y70/EBR2"}
+    for x, (name, place) in zip((4, 40, 24), places.items(), strict=True):
+        made.add(name, "DP16KD", place, {}, DOA0=name)
+        made.add(f"behind_{name}", "MULT18X18D", f"X{x}/Y22/MULT18", {}, A=name)
+    design = made.json()
+    refinement = Refinement(design, seed=1, goal=3.0)
+    blocks = Blocks(refinement)
+    assert blocks.go_over() == 2
+    assert blocks.go_over() == 0
+    refinement.placement.write()
+    cells = design["modules"]["top"]["cells"]
+    assert {name: cells[name]["attributes"]["NEXTPNR_BEL"] for name in places} == {
+        "left": "X4/Y22/EBR0",
+        "right": "X40/Y22/EBR0",
+        "middle": "X24/Y22/EBR2",
+    }
+    again = Delays(refinement.graph, refinement.placement.xs, refinement.placement.ys)
+    assert again.arrivals == refinement.delays.arrivals
+    assert again.rests == refinement.delays.rests
+    assert not refinement.delays.slow(3.0)
 
 
 def test_repeatable() -> None:
