@@ -62,7 +62,8 @@ class Placement:
         self._registers: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.columns: dict[int, set[int]] = defaultdict(set)
         """For each row the columns of tiles with slices, as far as some are used."""
-        block_sites: dict[int, str] = {}
+        self._block_sites: dict[int, str] = {}
+        """What a place for a block memory is called, by column; each row has the same."""
         for cell, data in enumerate(self._cells.values()):
             match = _PLACE.match(data["attributes"][SITE])
             if match is None:
@@ -77,23 +78,21 @@ class Placement:
                 self._enter(cell)
                 self.columns[y].add(x)
             elif kind == MEMORY:
-                block_sites[x] = match[6]
+                self._block_sites[x] = match[6]
         self._sets = [self._control_set(cell) for cell in range(len(self.xs))]
         self._uses_m = [graph.kinds[cell] == COMB and "M" in nets for cell, nets in self._nets()]
         self._from_m = [graph.kinds[cell] == FF and "DI" not in nets for cell, nets in self._nets()]
         self.group_of: dict[int, Group] = {}
         self.groups = self._groups()
-        self._block_sites = block_sites
         memories = [cell for cell, kind in enumerate(graph.kinds) if kind == MEMORY]
         rows = dict.fromkeys(self.ys[cell] for cell in memories)
         self.blocks: dict[tuple[int, int], Group | None] = {
-            (x, y): None for y in rows for x in block_sites
+            (x, y): None for y in rows for x in self._block_sites
         }
-        """The block memory, or none, at each column and row where such may be, as far as columns
-        and rows of them are used: all rows have the same columns."""
+        """The block memory, or none, at each column and row for such, as far as they are used."""
         for cell in memories:
             x, y = self.xs[cell], self.ys[cell]
-            self.put_block(Group((cell,), (0,), (0,), (0,), False, x, y), x, y)
+            self.blocks[x, y] = Group((cell,), (0,), (0,), (0,), False, x, y)
 
     def put_block(self, block: Group, x: int, y: int) -> None:
         """Puts a block memory to a column and row of `blocks`."""
