@@ -126,6 +126,16 @@ def test_block_memories_go_to_what_they_feed() -> None:
     assert not refinement.delays.slow(3.0)
 
 
+def test_no_block_memory_takes_the_place_of_one_that_needs_it_more() -> None:
+    made = PlacedDesign()
+    for name, x, to in (("far", 4, 30), ("there", 40, 44)):
+        made.add(name, "DP16KD", f"X{x}/Y22/EBR0", {}, DOA0=name)
+        made.add(f"behind_{name}", "MULT18X18D", f"X{to}/Y22/MULT18", {}, A=name)
+    refinement = Refinement(made.json(), seed=1, goal=3.0)
+    assert len(refinement.delays.slow(3.0)) == 1
+    assert Blocks(refinement).go_over() == 0
+
+
 def test_repeatable() -> None:
     """The same seed, the same places; another one, others."""
     texts: list[str] = []
