@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from systola.arch.isa import EXPONENT_REGISTERS, Opcode, Source
+from systola.arch.isa import EXPONENT_REGISTERS, REGISTERS, Opcode, Source
 from systola.verif.kit.program_state import ATTEMPTS
 from systola.verif.kit.program_writer import ProgramWriter
 
@@ -82,7 +82,7 @@ class TrainingWriter(ProgramWriter):
                 return
 
     def random(self) -> None:
-        opcode, lines = Opcode.RANDOM, self.spans.lines
+        rng, opcode, lines = self.rng, Opcode.RANDOM, self.spans.lines
         rows = min(self.rows(9), lines.size)
         self.emit(
             opcode,
@@ -90,4 +90,5 @@ class TrainingWriter(ProgramWriter):
             rows=rows,
             seed=self.number(0, (1 << 31) - 1),
             counter=self.number(0, (1 << 32) - 1),
+            counter_register=rng.choice((0, rng.randrange(REGISTERS))),
         )
