@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles of a large array that sleep, in a simulator, while nothing in them changes.
+"""Parts of the machine that sleep, in a simulator, while nothing in them changes.
 
 While the array holds, since a row of weights is late, all registers of a tile keep their values but
 for the shadow row that is loaded, until a reset. A module around the tile leaves out its clock in
 such cycles: an array that waits for weights costs a simulator little.
+
+The lanes of the activation unit take no part in a long product until its last pass. Their clock is
+left out when nothing that they are told has an effect any more.
 """
 
 from __future__ import annotations
@@ -12,6 +15,22 @@ import re
 
 TILE, AWAKE = "mxu_tile", "mxu_tile_awake"
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", re.MULTILINE)
+
+LANES_WAKE_FOR = 255
+"""Cycles, more than from the last thing that the lanes are told to its last effect."""
+_LANES = re.compile(
+    r"^module \\\S*\.activation_unit\.lanes \(.*?^endmodule$", re.MULTILINE | re.DOTALL
+)
+_CLOCK = re.compile(r"^  wire (\w*clk);\n", re.MULTILINE)
+_TOLD = re.compile(r"^  input (?:\[\d+:0\] )?(\w+__(?:enable|planes)|\w*rst|issue);", re.MULTILINE)
+"""Names of what they are told, apart from `line`."""
+_TURN = re.compile(r"^  input turn;", re.MULTILINE)
+_LINE = (
+    *("load_tap", "load_tile", "load_seed", "scaling.scaled"),
+    *(f"element.{name}" for name in ("low", "addend", "coefficient", "keep")),
+    *(f"summing.{name}" for name in ("update", "scaled", "halved")),
+)
+"""Of `line`, what has an effect."""
 
 
 def with_sleeping_tiles(verilog: str) -> str:
@@ -34,3 +53,34 @@ module {TILE}(
   {AWAKE} tile (.clk(clk & awake), {connected});
 endmodule
 """
+
+
+def with_sleeping_lanes(verilog: str) -> str:
+    """The text with lanes that sleep, in a module of the same name.
+
+    Not where columns share them: the registers of such lanes go round with the turns.
+    """
+    return _LANES.sub(_sleeping, verilog)
+
+
+def _sleeping(lanes: re.Match[str]) -> str:
+    module = lanes[0]
+    if _TURN.search(module):
+        return module
+    declared = _CLOCK.search(module)
+    assert declared is not None
+    clock = declared[1]
+    names = (*_TOLD.findall(module), *(f"\\line.{name} " for name in _LINE))
+    told = " || ".join(f"{name} != 0" for name in names)
+    rest = re.sub(rf"(?<=[ (]){clock}\b", "awake_clk", module[declared.end() :])
+    return f"""{module[: declared.end()]}  wire awake_clk;
+{rest.removesuffix("endmodule")}
+  wire told = {told};
+  reg [7:0] wakes_for = {LANES_WAKE_FOR};
+  reg awake = 1;
+  assign awake_clk = {clock} & awake;
+  always @(posedge {clock})
+    wakes_for <= told ? {LANES_WAKE_FOR} : wakes_for - (wakes_for != 0);
+  // While the clock is low, so that no edge is cut in two.
+  always @(negedge {clock}) awake <= told || wakes_for != 0;
+endmodule"""

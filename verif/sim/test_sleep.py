@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles of a large array that sleep in the simulator: they miss nothing."""
+"""Parts of a large array that sleep in the simulator: they miss nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import pytest
 
 from systola.arch.config import preset
 from systola.golden.machine import Machine
+from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.activation.result_lanes import ResultLanes
+from systola.hdl.activation.spacings import SCALED_LATENCY
 from systola.sim.design import is_hierarchical, verilog_of
 from systola.sim.library import Simulator
+from systola.sim.sleep import LANES_WAKE_FOR, with_sleeping_lanes
 from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.large_programs import large_program
+from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
 CONFIG = replace(preset("40x36"), weight_throttle=(2, 7))
 PROGRAMS = 15
+LIMIT = 1_000_000
+"""Cycles, many times more than a program takes."""
+WITH_LANES = ("small-training", "3x14-int8")
 
 
 @pytest.mark.thorough
@@ -27,3 +35,34 @@ def test_an_array_that_waits_for_weights() -> None:
     with Simulator(CONFIG, latency=9, stall=0.3, seed=random_seed()) as machine:
         for index in range(PROGRAMS):
             compared_run(machine, golden, large_program(CONFIG, f"{random_seed()} {index}"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", WITH_LANES)
+def test_lanes_that_wait_for_memories(name: str) -> None:
+    """They fall asleep within sums and instructions, and take the same cycles as awake."""
+    config = preset(name)
+    awake = verilog_of(config, promises=True)
+    asleep = with_sleeping_lanes(awake)
+    assert asleep != awake
+    memories = {"latency": 2 * LANES_WAKE_FOR, "seed": random_seed()}
+    with (
+        Simulator(config, verilog=awake, **memories) as one,
+        Simulator(config, verilog=asleep, **memories) as other,
+    ):
+        for index in range(PROGRAMS):
+            image = random_program(config, f"{random_seed()} {index}")
+            first, second = (each.run(image, limit=LIMIT) for each in (one, other))
+            assert (first.cycles, first.tags) == (second.cycles, second.tags)
+            assert (first.host == second.host).all()
+
+
+def test_lanes_are_awake_until_the_last_effect() -> None:
+    longest = ResultLanes.latency() + SCALED_LATENCY + GateSequencer.LATENCY
+    assert longest < LANES_WAKE_FOR
+
+
+@pytest.mark.thorough
+def test_lanes_that_columns_share_stay_awake() -> None:
+    verilog = verilog_of(preset("tiny-compact"), promises=True)
+    assert with_sleeping_lanes(verilog) == verilog
