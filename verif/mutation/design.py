@@ -149,7 +149,7 @@ MACHINE = MachineDesign(
         max_burst_beats=256,
     )
 )
-"""Every unit and every instruction of a machine that does not train. The array is small, and memories
-are as large as they may be: so that every bit of an address or a length counts."""
+"""Every unit and every instruction of a machine that does not train. The array is small, and
+memories are as large as they may be: so that every bit of an address or a length counts."""
 POD = PodDesign(preset("tiny-links"), 3, SharedMemory(word_bytes=16))
 """Two sides, each with a neighbour of its own; every unit of a pod."""
