@@ -52,8 +52,8 @@ CAMPAIGNS = (
         name="coverage",
         what="what random programs of every kind cover: of instructions and hazards, of Verilog",
         module="systola.verif.coverage",
-        arguments=("--fresh", "--programs", "60", "--seed", "{seed}"),
-        command="make coverage N=60 SEED={seed}",
+        arguments=("--fresh", "--programs", "100", "--seed", "{seed}"),
+        command="make coverage N=100 SEED={seed}",
         pattern=r"^(?:bins|\S+, (?:line|branch|toggle)) .*$",
     ),
     Campaign(

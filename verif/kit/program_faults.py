@@ -84,15 +84,12 @@ class FaultWriter(SingleInstructions):
         """Writes what causes `fault`."""
         if fault in LimitWriter.FAULTS and self._rng.random() < _OFTEN:
             self._limits.write(fault)
-        elif self._config.training and fault in self._here() and self._rng.random() < _OFTEN:
+        elif (
+            self._config.training and fault in TrainingFaults.FAULTS and self._rng.random() < _OFTEN
+        ):
             self._training.write(fault)
         else:
             getattr(self, f"_{fault.name.lower()}")()
-
-    def _here(self) -> tuple[Fault, ...]:
-        """What TrainingFaults can write; a program without weights has no queue."""
-        weights = self._writer.spans.lines.size
-        return TrainingFaults.FAULTS if weights else TrainingFaults.FAULTS[:3]
 
     def write_alone(self, fault: Fault) -> None:
         """The same where no window has been set, for one of ALONE."""
@@ -474,6 +471,7 @@ class FaultWriter(SingleInstructions):
 ALONE = (
     *(Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OVERLAP, Fault.LOOP),
     *(Fault.BUFFER_RANGE, Fault.PARAMETER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
+    Fault.WEIGHT_OVERFLOW,
 )
 """What takes no data to be found."""
 

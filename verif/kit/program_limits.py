@@ -22,7 +22,7 @@ from systola.arch.isa import (
     Reduction,
 )
 from systola.verif.kit.images import make_image
-from systola.verif.kit.program_state import ProgramState, Span, Spans
+from systola.verif.kit.program_state import TILES, ProgramState, Span, Spans
 from systola.verif.kit.single_instructions import SingleInstructions
 
 _COPIES = (
@@ -215,7 +215,7 @@ def limit_program(config: Config, seed: str, fault: Fault) -> Image:
 
 
 def program_alone(config: Config, seed: str, write: Callable[[ProgramState], None]) -> Image:
-    """What `write` writes, behind instructions that set all index registers, and no data."""
+    """What `write` writes, behind instructions that set all index registers; all data are zeros."""
     rng = random.Random(f"{config.name} {seed}")
     nothing = Span(0, 0)
     spans = Spans(
@@ -235,4 +235,5 @@ def program_alone(config: Config, seed: str, write: Callable[[ProgramState], Non
     state.registers = [held]
     write(state)
     state.emit(Opcode.HALT)
-    return make_image(state.words, host=np.zeros(spans.window, np.uint8))
+    weights = np.zeros(TILES * config.tile_bytes, np.uint8)
+    return make_image(state.words, host=np.zeros(spans.window, np.uint8), weights=weights)
