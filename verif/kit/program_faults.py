@@ -471,7 +471,7 @@ class FaultWriter(SingleInstructions):
 ALONE = (
     *(Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OVERLAP, Fault.LOOP),
     *(Fault.BUFFER_RANGE, Fault.PARAMETER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
-    Fault.WEIGHT_OVERFLOW,
+    *(Fault.ACCUMULATOR_RANGE, Fault.WEIGHT_OVERFLOW),
 )
 """What takes no data to be found."""
 

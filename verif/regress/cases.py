@@ -64,7 +64,7 @@ _WHOLE: dict[str, Callable[[Config, str], Image]] = {
 FAULT_EVERY = 5
 """Every so many programs one ends in a fault."""
 _INSTRUCTIONS_WITH = {
-    **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 3, Fault.OVERLAP: 3},
+    **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 6, Fault.OVERLAP: 3},
     **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},
 }
 """So many times more often than others come lone faults that many kinds of instructions have."""
