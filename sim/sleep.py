@@ -22,8 +22,10 @@ _LANES = re.compile(
     r"^module \\\S*\.activation_unit\.lanes \(.*?^endmodule$", re.MULTILINE | re.DOTALL
 )
 _CLOCK = re.compile(r"^  wire (\w*clk);\n", re.MULTILINE)
-_TOLD = re.compile(r"^  input (?:\[\d+:0\] )?(\w+__(?:enable|planes)|\w*rst|issue);", re.MULTILINE)
-"""Names of what they are told, apart from `line`."""
+_TOLD = re.compile(
+    r"^  input (?:\[\d+:0\] )?(\\?\w+__(?:enable|planes)[$\d ]*|\w*rst|issue);", re.MULTILINE
+)
+"""Names of what they are told, apart from `line`; where a name is taken Amaranth adds a number."""
 _TURN = re.compile(r"^  input turn;", re.MULTILINE)
 _LINE = (
     *("load_tap", "load_tile", "load_seed", "scaling.scaled"),

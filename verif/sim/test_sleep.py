@@ -66,3 +66,12 @@ def test_lanes_are_awake_until_the_last_effect() -> None:
 def test_lanes_that_columns_share_stay_awake() -> None:
     verilog = verilog_of(preset("tiny-compact"), promises=True)
     assert with_sleeping_lanes(verilog) == verilog
+
+
+def test_lanes_wake_for_a_write_whose_name_was_taken() -> None:
+    """Amaranth adds a number to the second signal of a name."""
+    ports = ["issue", "write__enable", "[8:0] \\write__planes$12 "]
+    declared = "".join(f"  input {port};\n" for port in ("clk", *ports))
+    module = f"module \\tpu.core.activation_unit.lanes ();\n{declared}  wire clk;\nendmodule"
+    told = "issue != 0 || write__enable != 0 || \\write__planes$12  != 0"
+    assert f"wire told = {told} || " in with_sleeping_lanes(module)
