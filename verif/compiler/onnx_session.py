@@ -7,7 +7,9 @@ for the sake of speed; products of uint8 and uint8 do not.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,11 +46,22 @@ def run_samples(
     return [np.array(each) for each in zip(*samples, strict=True)]
 
 
+def optimised_kinds(content: bytes, *, without: Sequence[str] = ()) -> set[str]:
+    """The operators of a model behind all optimisations, but for some."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "optimised.onnx"
+        _session(content, optimised=True, without=without, saved=path)
+        return {node.op_type for node in onnx.load(path).graph.node}
+
+
 def _session(
-    content: bytes, *, optimised: bool, without: Sequence[str]
+    content: bytes, *, optimised: bool, without: Sequence[str], saved: Path | None = None
 ) -> onnxruntime.InferenceSession:
+    """`saved`: where the model goes as it is executed."""
     model = onnx.load_from_string(content)
     options = onnxruntime.SessionOptions()
+    if saved:
+        options.optimized_model_filepath = str(saved)
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

@@ -10,7 +10,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from systola.verif.compiler.onnx_session import run_samples
+from systola.verif.compiler.onnx_session import optimised_kinds, run_samples
+
+_WITHOUT = ("Pad_Fusion",)
+"""It would put the pads of a Pad into a pool that refuses pads as large as its window."""
 
 OPSET = 17
 IR_VERSION = 9
@@ -86,5 +89,9 @@ def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> 
 
     Optimised, DequantizeLinear, an operator and QuantizeLinear become one QLinear operator.
     """
-    # It would put the pads of a Pad into a pool that refuses pads as large as its window.
-    return run_samples(content, inputs, optimised=optimised, without=["Pad_Fusion"])[0]
+    return run_samples(content, inputs, optimised=optimised, without=_WITHOUT)[0]
+
+
+def executed_kinds(content: bytes) -> set[str]:
+    """The operators that `interpret` executes, optimised."""
+    return optimised_kinds(content, without=_WITHOUT)
