@@ -215,7 +215,7 @@ async def random_jumps(dut, latency, ask, answer, take, far):
     await bench.start()
     for _ in range(700 if take < 0.2 else 2500):
         await bench.step(enable=1, starved=bench.random.getrandbits(1))
-    assert len(bench.taken) > 40
+    await bench.run(41)
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
