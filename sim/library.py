@@ -39,6 +39,7 @@ from systola.sim.model import (
 )
 from systola.sim.recording import Recording, read_recording
 from systola.sim.shown import fields_named
+from systola.sim.sleep import with_sleeping_lanes
 from systola.sim.state import described, with_state
 from systola.sim.verilator import build_library
 from systola.sim.waves import save_files
@@ -126,9 +127,10 @@ class Simulator(VerilatedModel):
     .vcd or .fst, see systola.sim.verilator.waveform_suffix; with a `window` it has only the cycles
     from the first up to the second, those of all programs counted one after the other. `records`
     builds a machine that shows what it does, see `recording`. `verilog` replaces the Verilog that
-    belongs to `config`, `library` what is built of it; `fault` is the number of a planted fault
-    where the library has such (systola.verif.mutation). Building the library takes a while the
-    first time; it raises systola.sim.verilator.BuildError when it cannot be done.
+    belongs to `config` (in which lanes sleep unless there are waves), `library` what is built of
+    it; `fault` is the number of a planted fault where the library has such, see
+    systola.verif.mutation. Building the library takes a while the first time; it raises
+    systola.sim.verilator.BuildError when it cannot be done.
     """
 
     def __init__(
@@ -159,6 +161,8 @@ class Simulator(VerilatedModel):
                 text = with_events(text)
             if waves:
                 text = fields_named(text)
+            elif self._is_own:
+                text = with_sleeping_lanes(text)
             library = build_library(
                 text,
                 name=config.name,

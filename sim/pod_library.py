@@ -37,6 +37,7 @@ from systola.sim.model import (
     SimulationError,
     VerilatedModel,
 )
+from systola.sim.sleep import with_sleeping_lanes
 from systola.sim.verilator import OPTIMISE, build_library
 
 _FUNCTIONS: Functions = (
@@ -158,7 +159,7 @@ class PodSimulator(VerilatedModel):
         self._memories: dict[tuple[int, bool], NDArray[np.uint8]] = {}
         if library is None:
             verilog = pod_verilog_of(self.config, cores, stages, shared, uneven=uneven)
-            library = build_pod(verilog, self.config, cores, shared)
+            library = build_pod(with_sleeping_lanes(verilog), self.config, cores, shared)
         self._open(library, "pod", _FUNCTIONS, ((WORD, fault),))
         if self.read(PodRegister.ID) != POD_IDENTITY:
             raise SimulationError("the pod does not answer with its identity")

@@ -17,7 +17,7 @@ from pathlib import Path
 from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key
 from systola.sim.constants import HEADER, constants
 from systola.sim.notices import Level, notice
-from systola.sim.sleep import with_sleeping_lanes, with_sleeping_tiles
+from systola.sim.sleep import with_sleeping_tiles
 
 LINT = SIM_DIRECTORY / "lint.vlt"
 _HIERARCHY = SIM_DIRECTORY / "hierarchy.vlt"
@@ -170,7 +170,7 @@ def build_library(
     """A shared library with the C functions of its harness around module `top` of `verilog`: `tpu`
     or `pod`. `numbers` are added to those that the harness gets.
 
-    `hierarchical` compiles the parts of a large array on their own, once, and lets them sleep.
+    `hierarchical` compiles the parts of a large array on their own, once, and lets tiles sleep.
     `waves`, ".vcd" or ".fst", adds the ability to write such waveforms, and makes the model several
     times slower while it does.
     `options` are further ones of Verilator, `optimise` that of the C++ compiler.
@@ -179,7 +179,7 @@ def build_library(
     sources = [LINT, _POD] if top == "pod" else [LINT]
     if hierarchical:
         sources.append(_HIERARCHY)
-        verilog = with_sleeping_lanes(with_sleeping_tiles(verilog))
+        verilog = with_sleeping_tiles(verilog)
     harness = SIM_DIRECTORY / HARNESSES[top]
     header = constants() + numbers
     flags = [*VERILATE_FLAGS, *([f"--trace-{waves[1:]}"] if waves else []), *options]

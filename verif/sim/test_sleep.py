@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,15 @@ def test_an_array_that_waits_for_weights() -> None:
     with Simulator(CONFIG, latency=9, stall=0.3, seed=random_seed()) as machine:
         for index in range(PROGRAMS):
             compared_run(machine, golden, large_program(CONFIG, f"{random_seed()} {index}"))
+
+
+@pytest.mark.thorough
+def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
+    """In a waveform fields have other names than the text of sleeping lanes looks for."""
+    waves = tmp_path / "large.vcd"
+    with Simulator(CONFIG, waves=waves, window=(0, 100), seed=random_seed()) as machine:
+        compared_run(machine, Machine(CONFIG), large_program(CONFIG, str(random_seed())))
+    assert "summing__halved" in waves.read_text()
 
 
 @pytest.mark.thorough
