@@ -9,7 +9,7 @@ from pathlib import Path
 
 from systola.arch.pages import filled
 from systola.bench.moment import commit, computer, today
-from systola.bench.table import RESULTS_PAGE
+from systola.bench.table import README
 
 SPEEDS = Path(__file__).with_name("speed.json")
 
@@ -41,7 +41,7 @@ def store(preset: str, product: str, cycles: int, rate: float, command: str) -> 
     speeds = stored() | {preset: now}
     content = {name: asdict(speed) for name, speed in sorted(speeds.items())}
     SPEEDS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    RESULTS_PAGE.write_text(filled(RESULTS_PAGE, speed=table(speeds)), encoding="utf-8")
+    README.write_text(filled(README, speed=table(speeds)), encoding="utf-8")
 
 
 def table(speeds: dict[str, Speed]) -> str:
