@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a large array that sleep in the simulator: they miss nothing."""
+"""Parts of the machine that sleep in the simulator: they miss nothing."""
 
 from __future__ import annotations
 

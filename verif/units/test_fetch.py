@@ -213,9 +213,9 @@ async def random_jumps(dut, latency, ask, answer, take, far):
 
     bench.target = target
     await bench.start()
-    for _ in range(700 if take < 0.2 else 2500):
+    for _ in range(2500):
         await bench.step(enable=1, starved=bench.random.getrandbits(1))
-    await bench.run(41)
+    assert len(bench.taken) > 40
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*CONFIGS))
