@@ -198,7 +198,8 @@ class Loss:
         writer, rows, groups = self._writer, self._rows, self._layout.groups
         difference = self._below_largest(logits)
         exponentials = writer.allocate(2 * rows)
-        self._exponentials(difference.start, exponentials.start)
+        entry = Entry(left=1, bias=-_LARGEST)
+        self._exponentials(difference.start, exponentials.start, entry)
         self._sum_classes(exponentials.start)
         writer.free(exponentials)
         bits = 15 - self._task.stages[-1].units.bit_length()
@@ -210,13 +211,17 @@ class Loss:
         self._spread(logarithm, wide=True)
         spread = writer.allocate(2 * rows)
         writer.activate(0, spread.start, rows, shifted(5), wide=1)
-        back = Entry(left=1, bias=round(_MARGIN * 2**LOSS_BITS))
+        back = Entry(left=1, bias=round(_MARGIN * 2**LOSS_BITS) - _LARGEST)
         self._combine(Operation.SUBTRACT, difference, spread, difference, back)
         writer.free(sums, power, logarithm, spread)
         return difference
 
     def _below_largest(self, logits: range) -> range:
-        """d, int16 of LOSS_BITS."""
+        """Write min(d, 0) + _LARGEST, int16 of LOSS_BITS.
+
+        The largest code of m is 31.75, so d is above zero for logits beyond: the saturation of
+        int16 cuts that off, and such logits count as 31.75.
+        """
         writer, layout, rows = self._writer, self._layout, self._rows
         narrow = writer.allocate(rows)
         # Quarters, rounded up.
@@ -231,7 +236,8 @@ class Loss:
         twice = UNIT << LOSS_BITS - LOGIT_BITS
         writer.vector(
             Operation.SUBTRACT,
-            *(logits.start, difference.start, difference.start, rows, ONE, WIDE),
+            *(logits.start, difference.start, difference.start, rows),
+            *(Entry(left=1, bias=_LARGEST), WIDE),
             scales=(twice, twice),
         )
         writer.free(narrow, most)
@@ -266,15 +272,19 @@ class Loss:
                 accumulate=1,
             )
 
-    def _exponentials(self, source: int, destination: int) -> None:
-        """exp(-|x|) of int16 of LOSS_BITS, for the units that are there, as it takes its time."""
-        for at in self._starts():
-            self._exponential(source + at, destination + at, self._task.stages[-1].units)
+    def _exponentials(self, source: int, destination: int, entry: Entry = ONE) -> None:
+        """Write exp(-|y|) of the units that are there; y is x by `entry`, int16 of LOSS_BITS.
 
-    def _exponential(self, source: int, destination: int, rows: int) -> None:
-        """The same for some lines."""
+        Padding is left out, as the gate unit takes some 60 cycles for a vector.
+        """
+        for at in self._starts():
+            units = self._task.stages[-1].units
+            self._exponential(source + at, destination + at, units, entry)
+
+    def _exponential(self, source: int, destination: int, rows: int, entry: Entry = ONE) -> None:
+        """Write exp(-|y|) of some lines."""
         bits = 15 - LOSS_BITS
-        self._writer.copy(source, destination, rows, ONE, WIDE, Function.EXP, table=bits)
+        self._writer.copy(source, destination, rows, entry, WIDE, Function.EXP, table=bits)
 
     def _spread(self, lines: range, *, wide: bool) -> None:
         """_SELECT times a line for each group of samples, into a row for each class."""

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses and gradients at the ends of their codes and beyond, against exact arithmetic.
+
+A network of one Dense layer gets samples with a single one, so each row of its kernel is the logits
+of a sample. Logits beyond 32 stay at the end of their code; softmax takes those beyond 31.75 as
+31.75. A loss of 16 or more stays at the end of its code; so does each unit in BINARY.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from systola.training import SGD, Dense, Input, Sequential
+from systola.training.loss import BINARY
+
+UNITS = 10
+SOFTMAX = "sparse_categorical_crossentropy"
+END, MOST_SOFTMAX, MOST_LOSS = 32 - 2.0**-10, 31.75, 16 - 2.0**-11
+LOSS_STEP = 2.0**-11
+ROWS = np.array(
+    [
+        np.full(UNITS, 40),
+        np.full(UNITS, -40),
+        np.full(UNITS, 31.75),
+        [0, 0, 0, 31.9, 0, 0, 0, 0, 0, 0],
+        [31.5, 31.75, 31.9, 32, 40, 1, 2, 3, 4, 5],
+        [-31.5, -31.75, -31.9, -32, -40, 0, 0.25, -0.25, 8, -8],
+        [31.75, 31.25, 31, 30.75, 30.5, 30.25, 30, 29.75, 29.5, 29.25],
+        [-40, 40, 40, -40, -40, -40, -40, -40, -40, -40],
+    ]
+)
+"""Logits of the samples, at the ends of the codes and beyond."""
+
+
+def network(rows: NDArray[Any], loss: str) -> tuple[Sequential, NDArray[np.float64]]:
+    """The network with these logits, and the samples that give them."""
+    samples = np.eye(len(rows))
+    model = Sequential([Input((len(rows),)), Dense(rows.shape[1])])
+    model.compile(SGD(1.0), loss, preset="8x8-training", backend="iss")
+    model.set_weights([rows, np.zeros(rows.shape[1])])
+    return model, samples
+
+
+def exact_losses(logits: NDArray[np.float64], targets: NDArray[np.float64], loss: str) -> Any:
+    """The loss of each sample and its gradient for each logit, in float64."""
+    if loss == SOFTMAX:
+        z = np.minimum(logits, MOST_SOFTMAX)
+        logs = z - np.logaddexp.reduce(z, axis=1, keepdims=True)
+        return -(targets * logs).sum(axis=1), np.exp(logs) - targets
+    if loss == BINARY:
+        losses = np.maximum(logits, 0) - logits * targets + np.log1p(np.exp(-np.abs(logits)))
+        return np.minimum(losses, MOST_LOSS).mean(axis=1), (
+            1 / (1 + np.exp(-logits)) - targets
+        ) / logits.shape[1]
+    error = logits - targets
+    return (error**2).mean(axis=1), 2 * error / logits.shape[1]
+
+
+@pytest.mark.parametrize("label", [0, 3, 4])
+def test_softmax(label: int) -> None:
+    labels = np.full(len(ROWS), label)
+    check(ROWS, labels, np.eye(UNITS)[labels], SOFTMAX)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_binary(label: int) -> None:
+    labels = np.full(ROWS.shape, label)
+    check(ROWS, labels, labels, BINARY)
+
+
+def test_mean_squares() -> None:
+    """Errors up to the end of the code of a target; beyond it, see docs/training.md."""
+    rows = np.array([[0.5, -0.5, 3.75, -3.75], [5, -5, 0, 0.25]])
+    targets = np.array([[0.25, -0.25, 1, -1], [2, -2, 3, 3]])
+    check(rows, targets, targets, "mse")
+
+
+def check(rows: NDArray[Any], labels: Any, targets: NDArray[Any], loss: str) -> None:
+    """Compare the loss of each sample, and the gradients of all, with exact arithmetic."""
+    model, samples = network(rows, loss)
+    model.fit(samples, labels, epochs=0, batch_size=1, verbose=0)
+    logits = np.clip(model.predict(samples).astype(float), -32, END)
+    losses, gradients = exact_losses(logits, np.asarray(targets, float), loss)
+    # Of a BINARY loss the share of each unit is rounded, to half a step.
+    tolerance = (1 + UNITS / 2 * (loss == BINARY)) * LOSS_STEP
+    for number, expected in enumerate(losses):
+        found = model.evaluate(samples[number : number + 1], labels[number : number + 1])
+        assert found == pytest.approx(min(expected, MOST_LOSS), abs=tolerance), number
+        assert found >= -LOSS_STEP
+
+    # With this rate a step moves each weight by its sample's gradient. The largest gradient has
+    # 7 bits, and a weight of up to 40 has 8 bits below one.
+    before = model.get_weights()[0]
+    model.compile(SGD(len(rows)), loss, preset="8x8-training", backend="iss")
+    model.fit(samples, labels, batch_size=len(rows), verbose=0)
+    step = np.abs(gradients).max() / 64 + 2.0**-8
+    assert np.abs(model.get_weights()[0] - before + gradients).max() <= step
