@@ -30,6 +30,7 @@ from systola.training.layers import (
     MaxPooling2D,
 )
 from systola.training.model import Sequential
+from systola.training.numbers import velocity_bits
 from systola.training.optimizers import SGD
 from systola.training.state import State
 
@@ -113,10 +114,12 @@ def read(content: bytes) -> Checkpoint:
             tuple(arrays[name] for name in sorted(arrays) if name.startswith(kind))
             for kind in ("master", "velocity")
         )
+        more = velocity_bits(about["settings"]["optimizer"]["momentum"]) if velocities else 0
+        bits, unit_bits = tuple(about["bits"]), tuple(about["unit_bits"])
         return Checkpoint(
             layers=[_read(layer) for layer in about["layers"]],
             settings=about["settings"],
-            state=State(masters, velocities, tuple(about["bits"]), tuple(about["unit_bits"])),
+            state=State(masters, velocities, bits, unit_bits, more),
             input_bits=about["input_bits"],
             epochs=about["epochs"],
             steps=about["steps"],

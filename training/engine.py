@@ -24,7 +24,7 @@ from systola.training.lines import (
     store_wide,
 )
 from systola.training.loss import BINARY, LOSS_BITS
-from systola.training.numbers import LOGIT_BITS
+from systola.training.numbers import LOGIT_BITS, codes, velocity_bits
 from systola.training.passes import hidden_scale, most_unit_bits
 from systola.training.programs import (
     StepProgram,
@@ -89,14 +89,20 @@ class Engine:
             host[: layout.state_bytes] = 0
             self._put(host, layout.masters, state.masters)
             if layout.velocities and state.velocities:
-                self._put(host, layout.velocities, state.velocities)
+                more = velocity_bits(self.task.momentum) - state.velocity_bits
+                velocities = [
+                    codes(each.astype(np.float64), more, np.int16) for each in state.velocities
+                ]
+                self._put(host, layout.velocities, velocities)
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
         """What `load` takes: that of core 0, as all have the same."""
         layout = self.layout
         masters, velocities = self._get(layout.masters), self._get(layout.velocities)
-        return State(masters, velocities, self.task.master_bits, self.task.unit_bits)
+        task = self.task
+        more = velocity_bits(task.momentum) if velocities else 0
+        return State(masters, velocities, task.master_bits, task.unit_bits, more)
 
     def _put(
         self,

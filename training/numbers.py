@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 MASTER_SHIFT = 8
 """Bits of a weight's master (int16) below those that the array multiplies with (int8)."""
-VELOCITY_BITS = 5
-"""Fraction bits of a velocity beyond those of its weights."""
+_VELOCITY_BITS = 5
+"""Fraction bits of a velocity beyond those of its weights, at least."""
 LOGIT_BITS = 10
 """Fraction bits of logits and targets: -32 to 32 in int16."""
 MOST_INPUT_BITS = 6
@@ -43,6 +43,16 @@ def master_bits(weights: Floats) -> int:
     """Fraction bits of the masters of these weights."""
     largest = float(np.abs(weights).max(initial=0.0)) or 1.0
     return fraction_bits(largest, (1 << _HEADROOM) - 1)
+
+
+def velocity_bits(momentum: float) -> int:
+    """Return the fraction bits of velocities beyond those of their weights.
+
+    Without gradients a velocity decays until momentum times its code rounds to the same code, at
+    most 1 / (2 - 2 momentum). This rest must be below half a unit of a weight, or weights drift.
+    """
+    rest = 0.5 / (1 - momentum)
+    return max(_VELOCITY_BITS, floor(log2(rest)) + 2)
 
 
 def codes(values: Floats, bits: int, kind: type[np.int8] | type[np.int16]) -> NDArray[Any]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from systola.training.errors import TrainingError
 
 ROUNDINGS = ("nearest", "stochastic")
+_MOST_MOMENTUM = 0.999
+"""The largest momentum: beyond it, too few of the 16 bits of a velocity are left for updates."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class SGD:
     def __post_init__(self) -> None:
         if not 2.0**-20 <= self.learning_rate <= 8:
             raise TrainingError(f"learning_rate must be 2^-20 to 8, not {self.learning_rate}")
-        if not (self.momentum == 0 or 2.0**-10 <= self.momentum < 1):
-            raise TrainingError(f"momentum must be 0, or 2^-10 to below 1, not {self.momentum}")
+        if not (self.momentum == 0 or 2.0**-10 <= self.momentum <= _MOST_MOMENTUM):
+            most = f"momentum must be 0, or 2^-10 to {_MOST_MOMENTUM}"
+            raise TrainingError(f"{most}, not {self.momentum}")
         if self.rounding not in ROUNDINGS:
             known = ", ".join(ROUNDINGS)
             raise TrainingError(f"rounding '{self.rounding}' is not there (known: {known})")

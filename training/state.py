@@ -30,8 +30,10 @@ class State:
     bits: tuple[int, ...]
     """Fraction bits of the masters."""
     unit_bits: tuple[int, ...] = ()
-    """The same of the units of all stages but the last one, as the last epoch had them; none before
-    there was one."""
+    """Fraction bits of the units of all stages but the last one, as the last epoch had them; none
+    before the first epoch."""
+    velocity_bits: int = 0
+    """Fraction bits of the velocities beyond those of the masters."""
 
 
 def weights(stages: Sequence[Stage], state: State) -> list[Floats]:

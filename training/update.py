@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from systola.arch.isa import Opcode, Operation
 from systola.training.loss import gradient_factor
 from systola.training.masks import block_seed
-from systola.training.numbers import VELOCITY_BITS, multiplier
+from systola.training.numbers import multiplier, velocity_bits
 from systola.training.passes import COUNTER_REGISTER
 from systola.training.task import GRADIENT, SPARE, Exponent, Task
 from systola.training.writer import ONE, UNIT, WIDE, Entry, Writer, shifted
@@ -78,7 +78,7 @@ class Masters:
         writer.activate(row, velocity.start, rows, entry, **how)
         writer.vector(
             *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
-            scales=(UNIT, UNIT >> VELOCITY_BITS),
+            scales=(UNIT, UNIT >> velocity_bits(self.task.momentum)),
         )
 
     def _draw(self) -> None:
@@ -102,7 +102,7 @@ def update_shift(writer: Writer, task: Task, bits: int, inputs: Exponent) -> Ent
     `bits`: fraction bits of the masters; `inputs`: of what the gradient is multiplied with.
     """
     q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
-    bits += VELOCITY_BITS if task.momentum else 0
+    bits += velocity_bits(task.momentum) if task.momentum else 0
     value = inputs.value - bits + right
     writer.measure(SPARE, first=inputs.register, second=GRADIENT, value=value)
     return Entry(q)
