@@ -158,7 +158,9 @@ class Sequential:
         if batch_size < 1 or epochs < 0:
             raise TrainingError("batch_size must be at least 1, epochs at least 0")
 
-        engine = self._prepare(rows, min(batch_size, len(rows)))
+        self._input_bits = self._fitting_bits(rows)
+        batch_size = min(batch_size, len(rows))
+        self._prepare(batch_size, self._input_bits)  # it must fit, before callbacks begin
         history = History()
         progress = Progress(0 if verbose == 0 else 1, epochs, -(-len(rows) // batch_size))
         everyone: list[Callback] = [*callbacks, history, progress]
@@ -169,8 +171,9 @@ class Sequential:
         for epoch in range(initial_epoch, epochs):
             for each in everyone:
                 each.on_epoch_begin(epoch)
-            logs = self._epoch(engine, rows, labels, batch_size, shuffle, everyone)
+            logs = self._epoch(rows, labels, batch_size, shuffle, everyone)
             if checked is not None:
+                engine = self._ready(checked[0], batch_size)
                 logs |= {f"val_{k}": v for k, v in self._measured(engine, *checked).items()}
             for each in everyone:
                 each.on_epoch_end(epoch, logs)
@@ -195,7 +198,7 @@ class Sequential:
         """What the network puts out for any number of samples."""
         rows = self._rows(x, "x")
         engine = self._ready(rows, batch_size)
-        found = [engine.predict(self._input(part)) for part in _parts(rows, engine.batch)]
+        found = [engine.predict(self._input(part, engine)) for part in _parts(rows, engine.batch)]
         return np.concatenate(found).astype(np.float32)
 
     def get_weights(self) -> list[Floats]:
@@ -226,7 +229,7 @@ class Sequential:
 
     @property
     def input_bits(self) -> int | None:
-        """Fraction bits of the samples, from the first ones on."""
+        """Fraction bits with which all samples of fit() fit; None before it."""
         return self._input_bits
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
@@ -242,7 +245,6 @@ class Sequential:
 
     def _epoch(
         self,
-        engine: Engine,
         rows: Numbers,
         labels: NDArray[np.int16],
         batch_size: int,
@@ -252,15 +254,16 @@ class Sequential:
         order = np.arange(len(rows))
         if shuffle:
             order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
-        x = self._input(rows)
         total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
         for number, chosen in enumerate(_parts(order, batch_size)):
-            batch = engine.train(x[chosen], labels[chosen], self.steps)
+            # A callback may have called compile() or set_weights(): there is a new engine, then.
+            engine = self._training_engine(batch_size)
+            batch = engine.train(self._input(rows[chosen], engine), labels[chosen], self.steps)
             self.steps += 1
             total.add(batch.loss, batch.outputs, labels[chosen])
             for each in everyone:
                 each.on_train_batch_end(number, total.logs())
-        engine.end_epoch()
+        self._training_engine(batch_size).end_epoch()
         self.epochs += 1
         return total.logs()
 
@@ -269,15 +272,26 @@ class Sequential:
     ) -> dict[str, float]:
         total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
         for chosen in _parts(np.arange(len(rows)), engine.batch):
-            batch = engine.evaluate(self._input(rows[chosen]), labels[chosen])
+            batch = engine.evaluate(self._input(rows[chosen], engine), labels[chosen])
             total.add(batch.loss, batch.outputs, labels[chosen])
         return total.logs()
 
-    def _input(self, rows: Numbers) -> Codes:
+    def _input(self, rows: Numbers, engine: Engine) -> Codes:
         if self._vocabulary():
             return rows.astype(np.int32)
-        assert self._input_bits is not None
-        return codes(rows, self._input_bits, np.int8)
+        return codes(rows, engine.task.input_bits, np.int8)
+
+    def _fitting_bits(self, rows: Numbers) -> int:
+        """Return the most fraction bits with which all of these samples, and those of fit(), fit.
+
+        Raises TrainingError for numbers that no code can hold.
+        """
+        if self._vocabulary():
+            return 0
+        bits = input_bits(rows)
+        if bits < 0:
+            raise TrainingError("x has numbers beyond 127: scale them")
+        return bits if self._input_bits is None else min(bits, self._input_bits)
 
     def _vocabulary(self) -> int:
         """How many words there are, where samples are words."""
@@ -308,21 +322,28 @@ class Sequential:
         return prod(given.shape)
 
     def _ready(self, rows: Numbers, batch_size: int) -> Engine:
-        """The engine that is there, or one for batches of this size."""
-        return self._engine or self._prepare(rows, min(batch_size, len(rows)))
+        """Return an engine for these samples: of the batches of the present one, if there is one.
 
-    def _prepare(self, rows: Numbers, batch_size: int) -> Engine:
-        if self._engine is not None and self._engine.batch == batch_size:
-            return self._engine
+        Samples beyond the range of those of fit() are taken with fewer bits, which lasts until the
+        next call: nothing is cut off, and what is learnt does not depend on it.
+        """
+        batch = self._engine.batch if self._engine else min(batch_size, len(rows))
+        return self._prepare(batch, self._fitting_bits(rows))
+
+    def _training_engine(self, batch_size: int) -> Engine:
+        assert self._input_bits is not None
+        return self._prepare(batch_size, self._input_bits)
+
+    def _prepare(self, batch_size: int, bits: int) -> Engine:
+        """Return the present engine, or a new one for this batch size and these input bits."""
+        engine = self._engine
+        if engine and (engine.batch, engine.task.input_bits) == (batch_size, bits):
+            return engine
         settings, state = self._compiled(), self.state()
-        if self._input_bits is None:
-            self._input_bits = 0 if self._vocabulary() else input_bits(rows)
-            if self._input_bits < 0:
-                raise TrainingError("x has numbers beyond 127: scale them")
         chosen: SGD = settings["optimizer"]
         task = Task(
             stages=self.stages(),
-            input_bits=self._input_bits,
+            input_bits=bits,
             master_bits=state.bits,
             loss=settings["loss"],
             count=batch_size,
