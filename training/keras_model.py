@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of Keras 3 as they are: layers and weights taken over, trained weights given back.
+"""Takes layers and weights of Keras 3 models over, and gives trained weights back.
 
-Nothing of Keras is imported: what is needed of a model are `layers` and `get_weights`.
+Nothing of Keras is imported: its models and layers are asked for their attributes.
 """
 
 from __future__ import annotations
@@ -27,27 +27,64 @@ _LSTM: dict[str, Any] = {
     **{"use_bias": True, "return_sequences": False, "return_state": False},
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
-"""What an LSTM must have."""
+"""Settings that an LSTM must have."""
+_WITH_WEIGHTS = ("Conv2D", "Dense", "Embedding", "LSTM")
+_NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "quantization_config")
+"""Ends of the names of settings that must be None, as training would ignore them."""
 
 
 def from_keras(keras_model: Any) -> Sequential:
-    """The network of a Keras model that is a chain of layers, with its weights.
+    """Return the network of a Keras model that is a chain of layers, with its weights.
 
-    Raises TrainingError for layers that the machine does not train.
+    Raises TrainingError for other models, for layers that the machine does not train, and for
+    settings of a layer that training would ignore.
     """
     shape: Any = getattr(keras_model, "input_shape", None)
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
     layers: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
-    for layer in keras_model.layers:
+    for layer in _chain(keras_model):
+        _need_honoured(layer)
         layers += _layer(layer)
     model = Sequential(layers)
     model.set_weights(keras_model.get_weights())
     return model
 
 
+def _chain(keras_model: Any) -> list[Any]:
+    """Return the layers of a model in their order. Raises TrainingError where they are no chain."""
+    layers = list(keras_model.layers)
+    names = {kind.__name__ for kind in type(keras_model).__mro__}
+    if not names & {"Sequential", "Functional"}:
+        raise TrainingError("only Sequential and functional Keras models can be trained")
+    if len(set(map(id, layers))) < len(layers):
+        raise TrainingError("the Keras model uses a layer twice: only a chain can be trained")
+    if "Sequential" in names:
+        return layers
+    result = keras_model.inputs[0]
+    for layer in layers:
+        if type(layer).__name__ == "InputLayer":
+            continue
+        try:
+            source, following = layer.input, layer.output
+        except (AttributeError, ValueError):
+            source = following = None  # Keras has none for a layer that is used twice
+        if source is not result:
+            raise TrainingError(
+                f"the Keras model is no chain of layers: '{layer.name}' does not follow the layer "
+                "before it, or is used twice"
+            )
+        result = following
+    outputs = list(keras_model.outputs)
+    if len(outputs) != 1 or outputs[0] is not result:
+        raise TrainingError(
+            "the Keras model has several outputs, or one inside: take one at a time"
+        )
+    return layers
+
+
 def to_keras(model: Sequential, keras_model: Any) -> None:
-    """Puts the weights into the Keras model that `from_keras` has taken them from."""
+    """Put the weights into the Keras model that `from_keras` has taken them from."""
     keras_model.set_weights(model.get_weights())
 
 
@@ -57,14 +94,19 @@ def _layer(layer: Any) -> list[Layer]:
         case "InputLayer":
             return []
         case "Flatten":
+            _need(layer, kind, data_format="channels_last")
             return [Flatten()]
         case "Dense":
             _need(layer, kind, use_bias=True)
             return [Dense(int(layer.units), _activation(layer))]
         case "Activation":
             return [Activation(_activation(layer) or "linear")]
-        case "ReLU" | "Softmax":
-            return [Activation(kind.lower())]
+        case "ReLU":
+            _need(layer, kind, max_value=None, negative_slope=0.0, threshold=0.0)
+            return [Activation("relu")]
+        case "Softmax":
+            _need(layer, kind, axis=-1)
+            return [Activation("softmax")]
         case "Conv2D":
             _need(
                 *(layer, kind),
@@ -96,6 +138,16 @@ def _layer(layer: Any) -> list[Layer]:
             return [Dropout(float(layer.rate))]
         case _:
             raise TrainingError(f"layer '{layer.name}', a {kind}, cannot be trained")
+
+
+def _need_honoured(layer: Any) -> None:
+    """Raise TrainingError for a setting of any layer that training would ignore."""
+    kind = type(layer).__name__
+    if kind in _WITH_WEIGHTS:
+        _need(layer, kind, trainable=True)
+    for name, value in layer.get_config().items():
+        if value is not None and name.endswith(_NOT_HONOURED):
+            raise TrainingError(f"{kind} '{layer.name}' has a {name}: training would ignore it")
 
 
 def _need(layer: Any, kind: str, **values: Any) -> None:

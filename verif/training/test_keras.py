@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Several
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ def softmax() -> None: ...
 
 
 class KerasModel:
-    """What a Keras model of these layers shows."""
+    """A stand-in for a Keras model of these layers, with random weights for each Dense."""
 
     def __init__(self, *layers: Any, shape: tuple[int | None, ...] = (None, 8, 8)) -> None:
         self.layers = layers
@@ -44,22 +45,54 @@ class KerasModel:
         self.weights = weights
 
 
+class Sequential(KerasModel):
+    """A stand-in for Keras's Sequential model of these layers."""
+
+
+class Layer(SimpleNamespace):
+    """A stand-in for any layer: its settings are attributes, and get_config() has them all."""
+
+    def get_config(self) -> dict[str, Any]:
+        return vars(self)
+
+
 def layer(kind: str, **about: Any) -> Any:
-    return type(kind, (SimpleNamespace,), {})(name="it", **about)
+    return type(kind, (Layer,), {})(**{"name": "it", "trainable": True} | about)
 
 
-def dense(units: int, activation: Any = linear, use_bias: bool = True) -> Any:
-    return layer("Dense", units=units, activation=activation, use_bias=use_bias)
+def flatten() -> Any:
+    return layer("Flatten", data_format="channels_last")
+
+
+def relu_layer(**about: Any) -> Any:
+    usual = {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}
+    return layer("ReLU", **usual | about)
+
+
+def dense(units: int, activation: Any = linear, use_bias: bool = True, **about: Any) -> Any:
+    return layer("Dense", units=units, activation=activation, use_bias=use_bias, **about)
+
+
+class Functional(KerasModel):
+    """A stand-in for a functional model, whose layers are given with their source and result."""
+
+    def __init__(self, *layers: Any, outputs: Several[Any], inputs: Any = "x") -> None:
+        super().__init__(*layers, shape=(None, 6))
+        self.inputs, self.outputs = [inputs], outputs
+
+
+TWICE = dense(6)
+"""A layer that is used twice: Keras has no input and output of it."""
 
 
 def test_there_and_back() -> None:
-    given = KerasModel(
+    given = Sequential(
         layer("InputLayer"),
-        layer("Flatten"),
+        flatten(),
         dense(24, relu),
         layer("Dropout", rate=0.1),
         dense(12),
-        layer("ReLU"),
+        relu_layer(),
         dense(10),
         layer("Activation", activation=softmax),
     )
@@ -91,7 +124,7 @@ def pool(**about: Any) -> Any:
 
 
 def test_convolutions() -> None:
-    given = KerasModel(conv(), pool(), layer("Flatten"), dense(4), shape=(None, 8, 8, 2))
+    given = Sequential(conv(), pool(), flatten(), dense(4), shape=(None, 8, 8, 2))
     rng = np.random.default_rng(2)
     shapes = (3, 3, 2, 3), (3,), (48, 4), (4,)
     given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
@@ -120,8 +153,16 @@ def embedding(**about: Any) -> Any:
     return layer("Embedding", **{"input_dim": 9, "output_dim": 3, "mask_zero": False} | about)
 
 
+def test_functional() -> None:
+    layers = [dense(4, relu, input="x", output="y"), dense(2, input="y", output="z")]
+    given = Functional(layer("InputLayer", input=[], output="x"), *layers, outputs=["z"])
+    model = from_keras(given)
+    for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
+        assert np.abs(found - expected).max() < 2.0**-13
+
+
 def test_words_there_and_back() -> None:
-    given = KerasModel(embedding(), lstm(), dense(1, sigmoid), shape=(None, 6))
+    given = Sequential(embedding(), lstm(), dense(1, sigmoid), shape=(None, 6))
     rng = np.random.default_rng(3)
     shapes = (9, 3), (3, 20), (5, 20), (20,), (5, 1), (1,)
     given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
@@ -144,15 +185,40 @@ def test_words_there_and_back() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (KerasModel(layer("Conv1D"), dense(3)), "layer 'it', a Conv1D, cannot be trained"),
-        (KerasModel(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
-        (KerasModel(conv(), pool(strides=(1, 1)), shape=(None, 8, 8, 3)), "strides .1, 1.: only"),
-        (KerasModel(dense(3, use_bias=False)), "use_bias False: only True"),
-        (KerasModel(lstm(return_sequences=True)), "return_sequences True: only False"),
-        (KerasModel(lstm(activation=relu)), "LSTM 'it' has activation relu: only tanh"),
-        (KerasModel(embedding(mask_zero=True)), "mask_zero True: only False"),
-        (KerasModel(dense(3), shape=(None, None, 8)), "build it first"),
+        (Sequential(layer("Conv1D"), dense(3)), "layer 'it', a Conv1D, cannot be trained"),
+        (Sequential(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
+        (Sequential(conv(), pool(strides=(1, 1)), shape=(None, 8, 8, 3)), "strides .1, 1.: only"),
+        (Sequential(dense(3, use_bias=False)), "use_bias False: only True"),
+        (Sequential(lstm(return_sequences=True)), "return_sequences True: only False"),
+        (Sequential(lstm(activation=relu)), "LSTM 'it' has activation relu: only tanh"),
+        (Sequential(embedding(mask_zero=True)), "mask_zero True: only False"),
+        (Sequential(dense(3), shape=(None, None, 8)), "build it first"),
         (object(), "build it first"),
+        (KerasModel(dense(3)), "only Sequential and functional Keras models"),
+        (Sequential(dense(3, trainable=False)), "trainable False: only True"),
+        (Sequential(dense(3, kernel_regularizer="l2")), "has a kernel_regularizer: training would"),
+        (Sequential(conv(bias_constraint="non_neg")), "has a bias_constraint: training would"),
+        (Sequential(layer("Dropout", rate=0.1, noise_shape=(1, 4))), "has a noise_shape: training"),
+        (Sequential(relu_layer(max_value=6.0)), "ReLU 'it' has max_value 6.0: only None"),
+        (Sequential(layer("Softmax", axis=1)), "Softmax 'it' has axis 1: only -1"),
+        (Sequential(layer("Flatten", data_format="channels_first")), "channels_first: only"),
+        (Sequential(*[TWICE] * 2), "uses a layer twice"),
+        (
+            Functional(dense(3, input="x", output="y"), TWICE, outputs=["z"]),
+            "no chain of layers: 'it' does not follow",
+        ),
+        (
+            Functional(*(dense(3, input="x", output=name) for name in "yz"), outputs=["y", "z"]),
+            "no chain of layers: 'it' does not follow",
+        ),
+        (
+            Functional(
+                dense(3, input="x", output="y"),
+                dense(3, input="y", output="z"),
+                outputs=["z", "y"],
+            ),
+            "several outputs",
+        ),
     ],
 )
 def test_what_is_not_trained(given: Any, says: str) -> None:
