@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from systola.compiler.errors import ModelError
-from systola.compiler.host_stage import Concatenate, HostStage, View
+from systola.compiler.host_stage import Concatenate, HostStage, LookUp, View
 from systola.compiler.moves import (
     MOST_ELEMENTS,
     MOST_PARTS,
@@ -26,7 +26,7 @@ from systola.compiler.tflite.element_moves import (
     source_position,
     view_shape,
 )
-from systola.compiler.tflite.graph import Operator
+from systola.compiler.tflite.graph import Operator, Tensor
 from systola.compiler.tflite.scope import Moved, Padded, Scope, one_result, same_quantisation
 
 
@@ -214,18 +214,41 @@ def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
 
 
 def _part(scope: Scope, operator: Operator, position: int) -> Value:
-    """An input, which may be a constant."""
+    """Return an input, which may be a constant, with the scale of the result."""
     tensor = scope.tensor(operator, position)
     result_tensor = scope.graph.tensors[operator.outputs[0]]
     if result_tensor.dtype == "int8":
         same_quantisation(tensor, result_tensor)
     if tensor.data is None:
-        return scope.source(operator, position, result_tensor.dtype)[0]
+        source, _ = scope.source(operator, position, result_tensor.dtype)
+        if result_tensor.dtype == "uint8" and operator.kind == "CONCATENATION":
+            return _rescaled(scope, operator, source, tensor, result_tensor)
+        return source
     if tensor.dtype != "int8" or result_tensor.dtype != "int8":
         raise ModelError("constants of other types than int8 are not supported")
     value, node = constant_value(str(operator), f"input {position} of {operator}", tensor.data)
     scope.add(node)
     return value
+
+
+def _rescaled(
+    scope: Scope, operator: Operator, source: Value, tensor: Tensor, result_tensor: Tensor
+) -> Value:
+    """Return a uint8 input of CONCATENATION with the scale of its result.
+
+    Source: reference_ops::ConcatenationWithScaling of LiteRT, in float32, halves away from zero.
+    """
+    both = [(each.scales.tolist(), each.zero_points.tolist()) for each in (tensor, result_tensor)]
+    if both[0] == both[1]:
+        return source
+    scale = np.float32(tensor.scale) * (np.float32(1) / np.float32(result_tensor.scale))
+    bias = np.float32(-tensor.byte_zero_point) * scale
+    codes = np.arange(256, dtype=np.float32) * scale + bias
+    rounded = np.copysign(np.floor(np.abs(codes) + np.float32(0.5)), codes)
+    table = np.clip(rounded + result_tensor.byte_zero_point, 0, 255).astype(np.uint8)
+    result = Value(f"{source.name} for {operator}", source.shape, source.dtype)
+    scope.host(operator, LookUp(table), result, source)
+    return result
 
 
 def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:

@@ -117,6 +117,31 @@ def test_bytes_without_sign(scale: float) -> None:
     check(writer.content(outer[:1], outer[1:]), np.arange(256, dtype=np.uint8).reshape(1, 1, 256))
 
 
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("scales", [(0.1, 0.2, 0.1), (0.07, 0.3, 0.11), (0.3, 0.3, 0.3)])
+def test_bytes_without_sign_are_joined(scales: tuple[float, float, float], axis: int) -> None:
+    """CONCATENATION of uint8 brings all codes of each input to the scale of the result."""
+    writer = ModelWriter()
+    sources = [
+        writer.tensor((1, 16, 16), "uint8", scale, zero_point)
+        for scale, zero_point in zip(scales, (128, 100, 7), strict=True)
+    ]
+    shape = (1, 48, 16) if axis == 1 else (1, 16, 48)
+    result = writer.tensor(shape, "uint8", scales[1], 128)
+    writer.operator("CONCATENATION", sources, [result], axis=axis)
+    codes = np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16)
+    check(writer.content(sources, [result]), codes, codes, codes)
+
+
+def test_bytes_without_a_scale_are_joined() -> None:
+    writer = ModelWriter()
+    sources = [writer.tensor((1, 256), "uint8") for _ in range(2)]
+    result = writer.tensor((1, 512), "uint8")
+    writer.operator("CONCATENATION", sources, [result], axis=1)
+    codes = np.arange(256, dtype=np.uint8).reshape(1, 1, 256)
+    check(writer.content(sources, [result]), codes, codes)
+
+
 def test_shapes_are_constants() -> None:
     """The size of a batch read from a shape, put before the rest, and used to reshape."""
     writer = ModelWriter()
