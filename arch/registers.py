@@ -10,7 +10,7 @@ from systola.arch.config import HOST_PAGE_BYTES
 
 IDENTITY = 0x5450_5531
 """What the ID register reads: 'TPU1'."""
-VERSION = 3
+VERSION = 4
 
 TRACE_DEPTH = 64
 """Tags that the trace holds."""

@@ -22,6 +22,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.built_for import require_machine
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
 from systola.arch.isa import TABLE_BYTES, Opcode, Unit, encode
@@ -120,7 +121,7 @@ class _Compiler:
         _check_sizes(config, self.shapes, rows)
         self.plan: Plan = make_plan(config, tuple(self.shapes), rows)
         self.segments = tiles(self.shapes[0].k_tiles, self.plan.segment)
-        self.program: list[bytes] = []
+        self.program = [require_machine(config)]
 
         self._first_entry = [0]
         for shape in self.shapes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from systola.arch.built_for import machine_operands
 from systola.arch.features import unavailable
 from systola.arch.isa import (
     DEPTHWISE_TAPS,
@@ -28,6 +29,8 @@ class Checks(State):
         """What FAULT_ADDRESS holds where the check for `cause` fails; None if it does not."""
         config = self.config
         match cause:
+            case Fault.OTHER_MACHINE:
+                return None if at == machine_operands(config) else 0
             case Fault.UNAVAILABLE:
                 return int(opcode) if unavailable(config, opcode, at) else None
             case Fault.WINDOW:

@@ -32,6 +32,9 @@ class Control(State):
         """Notes the tag. It waits for nothing: all earlier instructions have completed."""
         self._tags.append(tag)
 
+    def require_machine(self, **operands: int) -> None:
+        """Does nothing: the check has compared all `operands` with the machine."""
+
     def set_register(self, *, register: int, value: int, first: int, second: int) -> None:
         """Computes an index register."""
         self._scalar.set_register(register, value, first, second)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from systola.arch.assembler import assemble_program
+from systola.arch.built_for import require_machine
 from systola.arch.config import DEFAULT_PRESET, HOST_PAGE_BYTES, Config
 from systola.arch.config import preset as named_preset
 from systola.arch.image import Image
@@ -131,15 +132,17 @@ class ImageBuilder:
         return self._put(array)
 
     def build(self, program: str | Iterable[bytes]) -> Image:
-        """The image of a program: assembly text, or instructions from systola.arch.isa.encode.
+        """Makes the image of a program: assembly text, or words from systola.arch.isa.encode.
 
-        It can be called several times, with other programs on the same data. Raises AssemblyError
-        for a mistake in the text.
+        Require_Machine comes before it, as the data lie where this machine has them. So the first
+        instruction of `program` is number 1. Several programs can be built on the same data.
+        Raises AssemblyError for a mistake in the text.
         """
         if isinstance(program, str):
             code = assemble_program(program, self.config)
         else:
             code = b"".join(program)
+        code = require_machine(self.config) + code
         memory = bytes(self._host) + code
         memory += bytes(-len(memory) % HOST_PAGE_BYTES)
         return Image(

@@ -10,6 +10,7 @@ from itertools import cycle
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.built_for import require_machine
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, Source, encode
 from systola.training.backward import Backward
@@ -30,6 +31,7 @@ class StepProgram:
     """A program, and what it needs in host memory."""
 
     code: bytes
+    """Begins with Require_Machine and the Set_Register of the counter."""
     entries: NDArray[np.uint8]
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
@@ -43,7 +45,8 @@ class StepProgram:
         ):
             host[place : place + data.size] = data
         counter = step * COUNTER_STEP % 2**32
-        code = _set_counter(counter) + self.code[INSTRUCTION_BYTES:]
+        front, rest = self.code[:INSTRUCTION_BYTES], self.code[2 * INSTRUCTION_BYTES :]
+        code = front + _set_counter(counter) + rest
         host[layout.program : layout.program + len(code)] = np.frombuffer(code, np.uint8)
         return code
 
@@ -158,6 +161,5 @@ def _set_counter(counter: int) -> bytes:
 
 
 def _end(writer: Writer) -> StepProgram:
-    return StepProgram(
-        _set_counter(0) + writer.code(), writer.entries(), writer.constants(), writer.tables()
-    )
+    code = require_machine(writer.config) + _set_counter(0) + writer.code()
+    return StepProgram(code, writer.entries(), writer.constants(), writer.tables())

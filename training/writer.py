@@ -255,7 +255,7 @@ class Writer:
                 encode(Opcode.LOAD_PARAMETERS, host=layout.entries, parameter=0, count=count)
             )
         program = b"".join([*loads, *self.words, encode(Opcode.HALT)])
-        if len(program) > PROGRAM_BYTES - INSTRUCTION_BYTES:
+        if len(program) > PROGRAM_BYTES - 2 * INSTRUCTION_BYTES:
             raise TrainingError("the network is too large: its program does not fit")
         return program
 

@@ -45,6 +45,7 @@ class Opcode(IntEnum):
     INTERRUPT_HOST = 0x04
     SYNCHRONIZE_HOST = 0x05
     DEBUG_TAG = 0x06
+    REQUIRE_MACHINE = 0x07
     SET_REGISTER = 0x08
     LOOP = 0x09
     END_LOOP = 0x0A

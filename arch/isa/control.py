@@ -85,6 +85,25 @@ CONTROL: tuple[Instruction, ...] = (
         ),
     ),
     Instruction(
+        opcode=Opcode.REQUIRE_MACHINE,
+        fields=(
+            Field(name="rows", width=9, doc="R: rows of the array"),
+            Field(name="columns", width=9, doc="C: columns of the array"),
+            Field(name="host_bus", width=8, doc="bytes of a beat on the host port"),
+            Field(name="weight_bus", width=8, doc="bytes of a beat on the weight port"),
+        ),
+        checks=(Fault.OTHER_MACHINE,),
+        summary="Stops a program that was built for another machine.",
+        semantics=(
+            "OTHER_MACHINE unless the machine has an array of `rows` x `columns` and buses of "
+            "`host_bus` and `weight_bus` bytes. These four numbers decide the places of bytes: in "
+            "lines, in weight tiles, and in both memories. A program that is built for other "
+            "numbers may break no other rule and still write wrong bytes. Sizes of memories are "
+            "not among them, as each range has a fault of its own. The tools put this instruction "
+            "first in every program that they make. A program may leave it out."
+        ),
+    ),
+    Instruction(
         opcode=Opcode.SET_REGISTER,
         fields=(
             Field(name="register", width=3, doc="register that is set, 1 to 7", minimum=1),

@@ -37,6 +37,7 @@ class Fault(IntEnum):
     LINK_KIND = 22
     LINK_TIMEOUT = 23
     POD_STOPPED = 24
+    OTHER_MACHINE = 25
 
 
 FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
@@ -118,6 +119,10 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     ),
     Fault.POD_STOPPED: (
         "another core of the pod had a fault before this one had ended. FAULT_PC is 0",
+        "0",
+    ),
+    Fault.OTHER_MACHINE: (
+        "the program was built for a machine with another array or another bus than this one",
         "0",
     ),
 }

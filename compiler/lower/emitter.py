@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.built_for import require_machine
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
 from systola.arch.isa import REGISTERS, TABLE_BYTES, EncodingError, Opcode, Unit, encode
@@ -279,9 +280,10 @@ class Emitter:
         return self._stored[content]
 
     def image(self) -> Image:
-        """The finished program, ended with Halt, in a host window that holds it."""
+        """The finished program, from Require_Machine to Halt, in a host window that holds it."""
         self.emit(Opcode.HALT)
-        program = b"".join((*self._front, *self._with_weight_reads()))
+        front = (require_machine(self.config), *self._front)
+        program = b"".join((*front, *self._with_weight_reads()))
         data_end = self._host_offset + len(self._data)
         start = tiles(data_end, PROGRAM_ALIGNMENT) * PROGRAM_ALIGNMENT
         size = tiles(start + len(program), HOST_PAGE_BYTES) * HOST_PAGE_BYTES

@@ -355,12 +355,13 @@ class Decoder(wiring.Component):
         )
         flags = Signal(len(checks), reset_less=True)
         m.d.sync += flags.eq(Cat(checks))
-        no_kind, *wrong, unavailable, no_window = flags
+        no_kind, *wrong, other_machine, unavailable, no_window = flags
         early: tuple[tuple[Value, ValueLike, ValueLike], ...] = (
             (given.error, Fault.FETCH_ERROR, 0),
             (no_kind, unknown, opcode),
             (Cat(*wrong, least_now).any(), Fault.ILLEGAL_FIELD, 0),
             (given.loop_fault, Fault.LOOP, given.loops),
+            (other_machine, Fault.OTHER_MACHINE, 0),
             (unavailable, Fault.UNAVAILABLE, opcode),
             (no_window, Fault.WINDOW, 0),
         )

@@ -8,6 +8,7 @@ from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
+from systola.arch.built_for import machine_operands
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
@@ -34,13 +35,15 @@ def word_checks(
     windowed: Value,
 ) -> list[Value]:
     """What is wrong with the instruction `given`: an opcode of no kind, four sorts of illegal
-    fields, hardware that is not there, no window. Each is about as deep as logic may be. The minima
-    of the fields `walked` are checked elsewhere; `shape` is the window, if there has been one."""
+    fields, another machine than it names, hardware that is not there, no window. Each is about as
+    deep as logic may be. The minima of the fields `walked` are checked elsewhere; `shape` is the
+    window, if there has been one."""
     return [
         ~given.kind.any(),
         _has_more(config, given),
         *_are_illegal(config, given, walked),
         _is_misfit(config, given),
+        _names_another(config, given),
         _is_unavailable(config, given),
         _has_no_window(given, shape, windowed),
     ]
@@ -134,6 +137,13 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
             most = Mux(function == Function.EXP, INVERSE_ROOT, TANH_INTEGER_BITS)
         wrong |= has_bits & (fields.table > most)
     return wrong
+
+
+def _names_another(config: Config, given: data.View) -> Value:
+    """Whether the instruction `given` requires another machine than this."""
+    fields = fields_of(given.word)[Opcode.REQUIRE_MACHINE]
+    other = Cat(fields[name] != value for name, value in machine_operands(config).items()).any()
+    return is_one_of(given.kind, Opcode.REQUIRE_MACHINE) & other
 
 
 def _is_unavailable(config: Config, given: data.View) -> Value:

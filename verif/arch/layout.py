@@ -21,6 +21,15 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
             "wait": (27, 24),
         },
     ),
+    "require_machine": (
+        0x07,
+        {
+            "rows": (16, 8),
+            "columns": (25, 17),
+            "host_bus": (33, 26),
+            "weight_bus": (41, 34),
+        },
+    ),
     "set_register": (
         0x08,
         {
@@ -346,8 +355,8 @@ def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
         if name in SIGNED:
             ends[name] = -(2 ** (width - 1)), 2 ** (width - 1) - 1
         else:
-            # Loop may say 0: its index register adds to it.
-            least = name in MINIMUM_ONE and mnemonic != "loop"
+            # Loop may say 0: its index register adds to it. Require_Machine may: it is compared.
+            least = name in MINIMUM_ONE and mnemonic not in ("loop", "require_machine")
             ends[name] = int(least or (mnemonic, name) == ("measure", "exponent")), 2**width - 1
     return ends
 

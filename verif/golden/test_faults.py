@@ -25,6 +25,7 @@ from systola.verif.golden.words import (
     patched,
     pool,
     read,
+    requirement,
     table,
     vector,
     weights,
@@ -59,6 +60,36 @@ def test_unavailable(config: Config, word: bytes, opcode: int) -> None:
 def test_all_else_runs_on_the_least_machine(word: bytes) -> None:
     least = dataclasses.replace(TINY, name="least", tables=0)
     Rig(least, tiles=1).complete(weights(), Windows().word, word, HALT)
+
+
+# Every number of this machine is its own.
+ODD = dataclasses.replace(TINY, name="odd", rows=3, cols=5, columns_per_lane=1)
+ODD = dataclasses.replace(ODD, host_bus_bytes=8, weight_bus_bytes=16)
+NUMBERS = {"rows": 3, "columns": 5, "host_bus": 8, "weight_bus": 16}
+
+
+def test_the_machine_that_a_program_requires() -> None:
+    Rig(TINY).complete(requirement(), encode(Opcode.NOP), requirement(), HALT)
+    Rig(ODD).complete(requirement(**NUMBERS), HALT)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("change", [1, 2, 4, 8, 16, 32, 64, 128])
+def test_another_machine(name: str, change: int) -> None:
+    wrong = requirement(**{**NUMBERS, name: NUMBERS[name] ^ change})
+    assert Rig(ODD).fault(requirement(**NUMBERS), wrong, HALT) == (Fault.OTHER_MACHINE, 1, 0)
+
+
+def test_another_machine_with_a_larger_array() -> None:
+    for name in ("rows", "columns"):
+        wrong = requirement(**{**NUMBERS, name: NUMBERS[name] + 256})
+        assert Rig(ODD).fault(wrong, HALT) == (Fault.OTHER_MACHINE, 0, 0)
+
+
+def test_what_does_not_move_bytes_is_not_required() -> None:
+    """A program runs on every machine with the same array and the same buses."""
+    for config in (SQUARE, dataclasses.replace(TINY, buffer_lines=2048, accumulator_rows=2)):
+        Rig(config).complete(requirement(), HALT)
 
 
 def test_fetch_window() -> None:
@@ -111,6 +142,7 @@ def test_weight_overflow() -> None:
 PRECEDENCE: list[tuple[bytes, Fault, int]] = [
     (patched(read(buffer=1024), 127, 1, 1), Fault.ILLEGAL_FIELD, 0),
     (read(buffer=1024, host=2), Fault.ILLEGAL_FIELD, 0),
+    (patched(requirement(rows=5), 42, 1, 1), Fault.ILLEGAL_FIELD, 0),
     (read(buffer=1024, host=WINDOW), Fault.BUFFER_RANGE, 1024),
     (write(buffer=1024, host=WINDOW), Fault.BUFFER_RANGE, 1024),
     (parameters(parameter=32, host=WINDOW), Fault.PARAMETER_RANGE, 32),

@@ -74,6 +74,12 @@ def vector(**changes: int) -> bytes:
     return encode(Opcode.VECTOR, **{**at, "parameter": 0, **changes})
 
 
+def requirement(**changes: int) -> bytes:
+    """Require_Machine of `TINY`."""
+    machine = {"rows": 4, "columns": 4, "host_bus": 4, "weight_bus": 4}
+    return encode(Opcode.REQUIRE_MACHINE, **{**machine, **changes})
+
+
 def patched(word: bytes, bit: int, value: int, width: int) -> bytes:
     """`word` with `width` bits from `bit` on replaced: what encode() would refuse."""
     number = int.from_bytes(word, "little")

@@ -457,6 +457,18 @@ class FaultWriter(SingleInstructions):
             where = {near: source, far: apart, "destination": result}
         self._one(opcode, **where)
 
+    def _other_machine(self) -> None:
+        """One number is another one, often by a single bit; or several are."""
+        rng, opcode, own = self._rng, Opcode.REQUIRE_MACHINE, self._writer.machine
+        found = dict(own)
+        while found == own:
+            for name in rng.sample(list(own), rng.choice((1, 1, 1, 2, 4))):
+                width = BY_OPCODE[opcode].field(name).width
+                found[name] = rng.choice((own[name] ^ 1 << rng.randrange(width), 0))
+                if rng.random() < 0.3:
+                    found[name] = rng.getrandbits(width)
+        self._one(opcode, **found)
+
     def _loop(self) -> None:
         choice = self._rng.randrange(3 if self._depth == 0 else 2)
         if choice == 0:
@@ -470,6 +482,7 @@ class FaultWriter(SingleInstructions):
 
 ALONE = (
     *(Fault.ILLEGAL_OPCODE, Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OVERLAP, Fault.LOOP),
+    Fault.OTHER_MACHINE,
     *(Fault.BUFFER_RANGE, Fault.PARAMETER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
     *(Fault.ACCUMULATOR_RANGE, Fault.WEIGHT_OVERFLOW),
 )

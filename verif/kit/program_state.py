@@ -95,6 +95,16 @@ class ProgramState:
     recent: dict[Span, deque[Region]] = field(default_factory=dict[Span, deque["Region"]])
     """Regions of the last few instructions."""
 
+    @property
+    def machine(self) -> dict[str, int]:
+        """The operands of the Require_Machine that this machine lets pass."""
+        return {
+            "rows": self.config.rows,
+            "columns": self.config.cols,
+            "host_bus": self.config.host_bus_bytes,
+            "weight_bus": self.config.weight_bus_bytes,
+        }
+
     def emit(self, opcode: Opcode, *regions: Region, **operands: int) -> None:
         """Writes an instruction with the operands of the regions and others."""
         for region in regions:

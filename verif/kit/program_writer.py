@@ -65,6 +65,9 @@ class ProgramWriter(ProgramState):
     def debug_tag(self) -> None:
         self.emit(Opcode.DEBUG_TAG, tag=self.number(0, 0xFFFF), wait=self.rng.getrandbits(4))
 
+    def require_machine(self) -> None:
+        self.emit(Opcode.REQUIRE_MACHINE, **self.machine)
+
     def set_register(self, **operands: int) -> None:
         self.emit(Opcode.SET_REGISTER, **operands)
 

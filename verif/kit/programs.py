@@ -51,6 +51,7 @@ _WEIGHTS: dict[Opcode, int] = {
     Opcode.SYNCHRONIZE_HOST: 1,
     Opcode.INTERRUPT_HOST: 1,
     Opcode.DEBUG_TAG: 1,
+    Opcode.REQUIRE_MACHINE: 1,
 }
 _WEIGHTS_OF_TRAINING = _WEIGHTS | dict.fromkeys(TRAINING, 5)
 

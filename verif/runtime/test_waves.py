@@ -101,14 +101,15 @@ def test_instructions_have_names(tmp_path: Path) -> None:
         if line.endswith(str(file))
     }
     prefix = "tpu.tpu.core.sequencer.decoded__payload__"
-    assert list(shown) == [f"{prefix}kind[26:0]", f"{prefix}pc[27:0]"]
+    assert list(shown) == [f"{prefix}kind[27:0]", f"{prefix}pc[27:0]"]
     opcodes, numbers = shown.values()
     assert {"0000001 nop", "0000002 halt"} < set(opcodes)
-    assert len(opcodes) == 27
+    assert len(opcodes) == 28
     assert numbers == [
-        "0000000 nop",
-        "0000001 set_register register=1, value=7, first=0, second=0",
-        "0000002 halt",
+        "0000000 require_machine rows=4, columns=4, host_bus=4, weight_bus=4",
+        "0000001 nop",
+        "0000002 set_register register=1, value=7, first=0, second=0",
+        "0000003 halt",
     ]
 
 

@@ -10,13 +10,13 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.arch.assembler import assemble
 from systola.arch.config import preset
 from systola.arch.isa import Fault
 from systola.hdl.activation.step_planner import Pause, Phase
 from systola.hdl.parts.fabric import Fabric
 from systola.hdl.transfers.axi import Response
 from systola.hdl.verilog import convert
-from systola.runtime import ImageBuilder
 from systola.sim.design import verilog_of
 from systola.sim.shown import Group, Names, Shown, fields_named, groups
 from systola.sim.waves import save_files
@@ -117,7 +117,7 @@ def replayed(commands: str) -> list[tuple[str, str, str]]:
 
 def test_both_show_the_same(tmp_path: Path):
     """Groups in order, values by name, and a marker; the commands as Surfer does them."""
-    program = ImageBuilder("tiny").build("nop\nhalt").program
+    program = assemble("nop\nhalt")
     text = convert(Small(), "tpu")
     save_files(tmp_path / "my w.fst", text, "tpu", cycle=2, scope="t.", marker=70, program=program)
     commands = (tmp_path / "my w.sucl").read_text()

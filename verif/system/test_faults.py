@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every fault: its report, what it leaves alone, and the way out of it."""
 
+from dataclasses import replace
+
 import cocotb
+import numpy as np
 import pytest
 from cocotb.triggers import ClockCycles
 
 from systola.arch.config import preset
-from systola.arch.isa import Fault
+from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode, encode
 from systola.arch.registers import BusPort, Control, Register, Status
 from systola.golden.machine import Machine
+from systola.runtime import ImageBuilder
 from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB
 from systola.verif.kit.bus_errors import BUS_ERRORS, busy_program
@@ -93,6 +97,48 @@ async def soft_reset_while_busy(dut, after):
 @pytest.mark.parametrize("simulator", quick_simulators())
 def test_faults(simulator):
     run_machine("system.test_faults", simulator)
+
+
+@pytest.mark.parametrize(("name", "other"), [("tiny", "2x2"), thorough("small", "tiny")])
+def test_program_of_another_machine(name, other):
+    """It stops at its first instruction with memory untouched, and the machine's own then runs.
+
+    Nothing else is wrong with it: without the first instruction it ends at Halt.
+    """
+    config = preset(name)
+    golden = Machine(config)
+    foreign, own = (product_image(preset(each)) for each in (other, name))
+    # A driver that knows no better has a window of whole tiles of this machine.
+    tiles = np.resize(foreign.weights, 16 * config.tile_bytes)
+    foreign = replace(foreign, weights=tiles, host=foreign.host.copy())
+    with Simulator(config, latency=5) as machine:
+        compared_run(machine, golden, foreign, fault=Fault.OTHER_MACHINE)
+        result = machine.run(foreign)
+        found = (result.status, result.fault_cause, result.fault_pc, result.fault_address)
+        assert found == (Status.FAULT, Fault.OTHER_MACHINE, 0, 0)
+        assert (result.host == foreign.host).all()
+        at = foreign.program_offset
+        foreign.host[at : at + INSTRUCTION_BYTES] = np.frombuffer(encode(Opcode.NOP), np.uint8)
+        compared_run(machine, golden, foreign)
+        compared_run(machine, golden, own)
+
+
+def product_image(config):
+    """A product that breaks no rule on a machine with an array of twice the rows and columns."""
+    builder = ImageBuilder(config)
+    operand = builder.matrix(np.arange(-40, 40, dtype=np.int8).reshape(10, 8))
+    weights = builder.weights(np.arange(-32, 32, dtype=np.int8).reshape(8, 8))
+    entries = builder.parameters(scale=1 / 64, bias=[0] * 8)
+    result = builder.room(10, 8)
+    return builder.build(
+        f"read_host_memory {operand.operands}, buffer=0\n"
+        f"read_weights {weights.operands}\n"
+        f"load_parameters {entries.operands}, parameter=0\n"
+        f"matrix_multiply buffer=0, accumulator=0, rows=10, {weights.sizes}\n"
+        f"activate accumulator=0, buffer=100, rows=10, n_tiles={weights.n_tiles}, parameter=0\n"
+        f"write_host_memory {result.operands}, buffer=100\n"
+        "halt"
+    )
 
 
 def test_late_answers():

@@ -7,7 +7,16 @@ See instruction_bench for the memory, test_map_instructions for those on feature
 import cocotb
 import pytest
 
-from systola.arch.isa import LOOP_DEPTH, TANH_INTEGER_BITS, Function, Opcode, Rounding, encode
+from systola.arch.isa import (
+    BY_OPCODE,
+    LOOP_DEPTH,
+    TANH_INTEGER_BITS,
+    Fault,
+    Function,
+    Opcode,
+    Rounding,
+    encode,
+)
 from systola.arch.registers import Control, Interrupt, Register
 from systola.verif.kit.launch import quick_simulators, run_machine
 from systola.verif.system.instruction_bench import (
@@ -317,6 +326,24 @@ async def debug_tag(dut):
     (before, first), (after, second) = result.tags
     assert (first, second) == (0xFFFF, 0)
     assert before + LINES < after, "the vectors took a cycle each"
+
+
+@cocotb.test
+async def require_machine(dut):
+    """The machine's own numbers pass, in any place; others stop the program where they stand."""
+    tb = await bench(dut, latency=7)
+    config = tb.config
+    own = {"rows": config.rows, "columns": config.cols}
+    own |= {"host_bus": config.host_bus_bytes, "weight_bus": config.weight_bus_bytes}
+    right = encode(Opcode.REQUIRE_MACHINE, **own)
+    await check(tb, right, read(tb), right, right, write(tb), right)
+    for name, value in own.items():
+        highest = BY_OPCODE[Opcode.REQUIRE_MACHINE].field(name).width - 1
+        for other in (value ^ 1, value ^ 1 << highest, 0):
+            wrong = encode(Opcode.REQUIRE_MACHINE, **{**own, name: other})
+            program = image(tb, right, read(tb), write(tb), wrong, write(tb, host=OUTPUT + 0x800))
+            await tb.check_program(program, fault=Fault.OTHER_MACHINE)
+    await check(tb, right, read(tb), write(tb))
 
 
 @cocotb.test

@@ -71,6 +71,12 @@ class Reader:
         if bits & 0xFF == Opcode.SET_CONFIG_SCALE:
             self.scale = operands_of(Opcode.SET_CONFIG_SCALE, bits)
 
+    def machine(self) -> Fields:
+        """The fields of the Require_Machine that this machine lets pass."""
+        config = self.config
+        array = {"rows": config.rows, "columns": config.cols}
+        return array | {"host_bus": config.host_bus_bytes, "weight_bus": config.weight_bus_bytes}
+
     def pitch(self, opcode: Opcode) -> int:
         """Bytes of host memory from one vector to the next."""
         return self.config.output_pitch if opcode in COPIES_OUT else self.config.input_pitch
@@ -179,6 +185,8 @@ class Reader:
                 address = loops
             elif cause == Fault.UNAVAILABLE:
                 address = number if self._unavailable(opcode, f) else None
+            elif cause == Fault.OTHER_MACHINE:
+                address = None if f == self.machine() else 0
             elif cause == Fault.WINDOW:
                 address = 0 if self._window_misfits(opcode, f) else None
             elif cause not in WEIGHT_QUEUE:

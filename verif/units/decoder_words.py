@@ -107,6 +107,8 @@ class Writer:
             found = self._vector()
         elif opcode == Opcode.SET_CONFIG_WINDOW:
             found = self.window()
+        elif opcode == Opcode.REQUIRE_MACHINE:
+            found = reader.machine()
         elif opcode == Opcode.SET_REGISTER:
             found = {"register": random.randint(1, 7), "value": random.getrandbits(32)}
         else:

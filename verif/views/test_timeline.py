@@ -220,7 +220,7 @@ def test_many_instructions_stay_few_slices(monkeypatch, detailed):
 
     whole = slices()
     assert len(whole) == 300
-    assert {each["args"]["instruction"] for each in whole} == {1}
+    assert {each["args"]["instruction"] for each in whole} == {2}
     monkeypatch.setattr(trace_event, "DETAILED", detailed)
     short = slices()
     rows = len({each["tid"] for each in whole})
