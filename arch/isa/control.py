@@ -89,8 +89,8 @@ CONTROL: tuple[Instruction, ...] = (
         fields=(
             Field(name="rows", width=9, doc="R: rows of the array"),
             Field(name="columns", width=9, doc="C: columns of the array"),
-            Field(name="host_bus", width=8, doc="bytes of a beat on the host port"),
-            Field(name="weight_bus", width=8, doc="bytes of a beat on the weight port"),
+            Field(name="host_bus", width=9, doc="bytes of a beat on the host port"),
+            Field(name="weight_bus", width=9, doc="bytes of a beat on the weight port"),
         ),
         checks=(Fault.OTHER_MACHINE,),
         summary="Stops a program that was built for another machine.",

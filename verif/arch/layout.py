@@ -26,8 +26,8 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
         {
             "rows": (16, 8),
             "columns": (25, 17),
-            "host_bus": (33, 26),
-            "weight_bus": (41, 34),
+            "host_bus": (34, 26),
+            "weight_bus": (43, 35),
         },
     ),
     "set_register": (

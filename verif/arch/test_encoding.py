@@ -201,6 +201,7 @@ def test_reserved_bits_are_those_above_the_fields() -> None:
 def test_checks_are_faults_that_an_instruction_can_raise() -> None:
     copies = (Fault.BUFFER_RANGE, Fault.HOST_WINDOW)
     assert {entry.mnemonic: entry.checks for entry in BY_OPCODE.values() if entry.checks} == {
+        "require_machine": (Fault.OTHER_MACHINE,),
         "loop": (Fault.LOOP,),
         "end_loop": (Fault.LOOP,),
         "read_host_memory": copies,

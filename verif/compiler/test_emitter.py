@@ -120,7 +120,8 @@ def test_reads_stay_in_their_loop() -> None:
     target.emit(Opcode.NOP)
     opcodes = [opcode for opcode, _ in listing(target.image())]
     read, nop = Opcode.READ_WEIGHTS, Opcode.NOP
-    assert opcodes == [read, nop, Opcode.LOOP, read, nop, Opcode.END_LOOP, read, nop, Opcode.HALT]
+    body = [read, nop, Opcode.LOOP, read, nop, Opcode.END_LOOP, read, nop]
+    assert opcodes == [Opcode.REQUIRE_MACHINE, *body, Opcode.HALT]
 
 
 def test_loops_forget_window_and_scale() -> None:

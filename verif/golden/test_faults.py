@@ -74,16 +74,10 @@ def test_the_machine_that_a_program_requires() -> None:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("change", [1, 2, 4, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("change", [1, 2, 4, 8, 16, 32, 64, 128, 256])
 def test_another_machine(name: str, change: int) -> None:
     wrong = requirement(**{**NUMBERS, name: NUMBERS[name] ^ change})
     assert Rig(ODD).fault(requirement(**NUMBERS), wrong, HALT) == (Fault.OTHER_MACHINE, 1, 0)
-
-
-def test_another_machine_with_a_larger_array() -> None:
-    for name in ("rows", "columns"):
-        wrong = requirement(**{**NUMBERS, name: NUMBERS[name] + 256})
-        assert Rig(ODD).fault(wrong, HALT) == (Fault.OTHER_MACHINE, 0, 0)
 
 
 def test_what_does_not_move_bytes_is_not_required() -> None:
@@ -142,7 +136,7 @@ def test_weight_overflow() -> None:
 PRECEDENCE: list[tuple[bytes, Fault, int]] = [
     (patched(read(buffer=1024), 127, 1, 1), Fault.ILLEGAL_FIELD, 0),
     (read(buffer=1024, host=2), Fault.ILLEGAL_FIELD, 0),
-    (patched(requirement(rows=5), 42, 1, 1), Fault.ILLEGAL_FIELD, 0),
+    (patched(requirement(rows=5), 44, 1, 1), Fault.ILLEGAL_FIELD, 0),
     (read(buffer=1024, host=WINDOW), Fault.BUFFER_RANGE, 1024),
     (write(buffer=1024, host=WINDOW), Fault.BUFFER_RANGE, 1024),
     (parameters(parameter=32, host=WINDOW), Fault.PARAMETER_RANGE, 32),

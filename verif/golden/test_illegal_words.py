@@ -47,7 +47,7 @@ def test_illegal_opcode(opcode: int) -> None:
         (encode(Opcode.INTERRUPT_HOST), 24),
         (encode(Opcode.SYNCHRONIZE_HOST), 8),
         (encode(Opcode.DEBUG_TAG), 28),
-        (requirement(), 42),
+        (requirement(), 44),
         (encode(Opcode.SET_REGISTER, register=1), 49),
         (encode(Opcode.LOOP, count=1), 43),
         (encode(Opcode.END_LOOP), 8),

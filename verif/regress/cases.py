@@ -19,6 +19,7 @@ from systola.arch.isa import (
 )
 from systola.verif.kit.arithmetic_programs import arithmetic_program
 from systola.verif.kit.crowded_programs import crowded_program
+from systola.verif.kit.damaged_programs import damaged_program
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.loop_programs import loop_program
@@ -44,6 +45,7 @@ KINDS = (
     "scales",
     "faults",
     "garbage",
+    "damaged",
     "errors",
     "silence",
     "resets",
@@ -92,6 +94,8 @@ class Case:
         name = f"{self.kind} {self.seed} {self.index}"
         if self.kind == "garbage":
             return _garbage(self.config, name)
+        if self.kind == "damaged":
+            return damaged_program(self.config, name)
         if self.kind in _WHOLE:
             return _WHOLE[self.kind](self.config, name)
         if self.kind == "faults":
@@ -102,7 +106,7 @@ class Case:
     @property
     def ends(self) -> frozenset[Fault]:
         """To which end the program is to come."""
-        if self.kind == "garbage":
+        if self.kind in ("garbage", "damaged"):
             return ANY_END
         if self.kind == "faults":
             return ends_in(self._lone()[0])

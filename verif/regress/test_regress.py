@@ -27,6 +27,7 @@ from systola.verif.regress.shrink import fewest, with_words, words_of
 GARBAGE = 400
 ALL_GARBAGE = 100_000
 """With --exhaustive: about ten minutes."""
+DAMAGED, MANY_DAMAGED = 45, 3_000
 MOST_BEATS = 400
 DISTURBED = 60
 MANY_DISTURBED = 5_000
@@ -50,12 +51,35 @@ class Broken(Machine):
 )
 def test_garbage(name, count):
     """Words that nobody meant: always the golden model's result or fault, and never a hang."""
+    totals = regression("garbage", name, count)
+    assert totals.programs + totals.abandoned == count
+    assert totals.faults > count // 2
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(DAMAGED, id="some"),
+        pytest.param(MANY_DAMAGED, id="many", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_damage_comes_late(name, count):
+    """The machine has executed hundreds of instructions when it meets the damage."""
+    totals = regression("damaged", name, count)
+    assert totals.programs + totals.abandoned == count
+    assert totals.faults > count // 5
+    assert totals.words > 200 * totals.programs
+
+
+def regression(kind, name, count):
+    """Runs programs of a kind, none of which may differ from the golden model; what was run."""
     total = Report()
-    for report in run_here(jobs("garbage", [name], random_seed(), 0, count), 1, run_job):
+    for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1, run_job):
         assert not report.failures, "\n".join(report.failures)
         total.add(report)
-    assert total.totals.programs + total.totals.abandoned == count
-    assert total.totals.faults > count // 2
+    return total.totals
 
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
@@ -69,13 +93,10 @@ def test_garbage(name, count):
 )
 def test_disturbances(kind, name, count):
     """Errors on the buses, resets and register writes at any time."""
-    total = Report()
-    for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1, run_job):
-        assert not report.failures, "\n".join(report.failures)
-        total.add(report)
-    assert total.totals.programs >= count
+    totals = regression(kind, name, count)
+    assert totals.programs >= count
     if kind != "writes":
-        assert total.totals.cut_short > count // 2
+        assert totals.cut_short > count // 2
 
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])

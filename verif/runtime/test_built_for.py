@@ -31,7 +31,7 @@ NUMBERS = {
 def word(name: str) -> bytes:
     """The instruction that a program for a preset begins with, from the text of isa.md."""
     rows, columns, host, weights = NUMBERS[name]
-    number = 0x07 | rows << 8 | columns << 17 | host << 26 | weights << 34
+    number = 0x07 | rows << 8 | columns << 17 | host << 26 | weights << 35
     return number.to_bytes(INSTRUCTION_BYTES, "little")
 
 
@@ -82,7 +82,7 @@ def training(cores: int) -> Callable[[str], None]:
         model = Sequential([Dense(6, "relu"), Dense(3)])
         model.compile(SGD(0.1), preset=name, backend="iss", cores=cores)
         model.fit(x, y, batch_size=8, verbose=0)
-        model.evaluate(x, y, verbose=0)
+        model.evaluate(x, y)
         model.predict(x)
 
     return run

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long random programs of which one thing is damaged, late: the machine is full when it comes."""
+
+from __future__ import annotations
+
+import random
+
+from systola.arch.config import Config
+from systola.arch.image import Image
+from systola.arch.isa import INSTRUCTION_BYTES, Field, Instruction, Opcode, decode
+from systola.verif.kit.images import make_image
+from systola.verif.kit.programs import random_program
+
+INSTRUCTIONS = 250
+"""Places of the control flow: some hundred instructions more, as places may hold several."""
+_LATE = 0.8
+"""Share of a program that no damage is done to."""
+_REGISTERS = 0.15
+"""Share of the programs whose damage is in the value of an index register."""
+
+
+def damaged_program(config: Config, seed: str) -> Image:
+    """A random program of which a field of one of the last instructions has another value.
+
+    The field may be an operand, the number of an index register, or the value that a Set_Register
+    computes. Nothing is known of the end but that there is one, or a loop of very many passes.
+    """
+    rng = random.Random(f"{config.name} {seed} damage")
+    image = random_program(config, seed, instructions=INSTRUCTIONS)
+    words = [
+        image.program[start : start + INSTRUCTION_BYTES]
+        for start in range(0, len(image.program), INSTRUCTION_BYTES)
+    ]
+    late = range(int(_LATE * len(words)), len(words))
+    entries = {place: _entry(words[place]) for place in late}
+    places = [place for place, entry in entries.items() if entry.fields]
+    setters = [place for place in places if entries[place].opcode == Opcode.SET_REGISTER]
+    place = rng.choice(setters if setters and rng.random() < _REGISTERS else places)
+    field = rng.choice(entries[place].fields)
+    words[place] = _with_another(rng, words[place], entries[place], field)
+    return make_image(
+        words, host=image.host, weights=image.weights, program_offset=image.program_offset
+    )
+
+
+def _entry(word: bytes) -> Instruction:
+    decoded = decode(word)
+    assert decoded is not None
+    return decoded[0]
+
+
+def _with_another(rng: random.Random, word: bytes, entry: Instruction, field: Field) -> bytes:
+    """The word with another value in a field: a bit or a little off, an extreme, or any number."""
+    number, offset = int.from_bytes(word, "little"), entry.offset(field.name)
+    most = (1 << field.width) - 1
+    value = number >> offset & most
+    other = value
+    while other == value:
+        near = value + rng.choice((-1, 1)) * rng.choice((1, 1, 2, 4, 8))
+        flipped = value ^ 1 << rng.randrange(field.width)
+        other = rng.choice((near, near, flipped, flipped, 0, most, rng.randint(0, most))) & most
+    return (number ^ (value ^ other) << offset).to_bytes(INSTRUCTION_BYTES, "little")
