@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
+from systola.arch.built_for import machine_operands
 from systola.arch.config import Config
 from systola.arch.features import unavailable
 from systola.arch.isa import (
@@ -23,6 +24,7 @@ from systola.arch.isa import (
     EncodingError,
     Field,
     Instruction,
+    Opcode,
     decode,
     encode,
 )
@@ -45,8 +47,8 @@ class AssemblyError(ValueError):
 def assemble(text: str, config: Config | None = None) -> bytes:
     """The instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
 
-    With a `config`, an instruction that needs hardware which it leaves out is a mistake, too;
-    `.word` is not looked into. Raises AssemblyError for the first mistake.
+    With a `config`, an instruction that needs hardware which it leaves out is a mistake, too, and
+    so is a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for the first mistake.
     """
     return b"".join(word for _, word in _words(text, config))
 
@@ -127,6 +129,9 @@ def _instruction(name: str, rest: str, config: Config | None) -> bytes:
         reason = unavailable(config, entry.opcode, defaults | operands)
         if reason is not None:
             raise _Mistake(f"{entry.mnemonic}: {reason}")
+        if entry.opcode == Opcode.REQUIRE_MACHINE and operands != machine_operands(config):
+            own = ", ".join(f"{name}={value}" for name, value in machine_operands(config).items())
+            raise _Mistake(f"{entry.mnemonic}: configuration '{config.name}' has {own}")
     return word
 
 

@@ -256,3 +256,13 @@ def test_mistakes(line: str, message: str) -> None:
     text = str(caught.value)
     assert text.startswith(f"line 4: {message}")
     assert "\n" not in text
+
+
+def test_a_machine_that_is_another_one() -> None:
+    """Text for a machine is not for another one; with no machine in view it may name any."""
+    text = "require_machine rows=4, columns=4, host_bus=4, weight_bus=4\nhalt\n"
+    assert assemble(text) == assemble(text, preset("tiny"))
+    with pytest.raises(AssemblyError) as caught:
+        assemble(f"nop\n{text}", preset("6x3"))
+    numbers = "rows=6, columns=3, host_bus=8, weight_bus=8"
+    assert str(caught.value) == f"line 2: require_machine: configuration '6x3' has {numbers}"

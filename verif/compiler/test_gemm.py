@@ -103,6 +103,7 @@ def test_speed_table(size: tuple[int, int, int]) -> None:
         # Whether there is a table depends on the seed.
         program = [code for code in opcodes(compiled.image.program) if code != Opcode.LOAD_TABLE]
         assert program == [
+            Opcode.REQUIRE_MACHINE,
             Opcode.READ_HOST_MEMORY,
             Opcode.READ_WEIGHTS,
             Opcode.MATRIX_MULTIPLY,
