@@ -48,7 +48,8 @@ def assemble(text: str, config: Config | None = None) -> bytes:
     """The instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
 
     With a `config`, an instruction that needs hardware which it leaves out is a mistake, too, and
-    so is a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for the first mistake.
+    so is a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for
+    the first mistake.
     """
     return b"".join(word for _, word in _words(text, config))
 
