@@ -7,16 +7,19 @@ import argparse
 from contextlib import ExitStack
 
 from systola.arch.config import Config
-from systola.cli.arguments import progress_bar, whole_number
+from systola.cli.arguments import positive, progress_bar, whole_number
 from systola.cli.errors import UserError
 from systola.runtime.backend import Backend
 from systola.runtime.make_backend import BACKENDS
-from systola.runtime.serial_backend import SerialBackend
+from systola.runtime.serial_backend import PROGRAM_SECONDS, SerialBackend
 from systola.runtime.serial_port import DEFAULT_BAUD, SerialPort
+
+BOARD_OPTIONS = ("port", "baud", "program_seconds")
+"""Options that go with --backend serial alone, by their names in the parsed command line."""
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
-    """Adds --backend, and --port and --baud of a board."""
+    """Adds --backend, and --port, --baud and --program-seconds of a board."""
     parser.add_argument(
         "--backend",
         choices=(*BACKENDS, "serial"),
@@ -29,6 +32,12 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1),
         metavar="B",
         help=f"baud rate that its bitstream was made for (default: {DEFAULT_BAUD})",
+    )
+    parser.add_argument(
+        "--program-seconds",
+        type=positive,
+        metavar="S",
+        help=f"time that a program may take on the board (default: {PROGRAM_SECONDS:g})",
     )
 
 
@@ -44,8 +53,13 @@ def chosen_backend(
         if not arguments.port:
             raise UserError("--backend serial needs --port, such as --port /dev/ttyUSB0")
         line = SerialPort(arguments.port, arguments.baud or DEFAULT_BAUD)
-        return SerialBackend(config, line, moved=stack.enter_context(progress_bar(None, "B")))
-    for option in ("port", "baud"):
+        return SerialBackend(
+            config,
+            line,
+            moved=stack.enter_context(progress_bar(None, "B")),
+            program_seconds=arguments.program_seconds or PROGRAM_SECONDS,
+        )
+    for option in BOARD_OPTIONS:
         if getattr(arguments, option):
-            raise UserError(f"--{option} goes with --backend serial")
+            raise UserError(f"--{option.replace('_', '-')} goes with --backend serial")
     return arguments.backend

@@ -12,7 +12,7 @@ import numpy as np
 
 from systola.arch.config import DEFAULT_PRESET, Config
 from systola.cli.arguments import add_json, add_preset, progress_bar, whole_number
-from systola.cli.board import add_backend
+from systola.cli.board import BOARD_OPTIONS, add_backend
 from systola.cli.errors import UserError
 from systola.cli.output import OutputFile
 from systola.cli.report import to_json
@@ -117,7 +117,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _serve(arguments: argparse.Namespace) -> int:
     """Serves the page until somebody presses Control-C."""
-    for option in ("batch", "json", "timeline", "report", "report_window", "port", "baud"):
+    for option in ("batch", "json", "timeline", "report", "report_window", *BOARD_OPTIONS):
         if getattr(arguments, option) is not None:
             raise UserError(f"--{option.replace('_', '-')} does not go with --web")
     if arguments.backend != "rtl" or arguments.preset.name != DEFAULT_PRESET:

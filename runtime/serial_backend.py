@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -29,23 +30,36 @@ from systola.arch.serial_protocol import MAX_WORDS, WORD_BYTES, BoardWord, confi
 from systola.golden.outcome import FaultReport
 from systola.runtime.backend import BackendError, Result, UnavailableError
 from systola.runtime.serial_link import Line, SerialLink
+from systola.sim.notices import sign_of_life
 
+PROGRAM_SECONDS = 300.0
+"""Time that a program may take, where nothing else is asked for."""
+RESET_SECONDS = 5.0
+"""Time for transfers under way to end after a soft reset."""
 _BLOCK = MAX_WORDS * WORD_BYTES
 
 
 class SerialBackend:
     """A Backend that runs programs on the board behind `line`.
 
-    The host window lies at the start of the board's memory, the weight window behind it. What the
+    The host window lies at the start of the board's memory, the weight window after it. What the
     board is known to hold already is not sent again. `moved` is called with the bytes of memory
-    transferred so far. Raises BackendError when the board does not answer, UnavailableError when
-    there is something else behind the line, or a machine other than `config`.
+    transferred so far. A program may take `program_seconds`, in seconds of this computer's clock.
+    Raises UnavailableError where the board does not answer, where something else is at the other
+    end of the line, or where the board has a machine other than `config`.
     """
 
     def __init__(
-        self, config: Config, line: Line, *, moved: Callable[[int], None] | None = None
+        self,
+        config: Config,
+        line: Line,
+        *,
+        moved: Callable[[int], None] | None = None,
+        program_seconds: float = PROGRAM_SECONDS,
     ) -> None:
         self._config = config
+        self._name = line.name
+        self._program_seconds = program_seconds
         self._link = link = SerialLink(line, moved=moved)
         if (found := link.read_board(BoardWord.IDENTITY)) != BOARD_IDENTITY:
             raise UnavailableError(f"what answers on {line.name} is no board: 0x{found:08x}")
@@ -78,7 +92,8 @@ class SerialBackend:
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Runs the program of `image`, see Backend.
 
-        Raises BackendError when the windows are larger than the memory of the board.
+        Raises BackendError where the windows are larger than the memory of the board, and
+        UnavailableError where the board stops to answer or the program takes too long.
         """
         check_image(self._config, image)
         link = self._link
@@ -101,11 +116,8 @@ class SerialBackend:
             link.write_register(register, value)
         self._known[: -(-size // _BLOCK)] = False
         link.write_register(Register.CONTROL, Control.START)
-        while not (status := self._status()) & (Status.DONE | Status.FAULT):
-            if status & Status.WAITING:
-                link.write_register(Register.CONTROL, Control.RESUME)
-            if progress:
-                progress(sum(self._counters().values()))
+        with sign_of_life("the board runs the program"):
+            status = self._await_end(progress)
         host = self._fetch(size)
         fault = None
         if status & Status.FAULT:
@@ -125,15 +137,36 @@ class SerialBackend:
             simulated_cycles_per_second=None,
         )
 
+    def _await_end(self, progress: Callable[[int], None] | None) -> int:
+        """Returns STATUS once the program has ended, and lets it pass each Synchronize_Host."""
+        last = time.monotonic() + self._program_seconds
+        while not (status := self._status()) & (Status.DONE | Status.FAULT):
+            cycles = sum(self._counters().values())
+            if time.monotonic() > last:
+                raise UnavailableError(
+                    f"the program on {self._name} has not ended after {self._program_seconds:g} s "
+                    f"and {cycles:,} cycles (--program-seconds N waits longer)"
+                )
+            if status & Status.WAITING:
+                self._link.write_register(Register.CONTROL, Control.RESUME)
+            if progress:
+                progress(cycles)
+        return status
+
     def _status(self) -> int:
         return self._link.read_registers(Register.STATUS, 1)[0]
 
     def _reset(self) -> None:
-        """Ends what somebody else may have left running."""
-        if self._status() & Status.BUSY:
-            self._link.write_register(Register.CONTROL, Control.SOFT_RESET)
-            while self._status() & Status.BUSY:
-                pass
+        """Ends a program that another process may have left running."""
+        if not self._status() & Status.BUSY:
+            return
+        self._link.write_register(Register.CONTROL, Control.SOFT_RESET)
+        last = time.monotonic() + RESET_SECONDS
+        while self._status() & Status.BUSY:
+            if time.monotonic() > last:
+                raise UnavailableError(
+                    f"the board on {self._name} stays busy after a reset: switch it off and on"
+                )
 
     def _send(self, base: int, content: NDArray[np.uint8]) -> None:
         """Writes to the memory what it does not hold already; `base` in whole blocks."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from systola.arch.serial_protocol import (
+    CRC_BYTES,
     END,
     MAX_WORDS,
     REPLY_HEADER_BYTES,
@@ -18,7 +19,7 @@ from systola.arch.serial_protocol import (
     decode_frame,
     encode_frame,
 )
-from systola.runtime.backend import BackendError
+from systola.runtime.backend import BackendError, UnavailableError
 
 ATTEMPTS = 8
 """Times that a request is sent before the board counts as gone."""
@@ -38,11 +39,12 @@ class Line(Protocol):
         """Sends bytes."""
         ...
 
-    def read(self, after: int) -> bytes:
-        """What has come, at least a byte; none when the line was silent for too long.
+    def read(self, awaited: int) -> bytes:
+        """Returns what has come, at least a byte.
 
-        `after` is the number of bytes that may still be on their way to the board, for which the
-        answer has to wait.
+        Returns nothing where the line was silent for too long, or where the answer to the last
+        write takes too long although bytes come. `awaited` is the number of bytes that the request
+        and its answer have on the line, for which there must be time.
         """
         ...
 
@@ -51,8 +53,8 @@ class SerialLink:
     """Carries out requests on the board at the other end of `line`.
 
     A request without a whole reply is sent again, see arch/serial_protocol.py. `moved` is called
-    with the bytes of memory transferred so far. Everything raises BackendError when there is no
-    answer at all, or when the board refuses.
+    with the bytes of memory transferred so far. Each method raises UnavailableError where there is
+    no answer at all, and BackendError where the board refuses.
     """
 
     def __init__(self, line: Line, *, moved: Callable[[int], None] | None = None) -> None:
@@ -108,28 +110,36 @@ class SerialLink:
         header = struct.pack("<BBHI", operation, self._sequence, count, address)
         frame = encode_frame(header + content)
         expected = 0 if operation.is_write else count
+        # Each byte of the reply may be escaped.
+        awaited = len(frame) + 2 * (REPLY_HEADER_BYTES + expected * WORD_BYTES + CRC_BYTES + 1)
+        noise = 0
         for _ in range(ATTEMPTS):
             self._line.write(frame)
-            reply = self._await_reply(len(frame), expected)
+            reply, total = self._await_reply(awaited, expected)
             if reply is None:
+                noise += total
                 continue
             status = reply[0]
             if status != Status.DONE:
                 self._complain(status, operation, address)
             return reply[REPLY_HEADER_BYTES:]
-        raise BackendError(
-            f"no answer from the board on {self._line.name} in {ATTEMPTS} attempts "
-            f"(is it configured, and is the baud rate its own?)"
+        came = f"only {noise:,} bytes that are no reply" if noise else "not a byte"
+        raise UnavailableError(
+            f"no answer from the board on {self._line.name} in {ATTEMPTS} attempts, {came} "
+            "(is it configured, and is the baud rate its own?)"
         )
 
-    def _await_reply(self, sent: int, expected: int) -> bytes | None:
-        """The reply to the request under way, or None; those to requests before it are dropped."""
+    def _await_reply(self, awaited: int, expected: int) -> tuple[bytes | None, int]:
+        """Returns the reply to the request under way, or None, and how many bytes came.
+
+        Replies to requests before that one are dropped.
+        """
         pending = b""
         total = 0
         while total < _NOISE_BYTES:
-            came = self._line.read(sent)
+            came = self._line.read(awaited)
             if not came:
-                return None
+                break
             total += len(came)
             *parts, pending = (pending + came).split(bytes([END]))
             for reply in filter(None, map(decode_frame, parts)):
@@ -139,8 +149,8 @@ class SerialLink:
                 if sequence != self._sequence or len(reply) != REPLY_HEADER_BYTES + 4 * count:
                     continue
                 if count == (expected if status == Status.DONE else 0):
-                    return reply
-        return None
+                    return reply, total
+        return None, total
 
     def _complain(self, status: int, operation: Operation, address: int) -> None:
         what = operation.name.lower().replace("_", " ")

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import os
+import time
 from importlib import import_module
 from typing import Any
 
 from systola.runtime.backend import UnavailableError
 
 DEFAULT_BAUD = 1_000_000
-_SILENCE = 0.3
-"""Seconds without a byte after which none is expected: more than adapters and systems take."""
+SILENCE_SECONDS = 0.3
+"""Time without a byte after which none is expected: more than adapters and systems take."""
+ANSWER_SECONDS = 1.0
+"""Time for an answer beyond that of its bytes on the line, even where bytes keep coming."""
 
 
 class SerialPort:
@@ -30,6 +33,7 @@ class SerialPort:
             ) from None
         self._name = name
         self._byte_seconds = 10 / baud
+        self._written = time.monotonic()
         try:
             self._port = serial.Serial(name, baud)
             self._port.reset_input_buffer()
@@ -42,16 +46,22 @@ class SerialPort:
         return self._name
 
     def write(self, content: bytes) -> None:
-        """Sends bytes, see Line."""
+        """Sends bytes, see Line. Raises UnavailableError where the port does not take them."""
         try:
+            self._port.write_timeout = ANSWER_SECONDS + len(content) * self._byte_seconds
             self._port.write(content)
-        except OSError as error:
+        except OSError as error:  # a time-out, too
             raise UnavailableError(f"serial port {self._name}: {_reason(error)}") from None
+        self._written = time.monotonic()
 
-    def read(self, after: int) -> bytes:
-        """What has come, see Line."""
+    def read(self, awaited: int) -> bytes:
+        """Returns what has come, see Line. Raises UnavailableError where the port fails."""
+        line_seconds = awaited * self._byte_seconds
+        left = self._written + ANSWER_SECONDS + line_seconds - time.monotonic()
+        if left <= 0:
+            return b""
         try:
-            self._port.timeout = _SILENCE + after * self._byte_seconds
+            self._port.timeout = min(left, SILENCE_SECONDS + line_seconds)
             first = self._port.read(1)
             return first + self._port.read(self._port.in_waiting) if first else b""
         except OSError as error:
@@ -59,5 +69,6 @@ class SerialPort:
 
 
 def _reason(error: Exception) -> str:
+    """Returns the reason of an error of the system or of pyserial in one line."""
     number = getattr(error, "errno", None)
-    return os.strerror(number).lower() if number else " ".join(str(error).split())
+    return os.strerror(number).lower() if number else " ".join(str(error).split()).lower()

@@ -66,7 +66,7 @@ class SimulatedLine:
     def write(self, content):
         resume(self._line.send)(self._damage(content))
 
-    def read(self, after):
+    def read(self, awaited):
         return self._damage(came) if (came := resume(self._read)()) else b""
 
     async def _read(self):

@@ -127,6 +127,7 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("run m.tflite --input x.npz --output nowhere/y", "cannot write nowhere/y"),
         ("gemm 4 4 4 --backend serial", "--backend serial needs --port"),
         ("gemm 4 4 4 --port /dev/ttyUSB0", "--port goes with --backend serial"),
+        ("gemm 4 4 4 --program-seconds 9", "--program-seconds goes with --backend serial"),
         (f"{RUN} --input x.npz --baud 9600", "--baud goes with --backend serial"),
         (f"{RUN} --input x.npz --baud 0", "--baud: must be at least 1, not 0"),
         (f"{RUN_SERIAL} --port nowhere", "cannot open serial port nowhere: no such file or"),

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A serial port with something else than a well board at its other end: one line, in bounded time.
+
+The ports are pseudo terminals, and what answers is a thread of the test.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import struct
+import threading
+import time
+import tty
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.arch.isa import Opcode, encode
+from systola.arch.registers import IDENTITY, VERSION, Control, Register, Status
+from systola.arch.serial_protocol import IDENTITY as BOARD_IDENTITY
+from systola.arch.serial_protocol import (
+    BoardWord,
+    Operation,
+    configuration_word,
+    decode_frame,
+    encode_frame,
+)
+from systola.runtime import serial_backend, serial_port
+from systola.runtime.backend import UnavailableError
+from systola.runtime.serial_backend import SerialBackend
+from systola.runtime.serial_port import SerialPort
+from systola.verif.cli.test_errors import run
+from systola.verif.kit.images import make_image
+
+CONFIG = preset("tiny")
+NMEA = b"$GPGGA,092750.000,5321.6802,N,00630.3372,W,1,8,1.03,61.7,M,55.2,M,,*76\r\n"
+IMAGE = make_image([encode(Opcode.HALT)], host=np.zeros(4096, np.uint8))
+
+Far = Callable[[bytes], bytes]
+"""Takes what has come, which may be nothing, and gives what to send."""
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serial_port, "SILENCE_SECONDS", 0.02)
+    monkeypatch.setattr(serial_port, "ANSWER_SECONDS", 0.05)
+
+
+@contextmanager
+def port_to(far: Far) -> Generator[str]:
+    """Gives the name of a serial port at whose other end is `far`."""
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    ended = threading.Event()
+
+    def serve() -> None:
+        while not ended.is_set():
+            ready, _, _ = select.select([master], [], [], 0.001)
+            if answer := far(os.read(master, 4096) if ready else b""):
+                os.write(master, answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield os.ttyname(slave)
+    finally:
+        ended.set()
+        thread.join()
+        os.close(master)
+        os.close(slave)
+
+
+def receiver() -> Far:
+    """A GPS receiver: a byte every few milliseconds, whatever it is asked."""
+    sentence = bytearray(NMEA)
+
+    def far(came: bytes) -> bytes:
+        sentence.extend(sentence[:1])
+        return bytes([sentence.pop(0)])
+
+    return far
+
+
+class Board:
+    """A board with `at_rest` in STATUS until START, and `started` for ever after; a reset is only
+    counted."""
+
+    def __init__(self, *, at_rest: Status, started: Status) -> None:
+        self._pending = b""
+        self._status, self._started = at_rest, started
+        self.resets = 0
+
+    def __call__(self, came: bytes) -> bytes:
+        *frames, self._pending = (self._pending + came).split(b"\xc0")
+        requests = filter(None, map(decode_frame, frames))
+        return b"".join(map(encode_frame, map(self._answer, requests)))
+
+    def _answer(self, request: bytes) -> bytes:
+        operation, sequence, count, address = struct.unpack_from("<BBHI", request)
+        words: list[int] = []
+        if operation == Operation.WRITE_REGISTERS and address == Register.CONTROL:
+            (value,) = struct.unpack_from("<I", request, 8)
+            if value == Control.START:
+                self._status = self._started
+            self.resets += value == Control.SOFT_RESET
+        elif operation == Operation.READ_BOARD:
+            known = {
+                BoardWord.IDENTITY: BOARD_IDENTITY,
+                BoardWord.MEMORY_BYTES: 1 << 16,
+                BoardWord.CLOCK_HZ: 25_000_000,
+                BoardWord.CONFIGURATION: configuration_word(CONFIG),
+            }
+            words = [known[BoardWord(address)]]
+        elif operation == Operation.READ_REGISTERS:
+            registers = {
+                Register.ID: IDENTITY,
+                Register.VERSION: VERSION,
+                Register.STATUS: self._status,
+            }
+            words = [registers.get(address + 4 * n, 0) for n in range(count)]
+        elif operation == Operation.READ_MEMORY:
+            words = [0] * count
+        return struct.pack(f"<BBH{len(words)}I", 0, sequence, len(words), *words)
+
+
+def test_a_board() -> None:
+    """The pretended board is one: a program ends on it."""
+    with port_to(Board(at_rest=Status(0), started=Status.DONE)) as name:
+        assert SerialBackend(CONFIG, SerialPort(name)).run(IMAGE).fault is None
+
+
+@pytest.mark.parametrize(
+    ("far", "came"),
+    [
+        (receiver(), r"only [\d,]+ bytes that are no reply"),
+        (lambda came: came, r"only [\d,]+ bytes that are no reply"),  # a cable to itself
+        (lambda came: b"", "not a byte"),
+    ],
+    ids=["receiver", "echo", "silence"],
+)
+def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with port_to(far) as name:
+        began = time.monotonic()
+        status, out, err = run(f"gemm 4 4 4 --preset tiny --backend serial --port {name}", capsys)
+    assert time.monotonic() - began < 5  # eight attempts of 0.05 s and the bytes' own time
+    assert (status, out) == (2, "")
+    assert err.startswith(f"tpu: error: no answer from the board on {name} in 8 attempts, ")
+    assert re.search(came, err)
+    assert err.count("\n") == 1
+
+
+def test_a_port_that_takes_nothing() -> None:
+    """Nobody reads at the other end: its buffer fills up."""
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    try:
+        port = SerialPort(os.ttyname(slave))
+        with pytest.raises(UnavailableError, match="write timeout"):
+            port.write(bytes(1 << 20))
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_always_busy(capsys: pytest.CaptureFixture[str]) -> None:
+    with port_to(Board(at_rest=Status(0), started=Status.BUSY)) as name:
+        status, out, err = run(
+            f"gemm 4 4 4 --preset tiny --backend serial --port {name} --program-seconds 0.05",
+            capsys,
+        )
+    assert (status, out) == (2, "")
+    assert err == (
+        f"tpu: error: the program on {name} has not ended after 0.05 s and 0 cycles "
+        "(--program-seconds N waits longer)\n"
+    )
+
+
+def test_always_waiting() -> None:
+    """A machine that waits for the host, however often the host lets it pass."""
+    board = Board(at_rest=Status(0), started=Status.BUSY | Status.WAITING)
+    with port_to(board) as name:
+        backend = SerialBackend(CONFIG, SerialPort(name), program_seconds=0.05)
+        with pytest.raises(UnavailableError, match=r"has not ended after 0\.05 s"):
+            backend.run(IMAGE)
+
+
+def test_busy_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serial_backend, "RESET_SECONDS", 0.05)
+    board = Board(at_rest=Status.BUSY, started=Status.DONE)
+    with port_to(board) as name:
+        backend = SerialBackend(CONFIG, SerialPort(name))
+        with pytest.raises(UnavailableError, match="stays busy after a reset"):
+            backend.run(IMAGE)
+    assert board.resets == 1
