@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +28,19 @@ IMAGES = "digits_test.npz"
 PIXELS = 64
 BRIGHTEST = 16
 """Of a pixel, as in the data set: that many of its 4 x 4 dots are set."""
+CONNECTIONS = 32
+"""Connections that are served at one time; others are closed at once."""
+WAITING = 4
+"""Pictures that the machine works on or that wait for it; others are refused."""
+IDLE_SECONDS = 10.0
+"""Time without a byte after which a connection is closed."""
 _LARGEST_BODY = 4096
+_HTTP_PORT = 80
+"""The port that no browser names in Host and Origin."""
+_POLICY = (
+    "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What a page may load, and that no other page may show it in a frame."""
 _PAGES = {
     "/": ("demo.html", "text/html; charset=utf-8"),
     "/common.css": ("common.css", "text/css; charset=utf-8"),
@@ -80,14 +93,42 @@ def make_classifier() -> Classify:
     return classify
 
 
-def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
-    """A server of the page on the loopback, at `port` or, for 0, a free one.
+class _Server(ThreadingHTTPServer):
+    """A server with a bound on its connections; clients that leave are no errors."""
 
-    Raises OSError where the port is taken.
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__((HOST, port), handler)
+        self._free = BoundedSemaphore(CONNECTIONS)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Returns whether there is room for one more connection."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serves a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints what went wrong, unless the client has left."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
+    """Makes a server of the page on the loopback, at `port` or, for 0, a free one.
+
+    Only pages of this server get an answer: other sites that a browser shows do not. Raises
+    OSError where the port is taken.
     """
     known = json.dumps(examples()).encode()
+    room = BoundedSemaphore(WAITING)
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = IDLE_SECONDS
+
         def do_GET(self) -> None:
             if not self._is_local():
                 return
@@ -100,30 +141,59 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
                 self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 
         def do_POST(self) -> None:
-            if not self._is_local():
+            if not self._is_local() or not self._is_from_here():
                 return
             if self.path != "/classify":
                 return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
-            size = self.headers.get("Content-Length", "")
-            if not size.isdecimal() or int(size) > _LARGEST_BODY:
-                return self._refuse(HTTPStatus.BAD_REQUEST, "that is no picture")
-            pixels = _picture(self.rfile.read(int(size)))
+            pixels = self._read_picture()
             if pixels is None:
                 return self._refuse(HTTPStatus.BAD_REQUEST, "that is no picture")
+            if not room.acquire(blocking=False):
+                return self._refuse(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "the machine has enough pictures to do"
+                )
             try:
                 content = classify(pixels)
             except BackendError as error:
                 return self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+            finally:
+                room.release()
             self._answer(json.dumps(content).encode(), "application/json")
 
+        def _read_picture(self) -> list[int] | None:
+            size = self.headers.get("Content-Length", "")
+            # Python refuses to convert numbers of thousands of digits.
+            if not size.isdecimal() or len(size) > 5 or int(size) > _LARGEST_BODY:
+                return None
+            return _picture(self.rfile.read(int(size)))
+
         def _is_local(self) -> bool:
-            """Refuses whoever calls it by another name: a page from elsewhere, whose name somebody
-            has pointed to this machine."""
-            name = self.headers.get("Host", "").rpartition(":")[0]
-            if name in (HOST, "localhost"):
+            """Returns whether Host is this server, and refuses the request if not.
+
+            A page from elsewhere may have a name that somebody has pointed to this machine.
+            """
+            if self.headers.get("Host", "").lower() in self._own_names():
                 return True
             self._refuse(HTTPStatus.FORBIDDEN, "only for this machine")
             return False
+
+        def _is_from_here(self) -> bool:
+            """Returns whether a page of this server has sent the request, and refuses it if not.
+
+            Browsers say where a request comes from; what says nothing is no browser.
+            """
+            origin = self.headers.get("Origin")
+            site = self.headers.get("Sec-Fetch-Site", "same-origin")
+            own = origin is None or origin.lower() in {f"http://{n}" for n in self._own_names()}
+            if own and site == "same-origin":
+                return True
+            self._refuse(HTTPStatus.FORBIDDEN, "only for the page of this server")
+            return False
+
+        def _own_names(self) -> set[str]:
+            port = cast("_Server", self.server).server_port
+            ends = [f":{port}", *([""] if port == _HTTP_PORT else [])]
+            return {f"{name}{end}" for name in (HOST, "localhost") for end in ends}
 
         def _refuse(self, status: HTTPStatus, reason: str) -> None:
             self._answer(json.dumps({"error": reason}).encode(), "application/json", status)
@@ -132,20 +202,21 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Security-Policy", "default-src 'self'; img-src data:")
+            self.send_header("Content-Security-Policy", _POLICY)
+            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Cache-Control", "no-store")
             self.end_headers()
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody wants to read of each request."""
+            """Prints nothing: nobody wants to read of each request."""
 
-    return ThreadingHTTPServer((HOST, port), Handler)
+    return _Server(port, Handler)
 
 
 def _picture(body: bytes) -> list[int] | None:
-    """The pixels that a request brings; None for anything else."""
+    """Returns the pixels that a request brings; None for anything else."""
     try:
         content: object = json.loads(body)
     except (ValueError, RecursionError):

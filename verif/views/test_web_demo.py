@@ -7,17 +7,31 @@ import http.client
 import io
 import json
 import re
+import socket
+import struct
+import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 from importlib.resources import files
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 from systola.verif.cli.test_errors import run
-from systola.views.web_demo import IMAGES, examples, make_classifier, make_server, quantised
+from systola.views import web_demo
+from systola.views.web_demo import (
+    CONNECTIONS,
+    IMAGES,
+    WAITING,
+    examples,
+    make_classifier,
+    make_server,
+    quantised,
+)
 
 
 def array(step: int) -> dict[str, list[list[int]]]:
@@ -42,17 +56,24 @@ def pretended(pixels: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def served(classify: Callable[..., Any]) -> Generator[int]:
-    """The page at a port."""
+def running(classify: Callable[..., Any]) -> Generator[ThreadingHTTPServer]:
+    """The page's server, at a free port."""
     with make_server(classify, 0) as server:
         assert server.server_address[0] == "127.0.0.1"
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield server.server_port
+            yield server
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def served(classify: Callable[..., Any]) -> Generator[int]:
+    """The page at a port."""
+    with running(classify) as server:
+        yield server.server_port
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +82,21 @@ def port() -> Generator[int]:
         yield port
 
 
-def ask(port: int, method: str, path: str, body: str | None = None, host: str = "") -> Any:
-    """Status and content."""
+def reply(port: int, method: str, path: str, body: str | None = None, **headers: str) -> Any:
+    """Status, headers and content; `Sec_Fetch_Site="none"` is the header of that name."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    headers = {"Host": host} if host else {}
-    connection.request(method, path, body, headers)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, named)
     answer = connection.getresponse()
     content = answer.read().decode()
     connection.close()
-    return answer.status, content
+    return answer.status, answer.headers, content
+
+
+def ask(port: int, method: str, path: str, body: str | None = None, **headers: str) -> Any:
+    """Status and content."""
+    status, _, content = reply(port, method, path, body, **headers)
+    return status, content
 
 
 def test_pictures_are_those_of_the_network() -> None:
@@ -106,11 +133,152 @@ def test_what_is_no_picture(port: int, body: str) -> None:
 def test_only_for_this_machine(port: int) -> None:
     """A page from elsewhere may have a name that leads here."""
     for method, path in (("GET", "/"), ("POST", "/classify")):
-        assert ask(port, method, path, "[]", host=f"example.com:{port}")[0] == 403
-    assert ask(port, "GET", "/", host=f"localhost:{port}")[0] == 200
+        for name in (f"example.com:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "", "[::1]"):
+            assert ask(port, method, path, "[]", Host=name)[0] == 403
+    assert ask(port, "GET", "/", Host=f"localhost:{port}")[0] == 200
     for path in ("/../cli/demo.py", "/report.html", "/nothing"):
         assert ask(port, "GET", path)[0] == 404
     assert ask(port, "POST", "/")[0] == 404
+
+
+PICTURE = json.dumps([0] * 64)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),  # no browser
+        ({"Origin": "http://127.0.0.1:{port}"}, 200),
+        ({"Origin": "http://localhost:{port}", "Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Origin": "http://example.com"}, 403),
+        ({"Origin": "http://example.com:{port}"}, 403),
+        ({"Origin": "https://127.0.0.1:{port}"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+    ],
+)
+def test_only_for_its_own_page(port: int, headers: dict[str, str], status: int) -> None:
+    named = {name: value.format(port=port) for name, value in headers.items()}
+    assert ask(port, "POST", "/classify", PICTURE, **named)[0] == status
+
+
+def test_no_frames(port: int) -> None:
+    """No other page shows this one in a frame, or reads what it is made of."""
+    for path in ("/", "/demo.js", "/examples", "/nothing"):
+        _, headers, _ = reply(port, "GET", path)
+        policy = headers["Content-Security-Policy"].split("; ")
+        assert {"default-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(policy)
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+def test_port_80() -> None:
+    """Browsers leave that port out of Host and Origin."""
+    with running(pretended) as server:
+        port, server.server_port = server.server_port, 80
+        for name in ("127.0.0.1", "localhost", "localhost:80"):
+            assert ask(port, "GET", "/", Host=name)[0] == 200
+            sent = {"Host": name, "Origin": f"http://{name}"}
+            assert ask(port, "POST", "/classify", PICTURE, **sent)[0] == 200
+        assert ask(port, "GET", "/", Host="example.com")[0] == 403
+
+
+def test_lengths_of_bodies(port: int) -> None:
+    for length in ("-1", "4097", "9" * 5000, "1e3", "+64", ""):
+        assert ask(port, "POST", "/classify", "", Content_Length=length)[0] == 400
+
+
+def test_what_waits_is_bounded() -> None:
+    """The machine does one picture after the other; few wait, and others are refused at once."""
+    go = Event()
+    begun = threading.Semaphore(0)
+    statuses: list[int] = []
+
+    def slow(pixels: Any) -> dict[str, Any]:
+        begun.release()
+        assert go.wait(30)
+        return pretended(pixels)
+
+    with served(slow) as port:
+        clients = [
+            Thread(target=lambda: statuses.append(ask(port, "POST", "/classify", PICTURE)[0]))
+            for _ in range(WAITING)
+        ]
+        for client in clients:
+            client.start()
+            assert begun.acquire(timeout=30)
+        status, content = ask(port, "POST", "/classify", PICTURE)
+        assert (status, json.loads(content)) == (
+            503,
+            {"error": "the machine has enough pictures to do"},
+        )
+        assert ask(port, "GET", "/")[0] == 200
+        go.set()
+        for client in clients:
+            client.join()
+        assert statuses == [200] * WAITING
+        assert ask(port, "POST", "/classify", PICTURE)[0] == 200
+
+
+def test_connections_are_bounded(port: int) -> None:
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as more:
+            assert more.recv(1) == b""
+    finally:
+        for each in held:
+            each.close()
+    until(lambda: answers(port))
+
+
+def answers(port: int) -> bool:
+    try:
+        return ask(port, "GET", "/")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Waits until it is so; fails after half a minute."""
+    last = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < last
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_a_client_leaves(
+    idle: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the middle of a request, or before the answer: nothing is printed."""
+    monkeypatch.setattr(web_demo, "IDLE_SECONDS", 0.05)
+    go, begun = Event(), Event()
+
+    def slow(pixels: Any) -> dict[str, Any]:
+        begun.set()
+        assert go.wait(30)
+        return pretended(pixels)
+
+    threads = threading.active_count()
+    with running(slow) as server:
+        request = (
+            f"POST /classify HTTP/1.0\r\nHost: 127.0.0.1:{server.server_port}\r\n"
+            f"Content-Length: {len(PICTURE)}\r\n\r\n{PICTURE}"
+        )
+        client = socket.create_connection(("127.0.0.1", server.server_port))
+        client.sendall(request[: -9 if idle else None].encode())
+        if not idle:
+            assert begun.wait(30)
+            # Closed so, the socket resets the connection.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            go.set()
+        until(lambda: threading.active_count() == threads + 1)
+        client.close()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
