@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where built simulators are kept, and how each is built only once."""
+"""Where built simulators are kept, and how each is built only once.
+
+Beside each result stands a seal, the checksum of the result. A result without its seal, or with
+other bytes, was cut short by a full disk or a loss of power, and is made again.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ KEY = "[0-9a-f]{24}"
 SIM_DIRECTORY = Path(__file__).resolve().parent
 WORK = "make-"
 """How the name of a directory begins in which something is made; its key and `-` follow."""
+SEAL = ".sha256"
+"""How the name of a seal ends, after the name of its result."""
 
 
 def build_root() -> Path:
@@ -71,19 +77,22 @@ def content_key(*parts: str | bytes) -> str:
 
 
 def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> Path:
-    """The file or directory that `make` leaves, from the cache or made now.
+    """Returns the file or directory that `make` leaves, from the cache or made now.
 
     `make` gets an empty directory to work in and returns the path of its result in there. Of
     several processes that ask at one time, one makes it and the others wait. `what` is for the
     lines that are printed on stderr while something is made. Raises BuildFolderError.
     """
     result = build_root() / kind / key
-    if result.exists():
+    if _is_whole(result):
         return result
     folder = build_folder(kind)
     with in_build_folder(folder), _locked(folder, key, what):
-        if result.exists():
+        if _is_whole(result):
             return result
+        if result.exists():
+            notice(f"what was kept is damaged: {result}")
+            _remove(result)
         _remove_leftovers(folder, key)
         started = time.monotonic()
         # GNU make cannot work in a directory with a space in its name.
@@ -96,10 +105,56 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
             made = make(Path(work))
             if where is None:
                 made = Path(shutil.move(made, folder / f"{key}.part"))
+            _seal(made, result)
             made.replace(result)
+            _to_disk(folder)
         seconds = time.monotonic() - started
         notice(f"{what}: done in {seconds:.0f} s")
     return result
+
+
+def _is_whole(result: Path) -> bool:
+    """Returns whether `result` is there with the bytes that were built."""
+    try:
+        return result.with_name(result.name + SEAL).read_text() == _checksum(result)
+    except OSError:
+        return False
+
+
+def _seal(made: Path, result: Path) -> None:
+    """Writes the seal of `result`, which will have the content of `made`; both are on the disk."""
+    for path in (made, *made.rglob("*")):
+        _to_disk(path)
+    seal = result.with_name(result.name + SEAL)
+    seal.write_text(_checksum(made))
+    _to_disk(seal)
+
+
+def _checksum(built: Path) -> str:
+    """Returns the SHA-256 of a file, or of all files in a directory with their names."""
+    digest = hashlib.sha256()
+    for path in sorted([built, *built.rglob("*")]):
+        digest.update(f"{path.relative_to(built)}\0".encode())
+        if path.is_file():
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _to_disk(path: Path) -> None:
+    """Waits until a file or the names in a directory are on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _remove(result: Path) -> None:
+    if result.is_dir():
+        shutil.rmtree(result)
+    else:
+        result.unlink()
 
 
 def _remove_leftovers(folder: Path, own: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from systola.sim.build import KEY, WORK, build_root, in_build_folder, in_use
+from systola.sim.build import KEY, SEAL, WORK, build_root, in_build_folder, in_use
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,10 @@ def _locks(folder: Path) -> Iterator[Path]:
 
 
 def _paths(lock: Path) -> list[Path]:
-    """What was built under a lock, and what was begun."""
+    """Returns what was built under a lock, its seal, and what was begun."""
     built = lock.with_suffix("")
-    return [path for path in (built, *lock.parent.glob(f"{WORK}{built.name}-*")) if path.exists()]
+    begun = lock.parent.glob(f"{WORK}{built.name}-*")
+    return [path for path in (built, Path(f"{built}{SEAL}"), *begun) if path.exists()]
 
 
 def _size(path: Path) -> int:

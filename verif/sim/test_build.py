@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,82 @@ def test_no_place(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SYSTOLA_BUILD", folder)
     with pytest.raises(BuildFolderError, match=rf"cannot build in {folder}\S*: .*SYSTOLA_BUILD"):
         built_once("kind", KEY, "making it", made)
+
+
+def made_folder(work: Path) -> Path:
+    (work / "new" / "part").mkdir(parents=True)
+    (work / "new" / "part" / "file").write_bytes(b"made" * 1000)
+    (work / "new" / "other").write_bytes(b"made")
+    return work / "new"
+
+
+def cut(path: Path) -> None:
+    """Leaves half of a file, as a loss of power does."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    """Turns a bit over and leaves the size as it is."""
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
+@pytest.mark.parametrize("place", ["{key}", "{key}.sha256", "{folder}/part/file", "{folder}/other"])
+def test_damaged(
+    damage: Callable[[Path], object], place: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A result that a loss of power has cut short is made again, once."""
+    make = made_folder if "folder" in place else made
+    result = built_once("kind", KEY, "making it", make)
+    whole = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    damage(root / "kind" / place.format(key=KEY, folder=KEY))
+    capsys.readouterr()
+    assert built_once("kind", KEY, "making it", make) == result
+    assert "making it (kept for the next time)" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == whole
+    built_once("kind", KEY, "making it", make)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_damaged_simulator(root: Path) -> None:
+    """A shared library that was cut short ends a process with a bus error when it is loaded."""
+
+    def compiled(work: Path) -> Path:
+        source = "int answer(void) { return 42; }"
+        command = ["g++", "-x", "c", "-shared", "-fPIC", "-o", str(work / "a.so"), "-"]
+        subprocess.run(command, input=source, text=True, check=True)
+        return work / "a.so"
+
+    library = built_once("kind", f"{KEY}.so", "making it", compiled)
+    for size in (100, library.stat().st_size // 2):
+        library.write_bytes(library.read_bytes()[:size])
+        built_once("kind", f"{KEY}.so", "making it", compiled)
+        script = f"import ctypes; assert ctypes.CDLL({str(library)!r}).answer() == 42"
+        subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_on_the_disk_before_it_has_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is renamed was written out before, and the folder after, so power may fail any time."""
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(number: int) -> None:
+        steps.append(Path(f"/proc/self/fd/{number}").readlink().name)
+        fsync(number)
+
+    def renamed(self: Path, target: Path) -> Path:
+        steps.append(f"{self.name} to {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    built_once("kind", KEY, "making it", made_folder)
+    *before, rename, last = steps
+    assert set(before) == {"new", "part", "file", "other", f"{KEY}.sha256"}
+    assert before[-1] == f"{KEY}.sha256"
+    assert (rename, last) == (f"new to {KEY}", "kind")
 
 
 def test_full_disk(root: Path) -> None:
