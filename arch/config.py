@@ -77,6 +77,7 @@ class Config:
             if not ok:
                 raise ConfigError(f"configuration '{self.name}': {why}")
 
+        need(self.name.isprintable(), "its name has characters that cannot be shown")
         need(2 <= self.rows <= 256, f"rows must be 2 to 256, not {self.rows}")
         need(2 <= self.cols <= 256, f"cols must be 2 to 256, not {self.cols}")
         need(

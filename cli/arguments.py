@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
+from systola.compiler.printable import printable
 from systola.hdl.parts.fabric import Fabric
 from systola.sim.notices import is_quiet
 
@@ -25,7 +26,8 @@ class OneLineParser(argparse.ArgumentParser):
     """Reports a mistake in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog.split()[0]}: error: {' '.join(message.split())}\n")
+        line = printable(" ".join(message.split()))
+        self.exit(2, f"{self.prog.split()[0]}: error: {line}\n")
 
 
 def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:

@@ -11,6 +11,7 @@ from systola.cli.errors import UserError
 from systola.cli.model import add_compilation, in_file, spilling
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.compiler.host_stage import HostStage
+from systola.compiler.printable import printable
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel, compile_content
 from systola.runtime.program_file import is_program
@@ -57,10 +58,10 @@ def overview(model: CompiledModel, file_size: int) -> str:
         f"{model.semantics.value}, up to {model.batch} samples at a time",
     ]
     for what, values in (("input", model.inputs), ("output", model.outputs)):
-        lines += (f"{what} {each.name}: {each.dtype} {each.shape}" for each in values)
+        lines += (f"{what} {printable(each.name)}: {each.dtype} {each.shape}" for each in values)
     for number, stage in enumerate(model.compiled.stages):
         if isinstance(stage, HostStage):
-            lines.append(f"stage {number}, on the host: {stage.operator}")
+            lines.append(f"stage {number}, on the host: {printable(stage.operator)}")
             continue
         program, image = stage.program, stage.program.image
         lines.append(

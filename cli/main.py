@@ -29,6 +29,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     from systola.cli.errors import UserError
     from systola.cli.parser import make_parser
     from systola.compiler.errors import CompileError, ModelError
+    from systola.compiler.printable import printable
     from systola.runtime.backend import BackendError, UnavailableError
     from systola.sim.build import BuildFolderError
     from systola.sim.notices import choose_level
@@ -61,7 +62,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         parser.error(f"{error.filename or 'the system'}: {(error.strerror or str(error)).lower()}")
     except (BackendError, SynthesisError) as error:
-        print(f"tpu: {error}", file=sys.stderr)
+        print(f"tpu: {printable(str(error))}", file=sys.stderr)
         return 1
 
 

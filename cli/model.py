@@ -13,6 +13,7 @@ from systola.cli.arguments import configuration, whole_number
 from systola.cli.errors import UserError
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import DeviceStage
+from systola.compiler.printable import printable
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
 from systola.runtime.processor import lacks_vnni
@@ -95,5 +96,5 @@ def spilling(model: CompiledModel) -> list[str]:
     spilled = spilled_bytes(model)
     if not spilled:
         return []
-    parts = ", ".join(f"{name} ({size:,} bytes)" for name, size in spilled.items())
+    parts = ", ".join(f"{printable(name)} ({size:,} bytes)" for name, size in spilled.items())
     return [f"spilled to host memory, as the unified buffer has no room: {parts}"]

@@ -6,13 +6,21 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from systola.compiler.printable import printable
+
 
 class CompileError(ValueError):
     """Work that does not fit the machine, with the reason in one line."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason))
+
 
 class ModelError(ValueError):
     """A model file that cannot be read or is not supported, with the reason in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason))
 
 
 @contextmanager

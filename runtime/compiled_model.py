@@ -16,6 +16,7 @@ from systola.arch.config import Config
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Value
+from systola.compiler.printable import printable
 from systola.compiler.program import Program
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
@@ -88,7 +89,7 @@ class CompiledModel(Predictor):
         """What a notebook shows: inputs, outputs, and the layers with their estimated cycles."""
         values = (("input", self.inputs), ("output", self.outputs))
         rows = "".join(
-            f"<tr><td>{what}</td><td>{escape(each.name)}</td><td>{each.dtype}</td>"
+            f"<tr><td>{what}</td><td>{escape(printable(each.name))}</td><td>{each.dtype}</td>"
             f"<td>{each.shape}</td></tr>"
             for what, each_of in values
             for each in each_of
@@ -221,7 +222,7 @@ def compile_model(
 
 
 def _signature(values: Sequence[Value]) -> str:
-    return ", ".join(f"{each.name} {each.dtype}{list(each.shape)}" for each in values)
+    return ", ".join(f"{printable(each.name)} {each.dtype}{list(each.shape)}" for each in values)
 
 
 def _cycles(config: Config, compiled: CompiledNetwork) -> int:

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable
 
+from systola.compiler.printable import printable
 from systola.runtime.report import HOST, LayerRow, Report
 
 NOTHING = "-"
@@ -81,11 +82,13 @@ def _line(cells: list[str]) -> str:
 
 
 def short_name(operator: str) -> str:
-    """`operator 3 (CONV_2D)` as `3 CONV_2D`, `node 3 (Conv 'name')` as `3 Conv`.
+    """Returns `3 CONV_2D` for `operator 3 (CONV_2D)`, and `3 Conv` for `node 3 (Conv 'name')`.
 
-    What stands before it stays, as in `transpose for 3 Conv`; so does anything else.
+    What stands before it stays, as in `transpose for 3 Conv`. So does anything else, as it can be
+    shown.
     """
-    return re.sub(r"(?:operator|node) (\d+) \((\w+)[^()]*\)", r"\1 \2", operator)
+    short = re.sub(r"(?:operator|node) (\d+) \((\w+)[^()]*\)", r"\1 \2", operator)
+    return printable(short)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from systola.arch.config import Config
 from systola.arch.registers import CycleClass
+from systola.compiler.printable import printable
 from systola.runtime.report import HOST, Report
 from systola.runtime.report_table import compact, short_name, shortened
 from systola.runtime.roofline import Dot, roofline
@@ -83,6 +84,11 @@ def to_svg(figure: Figure, *, transparent: bool = False) -> bytes:
     return content.getvalue()
 
 
+def as_label(text: str) -> str:
+    """Returns `text` as matplotlib shows it: dollar signs are no mathematics."""
+    return printable(text).replace("$", r"\$")
+
+
 def roofline_figure(config: Config, report: Report, title: str, *, names: bool = True) -> Figure:
     """The layers of `report` under the roofs of array and ports, see systola.runtime.roofline.
 
@@ -97,7 +103,7 @@ def roofline_figure(config: Config, report: Report, title: str, *, names: bool =
     ys = [*(dot.y for dot in roof.dots), roof.peak]
     left, right = 10.0 ** floor(log10(min(xs)) - 0.1), 10.0 ** ceil(log10(max(xs)) + 0.1)
     axes.set(
-        title=title,
+        title=as_label(title),
         xscale="log",
         yscale="log",
         xlim=(left, right),
@@ -137,13 +143,14 @@ def roofline_figure(config: Config, report: Report, title: str, *, names: bool =
             clip_on=False,
             zorder=3,
             gid=f"roofline-{number}",
-            label=f"{dot.label} {dot.name}".strip() + (" (open: begun before)" * dot.is_open)
+            label=as_label(f"{dot.label} {dot.name}".strip())
+            + (" (open: begun before)" * dot.is_open)
             if names
             else None,
         )
     for dot, text in _labels(roof.dots, right, axes):
         axes.annotate(
-            text,
+            as_label(text),
             (min(dot.x, right), dot.y),
             xytext=(6, -10),
             textcoords="offset points",
@@ -201,11 +208,11 @@ def layers_figure(report: Report, title: str) -> Figure:
             va="center",
             fontsize=8,
         )
-    names = [shortened(short_name(row.operator), NAME_WIDTH) for row in rows]
+    names = [as_label(shortened(short_name(row.operator), NAME_WIDTH)) for row in rows]
     axes.set_yticks(places, names, fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.35, y=0.02)
-    axes.set(title=title, xlabel="cycles of one inference")
+    axes.set(title=as_label(title), xlabel="cycles of one inference")
     axes.legend(loc="lower right", fontsize=8)
     return figure
 

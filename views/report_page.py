@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment
 
 from systola.arch.assembler import disassemble
+from systola.compiler.printable import printable
 from systola.compiler.program import Program
 from systola.runtime.backend import Result
 from systola.runtime.report import HOST, LayerRow, Report
@@ -110,7 +111,7 @@ def report_page(
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
     total = sum(run.counters.values())
     text = template.render(
-        title=title,
+        title=printable(title),
         style="".join(
             (folder / name).read_text(encoding="utf-8") for name in ("common.css", "report.css")
         ),
@@ -219,7 +220,9 @@ def _add_buffer(
     stays: Sequence[Stay],
     which: str,
 ) -> None:
-    spilled = ", ".join(f"{name} ({size:,} bytes)" for name, size in program.spilled.items())
+    spilled = ", ".join(
+        f"{printable(name)} ({size:,} bytes)" for name, size in program.spilled.items()
+    )
     page.figures["buffer"] = [asdict(stay) for stay in stays]
     shown = stays[:MARKS]
     end = shown[-1].end if len(shown) < len(stays) else result.cycles or 0

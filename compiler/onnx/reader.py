@@ -15,6 +15,7 @@ import numpy as np
 
 from systola.compiler.errors import ModelError, located
 from systola.compiler.onnx.model import Attribute, Constant, OnnxInput, OnnxModel, OnnxNode
+from systola.compiler.printable import printable
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 LEAST_OPSET = 10
@@ -193,5 +194,5 @@ def _text(name: str | bytes) -> str:
 
 
 def _printable(name: str | bytes) -> str:
-    """A name of the file as it can stand in an error message, whatever is in it."""
-    return "".join(each if each.isprintable() else "?" for each in _text(name)[:_NAME_LENGTH])
+    """Returns the start of a name of the file, as it can be shown."""
+    return printable(_text(name)[:_NAME_LENGTH])

@@ -30,6 +30,7 @@ from systola.compiler.onnx.translate_softmax import SOFTMAX
 from systola.compiler.onnx.translate_views import VIEWS
 from systola.compiler.operations import Value
 from systola.compiler.partition import Translation
+from systola.compiler.printable import printable
 from systola.compiler.translation import translate_all
 
 TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
@@ -94,7 +95,8 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
             scope.define(given.name, Codes(value, shape, plain(shape), False))
         case "uint8":
             codes = Value(f"{given.name} as int8", shape)
-            _on_host(scope, f"input {given.name!r}", value, codes, FlipSign("int8"))
+            user = f"input '{printable(given.name)}'"
+            _on_host(scope, user, value, codes, FlipSign("int8"))
             scope.define(given.name, Codes(codes, shape, plain(shape), True))
         case "float32" | "int32" | "int64":
             scope.define(given.name, HostArray(value))
@@ -108,7 +110,7 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
 
 def _output(scope: Scope, name: str) -> Value:
     """What the user gets, in the order of the tensor's shape."""
-    user = f"output {name!r}"
+    user = f"output '{printable(name)}'"
     entry = scope.named(name)
     if isinstance(entry, Pending) and entry.numbers and entry.limits == Limits():
         entry = entry.numbers()

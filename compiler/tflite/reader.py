@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.printable import printable
 from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
 
 IDENTIFIER = b"TFL3"
@@ -168,9 +169,8 @@ class _Reader:
 
 
 def _printable(name: bytes | None) -> str:
-    """A name as it can stand in an error message, whatever is in it."""
-    text = (name or b"").decode(errors="replace")[:_NAME_LENGTH]
-    return "".join(character if character.isprintable() else "?" for character in text)
+    """Returns the start of a name of the file, as it can be shown."""
+    return printable((name or b"").decode(errors="replace")[:_NAME_LENGTH])
 
 
 _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
