@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled models as files: a zip archive of a description in JSON and of arrays.
 
-Equal content gives equal bytes. Nothing is compressed, so no file can claim to be more than it is.
+Equal content gives equal bytes. Nothing is compressed and no bytes are shared, so no file can claim
+to be more than it is.
 A checksum over everything stands in the archive's comment.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.runtime.plain_archive import check_members
 from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
 FORMAT = "systola program"
@@ -111,6 +113,7 @@ def read_program(kind: type[T], content: bytes) -> T:
 
 def _members(content: bytes) -> tuple[dict[str, bytes], bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_members(archive, len(content))
         if _DESCRIPTION not in archive.namelist():
             raise ProgramFileError("not a compiled program")
         if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
