@@ -3,6 +3,8 @@
 
 BIN := .venv/bin
 READY := .venv/ready
+# Nothing is installed whose checksum is not in a lock file, and nothing is built for it.
+INSTALL := $(BIN)/pip install -qq --disable-pip-version-check --require-hashes --only-binary :all:
 # One process a core; idle ones take tests over from busy ones.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
 # What the last run said: of the quick tests, of all.
@@ -26,7 +28,7 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup demo demo-train test test-all test-budget testplan sim regress coverage mutate formal \
+.PHONY: help setup lock demo demo-train test test-all test-budget testplan sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
 	lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
@@ -40,11 +42,22 @@ setup: $(READY) ## Make the environment, .venv, with the tpu command in it
 $(READY): pyproject.toml requirements.lock
 	@echo 'Installing the environment in .venv: about a minute, once.'
 	@python3 -m venv .venv
+	@$(INSTALL) --requirement requirements.lock
 	@$(BIN)/pip install -qq --disable-pip-version-check \
-		--constraint requirements.lock --editable '.[test,lint]'
+		--no-deps --no-build-isolation --editable .
 	@mkdir -p .venv/checkout && ln -sfn ../.. .venv/checkout/systola
 	@touch .venv/FUSESOC_IGNORE
 	@touch $@
+
+LOCK := uv pip compile --quiet pyproject.toml --universal --generate-hashes --no-annotate --no-header
+LOCKED := requirements.lock requirements-synth.lock
+
+lock: ## Write the lock files again, with the versions they have where these fit: needs uv
+	@$(LOCK) --extra test --extra lint --extra pages --extra serial --output-file requirements.lock
+	@$(LOCK) --extra synth --no-deps --constraint requirements.lock \
+		--output-file requirements-synth.lock
+	@sed -i '1i # SPDX-License-Identifier: Apache-2.0' $(LOCKED)
+	@sed -i '2i # Exact versions, with checksums, of all that make installs. `make lock` writes it.' $(LOCKED)
 
 demo: $(READY) ## Classify handwritten digits on the simulated machine
 	@$(BIN)/tpu demo
@@ -140,10 +153,9 @@ bitstream: $(READY) ## The machine on a board [BOARD=ulx3s PRESET=]
 	@$(MAKE) --no-print-directory .venv/synth
 	@$(BIN)/tpu $(BITSTREAM)
 
-.venv/synth: $(READY)
+.venv/synth: $(READY) requirements-synth.lock
 	@echo 'Installing Yosys and nextpnr in .venv: about a minute, once.'
-	@$(BIN)/pip install -qq --disable-pip-version-check \
-		--constraint requirements.lock --editable '.[synth]'
+	@$(INSTALL) --no-deps --requirement requirements-synth.lock
 	@touch $@
 
 deliver: $(READY) ## The machine for another design, in build/deliver_PRESET [PRESET=base FABRIC=]
@@ -202,8 +214,6 @@ docs: $(READY) ## Write the generated pages in docs/ again
 	@$(BIN)/python -m systola.bench.original.page --write docs
 
 api: $(READY) ## Pages of the Python interface in build/api, made from its docstrings
-	@$(BIN)/pip install -qq --disable-pip-version-check \
-		--constraint requirements.lock --editable '.[pages]'
 	@$(BIN)/pdoc --output-directory build/api \
 		systola.runtime.api systola.runtime.image_builder systola.runtime.compiled_model \
 		systola.runtime.run_result systola.runtime.report systola.runtime.backend \

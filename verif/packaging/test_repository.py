@@ -83,19 +83,80 @@ def test_imports_are_declared() -> None:
                 assert owners & declared, f"{path.relative_to(ROOT)} imports {module}"
 
 
-def test_lock() -> None:
-    """requirements.lock has one exact version of all that make installs, within the ranges."""
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    locked = dict(line.split("==") for line in lines if not line.startswith("#"))
-    versions = {normalised(name): version for name, version in locked.items()}
+LOCKED = {
+    "requirements.lock": ("test", "lint", "pages", "serial"),
+    "requirements-synth.lock": ("synth",),
+}
+"""Files with what make installs, and the extras that are in each beside the dependencies."""
+
+
+def locked_versions(name: str) -> dict[str, str]:
+    """Versions by name in a lock file; each has a checksum, and no line is anything else."""
+    text = (ROOT / name).read_text().replace("\\\n", "")
+    versions: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        requirement, *checksums = re.split(r"\s+--hash=", line.strip())
+        parsed = Requirement(requirement)
+        (exact,) = parsed.specifier
+        assert (exact.operator, parsed.url) == ("==", None), line
+        assert checksums, line
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in checksums), line
+        assert normalised(parsed.name) not in versions, line
+        versions[normalised(parsed.name)] = exact.version
+    return versions
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_lock(name: str) -> None:
+    """A lock file has one exact version of all that make installs from it, within the ranges."""
+    versions = locked_versions(name)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [
         *project["dependencies"],
-        *(each for extra in ("test", "lint", "pages", "synth", "serial") for each in extras[extra]),
+        *(each for extra in LOCKED[name] for each in extras[extra]),
     ]
     for requirement in map(Requirement, wanted):
         assert versions[normalised(requirement.name)] in requirement.specifier, requirement
+
+
+def test_locks_agree() -> None:
+    one, other = map(locked_versions, LOCKED)
+    assert {name: one[name] for name in one.keys() & other.keys()} == {
+        name: other[name] for name in one.keys() & other.keys()
+    }
+
+
+def test_everything_is_installed_from_a_lock() -> None:
+    """make installs what has a checksum, and beside it this project alone."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    assert re.search(r"^INSTALL := .* --require-hashes .*--only-binary :all:", text, re.MULTILINE)
+    installs = re.findall(r"(?:pip install|\$\(INSTALL\)).*", text)
+    files = [found for line in installs for found in re.findall(r"--requirement (\S+)", line)]
+    assert sorted(files) == sorted(LOCKED)
+    for line in installs:
+        assert "--require-hashes" in line or "--requirement" in line or "--no-deps" in line, line
+
+
+def test_no_keras_that_runs_code_from_a_file() -> None:
+    """Versions before 3.14 do: CVE-2025-1550, CVE-2025-8747, CVE-2025-9906, CVE-2026-1462."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    found = [Requirement(each) for extra in extras.values() for each in extra]
+    keras = [each for each in found if each.name == "keras"]
+    assert len(keras) == 2
+    for version in ("3.8.0", "3.9.0", "3.10.0", "3.11.0", "3.11.3", "3.12.0", "3.13.2"):
+        assert not any(version in each.specifier for each in keras), version
+
+
+def test_actions_by_commit() -> None:
+    """Workflows name the actions of others by commit, which nobody can move, with the version."""
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        for line in re.findall(r"uses:.*", path.read_text()):
+            assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
 
 
 def imported_modules(path: Path) -> set[str]:
