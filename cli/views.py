@@ -11,6 +11,7 @@ from systola.arch.config import Config
 from systola.cli.arguments import cycle_window, html_file
 from systola.cli.board import chosen_backend
 from systola.cli.errors import UserError
+from systola.compiler.printable import printable
 from systola.runtime.backend import Backend
 from systola.runtime.rtl import RtlBackend
 from systola.views.report_page import TIMELINE_CYCLES
@@ -75,7 +76,7 @@ def waves_file(arguments: argparse.Namespace) -> Path | None:
     from systola.sim.verilator import waveform_suffix
 
     name = PurePath(arguments.model).with_suffix(waveform_suffix()).name
-    return build_folder("waves") / name
+    return build_folder("waves") / printable(name)
 
 
 def recording_backend(

@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import CompiledNetwork
 from systola.compiler.operations import Value
+from systola.compiler.printable import printable
 from systola.runtime.backend import Backend, BackendError, Result, fault_text
 
 
 class HostError(ValueError):
     """Values that a host stage has no result for, with the reason in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason))
 
 
 def run_compiled(

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.compiler.printable import printable
 from systola.runtime.plain_archive import check_members
 from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
@@ -54,6 +55,9 @@ T = TypeVar("T")
 
 class ProgramFileError(ValueError):
     """A file that is no compiled model or is damaged, with the reason in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason))
 
 
 def is_program(content: bytes) -> bool:

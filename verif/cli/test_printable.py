@@ -18,6 +18,7 @@ import pytest
 
 from systola.cli import main
 from systola.cli.parser import COMMANDS
+from systola.compiler.errors import ModelError
 from systola.compiler.printable import printable
 from systola.runtime import api
 from systola.runtime.plain_data import Packer
@@ -191,6 +192,17 @@ def test_a_file_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[st
         assert (status, out, err.count("\n")) == (2, "", 1)
         check_text(err)
         assert "[2J" in err
+
+
+def test_errors_in_python(folder: Path) -> None:
+    """Whoever calls from Python sees a message in a terminal, too."""
+    model = api.load("hostile.tpu")
+    narrow = {f"x{HOSTILE}y": np.zeros((1, 64), np.float32)}
+    with pytest.raises(ModelError) as wrong:
+        model.run(narrow, backend="iss")
+    check_text(str(wrong.value))
+    check_text(repr(model))
+    model.run({f"x{HOSTILE}": np.zeros((1, 64), np.float32)}, backend="iss")
 
 
 def test_printable() -> None:
