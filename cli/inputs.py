@@ -16,6 +16,7 @@ from systola.cli.errors import UserError
 from systola.cli.output import read_file
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
+from systola.runtime.plain_archive import check_members
 from systola.runtime.samples import as_input, sample_count
 
 
@@ -68,6 +69,7 @@ def _arrays(path: str, names: Sequence[str]) -> list[NDArray[Any]]:
     name = names[0]
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            check_members(archive.zip, len(content))
             arrays: list[NDArray[Any]] = []
             for name in names:
                 if name not in archive.files:

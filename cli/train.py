@@ -19,6 +19,7 @@ from systola.cli.errors import UserError
 from systola.cli.output import OutputFile, check_files, read_file
 from systola.cli.report import to_json
 from systola.runtime.make_backend import BACKENDS
+from systola.runtime.plain_archive import check_members
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
@@ -149,6 +150,7 @@ def _arrays(path: str) -> dict[str, NDArray[Any]]:
         if not zipfile.is_zipfile(io.BytesIO(content)):
             raise zipfile.BadZipFile
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            check_members(archive.zip, len(content))
             found = {name: np.asarray(archive[name]) for name in archive.files}
     except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile):
         raise UserError(f"{path} is not a .npz file of arrays") from None

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from systola.runtime.plain_archive import check_members
 from systola.runtime.pod.strategy import current_strategy
 from systola.training.errors import TrainingError
 from systola.training.layers import (
@@ -106,6 +107,7 @@ def read(content: bytes) -> Checkpoint:
     """What `save` has written. Raises TrainingError where it is something else."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            check_members(archive.zip, len(content))
             about = json.loads(str(archive["about"]))
             arrays = {name: archive[name] for name in archive.files if name != "about"}
         if about["format"] != FORMAT:

@@ -9,6 +9,8 @@ import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from systola.runtime import program_file
 from systola.runtime.plain_archive import check_members
 from systola.runtime.program_file import ProgramFileError, read_program
+from systola.verif.cli.test_errors import MODEL, run
 
 LOCAL, DIRECTORY, END = "<IHHHHHIIIHH", "<IHHHHHHIIIHHHHHII", "<IHHHHIIH"
 """The three records of a zip file, as its specification (APPNOTE.TXT) has them."""
@@ -115,21 +118,49 @@ def test_a_member_outside_the_file() -> None:
 
 
 def compressed(unpacked: int) -> bytes:
-    """A deflated member of so many zeros, as an array of a .npz file."""
+    """Arrays of so many zeros in a .npz file, with the names that data and trained models have."""
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("x.npy", "w", force_zip64=True) as member:
-            for _ in range(unpacked >> 20):
-                member.write(bytes(1 << 20))
+    zeros = np.zeros(unpacked, np.int8)
+    np.savez_compressed(file, x=zeros, about=zeros)
     return file.getvalue()
 
 
 def test_compressed_beyond_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeros shrink a thousandfold: a little of that is data, a lot of it is an attack."""
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
-    check(compressed(8 << 20))
-    with pytest.raises(zipfile.BadZipFile, match=r"claims to unpack to 9,437,184 bytes from \d"):
-        check(compressed(9 << 20))
+    check(compressed(3 << 20))
+    with pytest.raises(zipfile.BadZipFile, match=r"claims to unpack to 8,388,864 bytes from \d"):
+        check(compressed(4 << 20))  # and a header of 128 bytes each
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run m.tflite --input bomb.npz --output y.npz --backend iss",
+        "train 64,10 --data bomb.npz",
+        "train bomb.npz --data x.npz",
+    ],
+)
+def test_commands(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each command that reads arrays looks at the archive first, and takes no memory for it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
+    Path("bomb.npz").write_bytes(compressed(64 << 20))
+    Path("m.tflite").write_bytes((files("systola.models") / MODEL).read_bytes())
+    np.savez("x.npz", x=np.zeros((2, 64)), y=np.zeros(2))
+    tracemalloc.start()
+    try:
+        status, out, err = run(command, capsys)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "bomb.npz" in err
 
 
 def test_the_checksum_is_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
