@@ -20,8 +20,13 @@ from systola.runtime.processor import lacks_vnni
 from systola.runtime.program_file import ProgramFileError
 
 
-def add_compilation(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say how a model is compiled; each is None where it is not given."""
+def add_compilation(
+    parser: argparse.ArgumentParser, batch: str = f"{DEFAULT_BATCH}, or a few less"
+) -> None:
+    """Adds the options that say how a model is compiled; each is None where it is not given.
+
+    `batch` says which batch is taken then.
+    """
     parser.add_argument(
         "--preset",
         type=configuration,
@@ -32,7 +37,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         "--batch",
         type=whole_number(1),
         metavar="B",
-        help=f"samples in one program (default: {DEFAULT_BATCH}, or a few less)",
+        help=f"samples in one program (default: {batch})",
     )
     parser.add_argument(
         "--semantics",

@@ -28,6 +28,12 @@ class HostMap:
     order: NDArray[np.int64]
     """For each row of each sample, one sample after the other, its row in the matrix."""
 
+    def offsets(self) -> NDArray[np.int64]:
+        """Return the byte offset in the host window of each element, 1-D, sample after sample."""
+        matrix, columns = self.matrix, self.columns
+        in_row = columns // matrix.block * matrix.pitch + columns % matrix.block
+        return (matrix.offset + self.order[:, np.newaxis] * matrix.stride + in_row).reshape(-1)
+
     def store(self, host: NDArray[np.uint8], x: NDArray[np.int8]) -> None:
         """Writes the samples `x` into the host window."""
         content = np.zeros((self.matrix.rows, self.matrix.columns), np.int8)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An image as files for memories outside of this project, and as macros for a C driver."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.c_header import define
+from systola.arch.config import HOST_PAGE_BYTES, Config
+from systola.arch.image import Image
+
+
+def memory_hex(content: NDArray[np.uint8], word_bytes: int) -> str:
+    """Return a memory's content for $readmemh: a word of `word_bytes` a line, its first byte last.
+
+    A memory is filled up with zeros to whole words, and has at least one.
+    """
+    padded = content.tobytes() or bytes(1)
+    padded += bytes(-len(padded) % word_bytes)
+    words = (padded[at : at + word_bytes] for at in range(0, len(padded), word_bytes))
+    return "".join(f"{word[::-1].hex()}\n" for word in words)
+
+
+def image_macros(config: Config, image: Image) -> list[str]:
+    """Return macros of the numbers with which a driver loads and starts `image`."""
+    return [
+        define("IMAGE_GEOMETRY", config.rows | config.cols << 16, "what GEOMETRY must read"),
+        define("IMAGE_HOST_BYTES", image.host.size, "of the host window: host.hex, host.bin"),
+        define("IMAGE_HOST_PAGES", image.host.size // HOST_PAGE_BYTES, "for HOST_PAGES"),
+        define("IMAGE_WEIGHT_BYTES", image.weights.size, "weight.hex, weight.bin"),
+        define("IMAGE_WEIGHT_TILES", image.weights.size // config.tile_bytes, "for WEIGHT_TILES"),
+        define("IMAGE_PROGRAM", image.program_offset, "for PROGRAM"),
+        define("IMAGE_PROGRAM_BYTES", len(image.program), "of the program"),
+    ]

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder that a command writes whole, and may replace where nobody has changed it since."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from systola.cli.errors import UserError
+
+SUMS = "SHA256SUMS"
+"""The file that lists all others, for `sha256sum -c`."""
+_PART = ".systola-part-"
+
+
+class OutputFolder:
+    """A folder that is known, before the work begins, to be new, empty, or of the same command.
+
+    A context manager: folders that were not there before and are not written after all go away.
+    Raises UserError where the folder cannot be made, and where it holds anything that the command
+    did not write: a file that SHA256SUMS does not list, or one that was changed since.
+    """
+
+    def __init__(self, path: str, command: str) -> None:
+        """`command` is the name of the command, such as "tpu deliver"."""
+        self._folder = Path(path)
+        self._mark = f"# The files of this folder, by '{command}'."
+        self._made: list[Path] = []
+        self._old = self._files_before()
+        try:
+            self._make(self._folder)
+            # Whether files can be written shows only when one is.
+            with tempfile.TemporaryFile(dir=self._folder):
+                pass
+        except OSError as error:
+            self._remove_made()
+            raise self._refusal(error) from None
+
+    def write(self, contents: Mapping[str, bytes], header: str) -> None:
+        """Replaces the whole content of the folder by the files `contents`, and SHA256SUMS.
+
+        Names may have folders in them. `header` goes to the top of SHA256SUMS, lines with "#".
+        Files are written beside the old ones first, so that a full disk leaves those as they were.
+        """
+        sums = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in contents.items())
+        listed = f"{header}{self._mark}\n{''.join(sums)}".encode()
+        try:
+            part = Path(tempfile.mkdtemp(prefix=_PART, dir=self._folder))
+            try:
+                for name, data in contents.items():
+                    (part / name).parent.mkdir(parents=True, exist_ok=True)
+                    (part / name).write_bytes(data)
+                (part / SUMS).write_bytes(listed)
+                for name in (*contents, SUMS):
+                    (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(part / name, self._folder / name)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+            for name in self._old - {*contents, SUMS}:
+                (self._folder / name).unlink(missing_ok=True)
+                for parent in list(Path(name).parents)[:-1]:
+                    with suppress(OSError):  # where other files are in it
+                        (self._folder / parent).rmdir()
+        except OSError as error:
+            raise self._refusal(error) from None
+        self._made = []
+
+    def __enter__(self) -> OutputFolder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._remove_made()
+
+    def _make(self, folder: Path) -> None:
+        """Makes the folder and those above it, and notes which were not there."""
+        if folder.is_dir():
+            return
+        self._make(folder.parent)
+        folder.mkdir()
+        self._made.append(folder)
+
+    def _remove_made(self) -> None:
+        for folder in reversed(self._made):
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _files_before(self) -> set[str]:
+        """Names of the files in the folder, all of them written by this command."""
+        if not self._folder.is_dir():
+            return set()
+        try:
+            there = {
+                str(path.relative_to(self._folder)): path
+                for path in sorted(self._folder.rglob("*"))
+                if path.is_symlink() or not path.is_dir()
+            }
+            if not there:
+                return set()
+            listed = self._listed()
+            for name, path in there.items():
+                if name == SUMS:
+                    continue
+                if path.is_symlink() or not path.is_file() or name not in listed:
+                    raise UserError(f"{self._folder} is not empty: it has {name}")
+                if hashlib.sha256(path.read_bytes()).hexdigest() != listed[name]:
+                    raise UserError(f"{path} was changed: it would be lost")
+        except OSError as error:
+            raise self._refusal(error) from None
+        return set(there)
+
+    def _listed(self) -> dict[str, str]:
+        """Checksums by file of the SHA256SUMS of an earlier run; none if there is no such file."""
+        path = self._folder / SUMS
+        if path.is_symlink() or not path.is_file():
+            return {}
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if self._mark not in lines:
+            raise UserError(f"{self._folder} is not empty: its {SUMS} is of something else")
+        pairs = (line.split("  ", 1) for line in lines if not line.startswith("#"))
+        return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+
+    def _refusal(self, error: OSError) -> UserError:
+        return UserError(f"cannot write {self._folder}: {(error.strerror or str(error)).lower()}")
