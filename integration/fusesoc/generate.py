@@ -17,16 +17,17 @@ from systola.synth.delivery import delivery
 
 
 def main(path: str) -> None:
-    """Writes the files and the core that lists them into the working directory."""
+    """Write the files but for the test benches, and the core that lists them, into this folder."""
     request = yaml.safe_load(Path(path).read_text())
     parameters = request["parameters"]
     config = preset(str(parameters["preset"]))
     cores, width = parameters.get("cores"), parameters.get("shared_memory")
     shared = SharedMemory(width) if cores and width else None
     contents = delivery(config, Fabric(parameters.get("fabric", "generic")), cores, shared)
-    for name, text in contents.items():
+    machine = {name: text for name, text in contents.items() if not name.startswith("try/")}
+    for name, text in machine.items():
         Path(name).write_text(text)
-    sources = [name for name in contents if name.endswith(".v")]
+    sources = [name for name in machine if name.endswith(".v")]
     core = {
         "name": request["vlnv"],
         "filesets": {"rtl": {"files": sources, "file_type": "verilogSource"}},

@@ -124,5 +124,6 @@ def test_every_memory_is_a_macro(parts):
 @pytest.mark.parametrize("simulator", simulators())
 def test_plain_soc(simulator, parts):
     names = ("tpu.v", "tpu_axi.v", "sram_1r1w.v")
-    text = "\n".join([SOC.read_text(), *(parts[name] for name in names)])
+    # Without the header, whose commit would have the simulator built for each one.
+    text = "\n".join([SOC.read_text(), *(parts[name].split("\n", 2)[2] for name in names)])
     run_module("integration.test_plain_soc", simulator, verilog=text, top="soc")
