@@ -105,6 +105,7 @@ def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     subprocess.run(["gcc", *strict, "main.c"], cwd=tmp_path, check=True)
 
 
+@pytest.mark.thorough
 def test_several_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each program of a network has a folder; its outputs are the inputs of the next one."""
     config = replace(preset("tiny"), buffer_lines=64)
