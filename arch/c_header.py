@@ -43,9 +43,9 @@ _FLAGS: tuple[tuple[str, type[IntFlag], str], ...] = (
 def c_header() -> str:
     """Return systola.h but for the comment at its top: macros only, for C and C++."""
     numbers = (
-        ("ID_VALUE", IDENTITY, "what ID reads"),
-        ("POD_ID_VALUE", POD_IDENTITY, "what ID of a pod reads"),
-        ("VERSION_VALUE", VERSION, "what VERSION reads"),
+        ("ID_VALUE", IDENTITY, "value of ID"),
+        ("POD_ID_VALUE", POD_IDENTITY, "value of ID of a pod"),
+        ("VERSION_VALUE", VERSION, "value of VERSION"),
         ("PAGE_BYTES", 1 << REGISTER_SPACE_BITS, "of registers; core i of a pod has page i + 1"),
         ("PROGRAM_ALIGNMENT", PROGRAM_ALIGNMENT, "in bytes, of the start of a program"),
         ("TRACE_DEPTH", TRACE_DEPTH, "pairs of words in TRACE"),
@@ -69,7 +69,7 @@ def c_header() -> str:
         lines.append(define(name, pod_register, f"{text.access}: {text.doc}"))
     for prefix, flags, what in _FLAGS:
         lines += ["", f"/* {what[0].upper()}{what[1:]}. */", *_members(prefix, flags)]
-    lines += ["", "/* What FAULT_CAUSE reads, and what FAULT_ADDRESS then holds. */"]
+    lines += ["", "/* Values of FAULT_CAUSE, and the meaning of FAULT_ADDRESS after each. */"]
     for fault in Fault:
         meaning, address = FAULT_TEXT[fault]
         lines.append(define(f"FAULT_{fault.name}", fault, f"{meaning}. FAULT_ADDRESS: {address}"))

@@ -25,7 +25,7 @@ def memory_hex(content: NDArray[np.uint8], word_bytes: int) -> str:
 def image_macros(config: Config, image: Image) -> list[str]:
     """Return macros of the numbers with which a driver loads and starts `image`."""
     return [
-        define("IMAGE_GEOMETRY", config.rows | config.cols << 16, "what GEOMETRY must read"),
+        define("IMAGE_GEOMETRY", config.rows | config.cols << 16, "value of GEOMETRY"),
         define("IMAGE_HOST_BYTES", image.host.size, "of the host window: host.hex, host.bin"),
         define("IMAGE_HOST_PAGES", image.host.size // HOST_PAGE_BYTES, "for HOST_PAGES"),
         define("IMAGE_WEIGHT_BYTES", image.weights.size, "weight.hex, weight.bin"),

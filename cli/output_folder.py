@@ -35,7 +35,7 @@ class OutputFolder:
         self._old = self._files_before()
         try:
             self._make(self._folder)
-            # Whether files can be written shows only when one is.
+            # Only a file that is written shows that files can be written.
             with tempfile.TemporaryFile(dir=self._folder):
                 pass
         except OSError as error:

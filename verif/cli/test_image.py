@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu image: what a driver without this project needs to run a network."""
+"""tpu image: a driver without this project runs a network from its files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/integration.md says that can be checked without a simulator."""
+"""The facts of docs/integration.md that need no simulator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/integration.md says of the masters: IDs, order, bursts and how many are under way."""
+"""The facts of docs/integration.md about the masters: IDs, order, lengths, bursts under way."""
 
 import random
 
@@ -22,7 +22,7 @@ PROGRAMS = 5
 
 
 class Shuffled(MemoryModel):
-    """A memory that chooses before each beat whose it is: bursts of different IDs have no order."""
+    """A memory that chooses the ID of each beat at random: different IDs have no order."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -42,7 +42,7 @@ class Shuffled(MemoryModel):
 
 
 class Facts(AxiRules):
-    """The rules of a master, and what the page says beyond them."""
+    """The rules of a master, and the further facts of the page."""
 
     def __init__(self, name, bus_bytes, model):
         super().__init__(name, bus_bytes, (0, 0))
