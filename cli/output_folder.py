@@ -43,12 +43,12 @@ class OutputFolder:
             raise self._refusal(error) from None
 
     def write(self, contents: Mapping[str, bytes], header: str) -> None:
-        """Replaces the whole content of the folder by the files `contents`, and SHA256SUMS.
+        """Replace the whole content of the folder by the files `contents`, and SHA256SUMS.
 
         Names may have folders in them. `header` goes to the top of SHA256SUMS, lines with "#".
         Files are written beside the old ones first, so that a full disk leaves those as they were.
         """
-        sums = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in contents.items())
+        sums = (f"{_checksum(data)}  {name}\n" for name, data in contents.items())
         listed = f"{header}{self._mark}\n{''.join(sums)}".encode()
         try:
             part = Path(tempfile.mkdtemp(prefix=_PART, dir=self._folder))
@@ -83,7 +83,7 @@ class OutputFolder:
         self._remove_made()
 
     def _make(self, folder: Path) -> None:
-        """Makes the folder and those above it, and notes which were not there."""
+        """Make the folder and those above it, and note the new ones."""
         if folder.is_dir():
             return
         self._make(folder.parent)
@@ -96,39 +96,40 @@ class OutputFolder:
                 folder.rmdir()
 
     def _files_before(self) -> set[str]:
-        """Names of the files in the folder, all of them written by this command."""
-        if not self._folder.is_dir():
-            return set()
+        """Return the names of the files in the folder, all of them written by this command."""
+        found: set[str] = set()
         try:
-            there = {
-                str(path.relative_to(self._folder)): path
-                for path in sorted(self._folder.rglob("*"))
-                if path.is_symlink() or not path.is_dir()
-            }
-            if not there:
-                return set()
+            if not self._folder.is_dir() or not any(self._folder.iterdir()):
+                return found
             listed = self._listed()
-            for name, path in there.items():
-                if name == SUMS:
+            for path in self._folder.rglob("*"):
+                if path.is_dir() and not path.is_symlink():
                     continue
-                if path.is_symlink() or not path.is_file() or name not in listed:
+                name = str(path.relative_to(self._folder))
+                if name not in listed or path.is_symlink() or not path.is_file():
                     raise UserError(f"{self._folder} is not empty: it has {name}")
-                if hashlib.sha256(path.read_bytes()).hexdigest() != listed[name]:
+                if name != SUMS and _checksum(path.read_bytes()) != listed[name]:
                     raise UserError(f"{path} was changed: it would be lost")
+                found.add(name)
         except OSError as error:
             raise self._refusal(error) from None
-        return set(there)
+        return found
 
     def _listed(self) -> dict[str, str]:
-        """Checksums by file of the SHA256SUMS of an earlier run; none if there is no such file."""
+        """Return the checksum of each file by SHA256SUMS, which is listed, too, without one."""
         path = self._folder / SUMS
         if path.is_symlink() or not path.is_file():
-            return {}
+            first = min(each.name for each in self._folder.iterdir())
+            raise UserError(f"{self._folder} is not empty: it has {first}")
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         if self._mark not in lines:
             raise UserError(f"{self._folder} is not empty: its {SUMS} is of something else")
         pairs = (line.split("  ", 1) for line in lines if not line.startswith("#"))
-        return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+        return {SUMS: "", **{pair[1]: pair[0] for pair in pairs if len(pair) == 2}}
 
     def _refusal(self, error: OSError) -> UserError:
         return UserError(f"cannot write {self._folder}: {(error.strerror or str(error)).lower()}")
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
