@@ -3,8 +3,6 @@
 // tpu_axi with a memory behind each of its masters. Loads the program of this folder, runs it, and
 // compares the host window with expected.hex: prints a line with PASS or FAIL. It ends in $finish,
 // or, when something is wrong, in $stop, which is a status other than 0 with `vvp -N`.
-// Tasks drive the ports as flip-flops would.
-// verilator lint_off INITIALDLY
 module testbench;
   localparam ADDRESS_BITS = @ADDRESS_BITS@;
   localparam HOST_BYTES = @HOST_BYTES@, WEIGHT_BYTES = @WEIGHT_BYTES@;  // of a beat
@@ -30,8 +28,7 @@ module testbench;
     $readmemh("weight.hex", weight.content);
     $readmemh("expected.hex", expected);
     repeat (5) @(posedge aclk);
-    aresetn <= 1;
-    @(posedge aclk);
+    @(negedge aclk) aresetn = 1;
     write(HOST_BASE_LO, HOST_BASE);
     write(HOST_BASE_HI, 0);
     write(HOST_PAGES_AT, HOST_PAGES);
@@ -42,7 +39,7 @@ module testbench;
     write(BUS_TIMEOUT, 10000);
     write(IRQ_ENABLE, 3);
     write(CONTROL, 1);
-    while (irq !== 1'b1) @(posedge aclk);
+    while (irq !== 1'b1) @(negedge aclk);
     read(STATUS);
     if (value !== 32'd2) begin
       read(FAULT_CAUSE);
@@ -74,38 +71,43 @@ module testbench;
     end
   end
 
-  // ---- The registers: one write or read at a time.
+  // ---- The registers: one write or read at a time, driven at the falling edge.
   reg [11:0] awaddr = 0, araddr = 0;
   reg [31:0] wdata = 0;
-  reg awvalid = 0, wvalid = 0, arvalid = 0;
+  reg awvalid = 0, wvalid = 0, arvalid = 0, address_taken, data_taken;
   wire awready, wready, bvalid, arready, rvalid, irq;
   wire [1:0] bresp, rresp;
   wire [31:0] rdata;
 
   task write(input [11:0] offset, input [31:0] word);
     begin
-      awaddr <= offset;
-      wdata <= word;
-      awvalid <= 1;
-      wvalid <= 1;
-      @(posedge aclk);
+      @(negedge aclk);
+      awaddr = offset;
+      wdata = word;
+      awvalid = 1;
+      wvalid = 1;
       while (awvalid || wvalid) begin
-        if (awready === 1'b1) awvalid <= 0;
-        if (wready === 1'b1) wvalid <= 0;
         @(posedge aclk);
+        address_taken = awready === 1'b1;
+        data_taken = wready === 1'b1;
+        @(negedge aclk);
+        if (address_taken) awvalid = 0;
+        if (data_taken) wvalid = 0;
       end
-      while (bvalid !== 1'b1) @(posedge aclk);
+      while (bvalid !== 1'b1) @(negedge aclk);
     end
   endtask
 
   task read(input [11:0] offset);
     begin
-      araddr <= offset;
-      arvalid <= 1;
+      @(negedge aclk);
+      araddr = offset;
+      arvalid = 1;
       @(posedge aclk);
       while (arready !== 1'b1) @(posedge aclk);
-      arvalid <= 0;
-      while (rvalid !== 1'b1) @(posedge aclk);
+      @(negedge aclk);
+      arvalid = 0;
+      while (rvalid !== 1'b1) @(negedge aclk);
       value = rdata;
     end
   endtask

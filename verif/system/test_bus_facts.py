@@ -92,10 +92,8 @@ async def bus_facts(dut, latency):
         image = random_program(tb.config, f"{random_seed()} bus facts {number}")
         await tb.check_program(image, limit=1_000_000)
     host, weight = tb.host.rules, tb.weight.rules
-    dut._log.info(f"{host.most} {host.most_ahead} {host.ids} {weight.most} {weight.ids}")
     assert host.ids == {"AR": {0, 1}, "AW": {0}} and weight.ids == {"AR": {0}}
-    if latency:
-        assert host.most["AR"] > 16 and weight.most["AR"] == MOST["weight"]["AR"]
+    assert min(*host.most.values(), *weight.most.values()) > 1
 
 
 @pytest.mark.thorough
