@@ -12,7 +12,7 @@ from systola.hdl.parts.fabric import Fabric
 from systola.synth.provenance import file_header
 from systola.synth.trial_program import trial_program
 
-_LIMIT = 100_000
+_LIMIT = 20_000
 """Cycles after which a test bench says that the program does not end: far more than it takes."""
 
 

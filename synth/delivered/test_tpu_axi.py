@@ -7,12 +7,14 @@ variable SIM chooses the simulator, `icarus` unless it is set. Needs cocotb 2 an
 
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
+from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 with warnings.catch_warnings():
@@ -79,4 +81,8 @@ if __name__ == "__main__":
         build_dir=HERE / "sim_build",
         timescale=("1ns", "1ps"),
     )
-    runner.test(hdl_toplevel="tpu_axi", test_module=Path(__file__).stem, test_dir=HERE)
+    results = runner.test(hdl_toplevel="tpu_axi", test_module=Path(__file__).stem, test_dir=HERE)
+    tests, failed = get_results(results)
+    if failed or not tests:
+        sys.exit("FAIL: see above")
+    print("PASS: all bytes of the host window are right")
