@@ -137,12 +137,10 @@ def test_cocotb(deliver: Deliver, tmp_path: Path) -> None:
         )
 
     good = run()
-    assert good.returncode == 0 and "\nPASS: all bytes" in good.stdout, good.stdout + good.stderr
+    assert good.returncode == 0 and "\nPASS: " in good.stdout, good.stdout + good.stderr
     spoil(folder)
     bad = run()
-    assert bad.returncode != 0 and "FAIL=1" in bad.stdout and "\nFAIL: " in bad.stderr, (
-        bad.stdout + bad.stderr
-    )
+    assert bad.returncode != 0 and "FAIL: see above" in bad.stderr, bad.stdout + bad.stderr
 
 
 EVERY_KIND = ["--preset tiny", "--preset tiny --cores 2", "--preset 5x6-compact --fabric chip"]
