@@ -125,7 +125,7 @@ def isa_page() -> str:
         (
             (
                 f"0x{entry.opcode:02x}",
-                f"[{entry.title}](#{entry.mnemonic})",
+                f"[{entry.title}](#{entry.title.lower()})",
                 f"`{entry.mnemonic}`",
                 entry.summary,
             )
