@@ -22,14 +22,16 @@ def memory_hex(content: NDArray[np.uint8], word_bytes: int) -> str:
     return "".join(f"{word[::-1].hex()}\n" for word in words)
 
 
-def image_macros(config: Config, image: Image) -> list[str]:
-    """Return macros of the numbers with which a driver loads and starts `image`."""
+def image_macros(config: Config, image: Image, prefix: str = "IMAGE") -> list[str]:
+    """Return macros SYSTOLA_`prefix`_... of the numbers with which a driver runs `image`."""
     return [
-        define("IMAGE_GEOMETRY", config.rows | config.cols << 16, "value of GEOMETRY"),
-        define("IMAGE_HOST_BYTES", image.host.size, "of the host window: host.hex, host.bin"),
-        define("IMAGE_HOST_PAGES", image.host.size // HOST_PAGE_BYTES, "for HOST_PAGES"),
-        define("IMAGE_WEIGHT_BYTES", image.weights.size, "weight.hex, weight.bin"),
-        define("IMAGE_WEIGHT_TILES", image.weights.size // config.tile_bytes, "for WEIGHT_TILES"),
-        define("IMAGE_PROGRAM", image.program_offset, "for PROGRAM"),
-        define("IMAGE_PROGRAM_BYTES", len(image.program), "of the program"),
+        define(f"{prefix}_GEOMETRY", config.rows | config.cols << 16, "value of GEOMETRY"),
+        define(f"{prefix}_HOST_BYTES", image.host.size, "of the host window: host.hex, host.bin"),
+        define(f"{prefix}_HOST_PAGES", image.host.size // HOST_PAGE_BYTES, "for HOST_PAGES"),
+        define(f"{prefix}_WEIGHT_BYTES", image.weights.size, "weight.hex, weight.bin"),
+        define(
+            f"{prefix}_WEIGHT_TILES", image.weights.size // config.tile_bytes, "for WEIGHT_TILES"
+        ),
+        define(f"{prefix}_PROGRAM", image.program_offset, "for PROGRAM"),
+        define(f"{prefix}_PROGRAM_BYTES", len(image.program), "of the program"),
     ]

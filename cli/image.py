@@ -7,6 +7,7 @@ import argparse
 
 from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.cli.arguments import whole_number
+from systola.cli.errors import UserError
 from systola.cli.model import add_compilation, check_options, in_file, print_notes
 from systola.cli.output import read_file
 from systola.cli.output_folder import OutputFolder
@@ -53,6 +54,8 @@ def execute(arguments: argparse.Namespace) -> int:
             model = compile_content(config, content, semantics, arguments.batch or _BATCH)
         header = file_header(model.config.name, "//")
         contents = image_folder(model, header, arguments.word)
+        if not contents:
+            raise UserError(f"{path}: the host does all of this network, the machine nothing")
         folder.write(contents, file_header(model.config.name, "#"))
     print_notes(model)
     return 0

@@ -21,7 +21,8 @@ def image_folder(model: CompiledModel, header: str, word_bytes: int | None) -> d
     """Return the content of each file by its name: memories and image.h of each program of `model`.
 
     Where there are several programs, each has a folder, stage0, stage1, ... by its place among the
-    stages. `header` is a comment of lines beginning with "//"; it goes to the top of each text.
+    stages, and the number is in the names of its macros: IMAGE0, IMAGE1, ... instead of IMAGE.
+    `header` is a comment of lines beginning with "//"; it goes to the top of each text.
     `word_bytes` is the length of a word of a .hex file, as wide as the port unless it is given.
     """
     config, stages = model.config, model.compiled.stages
@@ -30,23 +31,24 @@ def image_folder(model: CompiledModel, header: str, word_bytes: int | None) -> d
     for number, stage in enumerate(stages):
         if not isinstance(stage, DeviceStage):
             continue
-        folder = f"stage{number}/" if len(programs) > 1 else ""
+        folder, name = (f"stage{number}/", f"image{number}") if len(programs) > 1 else ("", "image")
         image = stage.program.image
-        for name, memory, port in (
+        for file, memory, port in (
             ("host", image.host, config.host_bus_bytes),
             ("weight", image.weights, config.weight_bus_bytes),
         ):
-            contents[f"{folder}{name}.bin"] = memory.tobytes()
+            contents[f"{folder}{file}.bin"] = memory.tobytes()
             text = header + memory_hex(memory, word_bytes or port)
-            contents[f"{folder}{name}.hex"] = text.encode()
-        lines = [header, *_stages(model), "", "#ifndef SYSTOLA_IMAGE_H", "#define SYSTOLA_IMAGE_H"]
-        lines += ["#include <stdint.h>", "", *image_macros(config, image)]
+            contents[f"{folder}{file}.hex"] = text.encode()
+        guard = f"SYSTOLA_{name.upper()}_H"
+        lines = [header, *_stages(model), "", f"#ifndef {guard}", f"#define {guard}"]
+        lines += ["#include <stdint.h>", "", *image_macros(config, image, name.upper())]
         for kind, values, maps in (
             ("input", stage.sources, stage.program.inputs),
             ("output", stage.results, stage.program.outputs),
         ):
             for place, (value, where) in enumerate(zip(values, maps, strict=True)):
-                lines += ["", *_offsets(f"{kind}{place}", value, where, model.batch)]
+                lines += ["", *_offsets(f"{name}_{kind}{place}", value, where, model.batch)]
         text = "\n".join([*lines, "", "#endif", ""])
         contents[f"{folder}image.h"] = text.encode()
     return contents
@@ -87,9 +89,9 @@ def _offsets(name: str, value: Value, where: HostMap, samples: int) -> Iterator[
     offsets = where.offsets()
     shape = [samples, *value.shape]
     text = f"int8 elements of {_printable(value.name)}, {shape}, the first number being the samples"
-    yield define(f"IMAGE_{name.upper()}_ELEMENTS", len(offsets), text)
+    yield define(f"{name.upper()}_ELEMENTS", len(offsets), text)
     yield "/* Byte offset of each in the host window. */"
-    yield f"static const uint32_t systola_image_{name}[{len(offsets)}] = {{"
+    yield f"static const uint32_t systola_{name}[{len(offsets)}] = {{"
     for at in range(0, len(offsets), _NUMBERS_IN_A_LINE):
         yield (
             "    " + "".join(f"{each}, " for each in offsets[at : at + _NUMBERS_IN_A_LINE]).rstrip()

@@ -17,7 +17,9 @@ from systola.arch.config import Config, preset
 from systola.golden.machine import Machine
 from systola.runtime import api
 from systola.verif.cli.test_errors import run
+from systola.verif.compiler.model_writer import ModelWriter
 
+STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
 MODELS = Path(str(files("systola.models")))
 
 
@@ -26,9 +28,9 @@ class Driver:
 
     def __init__(self, folder: Path, config: Config) -> None:
         text = (folder / "image.h").read_text()
-        numbers = re.findall(r"#define SYSTOLA_IMAGE_(\w+) 0x([0-9a-f]+)u", text)
+        numbers = re.findall(r"#define SYSTOLA_IMAGE\d*_(\w+) 0x([0-9a-f]+)u", text)
         self.numbers = {name: int(value, 16) for name, value in numbers}
-        tables = re.findall(r"uint32_t systola_image_(\w+)\[\d+\] = \{(.*?)\};", text, re.DOTALL)
+        tables = re.findall(r"uint32_t systola_image\d*_(\w+)\[\d+\] = \{(.*?)\};", text, re.DOTALL)
         self.offsets = {
             name: [int(each) for each in re.findall(r"\d+", table)] for name, table in tables
         }
@@ -101,8 +103,7 @@ def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         '#include "image/image.h"\n'
         "int main(void) { return systola_image_input0[127] + systola_image_output0[19]; }\n"
     )
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
-    subprocess.run(["gcc", *strict, "main.c"], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", *STRICT, "main.c"], cwd=tmp_path, check=True)
 
 
 @pytest.mark.thorough
@@ -117,6 +118,11 @@ def test_several_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert [path.name for path in folders] == [f"stage{number}" for number in range(6)]
     with np.load(MODELS / "std_fc_autoencoder_ad.npz") as stored:
         values, expected = stored["x"][:8], stored["y_ref"][:8]
+    both = '#include "image/stage0/image.h"\n#include "image/stage5/image.h"\n'
+    (tmp_path / "main.c").write_text(
+        f"{both}int main(void) {{ return systola_image5_output0[systola_image0_input0[0]]; }}\n"
+    )
+    subprocess.run(["gcc", *STRICT, "main.c"], cwd=tmp_path, check=True)
     for folder in folders:
         driver = Driver(folder, config)
         driver.run(input0=values)
@@ -136,6 +142,7 @@ def test_several_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ("image p.tpu -o empty", "cannot write empty: "),
         ("image p.tpu -o p.tpu/out", "cannot write p.tpu/out: "),
         ("image p.tpu", "-o"),
+        ("image softmax.tflite -o out", "softmax.tflite: the host does all of this network"),
     ],
 )
 def test_refused(
@@ -149,6 +156,10 @@ def test_refused(
     content = (MODELS / "mlp_floatio.tflite").read_bytes()
     Path("p.tpu").write_bytes(api.compile(content, preset="tiny", batch=3).to_bytes())
     Path("empty").write_bytes(b"")
+    writer = ModelWriter()
+    x, y = (writer.tensor((1, 8), "int8", 1 / 256, -128) for _ in range(2))
+    writer.operator("SOFTMAX", [x], [y], beta=1.0)
+    Path("softmax.tflite").write_bytes(writer.content([x], [y]))
     before = sorted(tmp_path.rglob("*"))
     status, out, err = run(command, capsys)
     assert (status, out) == (2, "")
