@@ -28,7 +28,7 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup lock demo demo-train test test-all test-budget testplan sim regress coverage mutate formal \
+.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
 	lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
@@ -79,6 +79,10 @@ test-budget: $(READY) ## Measure what the quick tests cost with nothing built, a
 
 testplan: $(READY) ## Each promise, its tests, and what the last make test-all said of them
 	@$(BIN)/python -m systola.verif.plan.testplan --results $(RESULTS)
+
+soak: $(READY) ## Tests with fresh seeds, with a history [N=10 SEED= TESTS=verif/golden ALL=1 JOBS=]
+	@$(BIN)/python -m systola.verif.soak $(if $(N),--seeds '$(N)') $(if $(SEED),--seed '$(SEED)') \
+		$(if $(JOBS),--jobs '$(JOBS)') $(if $(ALL),--all) $(TESTS)
 
 # A netlist takes minutes to make and is slow to simulate: instructions and a network, in one
 # process, since all wait for the netlist, and with all that they print as a sign of life. TEST may

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share: one seed, the choice of tests by TEST, and the rules for skipping.
 
-Environment: SEED repeats a run. TEST keeps the tests with this text in their names, be they tests
-of pytest or of cocotb. REQUIRE_ICARUS=1 turns missing tests on Icarus Verilog into a failure.
+Environment: SEED chooses other random data than the commit does. TEST keeps the tests with this
+text in their names, be they tests of pytest or of cocotb. REQUIRE_ICARUS=1 turns missing tests on
+Icarus Verilog into a failure.
 """
 
 import difflib
 import os
-import random
 import re
 import shutil
 import time
@@ -18,6 +18,7 @@ import pytest
 
 from systola.sim.build import build_root
 from systola.sim.waves import how_to_look
+from systola.verif.kit.seeds import CONSTANT_SEED
 
 # Tests run side by side, one a core: numpy must not start threads on top of that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -26,6 +27,7 @@ pytest_plugins = (
     "systola.verif.plan.selection",
     "systola.verif.plan.progress",
     "systola.verif.plan.budget",
+    "systola.verif.soak.outcomes",
 )
 
 STARTED = time.time()
@@ -49,14 +51,14 @@ def pytest_configure() -> None:
     if REQUIRE_ICARUS and not HAS_ICARUS:
         raise pytest.UsageError(f"Icarus Verilog is missing ({HOW_TO_GET_ICARUS})")
     # In the environment the seed also reaches the simulators and other processes of the tests.
-    seed = os.environ.get("SEED") or str(random.SystemRandom().randrange(1 << 31))
+    seed = os.environ.get("SEED") or str(CONSTANT_SEED)
     if not seed.isdecimal():
         raise pytest.UsageError(f"SEED must be a number of zero or more, not '{seed}'")
     os.environ["SEED"] = seed
 
 
 def pytest_report_header() -> str:
-    return f"seed: SEED={os.environ['SEED']} repeats this run"
+    return f"seed: SEED={os.environ['SEED']}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -26,6 +26,14 @@ def commit() -> str:
     return run.stdout.strip() or "unknown"
 
 
+def commit_and_changes() -> str:
+    """Return the commit, with " with changes" where sources differ from it or git fails."""
+    command = ["git", "status", "--porcelain", "--", ":/*.py", ":/*.cpp"]
+    here = Path(__file__).parent
+    run = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    return f"{commit()} with changes" if run.stdout.strip() or run.returncode else commit()
+
+
 def store() -> None:
     """Leaves the moment of a measurement of all workloads."""
     STORED.write_text(json.dumps({"date": today(), "commit": commit()}, indent=1) + "\n")

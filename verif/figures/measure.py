@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from systola.bench.moment import commit, today
+from systola.bench.moment import commit_and_changes, today
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.verif.figures.campaigns import CAMPAIGNS, Campaign
 from systola.verif.figures.record import FIGURES, Figure, store
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(campaign: Campaign, seed: int) -> Figure:
     """The figure of one campaign, whose output goes on to stderr as it comes."""
-    before, changed = commit(), _has_changes()
+    before = commit_and_changes()
     started = time.monotonic()
     command = [sys.executable, "-m", campaign.module]
     command += [argument.format(seed=seed) for argument in campaign.arguments]
@@ -63,15 +63,8 @@ def run(campaign: Campaign, seed: int) -> Figure:
         seed=seed,
         seconds=round(time.monotonic() - started),
         date=today(),
-        commit=f"{before} with changes" if changed else before,
+        commit=before,
     )
-
-
-def _has_changes() -> bool:
-    """Whether sources differ from the commit, or nobody knows."""
-    command = ["git", "status", "--porcelain", "--", "*.py", "*.cpp"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return bool(run.stdout.strip() or run.returncode)
 
 
 if __name__ == "__main__":

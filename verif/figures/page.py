@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/trust.md, which `--write docs` writes and `--check docs` checks."""
+"""The tables of docs/trust.md, which `--write docs` writes and `--check docs` checks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.verif.figures.campaigns import CAMPAIGNS
 from systola.verif.figures.record import Figure, stored
 from systola.verif.plan.testplan import features
+from systola.verif.soak import history
 
 
 def page() -> str:
@@ -34,7 +35,8 @@ def page() -> str:
     campaigns = table(("What", "Result", "Again", "When"), rows)
     if missing:
         campaigns += f"\nNot run yet: {', '.join(missing)}.\n"
-    return filled(DOCS / "trust.md", plan=text, campaigns=campaigns)
+    soak = history.shown(history.stored())
+    return filled(DOCS / "trust.md", plan=text, campaigns=campaigns, soak=soak)
 
 
 def _result(figure: Figure) -> str:

@@ -18,7 +18,7 @@ from systola.sim.runner import SIMULATORS, TestFailure, run
 from systola.sim.state import with_state
 from systola.sim.waves import how_to_look
 from systola.synth.simulation_netlist import netlist_of
-from systola.verif.kit.seeds import random_seed
+from systola.verif.kit.seeds import case_seed, run_seed
 
 PREFIX = "systola.verif."
 NETLIST_MACHINE = "3x2"
@@ -100,7 +100,7 @@ def run_module(
     names = [name for name in cocotb_tests(full) if chosen and chosen in name]
     waves = os.environ.get("WAVES") in ("1", "true", "yes")
     settings = {"SIM": simulator, **{name: os.environ.get(name) for name in ("PRESET", "NETLIST")}}
-    settings["SEED"] = str(random_seed())
+    settings["SEED"] = str(run_seed())
     given = " ".join(f"{name}={value}" for name, value in settings.items() if value is not None)
     repeat = f"repeat with: make sim {given} TEST={chosen or module.rpartition('.')[2]}"
     print(repeat)
@@ -110,7 +110,7 @@ def run_module(
             top,
             full,
             simulator=simulator,
-            seed=random_seed(),
+            seed=case_seed(),
             waves=waves,
             test_filter="|".join(rf"\.{re.escape(name)}$" for name in names) or None,
             extra_env=extra_env,

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
         ("sim PRESET=foo", "unknown preset 'foo'"),
         ("sim SEED=abc", "SEED must be a number of zero or more, not 'abc'"),
         ("regress KIND=foo", "--kind: invalid choice: 'foo'"),
+        ("soak N=0", "--seeds: must be at least 1, not 0"),
         ("regress N=0", "--programs: must be at least 1, not 0"),
         ("verilog FABRIC=foo", "--fabric: invalid choice: 'foo'"),
         ("synth TARGET=foo", "unknown target 'foo'"),

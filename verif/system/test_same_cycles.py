@@ -16,7 +16,7 @@ from systola.verif.kit.bench import TB
 from systola.verif.kit.images import make_image, random_memory, random_tiles
 from systola.verif.kit.launch import preset_name, run_machine, simulators
 from systola.verif.kit.programs import random_program
-from systola.verif.kit.seeds import random_seed
+from systola.verif.kit.seeds import case_seed
 
 MEMORIES = ((0, 0.0), (3, 0.0), (30, 0.1), (11, 0.5))
 """Latency and stall probability of the runs."""
@@ -29,7 +29,7 @@ def tags_and_waits(config):
     program = []
     for delay in range(16):
         program += [encode(Opcode.DEBUG_TAG, tag=delay, wait=0), *[nop] * delay, stop]
-    rng = np.random.default_rng(random_seed())
+    rng = np.random.default_rng(case_seed())
     return make_image(
         [*program, encode(Opcode.HALT)],
         host=random_memory(rng, 2),
@@ -38,7 +38,7 @@ def tags_and_waits(config):
 
 
 def programs(config):
-    names = [f"{random_seed()} cycles {index}" for index in range(PROGRAMS)]
+    names = [f"{case_seed()} cycles {index}" for index in range(PROGRAMS)]
     return [tags_and_waits(config), *[random_program(config, name) for name in names]]
 
 

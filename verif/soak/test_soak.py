@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Soak finds a failure that depends on the seed, says how to repeat it, and keeps a history."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from systola.verif.soak import __main__ as soak
+from systola.verif.soak.history import Run, shown, store, stored
+
+ROOT = Path(__file__).parents[2]
+FIRST, SEEDS = 1000, 3
+LUCK = """
+import pytest
+from systola.verif.kit.seeds import random_seed, run_seed
+
+@pytest.mark.parametrize("case", ["one", "two words"])
+def test_luck(case): assert random_seed() < 0 or case == "one" or run_seed() != 1001
+
+def test_constant(): pass
+"""
+PLUGIN = ("-p", "systola.verif.soak.outcomes", "-p", "no:cacheprovider", "-W", "ignore")
+RUN = Run("2026-01-02", "abc1234", "quick tests of verif", FIRST, seeds=0, tests=0)
+FAILS = "test_luck.py::test_luck[two words]"
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> soak.Tests:
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_luck.py").write_text(LUCK)
+    return soak.Tests(tmp_path, PLUGIN, jobs=1)
+
+
+def test_a_planted_failure(
+    tests: soak.Tests, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    history = tmp_path / "history.jsonl"
+    store(dataclasses.replace(RUN, first=1), None, history)
+    run = soak.soak(tests, ["test_luck.py"], RUN, SEEDS, history)
+    assert run == dataclasses.replace(RUN, seeds=SEEDS, tests=2, found={FAILS: [1001]})
+    assert [row.first for row in stored(history)] == [1, FIRST] and stored(history)[1] == run
+    assert capsys.readouterr().out == f"failed: SEED=1001 .venv/bin/pytest '{FAILS}'\n"
+
+
+@pytest.mark.parametrize(("seed", "status"), [(1001, 1), (1002, 0)])
+def test_the_command_repeats_it(tests: soak.Tests, seed: int, status: int) -> None:
+    command = soak.repeat(FAILS, seed).replace(
+        ".venv/bin/pytest", f"{sys.executable} -m pytest {' '.join(PLUGIN)}"
+    )
+    done = subprocess.run(command, shell=True, cwd=tests.folder, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout
+
+
+def test_only_tests_that_ask_run_again(tests: soak.Tests) -> None:
+    with tqdm(disable=True) as bar:
+        outcomes = tests.run(1, ["test_luck.py"], bar)
+    assert {outcome.test for outcome in outcomes if not outcome.seeded} == {
+        "test_luck.py::test_constant"
+    }
+    assert len(outcomes) == 3 and not any(outcome.failed for outcome in outcomes)
+
+
+class Interrupted(soak.Tests):
+    """Tests that somebody interrupts with the second seed."""
+
+    def run(self, seed: int, tests: Sequence[str], bar: "tqdm[None]") -> list[soak.Outcome]:
+        if seed > FIRST:
+            raise KeyboardInterrupt
+        return [soak.Outcome("test_a", failed=True, seeded=True)]
+
+
+def test_an_interrupted_run_keeps_whole_rows(tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        soak.soak(Interrupted(tmp_path, (), 1), ["test_a.py"], RUN, SEEDS, history)
+    whole = dataclasses.replace(RUN, seeds=1, tests=1, found={"test_a": [FIRST]})
+    assert stored(history) == [whole]
+    assert sorted(tmp_path.iterdir()) == [history]
+
+
+def test_a_file_that_is_no_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(soak, "HISTORY", tmp_path / "history.jsonl")
+    monkeypatch.setattr(soak, "ROOT", tmp_path)
+    (tmp_path / "pytest.ini").touch()
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p systola.verif.soak.outcomes")
+    assert soak.main(["--all", "--jobs", "1", "--seeds", "2", "no_such_file.py"]) == 2
+    *_, said, last = capsys.readouterr().err.splitlines()
+    assert "no_such_file.py" in said and last == "soak: pytest has not run all tests"
+    assert not soak.HISTORY.exists()
+
+
+def test_table() -> None:
+    runs = [RUN, dataclasses.replace(RUN, found={FAILS: [7, 9]}, seeds=50, tests=4, cause="Why.")]
+    header, _, newest, oldest = shown(runs).splitlines()
+    assert header == "| When | Tests | Seeds | Found |"
+    assert f"| 4 of the quick tests of verif | 50, from {FIRST} | 2 failures: `{FAILS}`" in newest
+    assert newest.endswith("with 7, 9. Why. |") and oldest.endswith("| 0 failures |")
+
+
+SEEDS_TEST = """
+import sys
+import pytest
+from systola.verif.kit.seeds import case_seed, random_seed
+
+@pytest.mark.parametrize("case", ["one", "two"])
+def test_case(case): print("seed of", case, random_seed(), case_seed())
+"""
+
+
+def printed(folder: Path, *options: str, **environment: str) -> dict[str, str]:
+    """Seeds by the names of the cases, as pytest in another process finds them."""
+    (folder / "pytest.ini").touch()
+    (folder / "test_seeds.py").write_text(SEEDS_TEST)
+    command = [sys.executable, "-m", "pytest", "-q", "-rP", *PLUGIN, *options]
+    settings = {k: v for k, v in os.environ.items() if k != "SEED"} | environment
+    output = subprocess.run(
+        command, cwd=folder, env=settings, capture_output=True, text=True, check=True
+    ).stdout
+    return dict(re.findall(r"seed of (\w+) (\d+ \d+)", output))
+
+
+def test_each_case_has_its_seed(tmp_path: Path) -> None:
+    """The seed is the same in every process and for xdist, and another for another SEED or case."""
+    (tmp_path / "more").mkdir()
+    seeds = printed(tmp_path, SEED="1")
+    assert seeds["one"] != seeds["two"]
+    assert printed(tmp_path, "-n", "2", SEED="1", PYTHONHASHSEED="5") == seeds
+    assert printed(tmp_path, "-k", "two", SEED="1") == {"two": seeds["two"]}
+    others = printed(tmp_path, SEED="2")
+    assert set(others.values()).isdisjoint(seeds.values())
+
+
+def test_the_seed_is_constant() -> None:
+    """Without SEED the tests are always the same: conftest.py of the repository decides."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("SEED", "PYTEST_ADDOPTS")}
+    said = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", __file__],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "seed: SEED=1" in said.splitlines()
+
+
+def test_nothing_else_reads_the_seed() -> None:
+    """All other tests get their seeds from kit/seeds.py, which notes who asks."""
+    reads = re.compile(r"""environ(?:\.get\(|\[)["']SEED["']""")
+    sources = {path for path in (ROOT / "verif").rglob("*.py") if reads.search(path.read_text())}
+    assert sources == {ROOT / "verif" / "kit" / "seeds.py"}
