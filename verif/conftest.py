@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.extra_keyword_matches.update(names)
 
 
-DATA_SETS = 20
+DATA_SETS = 10
 
 
 @pytest.fixture
