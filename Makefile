@@ -186,36 +186,39 @@ whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHED
 	@$(BIN)/python -m systola.bench.original.whatif $(if $(JOBS),--jobs '$(JOBS)') \
 		$(if $(SCHEDULER),--scheduler '$(SCHEDULER)')
 
+# Modules that write pages in docs/, or parts of them.
+PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page bench.picture \
+	verif.training.page verif.formal.page verif.plan.testplan verif.figures.page \
+	bench.original.page)
+# The longest ones first, as each core takes the next.
+CHECKS := check-types check-budget check-verilog check-style $(addprefix check-,$(PAGES))
+.PHONY: $(CHECKS)
+
 lint: $(READY) ## Style, format, types, generated pages, Verilator lint
+	@$(MAKE) --no-print-directory --jobs "$$(nproc)" --output-sync --keep-going $(CHECKS)
+
+check-types:
+	@$(BIN)/pyright
+
+check-budget:
+	@$(BIN)/python -m systola.verif.plan.budget --check
+
+check-verilog:
+	@$(BIN)/python -m systola.synth.lint
+
+check-style:
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/pyright
-	@$(BIN)/python -m systola.arch.reference --check docs
-	@$(BIN)/python -m systola.compiler.reference --check docs
-	@$(BIN)/python -m systola.synth.page --check docs
-	@$(BIN)/python -m systola.bench.picture --check docs
-	@$(BIN)/python -m systola.verif.training.page --check docs
-	@$(BIN)/python -m systola.verif.formal.page --check docs
-	@$(BIN)/python -m systola.verif.plan.testplan --check docs
-	@$(BIN)/python -m systola.verif.plan.budget --check
-	@$(BIN)/python -m systola.verif.figures.page --check docs
-	@$(BIN)/python -m systola.bench.original.page --check docs
-	@$(BIN)/python -m systola.synth.lint
+
+$(addprefix check-,$(PAGES)): check-%:
+	@$(BIN)/python -m $* --check docs
 
 format: $(READY) ## Format the Python code
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
 
 docs: $(READY) ## Write the generated pages in docs/ again
-	@$(BIN)/python -m systola.arch.reference --write docs
-	@$(BIN)/python -m systola.compiler.reference --write docs
-	@$(BIN)/python -m systola.synth.page --write docs
-	@$(BIN)/python -m systola.bench.picture --write docs
-	@$(BIN)/python -m systola.verif.training.page --write docs
-	@$(BIN)/python -m systola.verif.formal.page --write docs
-	@$(BIN)/python -m systola.verif.plan.testplan --write docs
-	@$(BIN)/python -m systola.verif.figures.page --write docs
-	@$(BIN)/python -m systola.bench.original.page --write docs
+	@$(foreach page,$(PAGES),$(BIN)/python -m $(page) --write docs &&) true
 
 api: $(READY) ## Pages of the Python interface in build/api, made from its docstrings
 	@$(BIN)/pdoc --output-directory build/api \
