@@ -201,7 +201,7 @@ async def noise(dut):
     random = rng("noise")
     value = 0
     await host.ask(request(Operation.WRITE_MEMORY, 0, 0, value, value))
-    for sequence in range(1, 61):
+    for sequence in range(1, 25):
         frame = encode_frame(request(Operation.WRITE_MEMORY, sequence, 0, 99, 99, 99))
         broken = bytearray(frame)
         kind = sequence % 6

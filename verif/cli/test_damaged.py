@@ -19,8 +19,8 @@ from systola.verif.compiler.mutations import mutated_bytes
 from systola.verif.kit.seeds import random_seed
 
 MODEL = "mlp_floatio.tflite"
-MODELS = 120
-PROGRAMS = 60
+MODELS = 60
+PROGRAMS = 30
 
 Check = Callable[[str, str], int]
 

@@ -17,9 +17,11 @@ from systola.verif.compiler.isolation import Isolation
 from systola.verif.compiler.judge import Verdict, verdicts
 from systola.verif.compiler.mutants import make_mutant, model_file, model_files
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
 
 PRESETS = ("small", "tiny", "base", "8x5")
-MUTANTS = 500
+MUTANTS, MORE_MUTANTS = 150, 500
+"""Of the quick tests and of all; `make soak` tries other ones."""
 ALL_MUTANTS = 12_000
 """With --exhaustive, of all models; about half an hour."""
 
@@ -58,10 +60,11 @@ def test_whole_files(judge: Isolation, name: str) -> None:
     assert verdict_of(judge, model_file(name), "base", random_seed()).kind == "equal"
 
 
-def test_some_mutants(judge: Isolation) -> None:
-    kinds = check_mutants(judge, model_files(large=False), MUTANTS)
-    assert kinds["refused"] > MUTANTS // 4
-    assert kinds["equal"] > MUTANTS // 20
+@pytest.mark.parametrize("count", [MUTANTS, thorough(MORE_MUTANTS)])
+def test_some_mutants(judge: Isolation, count: int) -> None:
+    kinds = check_mutants(judge, model_files(large=False), count)
+    assert kinds["refused"] > count // 4
+    assert kinds["equal"]
 
 
 @pytest.mark.exhaustive

@@ -20,7 +20,7 @@ from systola.verif.compiler.products import ARRAYS, product, random_layer, small
 from systola.verif.kit.seeds import random_seed
 
 SPEED_TABLE = ((64, 64, 64), (16, 64, 64), (255, 16, 128), (16, 784, 512), (512, 512, 512))
-SAMPLES = 500
+SAMPLES = 100
 """Sizes that the quick run tries for each array."""
 
 
@@ -68,7 +68,7 @@ def test_every_size(name: str) -> None:
 
 def test_machines_with_little_memory() -> None:
     rng = np.random.default_rng(random_seed())
-    for _ in range(200):
+    for _ in range(60):
         bench = Bench(small_machine(rng), int(rng.integers(1 << 30)))
         m, k, n = (int(size) for size in rng.integers(1, 60, 3))
         bench.check(m, k, n)
@@ -77,7 +77,7 @@ def test_machines_with_little_memory() -> None:
 def test_chains_on_machines_with_little_memory() -> None:
     rng = np.random.default_rng(random_seed())
     compiled_ones = 0
-    for _ in range(200):
+    for _ in range(60):
         backend = GoldenBackend(small_machine(rng))
         widths = [int(width) for width in rng.integers(1, 30, int(rng.integers(3, 6)))]
         layers = [random_layer(rng, k, n) for k, n in pairwise(widths)]
@@ -93,7 +93,8 @@ def test_chains_on_machines_with_little_memory() -> None:
         for layer in layers:
             a = product(a, layer)
         assert np.array_equal(compiled.result(result.host), a), (backend.config, widths, rows)
-    assert compiled_ones > 100
+    # Of 200 chains 194 had room. Were it only 80 % of them, 30 of 60 would be five deviations off.
+    assert compiled_ones > 30
 
 
 @pytest.mark.parametrize("size", SPEED_TABLE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from functools import cache
 
 from systola.arch.config import Config, preset
 from systola.hdl.parts.fabric import Fabric
@@ -55,14 +56,15 @@ def preset_name(default: str = "tiny") -> str:
     return os.environ.get("PRESET") or (NETLIST_MACHINE if chosen_netlist() else default)
 
 
-def cocotb_tests(module: str) -> list[str]:
-    """Names of the cocotb tests in a module."""
-    return [
+@cache
+def cocotb_tests(module: str) -> tuple[str, ...]:
+    """Return the names of the cocotb tests in a module."""
+    return tuple(
         test.name
         for item in vars(importlib.import_module(module)).values()
         if hasattr(item, "generate_tests")
         for test in item.generate_tests()
-    ]
+    )
 
 
 def run_machine(

@@ -24,12 +24,12 @@ from systola.verif.regress.disturbances import DISTURBANCES, Expected, error_on
 from systola.verif.regress.job import Job, Report, jobs, run_job
 from systola.verif.regress.shrink import fewest, with_words, words_of
 
-GARBAGE = 400
+GARBAGE = 200
 ALL_GARBAGE = 100_000
 """With --exhaustive: about ten minutes."""
 DAMAGED, MANY_DAMAGED = 45, 3_000
 MOST_BEATS = 400
-DISTURBED = 60
+DISTURBED = 30
 MANY_DISTURBED = 5_000
 
 

@@ -85,7 +85,7 @@ def test_mutated_bytes() -> None:
     """Bytes changed, cut out, doubled and put in, anywhere."""
     content = compiled(NAME).to_bytes()
     rng = random.Random(random_seed())
-    for _ in range(3000):
+    for _ in range(1000):
         mutant = bytearray(content)
         for _ in range(rng.choice((1, 1, 3))):
             at, size = rng.randrange(len(content)), rng.choice((1, 4, 100))
@@ -232,11 +232,11 @@ def test_hostile_descriptions(name: str) -> None:
     x = np.zeros((2, *compiled(name).inputs[0].shape), compiled(name).inputs[0].dtype)
     description = json.loads(members["program.json"])
     ran = 0
-    for _ in range(1500):
+    for _ in range(500):
         mutant = json.dumps(mutate(rng, description)).encode()
         model = loaded(archive_of({**members, "program.json": mutant}))
         if model is not None:
             ran += 1
             with suppress(ModelError, HostError, BackendError):
                 model.run(x, backend="iss").report(mhz=1)
-    assert 0 < ran < 1000
+    assert 0 < ran < 400

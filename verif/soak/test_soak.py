@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
+from systola.verif.kit.seeds import random_seed
 from systola.verif.soak import __main__ as soak
 from systola.verif.soak.history import Run, shown, store, stored
 
@@ -58,15 +59,6 @@ def test_the_command_repeats_it(tests: soak.Tests, seed: int, status: int) -> No
     assert done.returncode == status, done.stdout
 
 
-def test_only_tests_that_ask_run_again(tests: soak.Tests) -> None:
-    with tqdm(disable=True) as bar:
-        outcomes = tests.run(1, ["test_luck.py"], bar)
-    assert {outcome.test for outcome in outcomes if not outcome.seeded} == {
-        "test_luck.py::test_constant"
-    }
-    assert len(outcomes) == 3 and not any(outcome.failed for outcome in outcomes)
-
-
 class Interrupted(soak.Tests):
     """Tests that somebody interrupts with the second seed."""
 
@@ -106,8 +98,7 @@ def test_table() -> None:
     assert newest.endswith("with 7, 9. Why. |") and oldest.endswith("| 0 failures |")
 
 
-SEEDS_TEST = """
-import sys
+PRINTS_SEEDS = """
 import pytest
 from systola.verif.kit.seeds import case_seed, random_seed
 
@@ -116,27 +107,34 @@ def test_case(case): print("seed of", case, random_seed(), case_seed())
 """
 
 
-def printed(folder: Path, *options: str, **environment: str) -> dict[str, str]:
-    """Seeds by the names of the cases, as pytest in another process finds them."""
-    (folder / "pytest.ini").touch()
-    (folder / "test_seeds.py").write_text(SEEDS_TEST)
-    command = [sys.executable, "-m", "pytest", "-q", "-rP", *PLUGIN, *options]
-    settings = {k: v for k, v in os.environ.items() if k != "SEED"} | environment
+def seed_here(monkeypatch: pytest.MonkeyPatch, case: str, seed: int) -> int:
+    """Return the seed of a case of the tests above, with SEED=`seed`, as this process finds it."""
+    with monkeypatch.context() as patch:
+        patch.setenv("SEED", str(seed))
+        patch.setenv("PYTEST_CURRENT_TEST", f"test_seeds.py::test_case[{case}] (call)")
+        return random_seed()
+
+
+def test_each_case_has_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed is the same in every process, also of xdist, and differs by SEED and by case."""
+    seeds = {
+        (case, seed): seed_here(monkeypatch, case, seed)
+        for case in ("one", "two")
+        for seed in (1, 2)
+    }
+    assert len(set(seeds.values())) == 4
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_seeds.py").write_text(PRINTS_SEEDS)
     output = subprocess.run(
-        command, cwd=folder, env=settings, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pytest", "-q", "-rP", *PLUGIN, "-n", "2"],
+        cwd=tmp_path,
+        env=os.environ | {"SEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
-    return dict(re.findall(r"seed of (\w+) (\d+ \d+)", output))
-
-
-def test_each_case_has_its_seed(tmp_path: Path) -> None:
-    """The seed is the same in every process and for xdist, and another for another SEED or case."""
-    (tmp_path / "more").mkdir()
-    seeds = printed(tmp_path, SEED="1")
-    assert seeds["one"] != seeds["two"]
-    assert printed(tmp_path, "-n", "2", SEED="1", PYTHONHASHSEED="5") == seeds
-    assert printed(tmp_path, "-k", "two", SEED="1") == {"two": seeds["two"]}
-    others = printed(tmp_path, SEED="2")
-    assert set(others.values()).isdisjoint(seeds.values())
+    found = re.findall(r"seed of (\w+) (\d+) (\d+)", output)
+    assert sorted(found) == [(case, *[str(seeds[case, 1])] * 2) for case in ("one", "two")]
 
 
 def test_the_seed_is_constant() -> None:

@@ -92,7 +92,7 @@ async def random_programs(dut, probability):
     if probability:
         bench.pause(probability)
     golden = Machine(bench.config)
-    for index in range(4):
+    for index in range(2):
         image = random_program(bench.config, f"{random_seed()} axi {index}")
         expected = image.host.copy()
         outcome = golden.run(expected, image.weights, image.program_offset)

