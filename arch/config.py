@@ -313,6 +313,6 @@ def preset(name: str) -> Config:
         return sized(int(match[1]), int(match[2]))
     known = ", ".join(PRESETS)
     raise ConfigError(
-        f"unknown preset '{name}' (known: {known}, or ROWSxCOLS such as 14x14; "
+        f"unknown preset {name!r} (known: {known}, or ROWSxCOLS such as 14x14; "
         f"and each with {' or '.join(SUFFIXES)})"
     )

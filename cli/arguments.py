@@ -14,9 +14,9 @@ from tqdm import tqdm
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
 from systola.compiler.printable import printable
 from systola.hdl.parts.fabric import Fabric
+from systola.runtime.make_backend import MAX_LATENCY
 from systola.sim.notices import is_quiet
 
-MAX_LATENCY = 1_000_000
 MAX_CYCLES = 1 << 40
 
 T = TypeVar("T")

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from systola.cli.errors import UserError
 from systola.cli.output import read_file
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
-from systola.runtime.plain_archive import check_members
+from systola.runtime.npz import Npz, NpzError
 from systola.runtime.samples import as_input, sample_count
 
 
@@ -30,7 +26,8 @@ def load_samples(
     not fit.
     """
     names = _names(keys, inputs)
-    arrays = _arrays(path, names)
+    archive = open_npz(path)
+    arrays = [read_array(path, archive, name) for name in names]
     for number, (name, value) in enumerate(zip(names, inputs, strict=True)):
         try:
             arrays[number] = as_input(arrays[number], value)
@@ -62,22 +59,23 @@ def _names(keys: str | None, inputs: Sequence[Value]) -> list[str]:
     return names
 
 
-def _arrays(path: str, names: Sequence[str]) -> list[NDArray[Any]]:
+def open_npz(path: str) -> Npz:
+    """Opens a .npz file; raises UserError where it is none."""
     content = read_file(path)
-    if not zipfile.is_zipfile(io.BytesIO(content)):
-        raise UserError(f"{path} is not a .npz file")
-    name = names[0]
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            check_members(archive.zip, len(content))
-            arrays: list[NDArray[Any]] = []
-            for name in names:
-                if name not in archive.files:
-                    known = ", ".join(archive.files) or "none"
-                    raise UserError(f"{path} has no array '{name}' (it has: {known})")
-                arrays.append(np.asarray(archive[name]))
-            return arrays
+        return Npz(content)
+    except NpzError as error:
+        raise UserError(f"{path} is not a .npz file, or damaged: {error}") from None
+
+
+def read_array(path: str, archive: Npz, name: str) -> NDArray[Any]:
+    """Reads an array of the .npz file at `path`; raises UserError where that cannot be."""
+    if name not in archive.names:
+        known = ", ".join(archive.names) or "none"
+        raise UserError(f"{path} has no array '{name}' (it has: {known})")
+    try:
+        return archive.read(name)
     except MemoryError as error:
         raise UserError(f"{path}: no memory for array '{name}': {error}") from None
-    except (ValueError, OSError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
+    except NpzError as error:
         raise UserError(f"{path}: cannot read array '{name}': {error}") from None

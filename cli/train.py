@@ -4,22 +4,18 @@
 from __future__ import annotations
 
 import argparse
-import io
-import zipfile
-import zlib
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from systola.cli.arguments import MAX_LATENCY, add_json, configuration, positive, whole_number
+from systola.cli.arguments import add_json, configuration, positive, whole_number
 from systola.cli.errors import UserError
-from systola.cli.output import OutputFile, check_files, read_file
+from systola.cli.inputs import open_npz, read_array
+from systola.cli.output import OutputFile, check_files
 from systola.cli.report import to_json
-from systola.runtime.make_backend import BACKENDS
-from systola.runtime.plain_archive import check_members
+from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
@@ -86,11 +82,10 @@ def execute(arguments: argparse.Namespace) -> int:
     check_files(read=[arguments.data], written=[arguments.save, arguments.json])
     with ExitStack() as stack:
         output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        with _mistakes(arguments.model):
-            model = _model(arguments)
+        model = _model(arguments)
         data = _arrays(arguments.data)
         with _mistakes(arguments.data):
-            test = (data["x_test"], data["y_test"]) if data.keys() >= set(_TEST) else None
+            test = (data["x_test"], data["y_test"]) if "x_test" in data else None
             history = model.fit(
                 data["x"],
                 data["y"],
@@ -132,39 +127,30 @@ def _model(arguments: argparse.Namespace) -> Sequential:
     }
     learning = _given(arguments, "loss", "seed")
     optimizer = _given(arguments, "learning_rate", "momentum", "rounding")
-    if optimizer:
-        learning["optimizer"] = SGD(**optimizer)
-    if is_description(arguments.model):
-        model = Sequential(layers(arguments.model))
-    elif arguments.model.endswith(".keras"):
-        model = from_keras(read_keras(arguments.model))
-    else:
-        return load(arguments.model, **machine, **learning)
-    model.compile(metrics=["accuracy"], **learning, **machine)
+    with _mistakes():
+        if optimizer:
+            learning["optimizer"] = SGD(**optimizer)
+        if not (is_description(arguments.model) or arguments.model.endswith(".keras")):
+            return load(arguments.model, **machine, **learning)
+    with _mistakes(arguments.model):
+        if is_description(arguments.model):
+            model = Sequential(layers(arguments.model))
+        else:
+            model = from_keras(read_keras(arguments.model))
+        model.compile(metrics=["accuracy"], **learning, **machine)
     return model
 
 
 def _arrays(path: str) -> dict[str, NDArray[Any]]:
-    content = read_file(path)
-    try:
-        if not zipfile.is_zipfile(io.BytesIO(content)):
-            raise zipfile.BadZipFile
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            check_members(archive.zip, len(content))
-            found = {name: np.asarray(archive[name]) for name in archive.files}
-    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile):
-        raise UserError(f"{path} is not a .npz file of arrays") from None
-    for name in ("x", "y"):
-        if name not in found:
-            known = ", ".join(found) or "none"
-            raise UserError(f"{path} has no array '{name}' (it has: {known})")
-    return found
+    archive = open_npz(path)
+    tests = _TEST if set(_TEST) <= set(archive.names) else ()
+    return {name: read_array(path, archive, name) for name in ("x", "y", *tests)}
 
 
 @contextmanager
-def _mistakes(path: str) -> Generator[None]:
-    """What is wrong with a model or data becomes a UserError that names its file."""
+def _mistakes(path: str | None = None) -> Generator[None]:
+    """Turns a TrainingError into a UserError that names the file at `path`, where it is given."""
     try:
         yield
     except TrainingError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}" if path else str(error)) from None

@@ -8,6 +8,8 @@ from systola.runtime.backend import Backend
 
 BACKENDS = ("rtl", "iss")
 """The simulated RTL, and the golden model, which has no clock."""
+MAX_LATENCY = 1_000_000
+"""Cycles that a memory can be given as its latency at most."""
 
 
 def make_backend(

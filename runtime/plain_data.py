@@ -112,7 +112,10 @@ class Unpacker:
         if issubclass(kind, Enum):
             return self._member(kind, data, where)
         if kind is float and type(data) is int:
-            data = float(data)
+            try:
+                data = float(data)
+            except OverflowError:
+                raise DataError(f"{where} is no float") from None
         if type(data) is not kind or (kind is float and not math.isfinite(cast("float", data))):
             raise DataError(f"{where} is no {kind.__name__}")
         return data
@@ -129,6 +132,9 @@ class Unpacker:
         if isinstance(data, dict):
             name = cast("dict[str, object]", data).get("class")
             kinds = tuple(kind for kind in kinds if kind.__name__ == name)
+        else:
+            lists = isinstance(data, list)
+            kinds = tuple(kind for kind in kinds if (get_origin(kind) is tuple) == lists)
         kinds = tuple(kind for kind in kinds if kind is not NoneType)
         if len(kinds) != 1:
             raise DataError(f"{where} is of no known class")

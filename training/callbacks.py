@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Protocol
 
+from systola.training.checks import items, shown
+from systola.training.errors import TrainingError
+
 Logs = Mapping[str, float]
 
 
@@ -46,6 +49,19 @@ class Callback:
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         """`logs`: loss and metrics of the epoch so far."""
+
+
+_CALLS = tuple(name for name in vars(Callback) if name.startswith(("on_", "set_")))
+
+
+def check_callbacks(callbacks: object) -> list[Callback]:
+    """Gives callbacks as a list; raises TrainingError for what is no list of them. Callbacks of
+    Keras have the same methods, and so they will do."""
+    found = items("callbacks", callbacks, "callbacks")
+    for each in found:
+        if isinstance(each, type) or not all(callable(getattr(each, n, None)) for n in _CALLS):
+            raise TrainingError(f"{shown(each)} is no callback")
+    return found
 
 
 class History(Callback):

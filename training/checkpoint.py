@@ -1,46 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model in a file: layers, settings, and every byte of what it has learnt."""
+"""A model in a file: layers, settings, and every byte of what it has learnt.
+
+The file is an archive as numpy.savez makes it: a description in JSON, and the masters and
+velocities. It is read like a program file: nothing in it is believed before it has been checked.
+"""
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
-import zlib
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Never, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from systola.runtime.plain_archive import check_members
+from systola.arch.config import Config, ConfigError
+from systola.arch.config import preset as named_preset
+from systola.runtime.npz import Npz, NpzError
+from systola.runtime.plain_data import DataError, Unpacker
 from systola.runtime.pod.strategy import current_strategy
+from systola.training.checks import nothing_more, shown, whole
 from systola.training.errors import TrainingError
-from systola.training.layers import (
-    LSTM,
-    Activation,
-    Conv2D,
-    Dense,
-    Dropout,
-    Embedding,
-    Flatten,
-    Input,
-    Layer,
-    MaxPooling2D,
-)
+from systola.training.layers import Activation, Input, Layer
 from systola.training.model import Sequential
 from systola.training.numbers import velocity_bits
 from systola.training.optimizers import SGD
-from systola.training.state import State
+from systola.training.settings import Settings
+from systola.training.stages import Stage, stages
+from systola.training.state import State, check_bits, master_shapes
 
-FORMAT = "systola training 1"
+VERSION = 1
+"""Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
+_FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")
+_ABOUT = "about"
+"""The name of the description; it stands in an array of one text."""
+_MOST_ABOUT = 1 << 20
+"""Bytes of the description at most."""
+_MOST_HEADER = 1 << 12
+"""Bytes of the header of an array at most."""
+_MOST_COUNT = (1 << 31) - 1
+"""Epochs and steps at most."""
+_NOT_ONE = "it is no model that was saved by training"
 
 
 class Saved(Protocol):
-    """What is read of a model."""
+    """The parts of a model that are saved."""
 
     layers: list[Layer]
     settings: dict[str, Any] | None
@@ -53,26 +62,20 @@ class Saved(Protocol):
         ...
 
     def state(self) -> State:
-        """What it has learnt."""
+        """Gives what the model has learnt."""
         ...
 
 
-_LAYERS = {
-    kind.__name__: kind
-    for kind in (
-        *(Input, Flatten, Dense, Conv2D, MaxPooling2D, Activation, Dropout),
-        *(Embedding, LSTM),
-    )
-}
-
-
 def save(model: Saved, path: str | PathLike[str]) -> None:
-    """Saves a model that has been compiled."""
+    """Saves a model that has been compiled. Raises TrainingError for one that has not, and for a
+    path that is a folder."""
     if model.settings is None:
         raise TrainingError("call compile() before save()")
+    if check_path(path).is_dir():
+        raise TrainingError(f"cannot save to {path}: it is a folder")
     state, settings = model.state(), dict(model.settings)
     about = {
-        "format": FORMAT,
+        "format": f"{_FORMAT} {VERSION}",
         "layers": [_written(layer) for layer in model.layers],
         "settings": settings
         | {"optimizer": asdict(settings["optimizer"]), "preset": settings["preset"].name},
@@ -92,73 +95,194 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file has of a model."""
+    """The content of a file: layers, settings, and what the network has learnt."""
 
     layers: list[Layer]
-    settings: dict[str, Any]
-    """What compile() was given, the optimiser as its numbers, the preset as its name."""
+    settings: Settings
     state: State
     input_bits: int | None
     epochs: int
     steps: int
 
 
+@dataclass(frozen=True)
+class _About:
+    """The description, but for its format."""
+
+    layers: tuple[Layer, ...]
+    settings: Settings
+    bits: tuple[int, ...]
+    unit_bits: tuple[int, ...]
+    input_bits: int | None
+    epochs: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        whole("epochs", self.epochs, 0, _MOST_COUNT)
+        whole("steps", self.steps, 0, _MOST_COUNT)
+        if not (self.layers and isinstance(self.layers[0], Input)):
+            raise TrainingError("its first layer is no Input")
+        check_bits(stages(self.layers, None), self.bits, self.unit_bits, self.input_bits)
+
+
 def read(content: bytes) -> Checkpoint:
-    """What `save` has written. Raises TrainingError where it is something else."""
+    """Reads what `save` has written. Every field and array is checked against the network before
+    the arrays are unpacked. Raises TrainingError, which begins with "it", for anything else."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            check_members(archive.zip, len(content))
-            about = json.loads(str(archive["about"]))
-            arrays = {name: archive[name] for name in archive.files if name != "about"}
-        if about["format"] != FORMAT:
-            raise KeyError("format")
-        masters, velocities = (
-            tuple(arrays[name] for name in sorted(arrays) if name.startswith(kind))
-            for kind in ("master", "velocity")
-        )
-        more = velocity_bits(about["settings"]["optimizer"]["momentum"]) if velocities else 0
-        bits, unit_bits = tuple(about["bits"]), tuple(about["unit_bits"])
-        return Checkpoint(
-            layers=[_read(layer) for layer in about["layers"]],
-            settings=about["settings"],
-            state=State(masters, velocities, bits, unit_bits, more),
-            input_bits=about["input_bits"],
-            epochs=about["epochs"],
-            steps=about["steps"],
-        )
-    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise TrainingError("it is no model that was saved by training") from None
+        archive = Npz(content)
+        if _ABOUT not in archive.names:
+            raise TrainingError(_NOT_ONE)
+    except NpzError:
+        raise TrainingError(_NOT_ONE) from None
+    try:
+        about = _about(archive)
+        found = stages(about.layers, None)
+        masters, velocities = _arrays(archive, found)
+    except (NpzError, DataError) as error:
+        raise TrainingError(f"it is damaged: {error}") from None
+    more = velocity_bits(about.settings.optimizer.momentum) if velocities else 0
+    return Checkpoint(
+        layers=list(about.layers),
+        settings=about.settings,
+        state=State(masters, velocities, about.bits, about.unit_bits, more),
+        input_bits=about.input_bits,
+        epochs=about.epochs,
+        steps=about.steps,
+    )
 
 
-def load(path: str | PathLike[str], **machine: Any) -> Sequential:
-    """The model that `save` has stored; `machine`: preset, backend, latency, cores, as for
-    compile(). What is not given is that of the Strategy in whose scope this is, else the file's.
+def _about(archive: Npz) -> _About:
+    """Reads the description. Raises NpzError or DataError where it is none, TrainingError where it
+    is for another version."""
+    if archive.stored_bytes(_ABOUT) > _MOST_ABOUT:
+        raise DataError("its description is too long")
+    text = archive.read(_ABOUT)
+    if text.dtype.kind != "U" or text.shape:
+        raise DataError("its description is no text")
+    try:
+        data = json.loads(str(text))
+    except (ValueError, RecursionError):
+        raise DataError("its description is no JSON") from None
+    about = _fields(data, "its description")
+    written = about.pop("format", None)
+    version = re.fullmatch(rf"{_FORMAT} (\d{{1,9}})", written) if isinstance(written, str) else None
+    if version is None:
+        raise DataError("its format has another name")
+    if int(version[1]) != VERSION:
+        raise TrainingError(
+            f"it is of version {version[1]} of this kind of file, this is for version {VERSION}"
+        )
+    # As plain_data stores them, objects have the names of their classes in them.
+    settings = _fields(about.get("settings"), "settings")
+    optimizer = _fields(settings.get("optimizer"), "optimizer")
+    settings["optimizer"] = {"class": SGD.__name__, **optimizer}
+    about["settings"] = {"class": Settings.__name__, **settings}
+    if isinstance(about.get("layers"), list):
+        about["layers"] = [_layer(each) for each in about["layers"]]
+    return Unpacker((), ()).unpack(_About, {"class": _About.__name__, **about})
+
+
+def _fields(data: object, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise DataError(f"{where} is no object")
+    return cast("dict[str, Any]", data)
+
+
+def _layer(written: Any) -> Any:
+    """Gives the `kind` of a layer the name that plain_data has for it."""
+    fields = _fields(written, "a layer")
+    if "class" in fields:
+        raise DataError("a layer has a class")
+    return {"class" if name == "kind" else name: value for name, value in fields.items()}
+
+
+def _arrays(archive: Npz, found: Sequence[Stage]) -> list[tuple[NDArray[np.int16], ...]]:
+    """Reads masters and velocities, which may be left out. Raises DataError where an array is
+    missing, is one too many, or does not fit the tensors of these stages."""
+    shapes = master_shapes(found)
+    kinds = [[f"{kind}{n}" for n in range(len(shapes))] for kind in ("master", "velocity")]
+    names = set(archive.names) - {_ABOUT}
+    if names == set(kinds[0]):
+        kinds[1] = []
+    wanted = {name for kind in kinds for name in kind}
+    for name in sorted(wanted ^ names):
+        raise DataError(f"array {shown(name)} {'is missing' if name in wanted else 'is too many'}")
+    return [
+        tuple(_array(archive, name, shape) for name, shape in zip(kind, shapes, strict=False))
+        for kind in kinds
+    ]
+
+
+def _array(archive: Npz, name: str, shape: tuple[int, int]) -> NDArray[np.int16]:
+    size = shape[0] * shape[1] * np.dtype(np.int16).itemsize
+    if archive.stored_bytes(name) > size + _MOST_HEADER:
+        raise DataError(f"{name} has not the shape {shape}")
+    try:
+        values = archive.read(name)
+    except NpzError as error:
+        raise DataError(f"{name}: {error}") from None
+    if values.dtype != np.int16:
+        raise DataError(f"{name} is {values.dtype}, not int16")
+    if values.shape != shape:
+        raise DataError(f"{name} has the shape {values.shape}, not {shape}")
+    return values
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    optimizer: str | SGD | None = None,
+    loss: str | None = None,
+    metrics: Sequence[str] | None = None,
+    seed: int | None = None,
+    preset: str | Config | None = None,
+    backend: str | None = None,
+    latency: int | None = None,
+    cores: int | None = None,
+    **others: Never,
+) -> Sequential:
+    """Loads the model that `save` has stored; the rest is as for compile(). A setting of the
+    machine that is not given is that of the Strategy in whose scope this is, else the file's.
 
     Raises OSError where there is no such file, TrainingError where it is something else.
     """
+    nothing_more("load", others)
     try:
-        found = read(Path(path).read_bytes())
-    except TrainingError:
-        raise TrainingError(f"{path} is no model that was saved by training") from None
-    model = Sequential(found.layers)
-    settings: dict[str, Any] = found.settings
+        found = read(check_path(path).read_bytes())
+    except TrainingError as error:
+        raise TrainingError(f"{path}: {error}") from None
+    settings: dict[str, Any] = dict(vars(found.settings))
     if current_strategy():
         settings = {name: value for name, value in settings.items() if name not in _MACHINE}
-    settings |= machine
-    if "optimizer" not in machine:
-        settings["optimizer"] = SGD(**settings["optimizer"])
+    given = {
+        **{"optimizer": optimizer, "loss": loss, "metrics": metrics, "seed": seed},
+        **{"preset": preset, "backend": backend, "latency": latency, "cores": cores},
+    }
+    settings |= {name: value for name, value in given.items() if value is not None}
+    if "preset" in settings and preset is None:
+        settings["preset"] = _stored_preset(path, settings["preset"])
+    model = Sequential(found.layers)
     model.compile(**settings)
     model.restore(found.state, found.input_bits, epochs=found.epochs, steps=found.steps)
     return model
 
 
+def _stored_preset(path: str | PathLike[str], name: str) -> Config:
+    try:
+        return named_preset(name)
+    except ConfigError:
+        raise TrainingError(
+            f"{path}: it was trained on {shown(name)}, which is no preset: give another to load()"
+        ) from None
+
+
+def check_path(path: str | PathLike[str]) -> Path:
+    """Gives the path; raises TrainingError where it is of another type."""
+    if not isinstance(path, (str, PathLike)):  # type: ignore[reportUnnecessaryIsInstance]
+        raise TrainingError(f"a path is a text, not {shown(path)}")
+    return Path(path)
+
+
 def _written(layer: Layer) -> dict[str, Any]:
     kind = "Activation" if isinstance(layer, Activation) else type(layer).__name__
     return {"kind": kind, **asdict(layer)}
-
-
-def _read(written: Mapping[str, Any]) -> Layer:
-    fields = {name: value for name, value in written.items() if name != "kind"}
-    if "shape" in fields:
-        fields["shape"] = tuple(fields["shape"])
-    return _LAYERS[written["kind"]](**fields)

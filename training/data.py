@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.training.checks import numbers
 from systola.training.errors import TrainingError
 from systola.training.numbers import LOGIT_BITS, codes
 from systola.training.stages import Stage
@@ -15,7 +16,7 @@ from systola.training.stages import Stage
 
 def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64]:
     """Samples as rows of numbers. Raises TrainingError for what is none."""
-    array = _numbers(x, name)
+    array = numbers(x, name)
     if array.ndim < 2 or not len(array):
         raise TrainingError(f"{name} must have a row of numbers for each sample, not {array.shape}")
     rows = array.reshape(len(array), -1)
@@ -34,7 +35,7 @@ def words(rows: NDArray[np.float64], vocabulary: int, name: str = "x") -> None:
 
 def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDArray[np.int16]:
     """What the outputs should be, int16, (samples, units). Raises TrainingError for bad ones."""
-    array = _numbers(y, name)
+    array = numbers(y, name)
     if len(array) != count:
         raise TrainingError(f"{name} has {len(array)} labels for {count} samples")
     if loss == "sparse_categorical_crossentropy":
@@ -54,15 +55,3 @@ def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDA
     if rows.min() < 0 or rows.max() > 1:
         raise TrainingError(f"{name} must be probabilities, from 0 to 1")
     return np.rint(rows * 32767).astype(np.int16)
-
-
-def _numbers(values: Any, name: str) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise TrainingError(f"{name} is no array of numbers") from None
-    if not array.ndim:
-        raise TrainingError(f"{name} is no array of numbers")
-    if not np.isfinite(array).all():
-        raise TrainingError(f"{name} has NaN or infinite numbers")
-    return array

@@ -41,6 +41,8 @@ Codes = NDArray[np.integer[Any]]
 """Of samples: int8, or words."""
 SURVEY_STEPS = 16
 """Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
+MOST_HOST_BYTES = 1 << 32
+"""Bytes of host memory that a core takes at most."""
 _FULL = 15
 """Bits of masters that have used up their room to grow."""
 
@@ -73,6 +75,8 @@ class Engine:
         self.layout = Layout(config, task.stages, max(shares), momentum=bool(task.momentum))
         if self.layout.samples > config.accumulator_rows:
             raise TrainingError(f"a batch of {batch} does not fit '{config.name}'")
+        if self.layout.window > MOST_HOST_BYTES:
+            raise TrainingError(f"{self.layout.window:,} bytes of host memory are too many")
         self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in shares]
         """Of each core."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}

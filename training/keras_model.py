@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from systola.training.checks import shown
 from systola.training.errors import TrainingError
 from systola.training.layers import (
     LSTM,
@@ -84,7 +85,12 @@ def _chain(keras_model: Any) -> list[Any]:
 
 
 def to_keras(model: Sequential, keras_model: Any) -> None:
-    """Put the weights into the Keras model that `from_keras` has taken them from."""
+    """Put the weights into the Keras model that `from_keras` has taken them from. Raises
+    TrainingError for what is no such model."""
+    if not isinstance(model, Sequential):  # type: ignore[reportUnnecessaryIsInstance]
+        raise TrainingError(f"{shown(model)} is no Sequential of systola.training")
+    if not callable(getattr(keras_model, "set_weights", None)):
+        raise TrainingError(f"{shown(keras_model)} is no Keras model")
     keras_model.set_weights(model.get_weights())
 
 

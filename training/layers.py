@@ -4,19 +4,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
+from systola.training.checks import is_name, items, real, shown, whole
 from systola.training.errors import TrainingError
 
 ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid")
 MOST_LSTM_UNITS = 512
 """The sums of so many products of int16 and int8 cannot leave 32 bits."""
+MOST_NUMBERS = 1 << 24
+"""Numbers that a sample, and units that a layer, can have at most."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """The shape of a sample."""
+    """The shape of a sample, up to MOST_NUMBERS numbers."""
 
     shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        given = items("the shape of Input", self.shape, "sizes")
+        shape = tuple(whole("a size of Input", size, 1, MOST_NUMBERS) for size in given)
+        _need(
+            len(shape) > 0 and prod(shape) <= MOST_NUMBERS,
+            f"Input must have 1 to {MOST_NUMBERS:,} numbers, not the shape {shown(shape)}",
+        )
+        object.__setattr__(self, "shape", shape)
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,7 @@ class Dense:
     activation: str | None = None
 
     def __post_init__(self) -> None:
-        _need(_whole(self.units) and self.units >= 1, f"Dense needs units >= 1, not {self.units}")
+        _keep_size(self, "units")
         check_activation(self.activation)
 
 
@@ -53,9 +67,11 @@ class Conv2D:
     activation: str | None = None
 
     def __post_init__(self) -> None:
-        filters, padding = self.filters, self.padding
-        _need(_whole(filters) and filters >= 1, f"Conv2D needs filters >= 1, not {filters}")
-        _need(padding in ("valid", "same"), f"padding must be valid or same, not {padding}")
+        _keep_size(self, "filters")
+        _need(
+            is_name(self.padding, ("valid", "same")),
+            f"padding must be valid or same, not {shown(self.padding)}",
+        )
         object.__setattr__(self, "kernel_size", pair("kernel_size", self.kernel_size, 15))
         object.__setattr__(self, "strides", pair("strides", self.strides, 2))
         check_activation(self.activation)
@@ -78,6 +94,7 @@ class Activation:
     activation: str
 
     def __post_init__(self) -> None:
+        _need(self.activation is not None, "Activation needs the name of an activation")  # type: ignore[reportUnnecessaryComparison]
         check_activation(self.activation)
 
 
@@ -95,7 +112,9 @@ class Dropout:
     rate: float
 
     def __post_init__(self) -> None:
-        _need(0 <= self.rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {self.rate}")
+        rate = real("the rate of Dropout", self.rate)
+        _need(0 <= rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {rate}")
+        object.__setattr__(self, "rate", rate)
 
 
 @dataclass(frozen=True)
@@ -107,8 +126,7 @@ class Embedding:
 
     def __post_init__(self) -> None:
         for name in ("input_dim", "output_dim"):
-            size = getattr(self, name)
-            _need(_whole(size) and size >= 1, f"Embedding needs {name} >= 1, not {size}")
+            _keep_size(self, name)
 
 
 @dataclass(frozen=True)
@@ -119,10 +137,7 @@ class LSTM:
     units: int
 
     def __post_init__(self) -> None:
-        _need(
-            _whole(self.units) and 1 <= self.units <= MOST_LSTM_UNITS,
-            f"LSTM needs units from 1 to {MOST_LSTM_UNITS}, not {self.units}",
-        )
+        _keep_size(self, "units", MOST_LSTM_UNITS)
 
 
 Layer = Input | Flatten | Dense | Conv2D | MaxPooling2D | Activation | Dropout | Embedding | LSTM
@@ -131,27 +146,27 @@ Layer = Input | Flatten | Dense | Conv2D | MaxPooling2D | Activation | Dropout |
 def check_activation(name: str | None) -> None:
     """Raises TrainingError for an activation that cannot be trained."""
     _need(
-        name is None or name in ACTIVATIONS,
-        f"activation '{name}' cannot be trained (known: {', '.join(ACTIVATIONS)})",
+        name is None or is_name(name, ACTIVATIONS),
+        f"activation {shown(name)} cannot be trained (known: {', '.join(ACTIVATIONS)})",
     )
 
 
 def pair(name: str, value: object, most: int) -> Pair:
     """A number, or two, from 1 to `most`, as two."""
-    match value:
-        case (int() as first, int() as second) | [int() as first, int() as second]:
-            pass
-        case _:
-            first = second = value if isinstance(value, int) else 0
-    _need(
-        _whole(first) and _whole(second) and 1 <= first <= most and 1 <= second <= most,
-        f"{name} must be 1 to {most}, or two of these, not {value}",
-    )
+    given: Any = value if type(value) in (list, tuple) else (value, value)
+    try:
+        first, second = (whole(name, each, 1, most) for each in given)
+    except ValueError:
+        raise TrainingError(
+            f"{name} must be 1 to {most}, or two of these, not {shown(value)}"
+        ) from None
     return first, second
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
+    """Makes a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
+    where = f"{name} of {type(layer).__name__}"
+    object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 
 
 def _need(holds: bool, reason: str) -> None:

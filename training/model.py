@@ -7,31 +7,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from os import PathLike
-from typing import Any
+from typing import Any, Never, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.config import Config
+from systola.arch.config import Config, ConfigError
 from systola.arch.config import preset as named_preset
 from systola.runtime.pod.linked import Linked, make_linked
-from systola.runtime.pod.strategy import MAX_CORES, Strategy, current_strategy
+from systola.runtime.pod.strategy import Strategy, current_strategy
 from systola.training import data
-from systola.training.callbacks import Callback, History
+from systola.training.callbacks import Callback, History, check_callbacks
+from systola.training.checks import flag, items, nothing_more, real, shown, whole
 from systola.training.engine import Codes, Engine
 from systola.training.errors import TrainingError
 from systola.training.layers import Input, Layer
-from systola.training.loss import BINARY, LOSSES
+from systola.training.loss import BINARY
 from systola.training.numbers import Floats, codes, input_bits
 from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.progress import Progress
+from systola.training.settings import Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, as_keras, from_weights, glorot, weights
 from systola.training.task import Task
 
 DEFAULT_PRESET = "base-training"
-METRICS = ("accuracy", "acc")
 Numbers = NDArray[np.float64]
 Validation = tuple[Any, Any]
 
@@ -43,7 +44,7 @@ class Sequential:
     """
 
     def __init__(self, layers: Sequence[Layer] = ()) -> None:
-        self.layers = list(layers)
+        self.layers: list[Layer] = [_layer(each) for each in items("layers", layers, "layers")]
         self.stop_training = False
         self.epochs = 0
         """Epochs trained so far, and `steps` likewise."""
@@ -57,10 +58,11 @@ class Sequential:
         self._memories: dict[str, Any] = {}
 
     def add(self, layer: Layer) -> None:
-        """Adds a layer at the end."""
+        """Adds a layer at the end. Raises TrainingError for what is none, and where there are
+        weights."""
         if self._state is not None:
             raise TrainingError("a network that has weights takes no more layers")
-        self.layers.append(layer)
+        self.layers.append(_layer(layer))
 
     def compile(
         self,
@@ -73,6 +75,7 @@ class Sequential:
         backend: str | None = None,
         latency: int | None = None,
         cores: int | None = None,
+        **others: Never,
     ) -> None:
         """Chooses optimiser, loss and machine.
 
@@ -83,6 +86,7 @@ class Sequential:
         this is, whose preset gets what training takes; else DEFAULT_PRESET, "rtl", 0 and 1. Raises
         TrainingError for what is not there.
         """
+        nothing_more("compile", others)
         pod = current_strategy()
         if pod and (pod.split or pod.scheduler):
             raise TrainingError("a Strategy with split or scheduler cannot train")
@@ -92,36 +96,24 @@ class Sequential:
             if not config.training:
                 config = replace(config, name=f"{config.name}-training", training=True)
         else:
-            config = preset if isinstance(preset, Config) else named_preset(preset)
-        backend = pod.backend if backend is None else backend
-        latency = pod.latency if latency is None else latency
-        cores = pod.cores if cores is None else cores
-        if type(cores) is not int or not 1 <= cores <= MAX_CORES:
-            raise TrainingError(f"cores must be 1 to {MAX_CORES}, not {cores}")
-        if loss not in LOSSES:
-            raise TrainingError(f"loss '{loss}' is not there (known: {', '.join(LOSSES)})")
-        for name in metrics:
-            if name not in METRICS:
-                raise TrainingError(f"metric '{name}' is not there (known: accuracy)")
-        if not 0 <= seed < 1 << 31:
-            raise TrainingError(f"seed must be 0 to 2^31 - 1, not {seed}")
-        chosen = named_optimizer(optimizer)
+            config = _config(preset)
+        settings = Settings(
+            optimizer=named_optimizer(optimizer),
+            loss=loss,
+            metrics=metrics,  # type: ignore[arg-type]  # which makes a tuple of it
+            seed=seed,
+            preset=config.name,
+            backend=pod.backend if backend is None else backend,
+            latency=pod.latency if latency is None else latency,
+            cores=pod.cores if cores is None else cores,
+        )
         if not config.training:
             raise TrainingError(
                 f"configuration '{config.name}' has no training: take '{config.name}-training'"
             )
         self._keep_state()
         self._engine = self._machine = None
-        self.settings = {
-            "optimizer": chosen,
-            "loss": loss,
-            "metrics": list(metrics),
-            "seed": seed,
-            "preset": config,
-            "backend": backend,
-            "latency": latency,
-            "cores": cores,
-        }
+        self.settings = {**vars(settings), "preset": config}
         self._memories = {"stall": pod.stall, "seed": pod.seed}
 
     def fit(
@@ -137,26 +129,38 @@ class Sequential:
         validation_data: Validation | None = None,
         shuffle: bool = True,
         initial_epoch: int = 0,
+        **others: Never,
     ) -> History:
         """Trains, as Keras does: up to epoch `epochs`, the first one being `initial_epoch`.
 
         The last `validation_split` of the samples, or `validation_data`, are evaluated after each
-        epoch. Raises TrainingError for bad data before anything runs.
+        epoch. Raises TrainingError for bad data, and for arguments of the wrong type or range,
+        before anything runs.
         """
+        nothing_more("fit", others)
+        batch_size = whole("batch_size", batch_size, 1)
+        epochs = whole("epochs", epochs, 0)
+        initial_epoch = whole("initial_epoch", initial_epoch, 0)
+        shuffle = flag("shuffle", shuffle)
+        if verbose != "auto":
+            verbose = whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
+        callbacks = check_callbacks(callbacks)
+        validation_split = real("validation_split", validation_split)
+        if not 0 <= validation_split < 1:
+            raise TrainingError(f"validation_split must be 0 to 1, not {validation_split}")
         rows, labels = self._checked(x, y)
         checked: tuple[Numbers, NDArray[np.int16]] | None = None
         if validation_data is not None:
-            checked = self._checked(*validation_data, prefix="validation ")
+            pair = items("validation_data", validation_data, "x and y")
+            if len(pair) != 2:
+                raise TrainingError(f"validation_data must be x and y, not {len(pair)} items")
+            checked = self._checked(*pair, prefix="validation ")
         elif validation_split:
-            if not 0 < validation_split < 1:
-                raise TrainingError(f"validation_split must be 0 to 1, not {validation_split}")
             count = int(len(rows) * (1 - validation_split))
             if not 0 < count < len(rows):
                 raise TrainingError("validation_split leaves no samples")
             checked = rows[count:], labels[count:]
             rows, labels = rows[:count], labels[:count]
-        if batch_size < 1 or epochs < 0:
-            raise TrainingError("batch_size must be at least 1, epochs at least 0")
 
         self._input_bits = self._fitting_bits(rows)
         batch_size = min(batch_size, len(rows))
@@ -184,9 +188,19 @@ class Sequential:
         return history
 
     def evaluate(
-        self, x: Any, y: Any, *, batch_size: int = 32, return_dict: bool = False
+        self,
+        x: Any,
+        y: Any,
+        *,
+        batch_size: int = 32,
+        return_dict: bool = False,
+        **others: Never,
     ) -> float | list[float] | dict[str, float]:
-        """Loss and metrics of samples, as Keras gives them."""
+        """Measures loss and metrics of samples, and gives them as Keras does. Raises TrainingError
+        as fit() does."""
+        nothing_more("evaluate", others)
+        batch_size = whole("batch_size", batch_size, 1)
+        return_dict = flag("return_dict", return_dict)
         rows, labels = self._checked(x, y)
         found = self._measured(self._ready(rows, batch_size), rows, labels)
         if return_dict:
@@ -194,8 +208,11 @@ class Sequential:
         values = list(found.values())
         return values[0] if len(values) == 1 else values
 
-    def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[np.float32]:
-        """What the network puts out for any number of samples."""
+    def predict(self, x: Any, *, batch_size: int = 32, **others: Never) -> NDArray[np.float32]:
+        """Gives the outputs of the network for any number of samples. Raises TrainingError as fit()
+        does."""
+        nothing_more("predict", others)
+        batch_size = whole("batch_size", batch_size, 1)
         rows = self._rows(x, "x")
         engine = self._ready(rows, batch_size)
         found = [engine.predict(self._input(part, engine)) for part in _parts(rows, engine.batch)]
@@ -207,7 +224,8 @@ class Sequential:
         return as_keras(found, weights(found, self.state()))
 
     def set_weights(self, given: Sequence[Floats]) -> None:
-        """Takes them, to the nearest numbers that masters can be."""
+        """Takes weights, to the nearest numbers that masters can be. Raises TrainingError for
+        others than get_weights() would give."""
         self._state, self._engine = from_weights(self.stages(), given), None
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -401,6 +419,25 @@ class _Total:
         """Means over the samples so far."""
         found = {"loss": self._loss / self._count}
         return found | dict.fromkeys(self._metrics, self._right / self._count)
+
+
+def _layer(layer: object) -> Any:
+    """Gives a layer; raises TrainingError for anything else."""
+    if not isinstance(layer, get_args(Layer)):
+        raise TrainingError(f"{shown(layer)} is no layer that can be trained")
+    return layer
+
+
+def _config(preset: object) -> Config:
+    """Gives a configuration, which may be called by its name; raises TrainingError for others."""
+    if isinstance(preset, Config):
+        return preset
+    if not isinstance(preset, str):
+        raise TrainingError(f"a preset is a name or a Config, not {shown(preset)}")
+    try:
+        return named_preset(preset)
+    except ConfigError as error:
+        raise TrainingError(str(error)) from None
 
 
 def _parts(rows: NDArray[Any], size: int) -> list[NDArray[Any]]:

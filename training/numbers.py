@@ -23,6 +23,10 @@ MOST_INPUT_BITS = 6
 """Fraction bits of an input at most: the one for the bias, 2^f, is an int8."""
 MOST_STATE_BITS = 13
 """The same of what an LSTM gives, for whose bias there is an int16."""
+LEAST_MASTER_BITS, MOST_MASTER_BITS = -64, 32
+"""Fraction bits of masters: the exponent registers have 8 bits, and shifts end at 31."""
+_TINY = 2.0**-200
+"""The least magnitude that counts when a tensor gets its fraction bits."""
 _HEADROOM = 14
 """Bits of the largest magnitude of new masters: one is left to grow into."""
 
@@ -31,7 +35,7 @@ Floats = NDArray[np.floating[Any]]
 
 def fraction_bits(largest: float, code: float) -> int:
     """The most fraction bits with which `largest` does not exceed `code`; 0 has none."""
-    return floor(log2(code / largest)) if largest else 0
+    return floor(log2(code / max(largest, _TINY))) if largest else 0
 
 
 def input_bits(x: Floats) -> int:
@@ -40,9 +44,9 @@ def input_bits(x: Floats) -> int:
 
 
 def master_bits(weights: Floats) -> int:
-    """Fraction bits of the masters of these weights."""
+    """Gives the fraction bits of the masters of these weights, at most MOST_MASTER_BITS."""
     largest = float(np.abs(weights).max(initial=0.0)) or 1.0
-    return fraction_bits(largest, (1 << _HEADROOM) - 1)
+    return min(MOST_MASTER_BITS, fraction_bits(largest, (1 << _HEADROOM) - 1))
 
 
 def velocity_bits(momentum: float) -> int:
@@ -58,7 +62,8 @@ def velocity_bits(momentum: float) -> int:
 def codes(values: Floats, bits: int, kind: type[np.int8] | type[np.int16]) -> NDArray[Any]:
     """The nearest codes of `bits` fraction bits, ends included."""
     limits = np.iinfo(kind)
-    scaled = np.rint(np.asarray(values, np.float64) * 2.0**bits)
+    with np.errstate(over="ignore"):
+        scaled = np.rint(np.asarray(values, np.float64) * 2.0**bits)
     return np.clip(scaled, limits.min, limits.max).astype(kind)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from systola.training.checks import choice, real
 from systola.training.errors import TrainingError
 
 ROUNDINGS = ("nearest", "stochastic")
@@ -22,14 +23,14 @@ class SGD:
     rounding: str = "nearest"
 
     def __post_init__(self) -> None:
+        for name in ("learning_rate", "momentum"):
+            object.__setattr__(self, name, real(name, getattr(self, name)))
+        choice("rounding", self.rounding, ROUNDINGS)
         if not 2.0**-20 <= self.learning_rate <= 8:
             raise TrainingError(f"learning_rate must be 2^-20 to 8, not {self.learning_rate}")
         if not (self.momentum == 0 or 2.0**-10 <= self.momentum <= _MOST_MOMENTUM):
             most = f"momentum must be 0, or 2^-10 to {_MOST_MOMENTUM}"
             raise TrainingError(f"{most}, not {self.momentum}")
-        if self.rounding not in ROUNDINGS:
-            known = ", ".join(ROUNDINGS)
-            raise TrainingError(f"rounding '{self.rounding}' is not there (known: {known})")
         if self.stochastic and self.momentum:
             raise TrainingError("velocities are rounded to nearest: take no momentum")
 
@@ -43,9 +44,7 @@ NAMES = {"sgd": SGD(), "momentum": SGD(momentum=0.9)}
 
 
 def optimizer(which: str | SGD) -> SGD:
-    """The optimiser of that name, or the one given."""
+    """Finds the optimiser of that name; an SGD is one already. Raises TrainingError for others."""
     if isinstance(which, SGD):
         return which
-    if which not in NAMES:
-        raise TrainingError(f"optimizer '{which}' is not there (known: {', '.join(NAMES)}, or SGD)")
-    return NAMES[which]
+    return NAMES[choice("optimizer", which, NAMES, ", or SGD")]

@@ -26,6 +26,10 @@ from systola.training.windows import Window, convolved, pooled
 MOST_STAGES = 5
 """The inputs of all but the first have an exponent register each, 4 to 7."""
 MOST_CLASSES = 128
+MOST_WEIGHTS = 1 << 26
+"""Weights of a network at most: the host holds them as float64 for a moment, in 512 MiB."""
+MOST_STEPS = 1 << 12
+"""Steps of an LSTM at most."""
 GATES = (0, 1, 3, 2)
 """Where the gates of Keras, i f g o, stand here: those with a sigmoid side by side."""
 BIAS_LESS = 4
@@ -258,5 +262,10 @@ def _check(found: Sequence[Stage]) -> None:
         raise TrainingError(
             "the last layer must be a Dense, linear, softmax or sigmoid, with no Dropout after it"
         )
+    count = sum((tensor.inputs + tensor.biased) * tensor.units for tensor in tensors(found))
+    if count > MOST_WEIGHTS:
+        raise TrainingError(f"{count:,} weights are too many: {MOST_WEIGHTS:,} can be trained")
+    if found[0].lstm and found[0].lstm.steps > MOST_STEPS:
+        raise TrainingError(f"an LSTM can have {MOST_STEPS:,} steps, not {found[0].lstm.steps:,}")
     if last.units > MOST_CLASSES:
         raise TrainingError(f"the last Dense has at most {MOST_CLASSES} units, not {last.units}")

@@ -10,14 +10,25 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.training.checks import items, numbers, whole
 from systola.training.errors import TrainingError
-from systola.training.numbers import Floats, codes, master_bits
+from systola.training.numbers import (
+    LEAST_MASTER_BITS,
+    MOST_INPUT_BITS,
+    MOST_MASTER_BITS,
+    Floats,
+    codes,
+    master_bits,
+)
+from systola.training.passes import most_unit_bits
 from systola.training.stages import EMBEDDING, RECURRENT, Recurrence, Stage, tensors
 
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _EMBEDDING = 0.05
 """Fresh embeddings are up to so large."""
+_UNIT_BITS = 16
+"""Fraction bits that units can lose: the sums that they are made of have 16 bits more."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,34 @@ class State:
     before the first epoch."""
     velocity_bits: int = 0
     """Fraction bits of the velocities beyond those of the masters."""
+
+
+def master_shapes(stages: Sequence[Stage]) -> list[tuple[int, int]]:
+    """Gives the shape of the masters of each tensor, and so of its velocities."""
+    return [(tensor.inputs + tensor.biased, tensor.units) for tensor in tensors(stages)]
+
+
+def check_bits(
+    stages: Sequence[Stage],
+    bits: Sequence[int],
+    unit_bits: Sequence[int],
+    input_bits: int | None,
+) -> None:
+    """Raises TrainingError where fraction bits are not such as a network of these stages has:
+    those of a State, and of its samples, None before the first ones."""
+    count = len(tensors(stages))
+    if len(bits) != count:
+        raise TrainingError(f"bits has {len(bits)} numbers, not {count}")
+    for each in bits:
+        whole("each of bits", each, LEAST_MASTER_BITS, MOST_MASTER_BITS)
+    if unit_bits and len(unit_bits) != len(stages) - 1:
+        raise TrainingError(f"unit_bits has {len(unit_bits)} numbers, not {len(stages) - 1}")
+    for each, stage in zip(unit_bits, stages, strict=False):
+        most = most_unit_bits(stage)
+        whole("each of unit_bits", each, most - _UNIT_BITS, most)
+    if input_bits is not None:
+        words = bool(stages[0].lstm and stages[0].lstm.vocabulary)
+        whole("input_bits", input_bits, 0, 0 if words else MOST_INPUT_BITS)
 
 
 def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
@@ -81,15 +120,14 @@ def _numbers(values: Codes, bits: int) -> Floats:
 def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     """The state with the masters nearest to these weights, in Keras's order and shapes."""
     shapes = keras_shapes(stages)
-    given = [tuple(np.shape(each)) for each in weights]
+    weights = [numbers(each, "an array of weights") for each in items("weights", weights, "arrays")]
+    given = [each.shape for each in weights]
     if given != shapes:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
-    if not all(np.isfinite(each).all() for each in weights):
-        raise TrainingError("weights have NaN or infinite numbers")
     parts = tensors(stages)
     # Where each tensor's are, found by putting the numbers of the tensors in Keras's order.
-    numbers = [[number] * (2 if tensor.biased else 1) for number, tensor in enumerate(parts)]
-    order = list(_keras_order(stages, numbers))
+    owners = [[number] * (2 if tensor.biased else 1) for number, tensor in enumerate(parts)]
+    order = list(_keras_order(stages, owners))
     joined: list[Floats] = []
     for number, tensor in enumerate(parts):
         kernel, *biases = (
@@ -99,6 +137,8 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
         scale = 2.0**-tensor.bias_less
         joined.append(np.concatenate((rows, *(scale * np.reshape(b, (1, -1)) for b in biases))))
     bits = tuple(map(master_bits, joined))
+    if min(bits) < LEAST_MASTER_BITS:
+        raise TrainingError("weights are too large to be masters")
     masters = tuple(codes(each, b, np.int16) for each, b in zip(joined, bits, strict=True))
     return State(masters, (), bits)
 

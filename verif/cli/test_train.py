@@ -76,7 +76,7 @@ def test_cores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (f"train 10 --data array.npy {MACHINE}", "array.npy is not a .npz file"),
         (f"train 10 --data none.npz {MACHINE}", "none.npz has no array 'x' (it has: y)"),
         (f"train 10 --data bad.npz {MACHINE}", "bad.npz: y has label -1"),
-        (f"train text --data d.npz {MACHINE}", "text is no model that was saved by training"),
+        (f"train text --data d.npz {MACHINE}", "text: it is no model that was saved by training"),
         (f"train nofile --data d.npz {MACHINE}", "nofile: no such file"),
         (f"train m.keras --data d.npz {MACHINE}", "m.keras"),
         (f"train 10,dropout=1.5,10 --data d.npz {MACHINE}", "rate from 0 to 0.99"),

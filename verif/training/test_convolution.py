@@ -105,7 +105,7 @@ END = (Flatten(), Dense(3))
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: Conv2D(0, 3), "filters >= 1"),
+        (lambda: Conv2D(0, 3), "filters of Conv2D must be"),
         (lambda: Conv2D(3, 3, 3), "strides must be 1 to 2"),
         (lambda: Conv2D(3, (3, 0)), "kernel_size must be 1 to 15"),
         (lambda: Conv2D(3, 3, padding="full"), "padding must be"),

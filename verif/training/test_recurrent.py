@@ -158,7 +158,7 @@ WORD, END = Embedding(VOCABULARY, 4), Dense(2)
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: LSTM(0), "units from 1 to 512, not 0"),
+        (lambda: LSTM(0), "units of LSTM must be a whole number from 1 to 512, not 0"),
         (lambda: Embedding(0, 3), "input_dim >= 1"),
         (lambda: Embedding(3, -1), "output_dim >= 1"),
         (lambda: compiled([WORD, END]).fit(X, Y), "after Embedding there must be LSTM"),

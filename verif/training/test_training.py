@@ -285,7 +285,7 @@ NETWORK = [Dense(3)]
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: compiled([Dense(0)]), "units >= 1"),
+        (lambda: compiled([Dense(0)]), "units of Dense must be"),
         (lambda: compiled([Dense(3, "gelu")]), "activation 'gelu' cannot be trained"),
         (lambda: compiled([Dropout(1.0)]), "rate from 0 to 0.99"),
         (lambda: compiled(NETWORK, "adam"), "optimizer 'adam' is not there"),

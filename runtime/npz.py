@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of .npz files, each read when it is asked for: the file may be damaged in any way."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.runtime.plain_archive import check_members
+
+_SUFFIX = ".npy"
+
+
+class NpzError(ValueError):
+    """A file that is no .npz file, or an array that cannot be read, with the reason in one line."""
+
+
+class Npz:
+    """The arrays in the content of a .npz file. Raises NpzError where it is no such file."""
+
+    def __init__(self, content: bytes) -> None:
+        with _reasons():
+            self._archive = zipfile.ZipFile(io.BytesIO(content))
+            check_members(self._archive, len(content))
+        members = self._archive.infolist()
+        self._members = {each.filename.removesuffix(_SUFFIX): each for each in members}
+        if len(self._members) != len(members):
+            raise NpzError("two arrays have the same name")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays, in the order of the file."""
+        return tuple(self._members)
+
+    def stored_bytes(self, name: str) -> int:
+        """Counts the bytes of an array, those of its header included, as the file claims them."""
+        return self._members[name].file_size
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Reads an array, objects excepted.
+
+        Raises NpzError where it is damaged, encrypted, or not as long as its header claims, and
+        MemoryError where there is no room for it.
+        """
+        member = self._members[name]
+        with _reasons():
+            # The length is checked first: numpy takes the memory that a header asks for.
+            with self._archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                if version == (1, 0):
+                    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+                else:
+                    shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+                rest = member.file_size - file.tell()
+                size = dtype.itemsize
+                for length in shape:
+                    size *= length
+                if size != rest and not dtype.hasobject:
+                    raise NpzError(f"it has {rest} bytes of numbers, not {size}")
+            with self._archive.open(member) as file:
+                return np.lib.format.read_array(file, allow_pickle=False)
+
+
+@contextmanager
+def _reasons() -> Generator[None]:
+    """Turns whatever zipfile and numpy raise for damaged bytes into an NpzError."""
+    try:
+        yield
+    except (NpzError, MemoryError):
+        raise
+    # Of damaged bytes they raise almost anything: BadZipFile, zlib.error, RuntimeError for a
+    # password, NotImplementedError, struct.error, LZMAError, TypeError, OverflowError.
+    except Exception as error:
+        raise NpzError(" ".join(str(error).split()) or type(error).__name__) from None

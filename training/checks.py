@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what users of Python give: values of the right type and range, or a TrainingError."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Collection, Mapping
+from operator import index
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.errors import TrainingError
+
+
+def shown(value: object) -> str:
+    """Gives a value in one short line."""
+    return " ".join(reprlib.repr(value).split())
+
+
+def whole(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Gives an integer of Python or numpy as an int. Raises TrainingError for other types, for bool
+    and for integers outside `least` to `most`."""
+    try:
+        number = least - 1 if _is(value, bool, np.bool_) else index(cast("int", value))
+    except TypeError:
+        number = least - 1
+    if number < least or (most is not None and number > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise TrainingError(f"{name} must be a whole number {limits}, not {shown(value)}")
+    return number
+
+
+def real(name: str, value: object) -> float:
+    """Gives a finite number of Python or numpy as a float; raises TrainingError for all else."""
+    if _is(value, int, float, np.integer, np.floating) and not _is(value, bool):
+        try:
+            number = float(cast("float", value))
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise TrainingError(f"{name} must be a finite number, not {shown(value)}")
+
+
+def choice(name: str, value: object, known: Collection[str], more: str = "") -> str:
+    """Gives a name that is one of `known`; raises TrainingError for all else. `more`: what else may
+    be given, for the message."""
+    if not is_name(value, known):
+        raise TrainingError(f"{name} {shown(value)} is not there (known: {', '.join(known)}{more})")
+    return str(value)
+
+
+def is_name(value: object, known: Collection[str]) -> bool:
+    """Whether a value is a text, and one of `known`."""
+    return isinstance(value, str) and value in known
+
+
+def flag(name: str, value: object) -> bool:
+    """Gives True or False; raises TrainingError for all else."""
+    if not _is(value, bool, np.bool_):
+        raise TrainingError(f"{name} must be True or False, not {shown(value)}")
+    return bool(value)
+
+
+def items(name: str, value: object, what: str) -> list[Any]:
+    """Gives the items of a list or tuple; raises TrainingError for all else."""
+    if not _is(value, list, tuple):
+        raise TrainingError(f"{name} must be a list of {what}, not {shown(value)}")
+    return list(cast("list[Any]", value))
+
+
+def _is(value: object, *kinds: type[Any]) -> bool:
+    return isinstance(value, kinds)
+
+
+def nothing_more(function: str, others: Mapping[str, object]) -> None:
+    """Raises TrainingError for arguments of Keras that `function` does not take."""
+    if others:
+        raise TrainingError(f"{function}() does not take {', '.join(others)}")
+
+
+def numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """Gives an array of float64. Raises TrainingError where `values` are no array of real numbers,
+    or where some of them are not finite."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf" or not array.ndim:
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise TrainingError(f"{name} is no array of numbers") from None
+    if not np.isfinite(array).all():
+        raise TrainingError(f"{name} has NaN or infinite numbers")
+    return array

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of compile(): how a network learns, and on which machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
+from systola.runtime.pod.strategy import MAX_CORES
+from systola.training.checks import choice, items, whole
+from systola.training.loss import LOSSES
+from systola.training.optimizers import SGD
+
+METRICS = ("accuracy", "acc")
+MOST_SEED = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What compile() was given; raises TrainingError for a value of the wrong type or range."""
+
+    optimizer: SGD
+    loss: str
+    metrics: tuple[str, ...]
+    seed: int
+    preset: str
+    """The name of the configuration."""
+    backend: str
+    latency: int
+    """Cycles of the memories."""
+    cores: int
+
+    def __post_init__(self) -> None:
+        choice("loss", self.loss, LOSSES)
+        names = items("metrics", self.metrics, "names")
+        metrics = tuple(choice("metric", name, METRICS) for name in names)
+        choice("back end", self.backend, BACKENDS)
+        kept = {
+            "metrics": metrics,
+            "seed": whole("seed", self.seed, 0, MOST_SEED),
+            "latency": whole("latency", self.latency, 0, MAX_LATENCY),
+            "cores": whole("cores", self.cores, 1, MAX_CORES),
+        }
+        for name, value in kept.items():
+            object.__setattr__(self, name, value)
