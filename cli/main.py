@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -13,14 +12,34 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line `arguments` (default: those of the process); its exit status."""
+    from systola.cli.streams import drop_output, prepare_streams
+
+    prepare_streams()
+    status = 0
     try:
-        return _run(arguments)
+        status = _ended(arguments)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read standard output has gone; Python must not complain when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 1
+    except OSError as error:
+        drop_output()
+        if not status:
+            reason = (error.strerror or str(error)).lower()
+            print(f"tpu: error: cannot write standard output: {reason}", file=sys.stderr)
+        return status or 2
+
+
+def _ended(arguments: Sequence[str] | None) -> int:
+    """Runs the command line; gives the exit status, be it that of argparse."""
+    try:
+        return _run(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
 
 
 def _run(arguments: Sequence[str] | None) -> int:

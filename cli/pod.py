@@ -18,6 +18,7 @@ from systola.cli.inputs import load_samples
 from systola.cli.model import check_options, in_file, print_notes
 from systola.cli.output import OutputFile, check_files, npz, read_file
 from systola.cli.report import to_json
+from systola.cli.streams import printable
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import read_compiled
@@ -123,7 +124,7 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
         output.write(npz(run.outputs))
         reports = run.reports(arguments.mhz)
         figures: dict[str, object] = {
-            "model": path,
+            "model": printable(path),
             "backend": arguments.backend,
             **memory_of(arguments),
             **describe_pod(model, run, reports),

@@ -33,6 +33,7 @@ from systola.cli.model import (
 from systola.cli.output import OutputFile, check_files, npz, read_file
 from systola.cli.pod import add_cores, add_split, check_cores, run_on_pod
 from systola.cli.report import cycle_table, to_json
+from systola.cli.streams import printable
 from systola.cli.views import (
     add_report,
     add_timeline,
@@ -143,8 +144,9 @@ def execute(arguments: argparse.Namespace) -> int:
                 raise UserError(f"{path}: {error}") from None
         output.write(npz(run.outputs))
         report = run.report(arguments.mhz)
+        name = printable(PurePath(path).name)
         figures: dict[str, object] = {
-            "model": path,
+            "model": printable(path),
             "backend": arguments.backend,
             **memory,
             **describe(model, run, report),
@@ -152,8 +154,8 @@ def execute(arguments: argparse.Namespace) -> int:
         if json:
             json.write(to_json(figures))
         if timeline:
-            timeline.write(run.timeline(PurePath(path).name))
-        title = f"{PurePath(path).name} on '{model.config.name}'"
+            timeline.write(run.timeline(name))
+        title = f"{name} on '{model.config.name}'"
         if picture:
             picture.write(to_svg(roofline_figure(model.config, report, title)))
         if page:

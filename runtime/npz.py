@@ -15,6 +15,12 @@ from numpy.typing import NDArray
 from systola.runtime.plain_archive import check_members
 
 _SUFFIX = ".npy"
+_END = b"PK\x05\x06"
+"""The beginning of the end of an archive."""
+_COUNT = 10
+"""Bytes from there to the number of members."""
+_MANY = 0xFFFF
+"""The number that stands for more members than a number of 16 bits can count."""
 
 
 class NpzError(ValueError):
@@ -29,6 +35,11 @@ class Npz:
             self._archive = zipfile.ZipFile(io.BytesIO(content))
             check_members(self._archive, len(content))
         members = self._archive.infolist()
+        # zipfile reads as many members as it finds; a damaged length hides some of them.
+        end = content.rfind(_END) + _COUNT
+        count = int.from_bytes(content[end : end + 2], "little")
+        if count not in (len(members), _MANY):
+            raise NpzError(f"it has {len(members)} arrays, not {count}")
         self._members = {each.filename.removesuffix(_SUFFIX): each for each in members}
         if len(self._members) != len(members):
             raise NpzError("two arrays have the same name")

