@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from systola.arch.config import Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode
 from systola.cli.main import main
 from systola.golden.machine import Machine
-from systola.runtime import ImageBuilder, compile, machine
+from systola.runtime import CompiledModel, ImageBuilder, compile, machine
 from systola.training import SGD, Dense, Sequential
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -62,6 +63,7 @@ def product(*extra: str) -> Callable[[str], None]:
 def network(file: str) -> Callable[[str], None]:
     def run(name: str) -> None:
         model = compile(MODELS / file, preset=name, batch=2)
+        assert isinstance(model, CompiledModel)
         shapes = [each.shape for each in model.inputs]
         model.run(*(np.zeros((3, *shape), np.int8) for shape in shapes), backend="iss")
 
@@ -132,10 +134,13 @@ def test_other_machines_stop(other: str) -> None:
         assert np.array_equal(host, image.host)
 
 
-@pytest.mark.parametrize("bus", ["host_bus_bytes", "weight_bus_bytes"])
-def test_an_array_with_another_bus_is_another_machine(bus: str) -> None:
+@pytest.mark.parametrize(
+    "wider",
+    [replace(preset("small"), host_bus_bytes=16), replace(preset("small"), weight_bus_bytes=16)],
+    ids=["host", "weights"],
+)
+def test_an_array_with_another_bus_is_another_machine(wider: Config) -> None:
     config = preset("small")
-    wider = Config(**{**vars(config), bus: 16})
     image = ImageBuilder(config).build("halt")
     fault = Machine(wider).run(image.host.copy(), image.weights, image.program_offset).fault
     assert fault is not None
