@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from tqdm import tqdm
 
 from systola.arch.config import DEFAULT_PRESET, Config, ConfigError, preset
+from systola.cli.file_names import OutputName, output_name
 from systola.compiler.printable import printable
 from systola.hdl.parts.fabric import Fabric
 from systola.runtime.make_backend import MAX_LATENCY
@@ -81,18 +82,18 @@ def one_of(kind: str, known: Mapping[str, T]) -> Callable[[str], T]:
     return convert
 
 
-def svg_file(text: str) -> str:
-    """A converter for argparse: a file that a picture can be written to, which is SVG."""
+def svg_file(text: str) -> OutputName:
+    """Convert, for argparse, the name of an output that is a picture, in SVG."""
     if PurePath(text).suffix.lower() not in ("", ".svg"):
         raise argparse.ArgumentTypeError(f"the picture is SVG: call it .svg, not {text}")
-    return text
+    return output_name(text)
 
 
-def html_file(text: str) -> str:
-    """A converter for argparse: a file that a page can be written to, which is HTML."""
+def html_file(text: str) -> OutputName:
+    """Convert, for argparse, the name of an output that is a page, in HTML."""
     if PurePath(text).suffix.lower() not in ("", ".html", ".htm"):
         raise argparse.ArgumentTypeError(f"the page is HTML: call it .html, not {text}")
-    return text
+    return output_name(text)
 
 
 def cycle_window(text: str) -> tuple[int, int]:
@@ -170,7 +171,10 @@ def memory_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Adds --json FILE."""
     parser.add_argument(
-        "--json", metavar="FILE", help="write the figures to this file, '-' for standard output"
+        "--json",
+        type=output_name,
+        metavar="FILE",
+        help="write the figures to this file, '-' for standard output",
     )
 
 

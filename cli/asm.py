@@ -8,29 +8,33 @@ import argparse
 from systola.arch.assembler import AssemblyError, assemble_program
 from systola.cli.arguments import add_preset
 from systola.cli.errors import UserError
-from systola.cli.output import OutputFile, check_files, read_file
+from systola.cli.file_names import InputName, output_name
+from systola.cli.output import read_file, write_output
 
 HELP = "assemble a program"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
-    parser.add_argument("file", metavar="FILE", help="assembly text")
+    parser.add_argument("file", type=InputName, metavar="FILE", help="assembly text")
     parser.add_argument(
-        "-o", "--output", required=True, metavar="OUT", help="the program, '-' for standard output"
+        "-o",
+        "--output",
+        type=output_name,
+        required=True,
+        metavar="OUT",
+        help="the program, '-' for standard output",
     )
     add_preset(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    check_files(read=(arguments.file,), written=(arguments.output,))
     try:
         program = assemble_program(read_file(arguments.file).decode(), arguments.preset)
     except UnicodeDecodeError:
         raise UserError(f"{arguments.file} is not a text file") from None
     except AssemblyError as error:
         raise UserError(f"{arguments.file}: {error}") from None
-    with OutputFile(arguments.output) as output:
-        output.write(program)
+    write_output(arguments.output, program)
     return 0

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from systola.arch.config import Config
 from systola.cli.arguments import positive, progress_bar, whole_number
 from systola.cli.errors import UserError
+from systola.cli.file_names import InputName
 from systola.runtime.backend import Backend
 from systola.runtime.make_backend import BACKENDS
 from systola.runtime.serial_backend import PROGRAM_SECONDS, SerialBackend
@@ -26,7 +27,7 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         default="rtl",
         help="simulated RTL, the golden model, which has no clock, or a board (default: rtl)",
     )
-    parser.add_argument("--port", metavar="DEVICE", help="serial port of the board")
+    parser.add_argument("--port", type=InputName, metavar="DEVICE", help="serial port of the board")
     parser.add_argument(
         "--baud",
         type=whole_number(1),

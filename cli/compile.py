@@ -8,8 +8,9 @@ import argparse
 from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.cli.errors import UserError
+from systola.cli.file_names import InputName, output_name
 from systola.cli.model import add_compilation, in_file, spilling
-from systola.cli.output import OutputFile, check_files, read_file
+from systola.cli.output import STANDARD_OUTPUT, read_file, write_output
 from systola.compiler.host_stage import HostStage
 from systola.compiler.printable import printable
 from systola.compiler.semantics import Semantics
@@ -23,10 +24,18 @@ HELP = "compile a quantised network (.tflite, .onnx, or trained here) for a mach
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     parser.add_argument(
-        "model", metavar="MODEL", help=".tflite or .onnx model, or one that was trained here"
+        "model",
+        type=InputName,
+        metavar="MODEL",
+        help=".tflite or .onnx model, or one that was trained here",
     )
     parser.add_argument(
-        "-o", "--output", required=True, metavar="PROGRAM", help="file to write, for 'tpu run'"
+        "-o",
+        "--output",
+        type=output_name,
+        required=True,
+        metavar="PROGRAM",
+        help="file to write, for 'tpu run'",
     )
     add_compilation(parser)
 
@@ -34,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     path: str = arguments.model
-    check_files(read=(path,), written=(arguments.output,))
     content = read_file(path)
     if is_program(content):
         raise UserError(f"{path} is compiled already")
@@ -43,9 +51,8 @@ def execute(arguments: argparse.Namespace) -> int:
         config: Config = arguments.preset or preset(DEFAULT_PRESET)
         model = compile_content(config, content, semantics, arguments.batch or DEFAULT_BATCH)
     program = model.to_bytes()
-    with OutputFile(arguments.output) as output:
-        output.write(program)
-    if arguments.output != "-":
+    write_output(arguments.output, program)
+    if arguments.output != STANDARD_OUTPUT:
         print(overview(model, len(program)))
     return 0
 

@@ -14,7 +14,7 @@ from systola.arch.config import DEFAULT_PRESET, Config
 from systola.cli.arguments import add_json, add_preset, progress_bar, whole_number
 from systola.cli.board import BOARD_OPTIONS, add_backend
 from systola.cli.errors import UserError
-from systola.cli.output import OutputFile
+from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
 from systola.cli.views import add_report, add_timeline, recording_backend
@@ -68,16 +68,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
     if arguments.report:
         new_figure(1, 1)  # what draws it is there, before the work begins
-    written = (arguments.json, arguments.timeline, arguments.report)
     with ExitStack() as stack:
-        output, timeline, page = (
-            stack.enter_context(OutputFile(name)) if name else None for name in written
-        )
         backend = recording_backend(arguments, config, stack)
         with progress_bar(len(x), "image", stays=True) as advance:
             run = compiled.run(x, backend=backend, progress=advance)
-        if timeline:
-            timeline.write(run.timeline(MODEL))
+        if arguments.timeline:
+            write_output(arguments.timeline, run.timeline(MODEL))
         golden = compiled.run(x, backend="iss")
         live = reference_outputs(model, x)
         answers = run.y.reshape(len(x), -1).argmax(axis=1)
@@ -94,13 +90,14 @@ def execute(arguments: argparse.Namespace) -> int:
             "equal": equal,
             **describe(compiled, run, report),
         }
-        if output:
-            output.write(to_json(figures))
-        if page:
+        if arguments.json:
+            write_output(arguments.json, to_json(figures))
+        if arguments.report:
             title = f"{MODEL} on '{config.name}'"
-            page.write(report_page(run, report, title, figures, arguments.report_window))
+            page = report_page(run, report, title, figures, arguments.report_window)
+            write_output(arguments.report, page)
 
-    if "-" not in written:
+    if STANDARD_OUTPUT not in (arguments.json, arguments.timeline, arguments.report):
         print(f"{len(x)} test images through {MODEL} on {MACHINES[arguments.backend]}")
         print(f"accuracy {100 * right / len(x):.2f} % ({right} of {len(x)})")
         print(f"every byte equals the golden model: {_yes(equal['golden_model'])}")

@@ -8,6 +8,7 @@ import sys
 
 from systola.arch.assembler import disassemble
 from systola.cli.errors import UserError
+from systola.cli.file_names import InputName
 from systola.cli.output import read_file
 
 HELP = "show a program as assembly text"
@@ -15,7 +16,7 @@ HELP = "show a program as assembly text"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
-    parser.add_argument("file", metavar="FILE", help="the program")
+    parser.add_argument("file", type=InputName, metavar="FILE", help="the program")
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from systola.cli.arguments import (
     whole_number,
 )
 from systola.cli.board import add_backend
-from systola.cli.output import OutputFile
+from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.pod import add_cores, check_cores, core_figures, core_table
 from systola.cli.report import cycle_table, to_json
 from systola.cli.views import add_timeline, recording_backend
@@ -63,10 +63,6 @@ def execute(arguments: argparse.Namespace) -> int:
     memory = MemorySpeed(arguments.latency, arguments.stall)
     how = memory_of(arguments)
     with ExitStack() as stack:
-        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        timeline = (
-            stack.enter_context(OutputFile(arguments.timeline)) if arguments.timeline else None
-        )
         a, layer = random_gemm(m, k, n, arguments.seed)
         shares = share_gemm(config, a, layer, arguments.cores or 1, memory)
         images = [share.image for share in shares]
@@ -78,9 +74,9 @@ def execute(arguments: argparse.Namespace) -> int:
                 backend = make_backend(backend, config, **how)
             with progress_bar(None, " cycles") as progress:
                 runs = [backend.run(image, progress=progress) for image in images]
-        if timeline:
+        if arguments.timeline:
             recorded = with_model(config, [RecordedRun(images[0], runs[0])], memory)
-            timeline.write(trace(config, recorded, f"{m} x {k} x {n}"))
+            write_output(arguments.timeline, trace(config, recorded, f"{m} x {k} x {n}"))
         result = np.zeros((m, n), np.int8)
         for share, run in zip(shares, runs, strict=True):
             result[share.rows, share.columns] = share.program.result(run.host)
@@ -117,10 +113,10 @@ def execute(arguments: argparse.Namespace) -> int:
         }
         if arguments.cores:
             figures["cores"] = core_figures(ran)
-        if output:
-            output.write(to_json(figures))
+        if arguments.json:
+            write_output(arguments.json, to_json(figures))
 
-    if "-" not in (arguments.json, arguments.timeline):
+    if STANDARD_OUTPUT not in (arguments.json, arguments.timeline):
         pod = f"{arguments.cores} cores of " if arguments.cores else ""
         print(f"{m} x {k} x {n} on {pod}'{config.name}', {arguments.backend}: ", end="")
         print("every byte equals numpy" if bit_exact else "WRONG RESULT")

@@ -21,7 +21,8 @@ from systola.arch.registers import (
     counter_offset,
 )
 from systola.cli.arguments import add_preset
-from systola.cli.output import OutputFile
+from systola.cli.file_names import output_name
+from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.pod import add_cores
 from systola.cli.report import to_json
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cores(parser, "of a pod of so many cores")
     parser.add_argument(
         "--json",
+        type=output_name,
         metavar="FILE",
         nargs="?",
         const="-",
@@ -46,9 +48,8 @@ def execute(arguments: argparse.Namespace) -> int:
     config: Config = arguments.preset
     pod = describe_pod(config, arguments.cores) if arguments.cores else {}
     if arguments.json:
-        with OutputFile(arguments.json) as output:
-            output.write(to_json({**describe(config), **pod}))
-    if arguments.json != "-":
+        write_output(arguments.json, to_json({**describe(config), **pod}))
+    if arguments.json != STANDARD_OUTPUT:
         print(_text(config))
         if pod:
             print(_pod_text(pod))

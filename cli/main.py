@@ -46,6 +46,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     from systola.arch.assembler import AssemblyError
     from systola.arch.config import ConfigError
     from systola.cli.errors import UserError
+    from systola.cli.file_names import check_files
     from systola.cli.parser import make_parser
     from systola.compiler.errors import CompileError, ModelError
     from systola.compiler.printable import printable
@@ -62,6 +63,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return 0
     choose_level(parsed.level)
     try:
+        check_files(vars(parsed).values())
         return parsed.execute(parsed)
     except (
         AssemblyError,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 
@@ -16,7 +15,7 @@ from systola.cli.arguments import memory_of, progress_bar, whole_number
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
 from systola.cli.model import check_options, in_file, print_notes
-from systola.cli.output import OutputFile, check_files, npz, read_file
+from systola.cli.output import STANDARD_OUTPUT, npz, read_file, write_output
 from systola.cli.report import to_json
 from systola.cli.streams import printable
 from systola.compiler.read_model import read_model
@@ -91,8 +90,6 @@ def check_cores(arguments: argparse.Namespace) -> None:
 def run_on_pod(arguments: argparse.Namespace) -> int:
     """tpu run --cores."""
     path: str = arguments.model
-    written = (arguments.output, arguments.json)
-    check_files(read=(path, arguments.input), written=written)
     content = read_file(path)
     pod = partial(
         Strategy,
@@ -113,25 +110,22 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
             strategy = pod(arguments.preset or DEFAULT_PRESET)
             model = compile_for_pod(strategy, network, semantics, arguments.batch)
     x, count = load_samples(arguments.input, arguments.key, model.inputs, arguments.limit)
-    with ExitStack() as stack:
-        output, json = (stack.enter_context(OutputFile(name)) if name else None for name in written)
-        assert output
-        try:
-            with progress_bar(count, "sample") as advance, in_file(path):
-                run = model.run(*x, progress=advance)
-        except HostError as error:
-            raise UserError(f"{path}: {error}") from None
-        output.write(npz(run.outputs))
-        reports = run.reports(arguments.mhz)
-        figures: dict[str, object] = {
-            "model": printable(path),
-            "backend": arguments.backend,
-            **memory_of(arguments),
-            **describe_pod(model, run, reports),
-        }
-        if json:
-            json.write(to_json(figures))
-    if "-" not in written:
+    try:
+        with progress_bar(count, "sample") as advance, in_file(path):
+            run = model.run(*x, progress=advance)
+    except HostError as error:
+        raise UserError(f"{path}: {error}") from None
+    write_output(arguments.output, npz(run.outputs))
+    reports = run.reports(arguments.mhz)
+    figures: dict[str, object] = {
+        "model": printable(path),
+        "backend": arguments.backend,
+        **memory_of(arguments),
+        **describe_pod(model, run, reports),
+    }
+    if arguments.json:
+        write_output(arguments.json, to_json(figures))
+    if STANDARD_OUTPUT not in (arguments.output, arguments.json):
         print(pod_summary(model, run, reports))
     print_notes(model.model)
     return 0

@@ -21,6 +21,7 @@ from systola.cli.arguments import (
 )
 from systola.cli.board import add_backend
 from systola.cli.errors import UserError
+from systola.cli.file_names import InputName, output_name
 from systola.cli.inputs import load_samples
 from systola.cli.model import (
     add_compilation,
@@ -30,7 +31,7 @@ from systola.cli.model import (
     spilled_bytes,
     spilling,
 )
-from systola.cli.output import OutputFile, check_files, npz, read_file
+from systola.cli.output import STANDARD_OUTPUT, npz, read_file, write_output
 from systola.cli.pod import add_cores, add_split, check_cores, run_on_pod
 from systola.cli.report import cycle_table, to_json
 from systola.cli.streams import printable
@@ -65,10 +66,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     parser.add_argument(
         "model",
+        type=InputName,
         metavar="MODEL",
         help=".tflite or .onnx model, one that was trained here, or compiled program",
     )
-    parser.add_argument("--input", required=True, metavar="X.npz", help="file with the samples")
+    parser.add_argument(
+        "--input",
+        type=InputName,
+        required=True,
+        metavar="X.npz",
+        help="file with the samples",
+    )
     parser.add_argument(
         "--key",
         metavar="K,...",
@@ -77,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=output_name,
         required=True,
         metavar="Y.npz",
         help="file to write, with an array y, or y0, y1, ... where there are several outputs",
@@ -114,7 +123,6 @@ def execute(arguments: argparse.Namespace) -> int:
         *(arguments.output, arguments.json, arguments.roofline),
         *(arguments.timeline, arguments.report),
     )
-    check_files(read=(path, arguments.input), written=written)
     content = read_file(path)
     with in_file(path):
         if is_program(content):
@@ -131,10 +139,6 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.roofline or arguments.report:
         new_figure(1, 1)  # what draws it is there, before the work begins
     with ExitStack() as stack:
-        output, json, picture, timeline, page = (
-            stack.enter_context(OutputFile(name)) if name else None for name in written
-        )
-        assert output
         memory = memory_of(arguments)
         backend = recording_backend(arguments, model.config, stack, **memory)
         with progress_bar(count, "sample") as advance:
@@ -142,7 +146,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 run = model.run(*x, backend=backend, **memory, progress=advance)
             except HostError as error:
                 raise UserError(f"{path}: {error}") from None
-        output.write(npz(run.outputs))
+        write_output(arguments.output, npz(run.outputs))
         report = run.report(arguments.mhz)
         name = printable(PurePath(path).name)
         figures: dict[str, object] = {
@@ -151,16 +155,18 @@ def execute(arguments: argparse.Namespace) -> int:
             **memory,
             **describe(model, run, report),
         }
-        if json:
-            json.write(to_json(figures))
-        if timeline:
-            timeline.write(run.timeline(name))
+        if arguments.json:
+            write_output(arguments.json, to_json(figures))
+        if arguments.timeline:
+            write_output(arguments.timeline, run.timeline(name))
         title = f"{name} on '{model.config.name}'"
-        if picture:
-            picture.write(to_svg(roofline_figure(model.config, report, title)))
-        if page:
-            page.write(report_page(run, report, title, figures, arguments.report_window))
-    if "-" not in written:
+        if arguments.roofline:
+            picture = to_svg(roofline_figure(model.config, report, title))
+            write_output(arguments.roofline, picture)
+        if arguments.report:
+            page = report_page(run, report, title, figures, arguments.report_window)
+            write_output(arguments.report, page)
+    if STANDARD_OUTPUT not in written:
         print(summary(model, run, report))
     if waves := waves_file(arguments):
         if run.cycles and run.cycles <= arguments.waves[0]:

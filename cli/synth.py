@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
 
 from systola.cli.arguments import add_json, configuration, one_of, whole_number
 from systola.cli.errors import UserError
-from systola.cli.output import OutputFile
+from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.pod import add_cores
 from systola.cli.report import to_json
 from systola.synth.errors import SynthesisError, SynthesisUsageError
@@ -61,27 +60,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     target: Target = arguments.target
-    with ExitStack() as stack:
-        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        # Reports need nothing of this when the command line is wrong.
-        from systola.synth.flow import measure
-        from systola.synth.report import text
+    # Other commands need nothing of this.
+    from systola.synth.flow import measure
+    from systola.synth.report import text
 
-        try:
-            figures = measure(
-                target,
-                arguments.preset,
-                unit=arguments.unit,
-                speed=arguments.speed,
-                seeds=arguments.seeds,
-                cores=arguments.cores,
-                frequency=arguments.frequency,
-            )
-        except SynthesisUsageError as error:
-            raise UserError(str(error)) from None
-        if output:
-            output.write(to_json(figures))
-    if arguments.json != "-":
+    try:
+        figures = measure(
+            target,
+            arguments.preset,
+            unit=arguments.unit,
+            speed=arguments.speed,
+            seeds=arguments.seeds,
+            cores=arguments.cores,
+            frequency=arguments.frequency,
+        )
+    except SynthesisUsageError as error:
+        raise UserError(str(error)) from None
+    if arguments.json:
+        write_output(arguments.json, to_json(figures))
+    if arguments.json != STANDARD_OUTPUT:
         print(text(figures))
     if figures["lacks"]:
         raise SynthesisError(f"does not fit {target.name}: {', '.join(figures['lacks'])}")

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
 
 from systola.cli.arguments import add_json, configuration, positive, whole_number
 from systola.cli.errors import UserError
+from systola.cli.file_names import InputName, checkpoint_names
 from systola.cli.inputs import open_npz, read_array
-from systola.cli.output import OutputFile, check_files
+from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.report import to_json
 from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
+from systola.training.checkpoint_names import NamesError
 from systola.training.describe import is_description, layers
 from systola.training.keras_file import read_keras
 from systola.training.loss import LOSSES
@@ -33,11 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of this command."""
     parser.add_argument(
         "model",
+        type=_model_name,
         metavar="MODEL",
         help="a saved one, a .keras file (takes Keras), or layers such as 512,dropout=0.2,10",
     )
     parser.add_argument(
         "--data",
+        type=InputName,
         required=True,
         metavar="FILE.npz",
         help="arrays x and y, and x_test and y_test to evaluate, where they are there",
@@ -73,43 +77,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="that share each batch (default: 1)",
     )
-    parser.add_argument("--save", metavar="FILE.tpu", help="save the model here after each epoch")
+    parser.add_argument(
+        "--save",
+        type=checkpoint_names,
+        metavar="FILE.tpu",
+        help="save the model here after each epoch; {epoch} is its number, {loss} what it measured",
+    )
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    check_files(read=[arguments.data], written=[arguments.save, arguments.json])
-    with ExitStack() as stack:
-        output = stack.enter_context(OutputFile(arguments.json)) if arguments.json else None
-        model = _model(arguments)
-        data = _arrays(arguments.data)
-        with _mistakes(arguments.data):
-            test = (data["x_test"], data["y_test"]) if "x_test" in data else None
-            history = model.fit(
-                data["x"],
-                data["y"],
-                batch_size=arguments.batch_size,
-                epochs=arguments.epochs,
-                validation_data=test,
-                callbacks=[ModelCheckpoint(arguments.save)] if arguments.save else [],
-                verbose=0 if is_quiet() else 1,
-            )
-        figures: dict[str, object] = {
-            "preset": arguments.preset.name,
-            "backend": arguments.backend,
-            "cores": arguments.cores,
-            "epochs": model.epochs,
-            "steps": model.steps,
-            "step_cycles": model.cycles(),
-            **history.history,
-        }
-        if output:
-            output.write(to_json(figures))
-    if arguments.json != "-":
+    model = _model(arguments)
+    data = _arrays(arguments.data)
+    with _mistakes(arguments.data):
+        test = (data["x_test"], data["y_test"]) if "x_test" in data else None
+        history = model.fit(
+            data["x"],
+            data["y"],
+            batch_size=arguments.batch_size,
+            epochs=arguments.epochs,
+            validation_data=test,
+            callbacks=[ModelCheckpoint(str(arguments.save))] if arguments.save else [],
+            verbose=0 if is_quiet() else 1,
+        )
+    figures: dict[str, object] = {
+        "preset": arguments.preset.name,
+        "backend": arguments.backend,
+        "cores": arguments.cores,
+        "epochs": model.epochs,
+        "steps": model.steps,
+        "step_cycles": model.cycles(),
+        **history.history,
+    }
+    if arguments.json:
+        write_output(arguments.json, to_json(figures))
+    if arguments.json != STANDARD_OUTPUT:
         for name, values in history.history.items():
             print(f"{name:<13} {values[-1]:.4f}")
     return 0
+
+
+def _model_name(text: str) -> str:
+    """Convert, for argparse, the model: a description, or a file that is read."""
+    return text if is_description(text) else InputName(text)
 
 
 def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -152,5 +163,7 @@ def _mistakes(path: str | None = None) -> Generator[None]:
     """Turns a TrainingError into a UserError that names the file at `path`, where it is given."""
     try:
         yield
+    except NamesError as error:
+        raise UserError(f"--save: {error}") from None
     except TrainingError as error:
         raise UserError(f"{path}: {error}" if path else str(error)) from None

@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 
 from systola.cli.arguments import add_fabric, add_preset
-from systola.cli.output import OutputFile
+from systola.cli.file_names import output_name
+from systola.cli.output import write_output
 from systola.cli.pod import add_cores, add_shared_memory, shared_memory_of
 from systola.hdl.parts.fabric import Fabric
 
@@ -20,21 +21,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cores(parser, "a pod of N cores in a ring: module pod, with a tpu for each")
     add_shared_memory(parser)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="'-' for standard output"
+        "-o",
+        "--output",
+        type=output_name,
+        required=True,
+        metavar="FILE",
+        help="'-' for standard output",
     )
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     shared = shared_memory_of(arguments)
-    with OutputFile(arguments.output) as output:
-        # Amaranth takes a while to load: the output is checked first, other commands go without.
-        from systola.hdl.verilog import generate, generate_pod
+    # Amaranth takes a while to load; other commands go without.
+    from systola.hdl.verilog import generate, generate_pod
 
-        config, fabric = arguments.preset, Fabric(arguments.fabric)
-        if arguments.cores is None:
-            text = generate(config, fabric)
-        else:
-            text = generate_pod(config, arguments.cores, fabric, shared)
-        output.write(text.encode())
+    config, fabric = arguments.preset, Fabric(arguments.fabric)
+    if arguments.cores is None:
+        text = generate(config, fabric)
+    else:
+        text = generate_pod(config, arguments.cores, fabric, shared)
+    write_output(arguments.output, text.encode())
     return 0

@@ -11,6 +11,7 @@ from systola.arch.config import Config
 from systola.cli.arguments import cycle_window, html_file
 from systola.cli.board import chosen_backend
 from systola.cli.errors import UserError
+from systola.cli.file_names import output_name
 from systola.compiler.printable import printable
 from systola.runtime.backend import Backend
 from systola.runtime.rtl import RtlBackend
@@ -21,6 +22,7 @@ def add_timeline(parser: argparse.ArgumentParser) -> None:
     """Adds --timeline FILE."""
     parser.add_argument(
         "--timeline",
+        type=output_name,
         metavar="FILE.json",
         help="write what each unit did in which cycle to this file, for ui.perfetto.dev or "
         "chrome://tracing (simulated RTL only)",

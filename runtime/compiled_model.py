@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +31,7 @@ from systola.runtime.report_table import report_table
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.run_result import RunResult, Totals
 from systola.runtime.samples import as_samples
+from systola.runtime.write_file import write_file
 from systola.timing.memory_speed import MemorySpeed
 
 DEFAULT_BATCH = 64
@@ -182,8 +182,8 @@ class CompiledModel(Predictor):
         return write_program(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes a file that load_model reads."""
-        Path(path).write_bytes(self.to_bytes())
+        """Write a file that systola.runtime.load reads. Raises OSError where it cannot."""
+        write_file(path, self.to_bytes())
 
 
 def compile_content(

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Protocol
 
+from systola.training.checkpoint_names import EPOCH, CheckpointNames
 from systola.training.checks import items, shown
 from systola.training.errors import TrainingError
 
@@ -17,6 +19,8 @@ class Model(Protocol):
     """What callbacks may do with the model: stop after this epoch, and save it."""
 
     stop_training: bool
+    log_names: Sequence[str]
+    """Names in the logs of an epoch."""
 
     def save(self, path: str | PathLike[str]) -> None:
         """Saves it."""
@@ -79,11 +83,20 @@ class History(Callback):
 
 
 class ModelCheckpoint(Callback):
-    """Saves the model after each epoch: `path` may have {epoch} in it."""
+    """A callback that saves the model after each epoch.
+
+    `path` may have {epoch}, from 1, and the names of logs in it, as in `digits{val_loss:.2f}.tpu`.
+    Raises TrainingError where it is no such pattern.
+    """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self._path = str(path)
+        self._names = CheckpointNames(os.fspath(path))
+
+    def on_train_begin(self) -> None:
+        """Raise TrainingError for unknown names, OSError where no file can be written."""
+        self._names.check_fields((EPOCH, *self.model.log_names))
+        self._names.check_writable()
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
-        """Saves."""
-        self.model.save(self._path.format(epoch=epoch + 1, **logs))
+        """Save the model."""
+        self.model.save(self._names.name({EPOCH: epoch + 1, **logs}))

@@ -7,6 +7,7 @@ velocities. It is read like a program file: nothing in it is believed before it 
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from systola.arch.config import preset as named_preset
 from systola.runtime.npz import Npz, NpzError
 from systola.runtime.plain_data import DataError, Unpacker
 from systola.runtime.pod.strategy import current_strategy
+from systola.runtime.write_file import write_file
 from systola.training.checks import nothing_more, shown, whole
 from systola.training.errors import TrainingError
 from systola.training.layers import Activation, Input, Layer
@@ -67,8 +69,11 @@ class Saved(Protocol):
 
 
 def save(model: Saved, path: str | PathLike[str]) -> None:
-    """Saves a model that has been compiled. Raises TrainingError for one that has not, and for a
-    path that is a folder."""
+    """Save a model that has been compiled.
+
+    Raises TrainingError for a model that has not been compiled, and for a path that is a folder;
+    OSError where the file cannot be written.
+    """
     if model.settings is None:
         raise TrainingError("call compile() before save()")
     if check_path(path).is_dir():
@@ -87,10 +92,9 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
     }
     arrays: dict[str, Any] = {f"master{n}": values for n, values in enumerate(state.masters)}
     arrays |= {f"velocity{n}": values for n, values in enumerate(state.velocities)}
-    temporary = Path(f"{path}.part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
-    temporary.replace(path)  # an interruption leaves the file before it
+    content = io.BytesIO()
+    np.savez_compressed(content, about=np.array(json.dumps(about)), **arrays)
+    write_file(path, content.getvalue())
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class Sequential:
     def __init__(self, layers: Sequence[Layer] = ()) -> None:
         self.layers: list[Layer] = [_layer(each) for each in items("layers", layers, "layers")]
         self.stop_training = False
+        self.log_names: Sequence[str] = ()
+        """Names in the logs of an epoch, from the begin of fit() on."""
         self.epochs = 0
         """Epochs trained so far, and `steps` likewise."""
         self.steps = 0
@@ -169,6 +171,9 @@ class Sequential:
         progress = Progress(0 if verbose == 0 else 1, epochs, -(-len(rows) // batch_size))
         everyone: list[Callback] = [*callbacks, history, progress]
         self.stop_training = False
+        measured = ("loss", *self._metrics())
+        validated = () if checked is None else tuple(f"val_{name}" for name in measured)
+        self.log_names = (*measured, *validated)
         for each in everyone:
             each.set_model(self)
             each.on_train_begin()

@@ -1,57 +1,388 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No command writes over a file that it reads, nor twice into one."""
+"""No command loses a file, whatever its options name: all options, as the parser has them."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
+from itertools import permutations
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 
+from systola.cli.file_names import InputName, OutputName
+from systola.cli.parser import COMMANDS, make_parser
+from systola.training import Sequential
+from systola.training.checkpoint_names import CheckpointNames
 from systola.verif.cli.test_errors import MODEL, run
+from systola.verif.kit.user_files import (
+    as_nobody,
+    full_disk,
+    null_device,
+    protected_folder,
+    tree,
+)
+from systola.verif.plan.selection import thorough
 
-RUN = "run m.tflite --backend iss --preset tiny"
+RUNS = {
+    "run": "run model --input a --backend iss --preset tiny --limit 1",
+    "compile": "compile model --preset tiny --batch 1",
+    "train": "train 10 --data a --backend iss --preset 4x4-training -q",
+    "demo": "demo --backend iss --preset small -q",
+    "asm": "asm s",
+    "gemm": "gemm 3 4 5 --preset tiny --backend iss",
+    "verilog": "verilog --preset tiny",
+    "synth": "synth --preset tiny --unit counters --seeds 0",
+    "info": "info --preset tiny",
+}
+"""A line for each command that writes files, without the options that name these."""
+READS = {
+    ("run", "model"): "run {} --input a",
+    ("run", "input"): "run model --input {}",
+    ("run", "port"): "run model --input a --backend serial --port {}",
+    ("compile", "model"): "compile {}",
+    ("train", "model"): "train {} --data a",
+    ("train", "data"): "train 10 --data {}",
+    ("demo", "port"): "demo --backend serial --port {}",
+    ("gemm", "port"): "gemm 3 4 5 --backend serial --port {}",
+    ("asm", "file"): "asm {}",
+}
+"""A line for each argument that names a file to read, where the command writes any."""
+NO_FILES = {
+    ("run", "key"): "names of arrays",
+    ("run", "scheduler"): "an address",
+    ("synth", "unit"): "a name",
+    ("synth", "speed"): "a name",
+    ("deliver", "output"): "a folder",
+}
+"""Arguments of plain text that name no files."""
+SLOW = {"verilog", "synth"}
+"""Commands that take seconds."""
+LONG = {"run", "compile", "demo"}
+"""Commands of which every kind of output would be too much for the quick tests."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument of a command that names a file."""
+
+    command: str
+    dest: str
+    flag: str
+    kind: type
+    required: bool
+
+    def __str__(self) -> str:
+        return f"{self.command}-{self.dest}"
+
+
+def arguments() -> Iterator[tuple[str, argparse.Action]]:
+    """Yield every argument of every command."""
+    (commands,) = (action for action in make_parser()._actions if isinstance(action.choices, dict))
+    for command, parser in commands.choices.items():
+        for action in parser._actions:
+            yield command, action
+
+
+def named_files() -> list[Option]:
+    """Return all arguments that name files: their converter says so."""
+    found: list[Option] = []
+    for command, action in arguments():
+        try:
+            value = action.type("file") if callable(action.type) else None
+        except (argparse.ArgumentTypeError, ValueError):
+            continue
+        if isinstance(value, (InputName, OutputName, CheckpointNames)):
+            flag = max(action.option_strings, key=len, default="")
+            found.append(Option(command, action.dest, flag, type(value), action.required))
+    return found
+
+
+FILES = named_files()
+OUTPUTS = [option for option in FILES if option.kind is not InputName]
+WRITING = list(dict.fromkeys(option.command for option in OUTPUTS))
+PAIRS = [(a, b) for a, b in permutations(OUTPUTS, 2) if a.command == b.command]
+READ_AND_WRITTEN = [
+    (read, written)
+    for read in FILES
+    for written in OUTPUTS
+    if read.kind is InputName and read.command == written.command
+]
+
+
+def test_all_names_of_files_are_known() -> None:
+    """A new argument of plain text is a file here, or said not to be one."""
+    plain = {
+        (command, action.dest)
+        for command, action in arguments()
+        if action.type in (None, str) and action.nargs != 0 and action.choices is None
+    }
+    assert plain == NO_FILES.keys()
+    assert {str(option) for option in OUTPUTS} >= {"run-output", "train-save", "gemm-timeline"}
+    assert RUNS.keys() == set(WRITING)
+    read = {(option.command, option.dest) for option in FILES if option.kind is InputName}
+    assert READS.keys() == {(command, dest) for command, dest in read if command in WRITING}
+    assert set(COMMANDS) >= set(WRITING)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with files that have further names in it."""
+    """The working directory, with inputs that have further names."""
     monkeypatch.chdir(tmp_path)
-    Path("m.tflite").write_bytes((files("systola.models") / MODEL).read_bytes())
-    np.savez("a.npz", x=np.zeros((1, 1, 64), np.int8))
-    Path("s.s").write_text("halt\n")
-    os.symlink("a.npz", "symbolic.npz")
-    os.link("a.npz", "hard.npz")
+    Path("model").write_bytes((files("systola.models") / MODEL).read_bytes())
+    y = np.arange(20) % 10
+    with open("a", "wb") as file:
+        np.savez(file, allow_pickle=True, x=np.zeros((20, 1, 64), np.int8), y=y)
+    Path("s").write_text("halt\n")
+    Path("old").write_text("old")
+    Path("old").chmod(0o640)
+    Path("below").mkdir()
+    for name in ("model", "a", "s", "old"):
+        Path(f"below/to_{name}").symlink_to(f"../{name}")
+        os.link(name, f"below/hard_{name}")
+    Path("below/to_new").symlink_to("../new")
     return tmp_path
 
 
+def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str:
+    """Return a command line with some outputs, and with all others that there must be."""
+    words = [begin, *(f"{option.flag} {name}" for option, name in given.items())]
+    command = begin.split()[0]
+    for option in OUTPUTS:
+        if option.command == command and option.required and option not in given:
+            words.append(f"{option.flag} {others}")
+    return " ".join(words)
+
+
+def assert_refused(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command is a mistake of the user, in one line that has `says`, and changes nothing."""
+    before = tree(Path())
+    status, out, err = run(command, capsys)
+    assert (status, out) == (2, ""), command
+    assert re.fullmatch(r"tpu: error: [^\n]+\n", err), (command, err)
+    assert says in err, command
+    assert tree(Path()) == before, command
+
+
+@pytest.mark.parametrize("pair", READ_AND_WRITTEN, ids=lambda pair: f"{pair[0]}-{pair[1].dest}")
+def test_an_input_is_no_output(
+    pair: tuple[Option, Option], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, written = pair
+    begin = READS[read.command, read.dest].format("old")
+    for name in ("old", "./old", str(folder / "old"), "below/to_old", "below/hard_old"):
+        says = "old is named twice" if name == "old" else f"{name} is old, too"
+        assert_refused(line_of(begin, {written: name}), says, capsys)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1].dest}")
+def test_two_outputs_are_two_files(
+    pair: tuple[Option, Option], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = pair
+    for one, other in (
+        ("new", "new"),
+        ("new", "./new"),
+        ("new", "below/../new"),
+        ("new", "below/to_new"),
+        ("old", "below/to_old"),
+        ("old", "below/hard_old"),
+    ):
+        # Which of the two is found to be the other depends on their order in the parser.
+        says = "is named twice" if one == other else ", too: the output would be written over it"
+        line = line_of(RUNS[first.command], {first: one, second: other})
+        assert_refused(line, says, capsys)
+
+
+@pytest.mark.parametrize("option", OUTPUTS, ids=str)
+def test_what_cannot_be_written(
+    option: Option, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = RUNS[option.command]
+    Path("below/loop").symlink_to("loop")
+    for name, reason in (
+        ("below", "is a directory"),
+        ("nowhere/new", "no such file or directory"),
+        ("old/new", "not a directory"),
+        ("below/loop", "too many levels of symbolic links"),
+        ("n" * 256, "file name too long"),
+    ):
+        line = line_of(begin, {option: name})
+        assert_refused(line, f"cannot write {name}: {reason}", capsys)
+    assert_refused(line_of(begin, {option: "''"}), f"{option.flag}: ", capsys)
+
+
+@pytest.mark.parametrize("option", OUTPUTS, ids=str)
+def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
+    make_parser()  # loads what is not everybody's to read
+    with protected_folder(), as_nobody():
+        for name in ("old", "below/new", "below/old", "below/to_old"):
+            line = line_of(RUNS[option.command], {option: name})
+            assert_refused(line, f"cannot write {name}: permission denied", capsys)
+
+
+def outputs(command: str) -> list[Option]:
+    """Return the options for files that a run on the golden model fills."""
+    return [each for each in OUTPUTS if each.command == command and each.dest != "timeline"]
+
+
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "kind"),
     [
-        (f"{RUN} --input a.npz --output a.npz", "a.npz is named twice"),
-        (f"{RUN} --input a.npz --output ./a.npz", "./a.npz is a.npz, too"),
-        (f"{RUN} --input a.npz --output symbolic.npz", "symbolic.npz is a.npz, too"),
-        (f"{RUN} --input a.npz --output hard.npz", "hard.npz is a.npz, too"),
-        (f"{RUN} --input a.npz --output m.tflite", "m.tflite is named twice"),
-        (f"{RUN} --input a.npz --output y.npz --json y.npz", "y.npz is named twice"),
-        (f"{RUN} --input a.npz --output y.npz --json a.npz", "a.npz is named twice"),
-        (f"{RUN} --input a.npz --output y.svg --roofline ./y.svg", "./y.svg is y.svg, too"),
-        (f"{RUN} --input a.npz --output - --json -", "- is named twice"),
-        ("compile m.tflite -o m.tflite", "m.tflite is named twice"),
-        ("asm s.s -o s.s", "s.s is named twice"),
+        thorough(command, kind)
+        if command in SLOW or (command in LONG and kind != "device")
+        else (command, kind)
+        for command in WRITING
+        for kind in ("device", "fifo", "link")
     ],
 )
-def test_refused(command: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    status, out, err = run(command, capsys)
-    assert (status, out) == (2, "")
-    assert err.startswith("tpu: error: ") and err.count("\n") == 1
-    assert says in err
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+def test_what_is_there_stays_what_it_is(
+    command: str, kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All outputs of a command at once: links, FIFOs, devices."""
+    words, read = [RUNS[command]], dict[str, bytes]()
+    readers: list[Thread] = []
+
+    def read_all(name: str) -> None:
+        read[name] = Path(name).read_bytes()
+
+    for option in outputs(command):
+        name = f"below/{option.dest}"
+        words += [option.flag, name]
+        if kind == "link":
+            Path(option.dest).write_text("old")
+            Path(option.dest).chmod(0o640)
+            Path(name).symlink_to(f"../{option.dest}")
+        elif kind == "fifo":
+            os.mkfifo(name)
+            readers.append(Thread(target=read_all, args=(name,), daemon=True))
+            readers[-1].start()
+        else:
+            null_device(Path(name))
+    before = tree(folder)
+    status, _, err = run(" ".join(words), capsys)
+    assert (status, err) == (0, "")
+    for reader in readers:
+        reader.join(timeout=10)
+    after = tree(folder)
+    for option in outputs(command):
+        name = f"below/{option.dest}"
+        if kind == "link":
+            mode, content = after.pop(option.dest)
+            assert mode == before.pop(option.dest)[0]
+            assert len(str(content)) > 10
+        elif kind == "fifo":
+            assert len(read[name]) > 10
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        thorough(option) if option.command in SLOW else option
+        for command in WRITING
+        for option in outputs(command)
+    ],
+    ids=str,
+)
+def test_a_full_disk(option: Option, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    null_device(folder / "null")
+    line = line_of(RUNS[option.command], {option: "old"}, others="null")
+    with full_disk():
+        assert_refused(line, "old: file too large", capsys)
+
+
+@pytest.mark.thorough
+def test_a_timeline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the RTL has one."""
+    line = "gemm 3 4 5 --preset tiny --timeline below/to_old -q"
+    before = tree(folder)
+    assert run(line, capsys)[0] == 0  # builds the simulator, if need be
+    after = tree(folder)
+    assert after.pop("old")[0] == before.pop("old")[0]
+    assert json.loads(Path("old").read_text())["traceEvents"]
+    assert after == before
+    with full_disk():
+        assert_refused(line, "below/to_old: file too large", capsys)
 
 
 def test_devices_can_be_named_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"{RUN} --input a.npz --output /dev/null --json /dev/null"
-    assert run(command, capsys)[0] == 0
+    null_device(folder / "null")
+    assert run(f"{RUNS['run']} --output null --json null", capsys)[0] == 0
+    assert_refused(f"{RUNS['run']} --output - --json -", "- is named twice", capsys)
+
+
+@pytest.mark.parametrize(
+    "name", ["/dev/stdout", "here", *map(thorough, ("/proc/self/fd/1", "pipe"))]
+)
+def test_names_of_standard_output(name: str, folder: Path) -> None:
+    """Text that is printed neither follows nor destroys an output that goes to the same place."""
+    command = [sys.executable, "-m", "systola.cli.main", "info", "--preset", "tiny", "--json"]
+    if name == "pipe":
+        done = subprocess.run([*command, "/dev/stdout"], capture_output=True, text=True)
+        text = done.stdout
+    else:
+        with open("here", "w") as here:
+            here.write("first\n")
+            here.flush()
+            done = subprocess.run([*command, name], stdout=here, stderr=subprocess.PIPE, text=True)
+        first, _, text = Path("here").read_text().partition("\n")
+        assert first == "first"
+    assert (done.returncode, done.stderr or "") == (0, "")
+    assert json.loads(text)["preset"] == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--data d1.npz --save d{epoch}.npz", "d{epoch}.npz is d1.npz, too"),
+        ("--data d1.npz --save d{epoch:x}.npz", "d{epoch:x}.npz is d1.npz, too"),
+        ("--data d1.npz --save link/d{epoch}.npz", "link/d{epoch}.npz is d1.npz, too"),
+        ("--data a --save d{epoch}.npz", "d{epoch}.npz is a, too"),
+        ("--data a --save below/hard_{epoch}", "below/hard_{epoch} is a, too"),
+        ("--data a --save m{loss:.1f}.tpu --json m0.2.tpu", "m{loss:.1f}.tpu is m0.2.tpu, too"),
+        ("--data a --save m{epoch}.tpu --json link/m7.tpu", "m{epoch}.tpu is link/m7.tpu, too"),
+        ("--data a --save {epoch}/m.tpu", "has a field in its folder: only its file may"),
+        ("--data a --save m{epoch", "'m{epoch' is no pattern of names"),
+        ("--data a --save m{val_loss}.tpu", "--save: 'm{val_loss}.tpu' has a field 'val_loss'"),
+        ("--data a --save m{epok}.tpu", "--save: 'm{epok}.tpu' has a field 'epok'"),
+        ("--data a --save nowhere/m{epoch}.tpu", "cannot write nowhere/m{epoch}.tpu: no such"),
+        ("--data a --save old/m{epoch}.tpu", "cannot write old/m{epoch}.tpu: not a directory"),
+        ("--data a --save n{epoch}.tpu", "cannot write n{epoch}.tpu: is a directory"),
+    ],
+)
+def test_checkpoints_are_looked_at_before_the_first_epoch(
+    options: str,
+    says: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delattr(Sequential, "_epoch")
+    os.link("a", "d1.npz")
+    os.link("a", "below/hard_1")
+    Path("link").symlink_to(".")
+    Path("n3.tpu").mkdir()
+    assert_refused(f"train 10 --backend iss --preset 4x4-training {options}", says, capsys)
+
+
+def test_a_model_that_was_read_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m1.keras").write_text("a model")
+    for options in ("--json m1.keras", "--save m1.keras", "--save m{epoch}.keras"):
+        assert_refused(f"train m1.keras --data a {options}", "m1.keras", capsys)
+
+
+def test_a_description_is_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A network of 10 units can be saved to a file called 10."""
+    assert run(f"{RUNS['train']} --save 10", capsys)[0] == 0
+    assert run(f"{RUNS['train']} --save m.tpu", capsys)[0] == 0
+    assert Path("10").read_bytes() == Path("m.tpu").read_bytes()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of files that must not be lost, and what can be wrong with the place of a file."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+from collections.abc import Generator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+NOBODY = 65534
+"""The number of a user without rights."""
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
+    """Return the mode and content of everything in a folder, or where it links to."""
+    found: dict[str, tuple[int, bytes | str | None]] = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        content = None
+        if stat.S_ISLNK(mode):
+            content = os.readlink(path)
+        elif stat.S_ISREG(mode):
+            content = path.read_bytes()
+        found[str(path.relative_to(folder))] = (mode, content)
+    return found
+
+
+@contextmanager
+def full_disk(room: int = 10) -> Generator[None]:
+    """No file of this process can get larger than `room` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def as_nobody() -> Generator[None]:
+    """Without the rights of root, if this is root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def null_device(path: Path) -> None:
+    """Make a null device of one's own."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        path.write_bytes(b"nothing")
+    except PermissionError:
+        pytest.skip("no devices can be made here")
+
+
+@contextmanager
+def protected_folder() -> Generator[Path]:
+    """Enter a folder that anybody can get to; nobody can write to `old` and in `below`."""
+    with TemporaryDirectory() as name, chdir(name):
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "old").write_bytes(b"old content")
+        (folder / "old").chmod(0o444)
+        (folder / "below").mkdir()
+        (folder / "below/old").write_bytes(b"old content")
+        (folder / "below/old").chmod(0o666)
+        (folder / "below/to_old").symlink_to("../old")
+        (folder / "below").chmod(0o555)
+        yield folder
+        (folder / "below").chmod(0o755)
