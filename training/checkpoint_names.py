@@ -49,7 +49,8 @@ class CheckpointNames:
         return self._pattern
 
     def name(self, numbers: Mapping[str, float]) -> str:
-        """Return the name for `numbers`, one of each field."""
+        """Return the name for `numbers`. Raises NamesError where one is missing."""
+        self.check_fields(numbers)
         return self._pattern.format(**numbers)
 
     def check_fields(self, known: Collection[str]) -> None:
