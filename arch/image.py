@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine runs: a program with the contents of the memories around it."""
+"""An image: a program with the contents of the memories around it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from systola.arch.isa import INSTRUCTION_BYTES
 from systola.arch.registers import PROGRAM_ALIGNMENT
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Image:
-    """Everything that a machine needs to run one program."""
+    """Everything that a machine needs to run one program; each object is another one."""
 
     program: bytes
     """Encoded instructions, whole instructions of 16 bytes."""
@@ -29,7 +29,7 @@ class Image:
 
 
 def check_image(config: Config, image: Image) -> None:
-    """Raises ValueError, with the reason in one line, unless `image` is one for `config`."""
+    """Raise ValueError, with the reason in one line, unless `image` is one for `config`."""
     for name, memory, unit, what in (
         ("host memory", image.host, HOST_PAGE_BYTES, "pages"),
         ("weight memory", image.weights, config.tile_bytes, f"tiles of '{config.name}'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from systola.compiler.tables import unary_table
 _Output = TypeVar("_Output", Layer, Requantisation)
 
 
+@lru_cache(maxsize=16)
 def fuse_tables(config: Config, operations: Operations) -> Operations:
     """`operations` with each Unary, where nothing else takes what it takes, in the node before it.
 

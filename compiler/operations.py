@@ -47,9 +47,9 @@ class Value:
         return 1, self.pixels
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Requantisation:
-    """From sums of 32 bits to results, as Activate does it."""
+    """A step from sums of 32 bits to results, as Activate does it; each object is another one."""
 
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int32]

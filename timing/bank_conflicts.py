@@ -70,14 +70,16 @@ class Reader:
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     """When the last line of each vector is read."""
     count, reads = reader.lines.shape
-    own = [[line % banks if line >= 0 else -1 for line in row] for row in reader.lines.tolist()]
+    own = np.where(reader.lines >= 0, reader.lines % banks, -1).tolist()
     needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
     before: list[float] = reader.before.tolist()
     taken = {time: line % banks for time, line in other.past.items()}
     lines: list[int] = []
     producer: list[int] = []
     ready: list[float] = []
-    times = np.zeros(count)
+    # Plain lists and local names: this loop takes most of the time of an estimate.
+    times: list[float] = []
+    turns, behind = reader.turns, reader.latency + 1
     place, free = 0, other.start
     time: float = reader.start
     for vector in range(count):
@@ -90,22 +92,27 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                 producer += _producers(reader, chunk.lines, producer[-1] if producer else -1)
                 lines += chunk.lines.tolist()
                 ready += chunk.ready.tolist()
-            if producer[place] >= vector:
+            made = producer[place]
+            if made >= vector:
                 break
             need = ready[place]
-            if producer[place] >= 0:
-                need = max(need, float(times[producer[place]]) + reader.latency + 1)
-            free = looked_at(free, need)
+            if made >= 0 and times[made] + behind > need:
+                need = times[made] + behind
+            if need > free:
+                free = looked_at(free, need)
             if lines[place] >= 0:
                 taken[free] = lines[place] % banks
             free += 1
             place += 1
         for bank in own[vector]:
-            while bank >= 0 and all(taken.get(time + n) == bank for n in range(reader.turns)):
-                time += reader.turns
-            time += reader.turns
-        times[vector] = time - reader.turns
-    return times
+            if bank >= 0:
+                while taken.get(time) == bank and all(
+                    taken.get(time + n) == bank for n in range(1, turns)
+                ):
+                    time += turns
+            time += turns
+        times.append(time - turns)
+    return np.array(times)
 
 
 def looked_at(first: float, needed: float) -> float:

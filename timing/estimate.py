@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -74,7 +75,17 @@ def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) ->
     Its program must end with Halt and break no rule; a host for which it waits resumes at once.
     Raises ValueError where the program leaves the image or uses a window that it has not set.
     """
-    return Walk(config, image, memory or MemorySpeed()).run()
+    known = _estimates.setdefault(image, {})
+    key = config, memory or MemorySpeed()
+    if key not in known:
+        known[key] = Walk(config, image, key[1]).run()
+    return known[key]
+
+
+_estimates: WeakKeyDictionary[Image, dict[tuple[Config, MemorySpeed], Estimate]] = (
+    WeakKeyDictionary()
+)
+"""Estimates of images that are still in use: a report asks for one that compiling has made."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from systola.compiler.operations import Binary, Unary, Value, Window
+from systola.compiler.operations import (
+    Binary,
+    Convolution,
+    DepthwiseConvolution,
+    Pooling,
+    Unary,
+    Value,
+    Window,
+)
+
+Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,12 @@ def window_of(window: Window, band: Band, origin: int) -> Window:
     """The windows of `band` over a map that begins with row `origin` of the source."""
     top = window.first[0] + band.first * window.stride[0] - origin
     return replace(window, first=(top, window.first[1]), out=(band.count, window.out[1]))
+
+
+@lru_cache(maxsize=4096)
+def with_window(node: Windowed, window: Window) -> Windowed:
+    """Return `node` with other windows: the same object each time, so that others can cache it."""
+    return replace(node, window=window)
 
 
 def part_of(node: Unary | Binary, band: Band) -> Unary | Binary:

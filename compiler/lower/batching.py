@@ -9,7 +9,7 @@ network until a batch of samples has got there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,10 +46,14 @@ class Batch:
 
 
 def batches_to_try(
-    config: Config, operations: Operations, samples: int
+    config: Config,
+    operations: Operations,
+    samples: int,
+    is_hopeless: Callable[[Batch], bool],
 ) -> Iterator[tuple[Batch, bool]]:
-    """Batches, the best first, and whether values may go to host memory to make room for them.
+    """Yield batches, the best first, and whether values may go to host memory to make room.
 
+    Where a batch `is_hopeless` without that, larger ones of the same operations are left out.
     None does better than a batch for which they must; but if they must in any case, a batch that
     fills the array does better than none.
     """
@@ -57,6 +61,8 @@ def batches_to_try(
     sizes = batch_sizes(config, samples) if choices else []
     for spilling, limit in ((False, samples), (True, arrival(config))):
         for nodes in choices:
+            if not spilling and sizes and is_hopeless(Batch(nodes, sizes[-1])):
+                continue
             for size in sizes:
                 if size <= limit:
                     yield Batch(nodes, size), spilling

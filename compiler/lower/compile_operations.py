@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.gather import GatherStep
 from systola.compiler.lower.host_view import HostView
 from systola.compiler.lower.parts import Part, Spill
-from systola.compiler.lower.spilling import fitted
+from systola.compiler.lower.spilling import fitted, is_hopeless
 from systola.compiler.lower.step import Step
 from systola.compiler.operations import Operations, Value, node_macs
 from systola.compiler.program import HostMap, LayerWork, Program, output_work
@@ -36,7 +37,8 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     """
     if samples < 1:
         raise CompileError(f"number of samples must be at least 1, not {samples}")
-    for batch, spilling in batches_to_try(config, operations, samples):
+    hopeless = partial(is_hopeless, config, operations)
+    for batch, spilling in batches_to_try(config, operations, samples, hopeless):
         with suppress(CompileError):
             return _compile(config, operations, samples, batch, spilling)
     return _compile(config, operations, samples, Batch(), spilling=True)

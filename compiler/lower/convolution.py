@@ -31,9 +31,15 @@ MAX_KERNEL, MAX_DILATION = 255, 15
 class Pass:
     """What one Convolve covers of the kernel: all, but with packed channels or too many rows."""
 
-    weights: NDArray[np.uint8]
-    """(blocks of the result, tiles of each, bytes of a tile)."""
+    kernel: NDArray[np.int8]
+    """Kernel height x kernel width x channels of the source x channels of the result."""
+    source: Channels
     window: Window
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles for each block of the result."""
+        return self.kernel.shape[0] * self.kernel.shape[1] * self.source.blocks
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,10 @@ class ConvolutionStep(MapStep):
         entries = self.output_entries
         length = len(entries.content) // entries.count
         content = entries.content[number * length : (number + 1) * length]
-        weights = slice(number, number + 1)
         return replace(
             self,
             target=self.target.cut(start, size),
-            passes=tuple(replace(one, weights=one.weights[weights]) for one in self.passes),
+            passes=tuple(replace(one, kernel=one.kernel[..., inside]) for one in self.passes),
             output_entries=Entries(content, 1),
         )
 
@@ -91,10 +96,10 @@ class ConvolutionStep(MapStep):
         blocks = self.target.channels.blocks
         rows, columns, group = self._sizes(emitter.config)
         groups = [range(n, min(n + group, blocks)) for n in range(0, blocks, group)]
-        places = [
-            [emitter.store_weights(one.weights[n.start : n.stop]) for one in self.passes]
-            for n in groups
-        ]
+        # Tiles are made here and not with the step: most steps are attempts that do not fit.
+        channels = self.target.channels
+        tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
+        places = [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
         for row in range(0, height, rows):
             for column in range(0, width, columns):
                 area = Area(row, min(rows, height - row), column, min(columns, width - column))
@@ -146,7 +151,7 @@ class ConvolutionStep(MapStep):
             replace(window, first=(top, left), out=(area.rows, area.columns)),
             pitch=pitch,
         )
-        emitter.use_weights(first, len(blocks) * one.weights.shape[1])
+        emitter.use_weights(first, len(blocks) * one.tiles)
         emitter.emit(
             Opcode.CONVOLVE,
             buffer=emitter.line(source.lines, source.offset),
@@ -193,9 +198,9 @@ def convolution_step(
 ) -> ConvolutionStep:
     """The step for weights of kernel height x kernel width x channels x channels."""
     if source.packed:
-        passes = _packed_passes(config, source, target, weights, window)
+        passes = _packed_passes(config, weights, window)
     else:
-        passes = _high_passes(config, source, target, weights, window)
+        passes = tuple(Pass(weights[rows], source.channels, part) for rows, part in _parts(window))
     return ConvolutionStep(
         operator=operator,
         source=source,
@@ -340,19 +345,6 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
     )
 
 
-def _high_passes(
-    config: Config,
-    source: FeatureMap,
-    target: FeatureMap,
-    weights: NDArray[np.int8],
-    window: Window,
-) -> tuple[Pass, ...]:
-    return tuple(
-        Pass(window_tiles(config, weights[rows], source.channels, target.channels), part)
-        for rows, part in _parts(window)
-    )
-
-
 def _parts(window: Window) -> list[tuple[slice, Window]]:
     """The kernel in parts of as many rows as Set_Config_Window takes."""
     height, apart = window.kernel[0], window.dilation[0]
@@ -370,13 +362,7 @@ def _parts(window: Window) -> list[tuple[slice, Window]]:
     return parts
 
 
-def _packed_passes(
-    config: Config,
-    source: FeatureMap,
-    target: FeatureMap,
-    weights: NDArray[np.int8],
-    window: Window,
-) -> tuple[Pass, ...]:
+def _packed_passes(config: Config, weights: NDArray[np.int8], window: Window) -> tuple[Pass, ...]:
     _, width, channels, results = weights.shape
     taps = config.rows // channels
     passes: list[Pass] = []
@@ -385,12 +371,8 @@ def _packed_passes(
         inputs = Channels((count * channels,), config.rows)
         for rows, part in _parts(window):
             columns = weights[rows, start : start + count]
-            packed = window_tiles(
-                config,
-                columns.reshape(len(columns), 1, count * channels, results),
-                inputs,
-                target.channels,
-            )
+            packed = columns.reshape(len(columns), 1, count * channels, results)
             first = (part.first[0], part.first[1] + start)
-            passes.append(Pass(packed, replace(part, kernel=(len(columns), count), first=first)))
+            wide = replace(part, kernel=(len(columns), count), first=first)
+            passes.append(Pass(packed, inputs, wide))
     return tuple(passes)

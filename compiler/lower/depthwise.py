@@ -8,6 +8,7 @@ array works, which is what the lanes do in the same time.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -85,7 +86,7 @@ def depthwise_steps(
     """The steps for `node`, see depthwise_blocks."""
     rows = _rows_in_lanes(config, node, target, 0)
     if rows == target.height:
-        return [_lanes_step(config, node, source, target, taps)]
+        return [_lanes_step(config, node, node.window, source, target, taps)]
     blocks = depthwise_blocks(config, node, source, target, taps, 0)
     return [step for block in blocks for step in (*block.lanes, *block.array)]
 
@@ -116,7 +117,8 @@ def depthwise_blocks(
             lanes.append(
                 _lanes_step(
                     config,
-                    replace(part, window=window_of(node.window, upper, 0)),
+                    part,
+                    window_of(node.window, upper, 0),
                     from_map,
                     to_map.band(upper.first, upper.count),
                     taps,
@@ -129,7 +131,7 @@ def depthwise_blocks(
                     node.operator,
                     from_map,
                     to_map.band(lower.first, lower.count),
-                    _diagonal(part.weights),
+                    _diagonal(part),
                     window_of(node.window, lower, 0),
                     node.fill,
                     part.output,
@@ -158,14 +160,16 @@ def _rows_in_lanes(
     return rows
 
 
+@lru_cache(maxsize=4096)
 def _blocks(channels: Channels) -> list[range]:
-    """The channels of each block."""
+    """Return the channels of each block."""
     edges = np.flatnonzero(np.diff(channels.slots // channels.block)) + 1
     return [range(low, high) for low, high in pairwise((0, *edges.tolist(), channels.count))]
 
 
+@lru_cache(maxsize=4096)
 def _part(node: DepthwiseConvolution, channels: range) -> DepthwiseConvolution:
-    """`node` for some of its channels."""
+    """Cut `node` down to some of its channels."""
     some = slice(channels.start, channels.stop)
     output = node.output
 
@@ -184,8 +188,10 @@ def _part(node: DepthwiseConvolution, channels: range) -> DepthwiseConvolution:
     )
 
 
-def _diagonal(weights: NDArray[np.int8]) -> NDArray[np.int8]:
-    """The same as weights of a convolution, most of them zero."""
+@lru_cache(maxsize=4096)
+def _diagonal(node: DepthwiseConvolution) -> NDArray[np.int8]:
+    """Return the weights of `node` as those of a convolution, most of which are zero."""
+    weights = node.weights
     channels = np.arange(weights.shape[2], dtype=np.int64)
     result = np.zeros((*weights.shape, weights.shape[2]), np.int8)
     result[:, :, channels, channels] = weights
@@ -195,30 +201,33 @@ def _diagonal(weights: NDArray[np.int8]) -> NDArray[np.int8]:
 def _lanes_step(
     config: Config,
     node: DepthwiseConvolution,
+    window: Window,
     source: FeatureMap,
     target: FeatureMap,
     taps: dict[bytes, Lines],
 ) -> DepthwiseStep:
     if target.channels.slots.tolist() != source.channels.slots.tolist():
         raise CompileError("its input and result do not lie alike in the buffer")
-    content = _tap_lines(node.weights, source.channels)
+    key, content = _tap_lines(node, source.channels)
     lines = Lines(f"weights of {node.operator}", len(content), content)
     return DepthwiseStep(
         operator=node.operator,
         source=source,
         target=target,
-        taps=taps.setdefault(content.tobytes(), lines),
-        window=node.window,
+        taps=taps.setdefault(key, lines),
+        window=window,
         fill=node.fill,
         output=node.output,
         output_entries=channel_entries(config, node.output, source.channels),
     )
 
 
-def _tap_lines(weights: NDArray[np.int8], channels: Channels) -> NDArray[np.int8]:
-    """For each block of channels a line for each tap."""
-    taps: NDArray[np.int8] = weights.reshape(-1, channels.count)
+@lru_cache(maxsize=4096)
+def _tap_lines(node: DepthwiseConvolution, channels: Channels) -> tuple[bytes, NDArray[np.int8]]:
+    """Lay out a line for each tap of each block of channels: as bytes, and as lines."""
+    taps: NDArray[np.int8] = node.weights.reshape(-1, channels.count)
     content = np.zeros((len(taps), channels.blocks * channels.block), np.int8)
     content[:, channels.slots] = taps
     blocks = content.reshape(len(taps), channels.blocks, channels.block).transpose(1, 0, 2)
-    return blocks.reshape(-1, channels.block)
+    lines = blocks.reshape(-1, channels.block)
+    return lines.tobytes(), lines

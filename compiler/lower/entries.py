@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,12 @@ def common_entry(config: Config, output: Requantisation) -> Entries:
     return _pack(config, output.bias + lanes, output.multiplier + lanes, left, right)
 
 
+@lru_cache(maxsize=4096)
 def channel_entries(config: Config, output: Requantisation, channels: Channels) -> Entries:
-    """An entry for each block of channels; what is no channel has multiplier 0."""
+    """Make an entry for each block of channels; slots without a channel have multiplier 0.
+
+    Each band of an operation, and each attempt to fit a network, asks for the same ones.
+    """
     slots, block = channels.slots, channels.block
     # A block of channels may be shorter than the columns of the array.
     places = slots // block * config.cols + slots % block

@@ -10,7 +10,15 @@ from dataclasses import replace
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
-from systola.compiler.lower.bands import Band, cut, needed, part_of, window_of
+from systola.compiler.lower.bands import (
+    Band,
+    Windowed,
+    cut,
+    needed,
+    part_of,
+    window_of,
+    with_window,
+)
 from systola.compiler.lower.batch_rows import BatchRows
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.channels import Channels, channel_layouts
@@ -57,7 +65,6 @@ INPUTS_AHEAD = 2
 
 Home = FeatureMap | HostView
 """Where a value is."""
-Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
 class Lowering:
@@ -403,7 +410,7 @@ class Lowering:
                 here = self._loaded(node, source.band(rows.first, rows.count), loads)
             else:
                 here = source
-            part = replace(node, window=window_of(node.window, band, origin))
+            part = with_window(node, window_of(node.window, band, origin))
             return loads, self._stored(node, target, band, lambda to: self._steps(part, [here], to))
 
         self._in_bands(node, target.height, piece)

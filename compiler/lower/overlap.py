@@ -17,7 +17,7 @@ from systola.compiler.lower.step import Step
 
 def hidden_cycles(convolution: ConvolutionStep) -> int:
     """Cycles by which the array is busier than the activation unit with a block of the result."""
-    tiles = sum(one.weights.shape[1] for one in convolution.passes)
+    tiles = sum(one.tiles for one in convolution.passes)
     return (tiles - 1) * convolution.target.pixels
 
 

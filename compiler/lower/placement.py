@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.feature_map import Lines
@@ -38,21 +39,55 @@ class Misfit(CompileError):
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
     """First line of each in a buffer of `size` lines; raises Misfit where they do not fit."""
-    orders = (
-        sorted(lives, key=lambda life: (-life.lines.count, life.first)),
-        sorted(lives, key=lambda life: life.first),
-    )
-    failure: Life | None = None
-    for order in orders:
+    in_time = sorted(lives, key=lambda life: life.first)
+    if most_at_once(lives) <= size:
         places: dict[Lines, int] = {}
-        failure = _fill(order, size, places)
-        if failure is None:
+        by_size = sorted(lives, key=lambda life: (-life.lines.count, life.first))
+        if fill(by_size, size, places) is None:
             return places
-    assert failure is not None
-    raise Misfit(failure, size)
+    places = {}
+    failure = fill_in_time(in_time, size, places)
+    if failure is not None:
+        raise Misfit(failure, size)
+    return places
 
 
-def _fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
+def most_at_once(lives: Sequence[Life]) -> int:
+    """Return the lines that are in use in the same step at most: less room is never enough."""
+    changes: dict[int, int] = {}
+    for life in lives:
+        changes[life.first] = changes.get(life.first, 0) + life.lines.count
+        changes[life.last + 1] = changes.get(life.last + 1, 0) - life.lines.count
+    return max(accumulate(changes[step] for step in sorted(changes)), default=0)
+
+
+def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
+    """Do the same as fill for lives in the order of their first steps.
+
+    Only lives that have not ended can meet the next one, so they alone are looked at.
+    """
+    there: list[tuple[int, int, int]] = []
+    """First line, number of lines and last step of each, by the first line."""
+    floor, end = 0, max((life.last for life in order), default=0)
+    """Lines below the floor are taken until the end."""
+    for life in order:
+        there = [each for each in there if each[2] >= life.first]
+        at = floor
+        for start, count, _ in there:
+            if at + life.lines.count <= start:
+                break
+            at = max(at, start + count)
+        if at + life.lines.count > size:
+            return life
+        places[life.lines] = at
+        if at == floor and life.last == end:
+            floor += life.lines.count
+        else:
+            insort(there, (at, life.lines.count, life.last))
+    return None
+
+
+def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
     """Gives each the lowest place that is free all its life; the first that has none."""
     done = _Done()
     for life in order:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from systola.arch.config import Config
 from systola.compiler.errors import CompileError
@@ -13,7 +14,7 @@ from systola.compiler.lower.feature_map import Lines
 from systola.compiler.lower.host_view import LoadStep
 from systola.compiler.lower.lowering import Lowering
 from systola.compiler.lower.parts import Spill
-from systola.compiler.lower.placement import Life, Misfit, place
+from systola.compiler.lower.placement import Life, Misfit, most_at_once, place
 from systola.compiler.operations import Operations, Value
 
 SHARE = 8
@@ -21,6 +22,24 @@ SHARE = 8
 
 MOST_STEPS = 100_000
 """In all attempts; large networks take ten thousand."""
+
+
+_found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
+"""For operations that are still in use, the spilling that fits: it is the same for any number of
+samples."""
+
+
+def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
+    """Return whether `batch` needs more lines at once than the buffer has.
+
+    Nothing is in host memory then. A larger batch of the same operations needs even more.
+    """
+    spill = Spill(overlap=False)
+    try:
+        lives = _lives(Lowering(config, operations, batch.size, batch, spill), spill)
+    except CompileError:
+        return False  # Another size may do.
+    return most_at_once(lives) > config.buffer_lines
 
 
 def fitted(
@@ -33,7 +52,8 @@ def fitted(
     such values are cut into more bands. Raises CompileError where nothing is left that could go,
     and without `spilling` at once.
     """
-    spill = Spill()
+    known = _found.setdefault(operations, {})
+    spill = known.get((config, batch), Spill())
     steps = 0
     while True:
         lowering = Lowering(config, operations, samples, batch, spill)
@@ -45,7 +65,9 @@ def fitted(
             )
         lives = _lives(lowering, spill)
         try:
-            return lowering, place(lives, config.buffer_lines), spill
+            places = place(lives, config.buffer_lines)
+            known[config, batch] = spill
+            return lowering, places, spill
         except Misfit as misfit:
             if spill.overlap:
                 spill = replace(spill, overlap=False)

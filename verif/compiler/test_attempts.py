@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling a large network takes no more work than it must: counts, not times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.compiler.lower import convolution, placement, spilling
+from systola.compiler.lower.batching import Batch, batches_to_try
+from systola.compiler.lower.feature_map import Lines
+from systola.compiler.lower.placement import Life, most_at_once
+from systola.compiler.network import DeviceStage, compile_network
+from systola.compiler.operations import Operations
+from systola.timing import estimate as timing
+from systola.verif.compiler.stored_networks import stored_model
+from systola.verif.kit.seeds import random_seed
+
+SMALL = preset("small")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Calls of the functions that take the time."""
+    counted: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        before = getattr(module, name)
+
+        def after(*arguments: Any) -> Any:
+            counted[name] += 1
+            return before(*arguments)
+
+        monkeypatch.setattr(module, name, after)
+
+    count(spilling, "Lowering")
+    count(convolution, "window_tiles")
+    count(timing, "Walk")
+    return counted
+
+
+def test_attempts(calls: Counter[str]) -> None:
+    """Tiles of weights are made for the attempt that fits, which is found once for all batches."""
+    network = stored_model("mobilenet_v1_025_96")
+    first = compile_network(SMALL, network, 16)
+    assert calls == {"Lowering": 9, "window_tiles": 196}
+    compile_network(SMALL, network, 1)
+    assert calls["Lowering"] == 10
+    (stage,) = (stage for stage in first.stages if isinstance(stage, DeviceStage))
+    for _ in range(2):
+        timing.estimate(SMALL, stage.program.image)
+    assert calls["Walk"] == 1
+
+
+def test_batches_without_hope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the smallest batch of operations cannot fit, no larger one of them is tried."""
+    network = stored_model("mobilenet_v1_025_96")
+    (operations,) = (stage for stage in network.stages if isinstance(stage, Operations))
+    asked: list[Batch] = []
+
+    def is_hopeless(batch: Batch) -> bool:
+        asked.append(batch)
+        return True
+
+    base = preset("base")
+    tried = list(batches_to_try(base, operations, 64, is_hopeless))
+    everything = list(batches_to_try(base, operations, 64, lambda batch: False))
+    assert [each for each in tried if not each[1]] == [(Batch(), False)]
+    assert [each for each in tried if each[1]] == [each for each in everything if each[1]]
+    sizes = {batch.size for batch, spilling in everything if batch.nodes and not spilling}
+    assert asked
+    assert {batch.size for batch in asked} == {min(sizes)}
+
+
+def test_placing_in_time() -> None:
+    """The quick way to place lives in the order of time does the same as the general one."""
+    rng = np.random.default_rng(random_seed())
+    failed = 0
+    for _ in range(200):
+        lives: list[Life] = []
+        for number in range(int(rng.integers(1, 40))):
+            first = int(rng.integers(-1, 60))
+            last = 60 if rng.random() < 0.2 else first + int(rng.integers(0, 9))
+            lines = Lines(f"{number}", int(rng.integers(1, 30)))
+            lives.append(Life(lines, first, last, f"operator {number}"))
+        order = sorted(lives, key=lambda life: life.first)
+        size = int(rng.integers(30, 300))
+        quick: dict[Lines, int] = {}
+        general: dict[Lines, int] = {}
+        failure = placement.fill_in_time(order, size, quick)
+        assert failure is placement.fill(order, size, general)
+        assert quick == general
+        failed += failure is not None
+        most = max(
+            sum(life.lines.count for life in lives if life.first <= step <= life.last)
+            for step in range(-1, 70)
+        )
+        assert most_at_once(lives) == most
+    assert 20 < failed < 180
