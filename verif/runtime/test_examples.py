@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,21 @@ def test_scripts(
     monkeypatch.setattr("sys.argv", [str(path), backend])
     runpy.run_path(str(path), run_name="__main__")
     assert SAYS[path.stem] in capsys.readouterr().out
+
+
+def test_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another scale the formula of the tutorial is wrong at ties alone, as the page says."""
+    source = (FOLDER / "matrix_product.py").read_text()
+    for text in ("1 / 500", "sums / 500"):
+        assert text in source
+        source = source.replace(text, text.replace("500", "80"))
+    monkeypatch.setattr("sys.argv", ["matrix_product.py", "iss"])
+    names: dict[str, Any] = {}
+    with pytest.raises(AssertionError, match="not what numpy says"):
+        exec(source, names)
+    sums, y = names["sums"], names["y"]
+    wrong = y != np.clip(np.floor(sums / 80 + 0.5), -128, 127)
+    assert (sums[wrong].tolist(), y[wrong].tolist()) == ([2600], [32])
 
 
 def test_all_are_listed() -> None:
