@@ -26,6 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 pytest_plugins = (
     "systola.verif.plan.selection",
     "systola.verif.plan.progress",
+    "systola.verif.plan.failure_report",
     "systola.verif.plan.budget",
     "systola.verif.soak.outcomes",
 )

@@ -17,6 +17,7 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Icarus, Runner, Verilator, VerilatorControlFile
 
 from systola.sim.build import build_root, built_once, content_key
+from systola.sim.first_failure import first_failure
 from systola.sim.netlist import is_netlist
 from systola.sim.shown import fields_named
 from systola.sim.verilator import (
@@ -40,9 +41,17 @@ _OPTIMISE_NETLIST = "-O0"
 
 
 class TestFailure(AssertionError):
-    """At least one cocotb test failed; the text says how to repeat the run."""
+    """A failure of at least one cocotb test: the text begins with the first one."""
 
     __test__ = False
+
+    def __init__(self, text: str, *, known: bool = False, repeat: str = "") -> None:
+        """Keep whether the first line is an assertion (`known`), and how to run it again."""
+        self.known = known
+        first, _, rest = text.partition("\n")
+        self.summary = "\n".join(line for line in (first, repeat) if line)
+        """The assertion, and how to repeat the run."""
+        super().__init__("\n".join(part for part in (self.summary, rest) if part))
 
 
 def run(
@@ -104,8 +113,14 @@ def run(
     except RuntimeError as error:
         raise TestFailure(f"{module} on {simulator}: the simulation ended early{look}") from error
     if failed or not tests:
-        what = f"{failed} of {tests} tests failed"
-        raise TestFailure(f"{module} on {simulator}, seed {seed}: {what}{look}")
+        text = f"{module} on {simulator}, seed {seed}: {failed} of {tests} tests failed"
+        first = first_failure(results)
+        if first is not None:
+            text = (
+                f"{first.headline}\n{text}; the first: {first.test} at {first.simulated}\n"
+                f"{first.traceback}"
+            )
+        raise TestFailure(f"{text}{look}", known=first is not None)
     shutil.rmtree(directory)
     return kept
 

@@ -119,6 +119,6 @@ def run_module(
         )
     except TestFailure as failure:
         hint = "" if waves else ", and WAVES=1 for a waveform"
-        raise TestFailure(f"{failure}\n{repeat}{hint}") from None
+        raise TestFailure(str(failure), known=failure.known, repeat=f"{repeat}{hint}") from None
     if file:
         print(how_to_look(file))
