@@ -341,7 +341,7 @@ class Surroundings(Bench):
             run.steps.append([])
             if not is_reader:
                 assert row == job.fields["accumulator"] + vector
-                assert self.get("advance_read_to") == row + 1
+                self.expect("advance_read_to", row + 1)
             target = job.destination + vector * (1 + job.wide)
             for name in ("matrix_reading", "host_writing", "host_reading"):
                 if job.wide:

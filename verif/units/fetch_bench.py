@@ -113,8 +113,8 @@ class FetchBench(Bench):
 
         shown = self._check_request()
         granted = shown is not None and ask
-        assert self.get("urgent") == (self._empty and self._driven["starved"])
-        assert self.get("exhausted") == self._over
+        self.expect("urgent", self._empty and self._driven["starved"])
+        self.expect("exhausted", self._over)
         instruction = self._check_instruction(take)
 
         # What this cycle changes.

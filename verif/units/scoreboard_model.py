@@ -9,6 +9,7 @@ from typing import Any
 from systola.arch.isa import Opcode
 from systola.hdl.control.hazards import SCANS, groups_of
 from systola.hdl.control.scoreboard import Scoreboard
+from systola.verif.kit.expect import expect
 from systola.verif.units.list_model import Entries, Entry
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, chosen_variant, small_config
@@ -136,6 +137,15 @@ def named(opcode: Opcode) -> dict[str, Any]:
     return {"kind": kind(opcode), "ways": ways}
 
 
+def described(instruction: Instruction) -> str:
+    """Name an instruction: opcode, number, and its regions."""
+    regions = [
+        f"{name} {base} to {end - 1}"
+        for name, (base, end) in ((n, instruction[n]) for n in REGIONS if n in instruction)
+    ]
+    return " ".join([f"{instruction['opcode'].name} {instruction['pc']}", *regions])
+
+
 class Model(Bench):
     """The scoreboard, and lists and queues as it should hold them."""
 
@@ -238,7 +248,7 @@ class Model(Bench):
             inputs[f"{name}__advance_to"] = (advances or {}).get(name, 0)
         await self.cycle(**inputs)
         if self.offered and not issue:
-            assert self.get("room") == self.room()
+            self.expect("room", self.room())
         leaves = {name: name in retires for name in self.lists}
         leaves["loading"] = self.leaves_loading(retires)
         self.check(leaves)
@@ -312,43 +322,52 @@ class Model(Bench):
     def check(self, retires: dict[str, bool]) -> None:
         """All outputs are as the model says."""
         if self.idle is not None:
-            assert self.get("idle") == self.idle
+            self.expect("idle", self.idle)
         for name, entries in self.lists.items():
             progress = self.get(f"{name}__progress")
             wanted = entries.shown(retires=retires.get(name, False))
-            assert {part: progress[part] for part in wanted} == wanted, name
+            expect(f"list {name}", {part: progress[part] for part in wanted}, wanted)
         for name, oldest in self.oldest.items():
-            assert self.get(f"{name}__valid") == (oldest is not None), f"queue {name}"
+            self.expect(f"{name}__valid", oldest is not None, f"queue {name}")
             if oldest is not None and name != "weights":
-                _, waits = oldest
+                younger, waits = oldest
                 shown = self.get(f"{name}__masks")
                 for mask, found in waits.items():
-                    self.check_mask(shown[mask], self.lists[WATCHED.get(mask, mask)], found)
+                    what = f"mask {mask} of {described(younger)}"
+                    entries = self.lists[WATCHED.get(mask, mask)]
+                    self.check_mask(what, shown[mask], entries, found)
 
-    def check_mask(self, mask: Any, entries: Entries, found: list[Entry]) -> None:
+    def check_mask(self, what: str, mask: Any, entries: Entries, found: list[Entry]) -> None:
         """A mask names the last of those found, if that is still there. Of its run those that have
         left do not matter."""
         there = [entry for entry in entries if entry in found]
-        assert mask.pending == bool(there)
+        older = ", ".join(described(entry.instruction) for entry in found) or "nothing"
+        expect(f"{what}: pending", mask.pending, bool(there), f"it must wait for {older}")
         if not there:
             return
         position = entries.index(there[-1])
-        assert mask.place == (entries.left + position) % (1 << entries.bits)
+        place = (entries.left + position) % (1 << entries.bits)
+        expect(f"{what}: place", mask.place, place, f"it must wait for {older}")
         run = min(mask.run, position)
         first = position - run
-        assert all(entry.rises for entry in entries[first + 1 : position + 1])
-        assert run >= entries.mask({entry.number for entry in there})["run"]
+        flat = [entry for entry in entries[first + 1 : position + 1] if not entry.rises]
+        assert not flat, (
+            f"{what}: its run has {described(flat[0].instruction)}, which does not rise"
+        )
+        least = entries.mask({entry.number for entry in there})["run"]
+        assert run >= least, f"{what}: run is {run}, expected {least} or more; it waits for {older}"
         # Before its first entry nobody is waited for, unless addresses fall there.
         gone = any(entry not in entries for entry in found)
-        assert gone or entries[first] in found
+        begins = described(entries[first].instruction)
+        assert gone or entries[first] in found, f"{what}: its run begins with {begins}, not {older}"
 
     def check_tags(self, new: Instruction | None, hold: bool) -> None:
         """The oldest tag enters when nothing that it waits for is left in its list."""
         left = {entry.number for name in COMPLETES for entry in self.lists[name]}
         enters = bool(self.tags) and not hold and not self.tags[0][1] & left
-        assert self.get("tagged") == enters
+        self.expect("tagged", enters)
         if enters:
-            assert self.get("tag") == self.tags.pop(0)[0]
+            self.expect("tag", self.tags.pop(0)[0])
         if new is not None:
             units = [name for bit, name in enumerate(COMPLETES) if new["units"] >> bit & 1]
             awaited = {entry.number for name in units for entry in self.lists[name]}

@@ -59,11 +59,11 @@ class Model(Bench):
         assert not self.get("flawed")
         shown = self.reading.popleft()
         if shown is not None:
-            assert self.get("data") == packed(shown), "data READ_LATENCY cycles after the read"
+            self.expect("data", packed(shown), "data READ_LATENCY cycles after the read")
         taken = False
         if read is not None:
             conflict = update is not None and accumulate and row % 2 == read % 2
-            assert self.get("ready") == (not conflict)
+            self.expect("ready", not conflict)
             taken = not conflict
         self.reading.append(self.rows[read].copy() if taken else None)
         self.updating.append(update)
@@ -140,7 +140,7 @@ async def one_row_again_and_again(dut, distance):
     await bench.step(read=7)
     for _ in range(READ_LATENCY):
         await bench.step()
-    assert bench.get("data") == packed(sum(given, np.zeros(COLS, np.uint32)))
+    bench.expect("data", packed(sum(given, np.zeros(COLS, np.uint32))))
 
 
 @cocotb.test

@@ -131,8 +131,8 @@ async def read_and_write(dut, patience):
             held[Register.WEIGHT_TILES],
             held[Register.HOST_PAGES] * 4096,
         )
-        assert bench.get("host_base") == base["HOST"] | high["HOST"]
-        assert bench.get("weight_base") == base["WEIGHT"] | high["WEIGHT"]
+        bench.expect("host_base", base["HOST"] | high["HOST"])
+        bench.expect("weight_base", base["WEIGHT"] | high["WEIGHT"])
     for address, value in fixed.items():
         assert await bench.read(address) == value
     for address in (0x02C, 0x03C, 0x064, 0x0FC, 0x158, 0x1FC, 0x400, 0x800, 0xA00, 0xFFC):
@@ -157,7 +157,7 @@ async def what_the_machine_says(dut):
             word = counters[which] >> 32 * part & 0xFFFF_FFFF
             bench.set(counted=word)
             assert await bench.read(0x100 + 8 * which + 4 * part) == word
-            assert bench.get("counter") == 2 * which + part
+            bench.expect("counter", 2 * which + part)
     assert await bench.read(Register.FAULT_CAUSE) == 9
 
 
@@ -258,7 +258,7 @@ async def interrupts(dut):
     for name, bit in bits.items():
         await bench.write(Register.IRQ_ENABLE, bit)
         await bench.step(**{name: 1}, interrupt_code=0xBEEF)
-        assert bench.get("irq") == (name != "interrupt"), "the end of a program shows at once"
+        bench.expect("irq", name != "interrupt", "the end of a program shows at once")
         await bench.step(**{name: 0}, interrupt_code=0x1234)
         assert bench.get("irq"), "one cycle later at the latest"
         assert await bench.read(Register.IRQ_STATUS) == bit
@@ -315,7 +315,7 @@ async def back_to_back(dut):
         for valid in (0, 0, 1):
             await bench.step()
             assert not bench.get("bus__arready") and bench.get("bus__rvalid") == valid
-        assert bench.get("bus__rdata") == (0x5450_5531 if index % 2 else 3)
+        bench.expect("bus__rdata", 0x5450_5531 if index % 2 else 3)
     await bench.step(bus__arvalid=0)
     await bench.step()
     assert not bench.get("bus__rvalid")

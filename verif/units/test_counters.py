@@ -68,7 +68,7 @@ async def programs(dut):
             conditions = dict(zip(CONDITIONS, values, strict=True))
             await bench.cycle(start=0, busy=1, word=2 * which, **conditions)
             if number % 2 == 0 and shown[0] is not None:
-                assert bench.get("value") == shown[0][which]
+                bench.expect("value", shown[0][which])
             now = {name for name, value in zip(CONDITIONS, values, strict=True) if value}
             expected[classify(now)] += 1
             shown = [*shown[1:], dict(expected)]
@@ -78,7 +78,7 @@ async def programs(dut):
             for word, value in ((2 * which, expected[which]), (2 * which + 1, 0)):
                 await bench.cycle(word=word)
                 await bench.cycle()
-                assert bench.get("value") == value
+                bench.expect("value", value)
         assert sum(expected.values()) == len(combinations) + 1
 
 

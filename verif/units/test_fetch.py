@@ -83,7 +83,7 @@ async def programs(dut, latency, ask, answer, take):
     await bench.run(count)
     for cycle in range(20):
         await bench.step()
-        assert bench.get("exhausted") == (cycle > 1)
+        bench.expect("exhausted", cycle > 1)
     assert [number for _, number in bench.taken] == list(range(count))
     assert bench.requested == list(range(start, LIMIT, bench.chunk * WORD))
 
@@ -110,7 +110,7 @@ async def urgency(dut):
     bench.set(enable=1)
     for starved in (1, 0, 1):
         await bench.step(starved=starved)
-        assert bench.get("urgent") == starved
+        bench.expect("urgent", starved)
     bench.rates = 1.0, 1.0, 1.0
     for _ in range(2):
         await bench.step()

@@ -117,9 +117,9 @@ class Writer(Bench):
         inputs |= {"buffer__ready": ready, "base": BASE} | self.older()
         await self.cycle(**inputs, buffer__data=self.data.popleft())
         line = self.random.getrandbits(8 * self.config.line_bytes)
-        assert self.get("advance") == (self.read is not None)
+        self.expect("advance", self.read is not None)
         if self.read is not None:
-            assert self.get("advance_to") == self.read + 1
+            self.expect("advance_to", self.read + 1)
         self.read = None
         if self.get("buffer__enable"):
             address = self.get("buffer__address")

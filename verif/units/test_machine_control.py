@@ -51,7 +51,7 @@ class Control(Bench):
         self.following = set(pulses) - {"begins"}
         if status is None:
             status = 0 if state in ("idle", "clear") else Status.BUSY
-        assert self.get("status") == status, f"status in {state}"
+        self.expect("status", status, f"status in {state}")
 
     def report(self):
         report = self.get("report")

@@ -21,7 +21,7 @@ async def lines(dut):
     bench = Bench(dut, unit())
     await bench.start()
     await bench.cycle(draw=1)
-    assert bench.get("dither") == 0
+    bench.expect("dither", 0)
     await bench.cycle(draw=0)
     random, cols = rng("random_bytes"), COLS[chosen_variant()]
     seeds = [(0, 0), ((1 << 31) - 1, (1 << 32) - 1)]
@@ -39,13 +39,13 @@ async def lines(dut):
                 await bench.cycle(take=0)
                 assert number == 0 or bench.get("result") == 0
                 if number == 0 and previous is not None:
-                    assert bench.get("result") == previous
+                    bench.expect("result", previous)
             await bench.cycle(take=1)
             if gap == 0 and previous is not None:
-                assert bench.get("result") == previous
+                bench.expect("result", previous)
             previous = int.from_bytes(line.tobytes(), "little")
         await bench.cycle(take=0)
-        assert bench.get("result") == previous
+        bench.expect("result", previous)
         for vector in generators.dither(8):
             for _ in range(random.choice((0, 0, 1, 3))):
                 await bench.cycle(draw=0)

@@ -56,7 +56,7 @@ class Scalar(Bench):
             if self.get("jump"):
                 assert target is None and valid and self.get("fetched__ready")
                 target = self.get("jump_to")
-            assert self.get("idle") == (not taken)
+            self.expect("idle", not taken)
             if self.get("instruction__valid"):
                 shown = self.get("instruction__payload")
                 total, fault = self.model.shown(word)

@@ -69,7 +69,7 @@ async def random_use(dut, rate):
         )
         expected = later if register else shown
         if expected is not None:
-            assert bench.get("read_data") == expected
+            bench.expect("read_data", expected)
         later = shown if passes else later
         if write:
             memory[write_address] = value

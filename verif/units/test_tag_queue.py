@@ -40,13 +40,13 @@ class Model(Bench):
             retire=retire,
             hold=hold,
         )
-        assert self.get("full") == (len(self.waiting) == WAITING)
-        assert self.get("one_at_most") == (len(self.waiting) <= 1)
+        self.expect("full", len(self.waiting) == WAITING)
+        self.expect("one_at_most", len(self.waiting) <= 1)
         entered = None
         if self.waiting and not self.waiting[0][1] and not hold:
             entered = self.waiting.pop(0)[0]
-            assert self.get("entering") == entered
-        assert self.get("enters") == (entered is not None)
+            self.expect("entering", entered)
+        self.expect("enters", entered is not None)
         if push:
             tag, units = push
             awaited = {n for u in range(UNITS) if units >> u & 1 for n in self.under_way[u]}

@@ -45,9 +45,9 @@ async def lines(dut, rate):
             await bench.cycle(room=room, buffer__ready=ready)
             enable = bench.get("buffer__enable")
             assert room or not enable
-            assert bench.get("asks") == (enable and ready)
+            bench.expect("asks", enable and ready)
             if enable and ready:
-                assert bench.get("buffer__address") == expected[len(asked)]
+                bench.expect("buffer__address", expected[len(asked)])
                 asked.append(now)
             if bench.get("pushes"):
                 pushes.append(now - BUFFER_LATENCY)

@@ -27,7 +27,7 @@ async def tiles(dut, rate):
         while random.random() >= rate:
             await bench.cycle(load=0, take=0, line=random.getrandbits(8 * cols))
             await bench.cycle()
-            assert bench.get("result") == 0
+            bench.expect("result", 0)
         await bench.cycle(**inputs)
 
     for _ in range(20):
@@ -37,7 +37,7 @@ async def tiles(dut, rate):
         for column in tile.T:
             await idle(load=0, take=1, line=random.getrandbits(8 * cols))
             await bench.cycle(take=0)
-            assert bench.get("result") == int.from_bytes(column.tobytes(), "little")
+            bench.expect("result", int.from_bytes(column.tobytes(), "little"))
 
 
 @pytest.mark.parametrize(("simulator", "variant"), variants(*COLS))

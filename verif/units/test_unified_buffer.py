@@ -46,7 +46,7 @@ class Model(Bench):
         await self.cycle(**inputs)
         assert not self.get("flawed")
         for name, value in self.reading.popleft().items():
-            assert self.get(f"{name}__data") == value, f"{name} BUFFER_LATENCY after its read"
+            self.expect(f"{name}__data", value, f"{name} BUFFER_LATENCY after its read")
         served = set()
         for ports in (READERS, WRITERS):
             taken = set()
@@ -54,7 +54,7 @@ class Model(Bench):
                 if name not in address:
                     continue
                 bank = address[name] % BANKS
-                assert self.get(f"{name}__ready") == (bank not in taken), name
+                self.expect(f"{name}__ready", bank not in taken, name)
                 if bank not in taken:
                     served.add(name)
                 taken.add(bank)

@@ -152,12 +152,12 @@ class Feeder(Bench):
         """What is read for the vector whose turn it is; that vector, or None before it."""
         vector = self.planned[0]
         primes = vector.missing is not None and not self.primed
-        assert self.get("makes") == (not primes), vector
+        self.expect("makes", not primes, vector)
         line = vector.missing if primes else vector.line
         if primes or not vector.optional:
-            assert self.get("reads") == (line is not None), vector
+            self.expect("reads", line is not None, vector)
         if line is not None and self.get("reads"):
-            assert self.get("line") == line, vector
+            self.expect("line", line, vector)
         self.primed = primes
         return None if primes else self.planned.popleft()
 

@@ -201,14 +201,14 @@ async def check(dut, name, *, scaled):
         if now >= latency and timeline[now - latency][1] is not None:
             total = timeline[now - latency][1]
         if total is not None:
-            assert bench.get("sum") == total, f"cycle {now}"
+            bench.expect("sum", total, f"cycle {now}")
         if now > ADDEND and timeline[now - ADDEND - 1][2] is not None:
             addend = timeline[now - ADDEND - 1][2]
         # It may already be the next one, whose second byte came in the cycle before.
         if addend is not None and timeline[now - ADDEND][2] is None:
-            assert bench.get("addend") == addend, f"cycle {now}"
+            bench.expect("addend", addend, f"cycle {now}")
         if value_due is not None:
-            assert bench.get("value") == value_due, f"cycle {now}"
+            bench.expect("value", value_due, f"cycle {now}")
         value_due = None if elements[now].x is None else elements[now].x
 
 

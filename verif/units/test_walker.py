@@ -98,7 +98,7 @@ def check(bench, layout, place, ends):
     assert seen_at(layout, seen.line, seen.y, seen.x) == position
     first, last = bench.gets("first", "last")
     assert [(first[level.name], last[level.name]) for level in layout.levels] == flags
-    assert bench.get("ends") == ends
+    bench.expect("ends", ends)
 
 
 @cocotb.test
@@ -124,7 +124,7 @@ async def random_walks(dut, rate):
                 advance = random.random() < rate
                 await bench.cycle(advance=advance)
                 assert bench.get("present")
-                assert bench.get("walk__ready") == (advance and ends)
+                bench.expect("walk__ready", advance and ends)
                 check(bench, layout, place, ends)
 
 
@@ -152,7 +152,7 @@ async def long_loops(dut):
                 begin + 11 * index * (axis in moves) for axis, begin in walk["start"].items()
             ]
             assert seen_at(layout, seen.line, seen.y, seen.x) == seen_at(layout, *expected)
-            assert bench.get("ends") == (index == count - 1)
+            bench.expect("ends", index == count - 1)
 
 
 COUNTED = {

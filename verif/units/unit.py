@@ -26,6 +26,7 @@ from systola.hdl.parts.fabric import Checked, Fabric
 from systola.sim.build import built_once, content_key
 from systola.sim.primitives import models_of
 from systola.synth.simulation_netlist import netlist_of
+from systola.verif.kit.expect import expect
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
 from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.seeds import random_seed
@@ -185,6 +186,10 @@ class Bench:
     def get(self, name: str) -> Any:
         """The value of a port in the cycle that has just ended; ValueError if it is unknown."""
         return from_bits(self._shapes[name], int(self._ports[name].value))
+
+    def expect(self, name: str, wanted: Any, about: object = "") -> None:
+        """Raise AssertionError, with both values, unless a port had a value in that cycle."""
+        expect(name, self.get(name), wanted, about)
 
     def gets(self, *names: str) -> tuple[Any, ...]:
         """The values of several ports."""
