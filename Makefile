@@ -191,10 +191,10 @@ PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page bench
 	verif.training.page verif.formal.page verif.plan.testplan verif.figures.page \
 	bench.original.page)
 # The longest ones first, as each core takes the next.
-CHECKS := check-types check-budget check-verilog check-style $(addprefix check-,$(PAGES))
+CHECKS := check-types check-budget check-verilog check-style check-english $(addprefix check-,$(PAGES))
 .PHONY: $(CHECKS)
 
-lint: $(READY) ## Style, format, types, generated pages, Verilator lint
+lint: $(READY) ## Style, format, types, plain English, generated pages, Verilator lint
 	@$(MAKE) --no-print-directory --jobs "$$(nproc)" --output-sync --keep-going $(CHECKS)
 
 check-types:
@@ -209,6 +209,9 @@ check-verilog:
 check-style:
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
+
+check-english:
+	@$(BIN)/python -m systola.verif.plan.plain_english
 
 $(addprefix check-,$(PAGES)): check-%:
 	@$(BIN)/python -m $* --check docs

@@ -45,7 +45,7 @@ class AssemblyError(ValueError):
 
 
 def assemble(text: str, config: Config | None = None) -> bytes:
-    """The instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
+    """Return the instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
 
     With a `config`, an instruction that needs hardware which it leaves out is a mistake, too, and
     so is a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for
@@ -55,19 +55,19 @@ def assemble(text: str, config: Config | None = None) -> bytes:
 
 
 def assemble_program(text: str, config: Config | None = None) -> bytes:
-    """The same of a whole program: what check_program finds is a mistake, too."""
+    """Assemble a whole program, which must pass check_program, too."""
     words = list(_words(text, config))
     try:
         check_program([word for _, word in words])
     except ProgramError as error:
-        # The end of the text, where what is wrong is that something does not come.
+        # The end of the text, the place of a mistake that something is missing.
         lines = [line for line, _ in words] + [text.count("\n") + (not text.endswith("\n"))]
         raise AssemblyError(lines[error.position], str(error)) from None
     return b"".join(word for _, word in words)
 
 
 def _words(text: str, config: Config | None) -> Iterator[tuple[int, bytes]]:
-    """Number of the line, and instruction, of each line with one."""
+    """Yield the number of each line with an instruction, and the instruction."""
     for number, line in enumerate(text.split("\n"), start=1):
         statement = line.partition("#")[0].split(maxsplit=1)
         if not statement:
@@ -103,7 +103,7 @@ def disassemble(program: bytes) -> str:
 
 
 class _Mistake(Exception):
-    """What is wrong with a line; assemble() adds the line number."""
+    """A mistake in a line; assemble() adds the line number."""
 
 
 def _instruction(name: str, rest: str, config: Config | None) -> bytes:
@@ -148,7 +148,7 @@ def _field(entry: Instruction, operand: str) -> Field:
 
 
 def _values(entry: Instruction, field: Field, text: str) -> dict[str, int]:
-    """The value of `field`, and that of the field with its index register where one is named."""
+    """Return the value of `field`, and the number of its index register where one is named."""
     indexed = _INDEXED.fullmatch(text)
     if indexed is None:
         return {field.name: _value(entry, field, text)}

@@ -15,7 +15,7 @@ class ConfigError(ValueError):
 
 
 LARGEST_THROTTLE = 1 << 10
-"""Of the two numbers of a `weight_throttle`: the hardware counts that far."""
+"""Largest value of the two numbers of a `weight_throttle`: the hardware counts that far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Config:
     products_per_dsp: int = 1
     """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
     rows_in_logic: int = 0
-    """Rows of the array, of each tile of large ones, whose products look-up tables make there."""
+    """Rows of the array, or of each tile of a large one, with products made by look-up tables."""
     buffer_lines: int
     """Unified buffer depth in lines of `line_bytes`."""
     buffer_banks: int = 4
@@ -55,20 +55,20 @@ class Config:
     wide: bool = True
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
     training: bool = False
-    """What training takes: weights from the buffer, Measure, Transpose, Random, EXP, 1/x."""
+    """Parts for training: weights from the buffer, Measure, Transpose, Random, EXP, 1/x."""
     links: bool = False
     """Links to two neighbours, for a core of a pod: Send, Receive, Reduce and Barrier."""
     parity: bool = False
     """A parity bit for each byte of the unified buffer and the accumulators."""
     instruction_buffer: int = 64
-    """Instructions kept on the chip: a loop whose body fits runs without fetching it again."""
+    """Instructions kept on the chip: a loop that fits runs without fetching its body again."""
     host_bus_bytes: int
     weight_bus_bytes: int
     weight_throttle: tuple[int, int] = (1, 1)
     """Upper bound on weight-memory beats per cycle as a fraction (numerator, denominator)."""
     max_burst_beats: int = 16
     queue_depth: int = 4
-    """Instructions that may wait in front of each unit."""
+    """Instructions that may wait for each unit."""
     address_bits: int = 40
     """Width of the AXI addresses."""
 
@@ -212,7 +212,7 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def sized(rows: int, cols: int) -> Config:
-    """A machine of the given array size with memories and buses in proportion."""
+    """Return a machine of the given array size with memories and buses in proportion."""
     if not (2 <= rows <= 256 and 2 <= cols <= 256):
         raise ConfigError(f"array {rows}x{cols}: rows and cols must be 2 to 256")
     bus = 4
@@ -294,12 +294,13 @@ SUFFIXES: dict[str, dict[str, int]] = {
     "-links": {"links": True},
     "-parity": {"parity": True},
 }
-"""What may stand after the name of a preset, and what it sets."""
+"""Endings that the name of a preset may have, and the values that they set."""
 
 
 def preset(name: str) -> Config:
-    """The configuration called `name`: a preset, or `RxC` for an array of R rows and C columns;
-    either with suffixes of SUFFIXES after it.
+    """Return the configuration called `name`: a preset, or `RxC` for R rows and C columns.
+
+    Either may have suffixes of SUFFIXES after it.
 
     Raises ConfigError for an unknown name.
     """

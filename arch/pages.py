@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made from the code in docs/ and README.md, and the command that writes or checks it.
+"""Pages and parts of pages that are made from the code, and the command for them.
 
-A page is made whole, or its prose stands in docs/ and what is made stands between marks:
+A page is made as a whole, or its prose stands in docs/ and the made parts between marks:
 
     <!-- NAME: written by COMMAND -->
     ...
@@ -22,7 +22,7 @@ Pages = Mapping[str, Callable[[], str]]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, with a blank line behind it."""
+    """Make a Markdown table that ends with a newline."""
 
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
@@ -31,7 +31,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def filled(page: Path, **parts: str) -> str:
-    """The text of a page with each of `parts` between the marks of its name."""
+    """Return the text of a page with each of `parts` between the marks of its name."""
     text = page.read_text(encoding="utf-8")
     for name, part in parts.items():
         before, _, after = _split(text, name)
@@ -40,12 +40,12 @@ def filled(page: Path, **parts: str) -> str:
 
 
 def quoted(page: Path, name: str) -> str:
-    """What stands between the marks of `name` in a page."""
+    """Return the text between the marks of `name` in a page."""
     return _split(page.read_text(encoding="utf-8"), name)[1].strip()
 
 
 def _split(page: str, name: str) -> tuple[str, str, str]:
-    """The text up to the begin mark, what is between, and the text from the end mark on."""
+    """Split a page into the text up to the begin mark, the text between, and the rest."""
     end = f"<!-- {name}: end -->"
     found = re.search(rf"(<!-- {name}: written by [^>]+ -->)(.*?){end}", page, re.DOTALL)
     if found is None:
@@ -54,9 +54,9 @@ def _split(page: str, name: str) -> tuple[str, str, str]:
 
 
 def write_or_check(pages: Pages, module: str, arguments: Sequence[str] | None = None) -> int:
-    """What `python -m MODULE --write DIR` and `--check DIR` do; the exit status.
+    """Do as `python -m MODULE --write DIR` or `--check DIR` asks, and return the exit status.
 
-    It is 1 where a page is missing or out of date.
+    The status is 1 where a page is missing or out of date.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     action = parser.add_mutually_exclusive_group(required=True)

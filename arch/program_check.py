@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a program whatever the memories hold: found without running it.
+"""Mistakes in a program with any contents of the memories: found without running it.
 
-There are no jumps but the ends of loops, whose bodies run at least once: so an instruction has run
-before another when it stands before it.
+The only jumps are ends of loops, and the body of a loop runs at least once. So an instruction has
+run before another when it stands before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TAKE_WEIGHTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
 
 
 class ProgramError(ValueError):
-    """A mistake in a program; `position` is that of the instruction, counted from 0."""
+    """A mistake in a program; `position` is the number of the instruction, from 0."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -23,11 +23,16 @@ class ProgramError(ValueError):
 
 
 def check_program(words: Sequence[bytes]) -> None:
-    """Raises ProgramError for the first mistake in instructions of INSTRUCTION_BYTES bytes each.
+    """Raise ProgramError for the first mistake in instructions of INSTRUCTION_BYTES bytes each.
 
-    Mistakes are: no Halt, loops that do not fit their ends or are too deep, and instructions that
-    need a window or weights when none has been set or read. What only the contents of registers and
-    the sizes of memories tell is left to the machine, as is everything after the first Halt.
+    Mistakes are:
+
+    - no Halt,
+    - loops that do not fit their ends or are too deep,
+    - instructions that need a window or weights when none has been set or read.
+
+    The machine itself finds mistakes that depend on registers or on sizes of memories, and
+    everything after the first Halt.
     """
     if not words:
         raise ProgramError(0, "the program is empty")

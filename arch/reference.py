@@ -119,7 +119,7 @@ halt
 
 
 def isa_page() -> str:
-    """The text of docs/isa.md."""
+    """Return the text of docs/isa.md."""
     overview = table(
         ("Opcode", "Instruction", "Assembly", "What it does"),
         (
@@ -155,7 +155,7 @@ def isa_page() -> str:
 
 
 def registers_page() -> str:
-    """The text of docs/registers.md."""
+    """Return the text of docs/registers.md."""
     registers = table(
         ("Offset", "Register", "Access", "Meaning"),
         (
@@ -228,7 +228,7 @@ PAGES: Pages = {"isa.md": isa_page, "registers.md": registers_page}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the pages; the exit status."""
+    """Write or check the pages; return the exit status."""
     return write_or_check(PAGES, "systola.arch.reference", arguments)
 
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes over the serial line between the host and a board: frames, requests, replies.
+"""Frames, requests and replies on the serial line between the host and a board.
 
 Line: 8 data bits, least significant first, no parity, one stop bit.
 
-Frame: END, the content and its CRC-32 (that of zlib, little endian), END. An END within is sent as
-ESCAPE, ESCAPED_END; an ESCAPE as ESCAPE, ESCAPED_ESCAPE. Whatever stands between two ENDs and has
-no right CRC is dropped without an answer: each END starts afresh, so noise, a broken frame or one
-that was never finished cannot hold up the next.
+Frame: END, the content and its CRC-32 (as in zlib, little endian), END. An END within is sent as
+ESCAPE, ESCAPED_END; an ESCAPE as ESCAPE, ESCAPED_ESCAPE. Bytes between two ENDs
+without a right CRC are dropped without an answer. Each END starts afresh, so noise, a broken frame
+or an unfinished one cannot hold up the next.
 
 Request: operation, sequence number (a byte each), number of 32-bit words (2 bytes), byte address (4
 bytes, a multiple of 4), and for writes the words; all little endian. Reply: status, sequence number
 of the request (a byte each), number of words that follow (2 bytes), and for reads the words. There
 is one request at a time.
 
-A host that gets no reply sends the same request again. Reads do no harm; a write with the sequence
-number of the last request that was carried out is answered again and not carried out again. So a
+A host that gets no reply sends the same request again. Reads do no harm. A write is carried out
+once: with the sequence number of the last request carried out, it is only answered again. So a
 host counts its requests, modulo 256, and begins with a read.
 """
 
@@ -39,11 +39,11 @@ MAX_WORDS = 256
 """Words in one request."""
 
 IDENTITY = 0x3142_5354
-"""What the first word of the board reads: 'TSB1', version 1 of this protocol."""
+"""Content of the first word of the board: 'TSB1', version 1 of this protocol."""
 
 
 class Operation(IntEnum):
-    """What is asked for."""
+    """An operation that a request asks for."""
 
     READ_MEMORY = 0
     WRITE_MEMORY = 1
@@ -59,7 +59,7 @@ class Operation(IntEnum):
 
 
 class Status(IntEnum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     DONE = 0
     REFUSED = 1
@@ -69,7 +69,7 @@ class Status(IntEnum):
 
 
 class BoardWord(IntEnum):
-    """Byte address of what a board says about itself."""
+    """Byte addresses of words about the board itself."""
 
     IDENTITY = 0
     MEMORY_BYTES = 4
@@ -86,7 +86,7 @@ def configuration_word(config: Config) -> int:
 
 
 def encode_frame(content: bytes) -> bytes:
-    """The bytes on the line for a request or a reply."""
+    """Return the bytes on the line for a request or a reply."""
     checked = content + zlib.crc32(content).to_bytes(CRC_BYTES, "little")
     escaped = checked.replace(bytes([ESCAPE]), bytes([ESCAPE, ESCAPED_ESCAPE]))
     escaped = escaped.replace(bytes([END]), bytes([ESCAPE, ESCAPED_END]))
@@ -94,7 +94,7 @@ def encode_frame(content: bytes) -> bytes:
 
 
 def decode_frame(between: bytes) -> bytes | None:
-    """The content of what stood between two ENDs; None where it is no whole frame."""
+    """Return the content of the bytes between two ENDs; None if they are no whole frame."""
     parts = between.split(bytes([ESCAPE]))
     whole = bytearray(parts[0])
     for part in parts[1:]:

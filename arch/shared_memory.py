@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from systola.arch.config import Config, ConfigError
 
 MAX_WORD_BYTES = 128
-"""Of an AXI4 port (IHI 0022, A1.2.1)."""
+"""Widest word of an AXI4 port, in bytes (IHI 0022, A1.2.1)."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class SharedMemory:
     broadcast: bool = True
 
     def check(self, config: Config) -> None:
-        """Raises ConfigError where the ports of cores of `config` do not fit it."""
+        """Raise ConfigError where the ports of cores of `config` do not fit it."""
         largest = max(config.host_bus_bytes, config.weight_bus_bytes)
         whole = self.word_bytes & (self.word_bytes - 1) == 0
         if not (whole and largest <= self.word_bytes <= MAX_WORD_BYTES):

@@ -21,7 +21,7 @@ from systola.golden.vector import depthwise_sums, pooled, vector_sums
 
 
 class ActivationUnit(State):
-    """Requantisation, functions, pooling, and what is done element by element."""
+    """A unit that requantises, applies functions, pools, and computes element by element."""
 
     def activate(
         self,
@@ -126,7 +126,7 @@ class ActivationUnit(State):
         accumulate: int,
         exponent: int,
     ) -> None:
-        """Computes with the elements of one or two operands and requantises the results."""
+        """Compute with the elements of one or two operands and requantises the results."""
         cols = self.config.cols
         a = self._values(buffer, 1, rows, bool(wide_operands))[0, :, :cols]
         b = None
@@ -161,7 +161,7 @@ class ActivationUnit(State):
         third: int,
         value: int,
     ) -> None:
-        """Sets an exponent register."""
+        """Set an exponent register."""
         result = self._exponents.total(first, second, third, value)
         if source == Source.ACCUMULATORS:
             sums = self.accumulators[accumulator : accumulator + rows]
@@ -180,7 +180,7 @@ class ActivationUnit(State):
         self._store(destination, tiles)
 
     def random(self, *, destination: int, rows: int, seed: int, counter: int) -> None:
-        """Fills lines with random bytes."""
+        """Fill lines with random bytes."""
         self._store(destination, self._generators.lines(rows, seed, counter))
 
     def _requantised(
@@ -191,7 +191,7 @@ class ActivationUnit(State):
         exponent: int = 0,
         dither: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """The y of Activate for sums (..., C) and one entry, or (n, rows, C) and n entries."""
+        """Compute y of Activate for sums (..., C) and one entry, or (n, rows, C) and n entries."""
         if isinstance(entries, range):
             planes = self.parameters[entries.start : entries.stop, np.newaxis]
         else:
@@ -205,6 +205,6 @@ class ActivationUnit(State):
     def _activated(
         self, y: NDArray[np.int64], function: int, zero_point: int, ceiling: int, table: int
     ) -> NDArray[np.int8]:
-        """The int8 results of Activate."""
+        """Compute the int8 results of Activate."""
         lookup = self.tables[table] if function == Function.TABLE else None
         return activate(y, Function(function), zero_point, ceiling, lookup)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stops an instruction before it has any effect."""
+"""The checks that stop an instruction before it has any effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Checks(State):
     """The checks of the instruction set, with effective operands, in the state before."""
 
     def _failed(self, cause: Fault, opcode: Opcode, at: Mapping[str, int]) -> int | None:
-        """What FAULT_ADDRESS holds where the check for `cause` fails; None if it does not."""
+        """Return the content of FAULT_ADDRESS if the check for `cause` fails, else None."""
         config = self.config
         match cause:
             case Fault.OTHER_MACHINE:
@@ -91,5 +91,5 @@ class Checks(State):
         return window.width <= window.pitch
 
     def accesses(self, entry: Instruction, operands: Mapping[str, int]) -> list[Access]:
-        """The parts of the unified buffer and the accumulators that the instruction uses."""
+        """Return the parts of the unified buffer and the accumulators that the instruction uses."""
         return ranges.accesses(entry, operands, self._window, self.config.rows)

@@ -12,35 +12,35 @@ class Control(State):
     """Waiting, loops, registers and settings."""
 
     def nop(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def halt(self) -> None:
-        """Drops the weight tiles that nothing consumed. `run` ends the program."""
+        """Drop the weight tiles that nothing consumed. `run` ends the program."""
         self._queue.clear()
 
     def synchronize(self) -> None:
-        """Does nothing: here every instruction has completed before the next one starts."""
+        """Do nothing: here every instruction has completed before the next one starts."""
 
     def interrupt_host(self, *, code: int) -> None:
-        """Notes the code."""
+        """Note the code."""
         self._interrupts.append(code)
 
     def synchronize_host(self) -> None:
-        """Does nothing: there is no host beside this model that could write RESUME."""
+        """Do nothing: there is no host beside this model that could write RESUME."""
 
     def debug_tag(self, *, tag: int, wait: int) -> None:
-        """Notes the tag. It waits for nothing: all earlier instructions have completed."""
+        """Note the tag at once: all earlier instructions have completed."""
         self._tags.append(tag)
 
     def require_machine(self, **operands: int) -> None:
         """Does nothing: the check has compared all `operands` with the machine."""
 
     def set_register(self, *, register: int, value: int, first: int, second: int) -> None:
-        """Computes an index register."""
+        """Compute an index register."""
         self._scalar.set_register(register, value, first, second)
 
     def loop(self, *, count: int) -> None:
-        """Opens a loop that begins with the next instruction."""
+        """Open a loop that begins with the next instruction."""
         self._scalar.open_loop(count, self._next)
 
     def end_loop(self) -> None:
@@ -50,9 +50,9 @@ class Control(State):
             self._next = body
 
     def set_config_window(self, **operands: int) -> None:
-        """Sets the window of Convolve, Depthwise and Pool."""
+        """Set the window of Convolve, Depthwise and Pool."""
         self._window = Window(**operands)
 
     def set_config_scale(self, **operands: int) -> None:
-        """Sets the scales of the operands of Vector."""
+        """Set the scales of the operands of Vector."""
         self._scale = Scale(**operands)

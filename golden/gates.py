@@ -69,7 +69,7 @@ def _inverse_root(x: NDArray[np.integer[Any]]) -> Values:
 
 
 def _constant(raw: int) -> int:
-    """A constant of 32 bits, as gemmlowp writes them, rounded to 16."""
+    """Round a constant of 32 bits, as gemmlowp writes it, to 16 bits."""
     return (raw + (1 << 15)) >> 16
 
 
@@ -82,7 +82,7 @@ _EXP_FACTORS = tuple(
         strict=True,
     )
 )
-"""exp(-2^i) in Q0.15 for i = -2 .. 4, each behind its i."""
+"""Pairs of i and exp(-2^i) in Q0.15, for i = -2 .. 4."""
 # 48/17 and -32/17 in Q2.13: the first guess of the reciprocal.
 _RECIPROCAL_START, _RECIPROCAL_SLOPE = _constant(1515870810), _constant(-1010580540)
 _ONE_Q2 = 1 << 13
@@ -93,12 +93,12 @@ def _saturated(x: Values) -> Values:
 
 
 def _product(a: Values | int, b: Values | int) -> Values:
-    """a * b / 2^15, halves upwards. The integer bits of the factors add up."""
+    """Compute a * b / 2^15, halves upwards. The integer bits of the factors add up."""
     return _saturated((np.multiply(a, b, dtype=np.int64) + (1 << 14)) >> 15)
 
 
 def _divided(x: Values, exponent: int) -> Values:
-    """x / 2^exponent, halves away from zero."""
+    """Compute x / 2^exponent, halves away from zero."""
     return (x + (1 << (exponent - 1)) - (x < 0)) >> exponent
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ILLEGAL_FIELD: what an instruction word may not hold, whatever the state of the machine."""
+"""ILLEGAL_FIELD: contents that no instruction word may have, in any state of the machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a core of a pod has on its way to its neighbours and from them."""
+"""Lines and rows that are on their way between a core of a pod and its neighbours."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _PARTS = {
 
 
 def link_part(opcode: Opcode, operands: Mapping[str, int]) -> LinkPart:
-    """The part of the link unit that an instruction is for."""
+    """Return the part of the link unit that an instruction is for."""
     if opcode == Opcode.BARRIER:
         return LinkPart.BARRIER
     return _PARTS[opcode, Side(operands["side"])]
 
 
 class Channel:
-    """Lines (int8) and accumulator rows (int32) under way from a core to a neighbour: as many as
-    have `beats` beats of `size` bytes together, each filled up to whole ones."""
+    """A queue of lines (int8) and accumulator rows (int32) on their way from a core to a neighbour.
+
+    It has room for `beats` beats of `size` bytes; each line or row takes whole beats."""
 
     def __init__(self, size: int, beats: int) -> None:
         self.rows: deque[NDArray[np.signedinteger[Any]]] = deque()
@@ -41,12 +42,12 @@ class Channel:
         self._free = self._beats = beats
 
     def clear(self) -> None:
-        """Drops what is under way."""
+        """Drop all lines and rows."""
         self.rows.clear()
         self._free = self._beats
 
     def put(self, row: NDArray[np.signedinteger[Any]]) -> bool:
-        """A copy of a line or row, if there is room for all of it; whether there is."""
+        """Add a copy of a line or row if there is room for all of it; return whether there was."""
         beats = -(-row.nbytes // self._size)
         if beats > self._free:
             return False
@@ -55,7 +56,7 @@ class Channel:
         return True
 
     def take(self) -> NDArray[np.signedinteger[Any]]:
-        """The oldest one."""
+        """Remove the oldest line or row, and return it."""
         row = self.rows.popleft()
         self._free += -(-row.nbytes // self._size)
         return row
@@ -75,17 +76,17 @@ class Transfer:
 
     @property
     def mismatched(self) -> bool:
-        """Whether what comes next is of another kind than what it takes."""
+        """Whether the channel gives rows and the instruction takes lines next, or the reverse."""
         rows = self.channel.rows
         return self.use.writes and bool(rows) and rows[0].dtype != self.memory.dtype
 
     def next_row(self) -> Access:
-        """What it reads or writes next."""
+        """Return the line or row that the instruction reads or writes next."""
         first = self.use.region.start
         return Access(self.use.accumulators, range(first, first + 1), self.use.writes)
 
     def move(self) -> bool:
-        """The next line or row, if the channel lets it through; whether it does."""
+        """Move the next line or row if the channel lets it through; return whether it did."""
         row = self.memory[self.use.region.start]
         if not self.use.writes:
             if not self.channel.put(row):

@@ -53,13 +53,13 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
         *,
         limit: int | None = None,
     ) -> Outcome:
-        """Executes the program at byte `program_offset` of `host` up to Halt or a fault.
+        """Execute the program at byte `program_offset` of `host` up to Halt or a fault.
 
         `host` is the host window: 1-D, contiguous, whole pages of 4096 bytes, modified in place.
         `weights` is the weight window: 1-D, whole tiles of `config.tile_bytes`, may be empty.
         `program_offset` is a multiple of 128. Raises ValueError where one of these is not so, and
-        LimitReached before the program executes more than `limit` instructions; what goes wrong
-        in the program itself is reported in the outcome. Each instruction is fetched when all
+        LimitReached before the program executes more than `limit` instructions. The outcome
+        reports an error of the program itself. Each instruction is fetched when all
         earlier ones have completed. A machine by itself has no neighbours: instructions of the
         links end in LINK_TIMEOUT here, and run in a pod (golden/pod.py).
         """
@@ -102,7 +102,7 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
         self._reset()
 
     def next_instruction(self) -> tuple[Instruction, Mapping[str, int]] | Outcome:
-        """The next instruction and its effective operands, or the end where it is no sound one."""
+        """Return the next instruction and its effective operands, or the end if it has a fault."""
         config, host, pc = self.config, self._host, self._next
         offset = self._program + pc * INSTRUCTION_BYTES
         if offset + INSTRUCTION_BYTES > host.size:
@@ -124,21 +124,21 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
         return entry, operands
 
     def skip(self) -> None:
-        """Goes on to the instruction after the next one."""
+        """Go on to the instruction after the next one."""
         self._next += 1
 
     def execute(self, entry: Instruction, operands: Mapping[str, int]) -> None:
-        """Does what the next instruction says, unless it is one of the links."""
+        """Execute the next instruction, which is not one of the links."""
         self.skip()
         self._execute[entry.opcode](**operands)
         self.executed += 1
 
     def stopped(self, cause: Fault, pc: int, address: int) -> Outcome:
-        """The end of the program by a fault."""
+        """Return the end of the program by a fault."""
         return self.outcome(FaultReport(cause, pc, address & 0xFFFF_FFFF))
 
     def outcome(self, fault: FaultReport | None) -> Outcome:
-        """The end of the program, as it stands."""
+        """Return the end of the program in its present state."""
         return Outcome(fault, tuple(self._interrupts), tuple(self._tags), self.executed)
 
 

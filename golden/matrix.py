@@ -96,12 +96,12 @@ class MatrixUnit(State):
         self._put(accumulator, rows, accumulate)
 
     def _put(self, first: int, sums: NDArray[np.int32], accumulate: int) -> None:
-        """Writes (rows, C) sums to accumulator rows, or adds them to what these hold."""
+        """Write (rows, C) sums to accumulator rows, or add them to the contents."""
         rows = self.accumulators[first : first + len(sums)]
         rows[:] = rows + sums if accumulate else sums
 
     def _next_tiles(self, count: int) -> NDArray[np.int8]:
-        """Takes `count` tiles from the queue: (count, R, C)."""
+        """Take `count` tiles from the queue: (count, R, C)."""
         parts: list[NDArray[np.uint8]] = []
         while count:
             span = self._queue.popleft()
@@ -115,7 +115,7 @@ class MatrixUnit(State):
     def _pixels(
         self, buffer: int, i: int, j: int, plane: int, k_tiles: int, fill: int
     ) -> NDArray[np.int8]:
-        """The pixels under tap (i, j) of each window, all blocks: (windows, k_tiles * R)."""
+        """Return the pixels under tap (i, j) of each window, all blocks: (windows, k_tiles * R)."""
         lines, inside = self._window.tap_lines(i, j)
         blocks = buffer + plane * np.arange(k_tiles)
         pixels = self.buffer[lines[:, np.newaxis] + blocks, : self.config.rows]
@@ -123,6 +123,6 @@ class MatrixUnit(State):
         return pixels.reshape(len(lines), -1)
 
     def _packed_pixels(self, buffer: int, i: int, channels: int, fill: int) -> NDArray[np.int8]:
-        """The bytes under row i of the kernel in each window: (windows, R)."""
+        """Return the bytes under row i of the kernel in each window: (windows, R)."""
         lines, byte, inside = self._window.packed_bytes(i, channels, self.config.rows)
         return np.where(inside, self.buffer[buffer + lines, byte], np.int8(fill))

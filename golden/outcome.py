@@ -14,7 +14,7 @@ class LimitReached(RuntimeError):
 
 @dataclass(frozen=True)
 class FaultReport:
-    """What the FAULT registers of a stopped machine hold."""
+    """The contents of the FAULT registers of a stopped machine."""
 
     cause: Fault
     pc: int

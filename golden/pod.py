@@ -23,10 +23,10 @@ _WAITS_FOR_ALL = (
 class Core:
     """One core of a pod: a machine, and its Sends, Receives and Reduces under way.
 
-    These go on beside later instructions, those of one part of the link unit one after the other.
-    At most `config.queue_depth` of a part may be under way. An instruction waits for those before
-    it whose rows it touches, where one of the two writes; between two of the links it is row by
-    row.
+    These go on beside later instructions; each part of the link unit executes its own in order.
+    At most `config.queue_depth` of a part may be under way. An instruction waits for an earlier
+    one if both touch the same row and one of them writes it. Two instructions of the links wait
+    for each other row by row.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class Core:
         self._under_way, self._next, self._at_barrier = [], None, False
 
     def step(self, barriers: int) -> bool:
-        """A line, a row, or an instruction; whether there was one that did not have to wait.
+        """Move a line or row or execute an instruction; return False if all of them must wait.
 
-        `barriers`: how many all cores have come to.
+        `barriers`: the number of barriers that all cores have come to.
         """
         if self.end is not None:
             return False
         return self._move() or self._instruction(barriers)
 
     def fault(self) -> Outcome | None:
-        """How a core ends that cannot go on by itself: where what came is of the wrong kind."""
+        """Return the end of a core that got lines for rows or rows for lines, else None."""
         wrong = sum(transfer.part for transfer in self._heads() if transfer.mismatched)
         return self.machine.stopped(Fault.LINK_KIND, 0, wrong) if wrong else None
 
@@ -75,7 +75,7 @@ class Core:
         return self.machine.stopped(Fault.LINK_TIMEOUT, 0, waits)
 
     def _heads(self) -> list[Transfer]:
-        """The oldest transfer of each part."""
+        """Return the oldest transfer of each part."""
         return list({t.part: t for t in reversed(self._under_way)}.values())
 
     def _move(self) -> bool:
@@ -147,16 +147,16 @@ CoreMaker = Callable[[Machine, Mapping[Side, Channel], Mapping[Side, Channel]], 
 
 
 class Pod:
-    """Golden model of `cores` cores of one configuration in a ring: the right neighbour of core i
-    is core i + 1, that of the last one core 0; with one core that is its own neighbour.
+    """A golden model of `cores` cores of one configuration in a ring.
 
-    Cores step in any order, and what they compute, how each one ends, and whether it does, are the
-    same: none can ask whether a beat is there, only wait for it. Where one has a fault, the others
-    go on here as far as they can; the hardware stops them at once.
+    The right neighbour of core i is core i + 1, and core 0 for the last core. A single core is its
+    own neighbour. Cores step in any order: their results and ends are always the same, as a core
+    can only wait for a beat, not ask whether it is there. After a fault of one core the others go
+    on here as far as they can; the hardware stops them at once.
     """
 
     def __init__(self, config: Config, cores: int, *, core: CoreMaker = Core) -> None:
-        """`core` makes a core of its machine, of what it sends, and of what it receives."""
+        """Make the cores: `core` takes a machine, the channels it sends to and those it reads."""
         size = config.host_bus_bytes
         right = [Channel(size, config.link_beats) for _ in range(cores)]
         left = [Channel(size, config.link_beats) for _ in range(cores)]
@@ -172,7 +172,7 @@ class Pod:
 
     @property
     def machines(self) -> list[Machine]:
-        """The cores' machines, whose memories persist from one run to the next."""
+        """The cores' machines; their memories persist from one run to the next."""
         return [core.machine for core in self._cores]
 
     def run(
@@ -182,7 +182,7 @@ class Pod:
         order: random.Random | None = None,
         limit: int | None = None,
     ) -> list[Outcome]:
-        """Runs a program on each core; what their host windows hold is modified in place.
+        """Run a program on each core; the contents of their host windows are modified in place.
 
         `order` chooses which core steps next, and how often; without one each goes as far as it
         can, core 0 first. Raises LimitReached before a core executes more than `limit`

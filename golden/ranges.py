@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What part of each memory an instruction takes, from its effective operands.
+"""The part of each memory that an instruction takes, from its effective operands.
 
 Ranges count lines, rows, entries, bytes and tiles. They are never empty, and may reach beyond
 the memory: that is for the checks to find out.
@@ -54,7 +54,7 @@ class Access:
 
 
 def accesses(entry: Instruction, at: Operands, window: Window, size: int) -> list[Access]:
-    """The regions of the unified buffer and the accumulators that an instruction uses."""
+    """Return the regions of the unified buffer and the accumulators that an instruction uses."""
     opcode = entry.opcode
     found: list[Access] = []
     if Fault.BUFFER_RANGE in entry.checks:

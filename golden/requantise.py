@@ -19,7 +19,7 @@ Integers = NDArray[np.integer[Any]]
 
 
 class Entry(NamedTuple):
-    """The numbers in parameter entries, all of one shape: what `requantise` takes."""
+    """The numbers in parameter entries, all of one shape, as `requantise` takes them."""
 
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 def parameter_entry(planes: NDArray[np.uint8]) -> Entry:
-    """The numbers in the planes of parameter entries: (..., PARAMETER_PLANES, C) to (..., C)."""
+    """Read the numbers in planes of entries: (..., PARAMETER_PLANES, C) to (..., C)."""
     words = planes.astype(np.int64)
     place = np.arange(0, 32, 8).reshape(4, 1)
     return Entry(
@@ -48,7 +48,7 @@ def requantise(
     rounding: Rounding,
     dither: Integers | None = None,
 ) -> NDArray[np.int64]:
-    """The y of Activate: (accumulator + bias) * 2^left * multiplier / 2^31 / 2^right, rounded.
+    """Compute y of Activate: (accumulator + bias) * 2^left * multiplier / 2^(31 + right), rounded.
 
     All arrays are integers of any width and broadcast against each other. `accumulator` and
     `bias` hold int32 values and add modulo 2^32; `multiplier` is 0 to 2^31 - 1, `left` 0 to 7,
@@ -82,7 +82,7 @@ def activate(
     ceiling: int,
     table: NDArray[np.int8] | None = None,
 ) -> NDArray[np.int8]:
-    """The result of Activate for requantised values `y` (any shape, kept).
+    """Compute the result of Activate for requantised values `y` (any shape, kept).
 
     `zero_point` and `ceiling` are int8 values; `ceiling` counts for RELU6 only. `table` holds
     256 entries in the order of Load_Table and is needed for TABLE only (ValueError if missing).
@@ -100,7 +100,7 @@ def activate(
 def activate_wide(
     y: Integers, function: Function, addend: Integers | int, integer_bits: int
 ) -> NDArray[np.int16]:
-    """The result of Activate with `wide` for requantised values `y` (any shape, kept).
+    """Compute the result of Activate with `wide` for requantised values `y` (any shape, kept).
 
     `function` is NONE or one of GATES. `addend` is the zero point, or, to accumulate, the int16
     values so far; it broadcasts against `y`. `integer_bits`, the `table` of

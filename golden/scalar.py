@@ -12,7 +12,7 @@ from systola.arch.isa import REGISTERS, Instruction
 @dataclass
 class _Loop:
     body: int
-    """Number of the instruction behind Loop."""
+    """Number of the instruction after Loop."""
     left: int
     """Iterations to go, the present one included."""
 
@@ -30,7 +30,7 @@ class ScalarUnit:
         return len(self._loops)
 
     def effective(self, entry: Instruction, operands: Mapping[str, int]) -> dict[str, int]:
-        """The operands with their index registers added; the fields that select those are gone.
+        """Add index registers to operands, and leave out the fields that select them.
 
         `operands` are all fields of `entry` as they stand in the word.
         """
@@ -43,16 +43,16 @@ class ScalarUnit:
         return result
 
     def set_register(self, register: int, value: int, first: int, second: int) -> None:
-        """Register `register` becomes register `first` + register `second` + `value`."""
+        """Set register `register` to register `first` + register `second` + `value`."""
         total = self._registers[first] + self._registers[second] + value
         self._registers[register] = total % (1 << 32)
 
     def open_loop(self, count: int, body: int) -> None:
-        """Opens a loop of `count` >= 1 iterations whose first instruction is number `body`."""
+        """Open a loop of `count` >= 1 iterations that begin with instruction number `body`."""
         self._loops.append(_Loop(body, count))
 
     def end_loop(self) -> int | None:
-        """Ends an iteration of the innermost loop: where to go on, or None for straight on."""
+        """End an iteration of the innermost loop: return where to go on, None for straight on."""
         loop = self._loops[-1]
         loop.left -= 1
         if loop.left:

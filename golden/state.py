@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine holds: memories, the windows of host and weights, settings of a program."""
+"""The state of a machine: memories, windows of host and weights, settings of a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from systola.golden.window import UNSET
 
 
 class State:
-    """The memories on the chip, which persist, and what every program begins without.
+    """The memories on the chip, which persist, and the settings that every program begins without.
 
     buffer : int8, (buffer_lines, line_bytes)
     accumulators : int32, (accumulator_rows, cols)
@@ -42,7 +42,7 @@ class State:
         self._reset()
 
     def _reset(self) -> None:
-        """The state in which every program starts; memories are no part of it."""
+        """Reset all state with which a program starts; memories are no part of it."""
         self._next: int = 0
         self.executed: int = 0
         """Instructions that have completed."""
@@ -68,7 +68,7 @@ class State:
         return joined(self._lines(first, groups * rows, 2)).reshape(groups, rows, -1)
 
     def _store(self, first: int, results: NDArray[np.int8]) -> None:
-        """Writes (..., C) results to lines, one each; bytes beyond C become 0."""
+        """Write (..., C) results to lines, one each; bytes beyond C become 0."""
         cols = self.config.cols
         vectors = results.reshape(-1, cols)
         lines = self.buffer[first : first + len(vectors)]
@@ -76,5 +76,5 @@ class State:
         lines[:, cols:] = 0
 
     def _store_wide(self, first: int, results: NDArray[np.int16]) -> None:
-        """Writes (..., C) results to pairs of lines."""
+        """Write (..., C) results to pairs of lines."""
         self._store(first, parted(results))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Measure and Random compute, how an exponent register shifts, and dither for rounding."""
+"""Results of Measure and Random, shifts by an exponent register, and dither for rounding."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Exponents:
         self._registers = [0] * EXPONENT_REGISTERS
 
     def set(self, register: int, value: int) -> None:
-        """Sets a register, modulo 2^8."""
+        """Set a register, modulo 2^8."""
         self._registers[register] = (value + 128) % 256 - 128
 
     def total(self, first: int, second: int, third: int, value: int) -> int:
-        """The e of Measure."""
+        """Compute e of Measure."""
         held = self._registers
         return (held[first] + held[second] - held[third] + value + 128) % 256 - 128
 
     def shifts(self, register: int) -> tuple[int, int]:
-        """The l and r of Activate with this register."""
+        """Compute l and r of Activate with this register."""
         held = self._registers[register]
         return min(max(-held, 0), 7), min(max(held, 0), 31)
 
 
 def magnitude_bits(values: NDArray[np.integer[Any]]) -> int:
-    """The smallest b >= 0 for which all values lie in [-2^b, 2^b - 1]."""
+    """Return the smallest b >= 0 for which all values lie in [-2^b, 2^b - 1]."""
     return int(np.bitwise_or.reduce(values ^ (values >> 31), axis=None)).bit_length()
 
 
@@ -51,7 +51,7 @@ class Generators:
         self._states = np.zeros(-(-cols // RANDOM_LANES), np.uint64)
 
     def lines(self, rows: int, seed: int, counter: int) -> NDArray[np.int8]:
-        """The bytes of Random: (rows, cols)."""
+        """Make the bytes of Random: (rows, cols)."""
         start = (1 << 63) | (seed << 32) | counter
         self._states = np.array(
             [start ^ (g * RANDOM_GROUP % (1 << 63)) for g in range(len(self._states))], np.uint64
@@ -62,12 +62,12 @@ class Generators:
         return mixed.reshape(rows, -1)[:, : self._cols].view(np.int8)
 
     def dither(self, vectors: int) -> NDArray[np.int64]:
-        """The t of Activate with `stochastic`: (vectors, cols)."""
+        """Make t of Activate with `stochastic`: (vectors, cols)."""
         low = self._next(vectors).reshape(vectors, -1)[:, : self._cols] % (1 << DITHER_BITS)
         return low.astype(np.int64)
 
     def _next(self, count: int) -> NDArray[np.uint8]:
-        """The bytes of the next states, the lowest first: (count, groups, RANDOM_LANES)."""
+        """Make the bytes of the next states, the lowest first: (count, groups, RANDOM_LANES)."""
         x = self._states
         states = np.empty((count, len(x)), "<u8")
         for number in range(count):

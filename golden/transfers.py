@@ -12,26 +12,26 @@ from systola.golden.state import State
 
 
 class Transfers(State):
-    """Host reader, host writer and what is loaded for the activation unit."""
+    """The host writer, and the host reader with its entries and tables for the activation unit."""
 
     def read_host_memory(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
     ) -> None:
-        """Copies blocks of R bytes from host memory into buffer lines, padded with zeros."""
+        """Copy blocks of R bytes from host memory into buffer lines, padded with zeros."""
         lines = self._lines(buffer, blocks, rows)
         self._read_host(lines, host, stride, tail)
 
     def read_host_memory_alternate(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
     ) -> None:
-        """The same with the blocks of a row in lines that follow one another."""
+        """Copy blocks as Read_Host_Memory does, but the blocks of a row into consecutive lines."""
         lines = self._lines(buffer, rows, blocks).transpose(1, 0, 2)
         self._read_host(lines, host, stride, tail)
 
     def write_host_memory(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
     ) -> None:
-        """Copies the first C bytes of buffer lines to host memory, block after block."""
+        """Copy the first C bytes of buffer lines to host memory, block after block."""
         size = self.config.cols
         lines = self._lines(buffer, blocks, rows).view(np.uint8)
         for block in range(blocks):
@@ -47,7 +47,7 @@ class Transfers(State):
     def write_host_memory_alternate(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
     ) -> None:
-        """Copies the first C bytes of buffer lines to host memory, row after row."""
+        """Copy the first C bytes of buffer lines to host memory, row after row."""
         size, pitch = self.config.cols, self.config.output_pitch
         lines = self._lines(buffer, rows, blocks).view(np.uint8)
         # Where rows do not overlap, their order does not show.
@@ -60,18 +60,18 @@ class Transfers(State):
                 target[span] = lines[span, block, :count]
 
     def load_parameters(self, *, host: int, parameter: int, count: int) -> None:
-        """Copies `count` parameter entries from host memory."""
+        """Copy `count` parameter entries from host memory."""
         pitch = self.config.output_pitch
         size = count * PARAMETER_PLANES * pitch
         planes = self._host[host : host + size].reshape(count, PARAMETER_PLANES, pitch)
         self.parameters[parameter : parameter + count] = planes[:, :, : self.config.cols]
 
     def load_table(self, *, host: int, table: int) -> None:
-        """Copies one activation table from host memory."""
+        """Copy one activation table from host memory."""
         self.tables[table] = self._host[host : host + TABLE_BYTES].view(np.int8)
 
     def _read_host(self, lines: NDArray[np.int8], host: int, stride: int, tail: int) -> None:
-        """Fills lines (blocks, rows, line_bytes) from host memory."""
+        """Fill lines (blocks, rows, line_bytes) from host memory."""
         blocks, rows, _ = lines.shape
         lines[:] = 0
         for block in range(blocks):

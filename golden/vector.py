@@ -31,9 +31,9 @@ class Scale:
 def depthwise_sums(
     lines: NDArray[np.int8], kernel: NDArray[np.int8], window: Window, fill: int
 ) -> NDArray[np.int32]:
-    """The products of each channel with its own kernel, summed over the taps of each window.
+    """Sum the products of each channel with its own kernel over the taps of each window.
 
-    `lines` is the feature map from its first line on, (lines, C) with more behind it allowed;
+    `lines` is the feature map from its first line on, (lines, C) and may be followed by more;
     `kernel` has shape (taps, C). `fill` stands outside the map. The result: (windows, C).
     """
     sums = np.zeros((window.windows, lines.shape[1]), np.int32)
@@ -46,7 +46,7 @@ def depthwise_sums(
 def pooled(
     lines: NDArray[np.int8], window: Window, reduction: Reduction
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The largest tap of each window or the sum of its taps, and how many of them are inside.
+    """Return the largest tap or the sum of taps of each window, and its number of taps inside.
 
     `lines` is as for `depthwise_sums`. The results: (windows, C) and (windows,).
     """
@@ -72,7 +72,7 @@ def vector_sums(
     scale: Scale,
     fraction_bits: int,
 ) -> NDArray[np.int32]:
-    """The s of Vector for operands of any one shape; `b` may be None for COPY only.
+    """Compute s of Vector for operands of any one shape; `b` may be None for COPY only.
 
     `fraction_bits` is the k of the text: 11 for int8 operands, 16 for int16.
     """
@@ -90,5 +90,5 @@ def vector_sums(
 
 
 def _scaled(x: NDArray[np.int64], q: int, r: int, k: int) -> NDArray[np.int64]:
-    """The f of Vector."""
+    """Compute f of Vector."""
     return shifted((x * q + (1 << (k - 1))) >> k, np.array(r))
