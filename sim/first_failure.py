@@ -12,7 +12,8 @@ MOST_TEXT = 1000
 """Characters of a message in one line."""
 _ADDRESS = re.compile(r"^ *\+ +where .* object at 0x[0-9a-f]+>.*\n?", re.MULTILINE)
 """Lines of an assertion's message that name nothing but the object of a method."""
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (?!expect$)', re.MULTILINE)
+"""A line of a traceback, but for the function that compares on behalf of a test."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ type="AssertionError">Traceback (most recent call last):
     await bench.step()
   File "/a/site-packages/cocotb/task.py", line 3, in step
     assert self.get("ready") == 0
+  File "/a/verif/kit/expect.py", line 19, in expect
+    raise AssertionError
 AssertionError: ready is 1, expected 0
 </failure><properties><property name="sim_time_unit" value="ns"/>
 <property name="sim_time_duration" value="375.0"/></properties></testcase>

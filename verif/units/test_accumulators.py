@@ -59,13 +59,14 @@ class Model(Bench):
         assert not self.get("flawed")
         shown = self.reading.popleft()
         if shown is not None:
-            self.expect("data", packed(shown), "data READ_LATENCY cycles after the read")
+            source, values = shown
+            self.expect("data", packed(values), f"READ_LATENCY after the read of row {source}")
         taken = False
         if read is not None:
             conflict = update is not None and accumulate and row % 2 == read % 2
-            self.expect("ready", not conflict)
+            self.expect("ready", not conflict, f"read of row {read}, update {update}")
             taken = not conflict
-        self.reading.append(self.rows[read].copy() if taken else None)
+        self.reading.append((read, self.rows[read].copy()) if taken else None)
         self.updating.append(update)
         written = self.updating.popleft()
         if written is not None:
