@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 from amaranth._toolchain.yosys import find_yosys  # the one that amaranth.back.verilog runs
-from amaranth.back import rtlil, verilog
+from amaranth.back import rtlil
 from amaranth.lib import wiring
 
 from systola.arch.config import Config
@@ -27,6 +27,22 @@ _ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end
 """What gives a memory its contents, where they are zero."""
 _INDEXED = re.compile(r"\\\S*\[\S*")
 """The name of a wire for an element of another one."""
+_FUNCTION = re.compile(r"\\\$procmux\$(\d+) ")
+"""The name of a function that chooses one of several values."""
+_ASSERTION = re.compile(r"^( *)assert (\(.*\));$", re.MULTILINE)
+_REMOVED = ("generator", "top", "full_case", "amaranth.hierarchy", "amaranth.decoding")
+"""Attributes that tell users of the Verilog nothing."""
+_ATTRIBUTES = " ".join(f"-remove {name}" for name in _REMOVED)
+_STEPS = (
+    # Not `proc -nomux`, as in Amaranth: `always @*` has no value before one of its inputs changes,
+    # and whether an initial value is a change depends on the version of the language.
+    "proc -norom",
+    "memory_collect",
+    f"attrmap {_ATTRIBUTES}",
+    f"attrmap -modattr {_ATTRIBUTES}",
+    "write_verilog -norename",
+)
+"""From what Amaranth writes to Verilog, with Yosys."""
 
 
 def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
@@ -107,25 +123,13 @@ def _with_modules(text: str, config: Config, platform: Fabric | Checked) -> str:
 
 
 def _convert_merged(component: wiring.Component, name: str, platform: Fabric | Checked) -> str:
-    """The module without others in it, and with one register where several always have the same
-    value: what synthesis makes of it anyway, and what takes a simulator a third of the time to
-    compile.
+    """Convert a component to a module without others in it, with equal registers merged.
+
+    Synthesis merges them anyway. A simulator compiles the module in a third of the time.
     """
-    _use_own_yosys()
     text = rtlil.convert(component, name=name, platform=platform, emit_src=False)
-    script = (
-        f"read_rtlil <<rtlil\n{text}\nrtlil",
-        *("proc", "flatten", "opt_expr", "opt_merge", "opt_dff", "opt_clean"),
-        "write_verilog -noattr",
-    )
-    yosys = find_yosys(lambda version: version >= (0, 40))
-    # It warns of processes that Verilog may not be able to express; "proc" has left none.
-    return _with_plain_names(yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True))
-
-
-def _use_own_yosys() -> None:
-    """The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert."""
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    merged = ("proc", "flatten", "opt_expr", "opt_merge", "opt_dff", "opt_clean")
+    return _written(text, *merged, "write_verilog -noattr")
 
 
 def convert(
@@ -134,27 +138,29 @@ def convert(
     platform: Fabric | Checked = Fabric.GENERIC,
     ports: object = None,
 ) -> str:
-    """A component as the module `name`; its ports are called as in Amaranth, members joined by
-    `__`, unless `ports` names them. Its memories have no contents until they are written.
+    """Convert a component to the module `name`.
+
+    Ports are called as in Amaranth, members joined by `__`, unless `ports` names them. Memories
+    have no contents until they are written. Combinational logic is `assign` only, and an assertion
+    ends a simulation with `$fatal`: simulators disagree about the rest, see docs/integration.md.
     """
-    _use_own_yosys()
-    text = verilog.convert(
-        component,
-        name=name,
-        platform=platform,
-        ports=ports,
-        emit_src=False,
-        strip_internal_attrs=True,
-    )
-    return _with_plain_names(without_contents(text))
+    text = rtlil.convert(component, name=name, platform=platform, ports=ports, emit_src=False)
+    return without_contents(_written(text, *_STEPS))
 
 
-def _with_plain_names(text: str) -> str:
-    """Verilog of Yosys with names such as `words.2` for what Amaranth calls `words[2]`.
-
-    With ABC9 Yosys 0.70 takes that for the bit of `words` with this number.
-    """
-    return _INDEXED.sub(lambda name: name[0].replace("[", ".").replace("]", ""), text)
+def _written(text: str, *steps: str) -> str:
+    """Return the Verilog that Yosys writes after some steps from a design in its own language."""
+    # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    script = (f"read_rtlil <<rtlil\n{text}\nrtlil", *steps)
+    # It warns of processes that Verilog may not be able to express; "proc" has left none.
+    verilog = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+    # Icarus takes a function whose name begins with `$` for one of a simulator's own.
+    verilog = _FUNCTION.sub(r"choice_\1 ", verilog)
+    verilog = _ASSERTION.sub(r"\1if (!\2) $fatal;", verilog)
+    # With ABC9 Yosys 0.70 takes `words[2]` for the bit of `words` with this number.
+    return _INDEXED.sub(lambda name: name[0].replace("[", ".").replace("]", ""), verilog)
 
 
 def without_contents(text: str) -> str:

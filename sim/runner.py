@@ -156,7 +156,7 @@ def _build(
 
     def make(work: Path) -> Path:
         source = work / f"{top}.v"
-        source.write_text(_for_icarus(verilog) if simulator == "icarus" else verilog)
+        source.write_text(verilog)
         sources: list[Path | VerilatorControlFile] = [source]
         if simulator == "verilator":
             ports = work / "ports.vlt"
@@ -187,26 +187,6 @@ def _build(
         return result
 
     return built_once("cocotb", key, f"building '{top}' for {simulator}", make)
-
-
-def _for_icarus(verilog: str) -> str:
-    """The Verilog with every `always @*` evaluated once at time 0, as elsewhere, and an end of the
-    simulation where an assertion fails, which is only printed there.
-
-    Yosys lets those of several statements depend on a register that is initialised where it is
-    declared. With -g2012, which cocotb asks for, that is no event, and results are unknown until an
-    input changes. So are those of a single statement, which depend on no such register.
-    """
-    verilog = re.sub(
-        r"^ *reg (\\\$auto\$verilog_backend\S+ ) *= 0;$",
-        r"  reg \1; initial #0 \1 = 0;",
-        verilog,
-        flags=re.MULTILINE,
-    )
-    verilog = re.sub(r"^( *)assert (\(.*\));$", r"\1if (!\2) $fatal;", verilog, flags=re.MULTILINE)
-    return re.sub(
-        r"^  always @\*\n(    [^;\n]*;)$", r"\g<0>\n  initial #0\n\1", verilog, flags=re.MULTILINE
-    )
 
 
 def _version(simulator: str) -> str:
