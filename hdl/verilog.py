@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import replace
 from importlib.resources import files
 
-from amaranth._toolchain.yosys import find_yosys  # the one that amaranth.back.verilog runs
 from amaranth.back import rtlil
 from amaranth.lib import wiring
 
@@ -22,27 +19,7 @@ from systola.hdl.parts.fabric import Checked, Fabric, fabric_of
 from systola.hdl.pod.pod import LINK_STAGES, Pod
 from systola.hdl.port_names import flat_ports
 from systola.hdl.tpu import TPU
-
-_ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
-"""What gives a memory its contents, where they are zero."""
-_INDEXED = re.compile(r"\\\S*\[\S*")
-"""The name of a wire for an element of another one."""
-_FUNCTION = re.compile(r"\\\$procmux\$(\d+) ")
-"""The name of a function that chooses one of several values."""
-_ASSERTION = re.compile(r"^( *)assert (\(.*\));$", re.MULTILINE)
-_REMOVED = ("generator", "top", "full_case", "amaranth.hierarchy", "amaranth.decoding")
-"""Attributes that tell users of the Verilog nothing."""
-_ATTRIBUTES = " ".join(f"-remove {name}" for name in _REMOVED)
-_STEPS = (
-    # Not `proc -nomux`, as in Amaranth: `always @*` has no value before one of its inputs changes,
-    # and whether an initial value is a change depends on the version of the language.
-    "proc -norom",
-    "memory_collect",
-    f"attrmap {_ATTRIBUTES}",
-    f"attrmap -modattr {_ATTRIBUTES}",
-    "write_verilog -norename",
-)
-"""From what Amaranth writes to Verilog, with Yosys."""
+from systola.hdl.verilog_text import STEPS, verilog_text
 
 
 def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
@@ -129,7 +106,7 @@ def _convert_merged(component: wiring.Component, name: str, platform: Fabric | C
     """
     text = rtlil.convert(component, name=name, platform=platform, emit_src=False)
     merged = ("proc", "flatten", "opt_expr", "opt_merge", "opt_dff", "opt_clean")
-    return _written(text, *merged, "write_verilog -noattr")
+    return verilog_text(text, *merged, "write_verilog -noattr")
 
 
 def convert(
@@ -140,34 +117,8 @@ def convert(
 ) -> str:
     """Convert a component to the module `name`.
 
-    Ports are called as in Amaranth, members joined by `__`, unless `ports` names them. Memories
-    have no contents until they are written. Combinational logic is `assign` only, and an assertion
-    ends a simulation with `$fatal`: simulators disagree about the rest, see docs/integration.md.
+    Ports are called as in Amaranth, members joined by `__`, unless `ports` names them. A name that
+    is a keyword gets an underscore at its end. Memories have no contents until they are written.
     """
     text = rtlil.convert(component, name=name, platform=platform, ports=ports, emit_src=False)
-    return without_contents(_written(text, *_STEPS))
-
-
-def _written(text: str, *steps: str) -> str:
-    """Return the Verilog that Yosys writes after some steps from a design in its own language."""
-    # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    yosys = find_yosys(lambda version: version >= (0, 40))
-    script = (f"read_rtlil <<rtlil\n{text}\nrtlil", *steps)
-    # It warns of processes that Verilog may not be able to express; "proc" has left none.
-    verilog = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
-    # Icarus takes a function whose name begins with `$` for one of a simulator's own.
-    verilog = _FUNCTION.sub(r"choice_\1 ", verilog)
-    verilog = _ASSERTION.sub(r"\1if (!\2) $fatal;", verilog)
-    # With ABC9 Yosys 0.70 takes `words[2]` for the bit of `words` with this number.
-    return _INDEXED.sub(lambda name: name[0].replace("[", ".").replace("]", ""), verilog)
-
-
-def without_contents(text: str) -> str:
-    """Verilog of Yosys whose memories have no contents until they are written.
-
-    Amaranth fills a memory with zeros where nothing is said of its contents. No unit may count on
-    them: a simulator then shows one that does, and a memory of a chip or a large one of an FPGA has
-    none to begin with.
-    """
-    return _ZEROS.sub("", text)
+    return verilog_text(text, *STEPS)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import random
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from systola.arch.config import Config
 from systola.hdl import verilog
 from systola.hdl.parts.fabric import Checked, Fabric
+from systola.hdl.verilog_text import without_keywords
 from systola.sim.build import built_once, content_key
 from systola.sim.primitives import models_of
 from systola.synth.simulation_netlist import netlist_of
@@ -81,8 +81,6 @@ def convert(
 
 
 def _readable(text: str) -> str:
-    # Names that only a backslash tells from a keyword of Verilog, such as \table, get a `_`.
-    text = re.sub(r"\\([a-z]\w*)(?= )", rf"\1{_ESCAPED}", text)
     # A port may be called `interrupt`, though that is a word of some C++ compilers.
     return f"// verilator lint_off SYMRSVDWORD\n{text}"
 
@@ -110,7 +108,7 @@ def run_unit(
         planted = planted_verilog(rtlil.convert(component, name=TOP, platform=fabric), TOP)
         if planted is None:
             pytest.skip(NO_SUCH_PLACE)
-        text = f"{_readable(planted)}\n{modules}"
+        text = f"{_readable(without_keywords(planted))}\n{modules}"
     else:
         platform = fabric if fabric is netlist else Checked(fabric)
         text = f"{convert(component, platform=platform)}\n{modules}"
