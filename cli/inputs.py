@@ -60,7 +60,7 @@ def _names(keys: str | None, inputs: Sequence[Value]) -> list[str]:
 
 
 def open_npz(path: str) -> Npz:
-    """Opens a .npz file; raises UserError where it is none."""
+    """Open a .npz file; raise UserError where it is none."""
     content = read_file(path)
     try:
         return Npz(content)
@@ -69,7 +69,7 @@ def open_npz(path: str) -> Npz:
 
 
 def read_array(path: str, archive: Npz, name: str) -> NDArray[Any]:
-    """Reads an array of the .npz file at `path`; raises UserError where that cannot be."""
+    """Read an array of the .npz file at `path`; raise UserError where that cannot be."""
     if name not in archive.names:
         known = ", ".join(archive.names) or "none"
         raise UserError(f"{path} has no array '{name}' (it has: {known})")

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(arguments: Sequence[str] | None) -> int:
-    """Runs the command line; gives the exit status, be it that of argparse."""
+    """Run the command line; return the exit status, be it that of argparse."""
     try:
         return _run(arguments)
     except SystemExit as end:

@@ -15,7 +15,7 @@ _HANDLER = "systola-plain"
 
 
 def prepare_streams() -> None:
-    """Makes standard output and error take any text, and puts something where they are closed.
+    """Make standard output and error take any text, and puts something where they are closed.
 
     A character that an encoding lacks becomes a plain one, or an escape. Whatever is written to a
     closed standard output fails with OSError; to a closed standard error it goes nowhere.
@@ -32,18 +32,20 @@ def prepare_streams() -> None:
 
 
 def drop_output() -> None:
-    """Lets what is left in the buffer of standard output go nowhere, as nobody can take it."""
+    """Let what is left in the buffer of standard output go nowhere, as nobody can take it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def printable(name: str) -> str:
-    """Gives the name of a file as text that has an encoding: bytes that are no UTF-8 become escapes
-    such as \\xff."""
+    """Return the name of a file as text that has an encoding.
+
+    Bytes that are no UTF-8 become escapes such as \\xff.
+    """
     return name.encode("utf-8", _HANDLER).decode()
 
 
 def _occupied(number: int, flags: int) -> int:
-    """Opens the null device as file descriptor `number`."""
+    """Open the null device as file descriptor `number`."""
     opened = os.open(os.devnull, flags)
     if opened != number:
         os.dup2(opened, number)

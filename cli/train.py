@@ -160,7 +160,7 @@ def _arrays(path: str) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def _mistakes(path: str | None = None) -> Generator[None]:
-    """Turns a TrainingError into a UserError that names the file at `path`, where it is given."""
+    """Turn a TrainingError into a UserError that names the file at `path`, where it is given."""
     try:
         yield
     except NamesError as error:

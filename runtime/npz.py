@@ -50,11 +50,11 @@ class Npz:
         return tuple(self._members)
 
     def stored_bytes(self, name: str) -> int:
-        """Counts the bytes of an array, those of its header included, as the file claims them."""
+        """Count the bytes of an array, those of its header included, as the file claims them."""
         return self._members[name].file_size
 
     def read(self, name: str) -> NDArray[Any]:
-        """Reads an array, objects excepted.
+        """Read an array, objects excepted.
 
         Raises NpzError where it is damaged, encrypted, or not as long as its header claims, and
         MemoryError where there is no room for it.
@@ -80,7 +80,7 @@ class Npz:
 
 @contextmanager
 def _reasons() -> Generator[None]:
-    """Turns whatever zipfile and numpy raise for damaged bytes into an NpzError."""
+    """Turn whatever zipfile and numpy raise for damaged bytes into an NpzError."""
     try:
         yield
     except (NpzError, MemoryError):

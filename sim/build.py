@@ -7,6 +7,7 @@ other bytes, was cut short by a full disk or a loss of power, and is made again.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import os
@@ -166,22 +167,24 @@ def is_plain(path: Path) -> bool:
 
 @lru_cache
 def plain_path(folder: Path) -> Path:
-    """Gives a path of `folder` that GNU make can work with: the folder itself where it has a plain
+    """Return a path of `folder` that GNU make can work with: the folder itself where it has a plain
     name, else a link to it, which goes away when the process ends. Raises BuildFolderError."""
     if is_plain(folder):
         return folder
-    link = Path(_links().name) / content_key(str(folder))
+    link = _links() / content_key(str(folder))
     link.symlink_to(folder)
     return link
 
 
 @lru_cache
-def _links() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="systola-", dir=_temporary_root())
+def _links() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="systola-", dir=_temporary_root()))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _temporary_root() -> Path:
-    """Finds the folder for temporary files. Raises BuildFolderError where its name is not plain."""
+    """Find the folder for temporary files. Raises BuildFolderError where its name is not plain."""
     root = Path(tempfile.gettempdir())
     if not is_plain(root):
         raise BuildFolderError(

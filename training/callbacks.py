@@ -59,7 +59,7 @@ _CALLS = tuple(name for name in vars(Callback) if name.startswith(("on_", "set_"
 
 
 def check_callbacks(callbacks: object) -> list[Callback]:
-    """Gives callbacks as a list; raises TrainingError for what is no list of them. Callbacks of
+    """Return callbacks as a list; raise TrainingError for what is no list of them. Callbacks of
     Keras have the same methods, and so they will do."""
     found = items("callbacks", callbacks, "callbacks")
     for each in found:

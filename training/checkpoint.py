@@ -64,7 +64,7 @@ class Saved(Protocol):
         ...
 
     def state(self) -> State:
-        """Gives what the model has learnt."""
+        """Return what the model has learnt."""
         ...
 
 
@@ -130,7 +130,7 @@ class _About:
 
 
 def read(content: bytes) -> Checkpoint:
-    """Reads what `save` has written. Every field and array is checked against the network before
+    """Read what `save` has written. Every field and array is checked against the network before
     the arrays are unpacked. Raises TrainingError, which begins with "it", for anything else."""
     try:
         archive = Npz(content)
@@ -156,7 +156,7 @@ def read(content: bytes) -> Checkpoint:
 
 
 def _about(archive: Npz) -> _About:
-    """Reads the description. Raises NpzError or DataError where it is none, TrainingError where it
+    """Read the description. Raises NpzError or DataError where it is none, TrainingError where it
     is for another version."""
     if archive.stored_bytes(_ABOUT) > _MOST_ABOUT:
         raise DataError("its description is too long")
@@ -193,7 +193,7 @@ def _fields(data: object, where: str) -> dict[str, Any]:
 
 
 def _layer(written: Any) -> Any:
-    """Gives the `kind` of a layer the name that plain_data has for it."""
+    """Return the `kind` of a layer the name that plain_data has for it."""
     fields = _fields(written, "a layer")
     if "class" in fields:
         raise DataError("a layer has a class")
@@ -201,7 +201,7 @@ def _layer(written: Any) -> Any:
 
 
 def _arrays(archive: Npz, found: Sequence[Stage]) -> list[tuple[NDArray[np.int16], ...]]:
-    """Reads masters and velocities, which may be left out. Raises DataError where an array is
+    """Read masters and velocities, which may be left out. Raises DataError where an array is
     missing, is one too many, or does not fit the tensors of these stages."""
     shapes = master_shapes(found)
     kinds = [[f"{kind}{n}" for n in range(len(shapes))] for kind in ("master", "velocity")]
@@ -245,7 +245,7 @@ def load(
     cores: int | None = None,
     **others: Never,
 ) -> Sequential:
-    """Loads the model that `save` has stored; the rest is as for compile(). A setting of the
+    """Load the model that `save` has stored; the rest is as for compile(). A setting of the
     machine that is not given is that of the Strategy in whose scope this is, else the file's.
 
     Raises OSError where there is no such file, TrainingError where it is something else.
@@ -281,7 +281,7 @@ def _stored_preset(path: str | PathLike[str], name: str) -> Config:
 
 
 def check_path(path: str | PathLike[str]) -> Path:
-    """Gives the path; raises TrainingError where it is of another type."""
+    """Return the path; raise TrainingError where it is of another type."""
     if not isinstance(path, (str, PathLike)):  # type: ignore[reportUnnecessaryIsInstance]
         raise TrainingError(f"a path is a text, not {shown(path)}")
     return Path(path)

@@ -16,13 +16,15 @@ from systola.training.errors import TrainingError
 
 
 def shown(value: object) -> str:
-    """Gives a value in one short line."""
+    """Return a value in one short line."""
     return " ".join(reprlib.repr(value).split())
 
 
 def whole(name: str, value: object, least: int, most: int | None = None) -> int:
-    """Gives an integer of Python or numpy as an int. Raises TrainingError for other types, for bool
-    and for integers outside `least` to `most`."""
+    """Return an integer of Python or numpy as an int.
+
+    Raises TrainingError for other types, for bool, and for integers outside `least` to `most`.
+    """
     try:
         number = least - 1 if _is(value, bool, np.bool_) else index(cast("int", value))
     except TypeError:
@@ -34,7 +36,7 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
 
 
 def real(name: str, value: object) -> float:
-    """Gives a finite number of Python or numpy as a float; raises TrainingError for all else."""
+    """Return a finite number of Python or numpy as a float; raise TrainingError for all else."""
     if _is(value, int, float, np.integer, np.floating) and not _is(value, bool):
         try:
             number = float(cast("float", value))
@@ -46,7 +48,7 @@ def real(name: str, value: object) -> float:
 
 
 def choice(name: str, value: object, known: Collection[str], more: str = "") -> str:
-    """Gives a name that is one of `known`; raises TrainingError for all else. `more`: what else may
+    """Return a name that is one of `known`; raise TrainingError for all else. `more`: what else may
     be given, for the message."""
     if not is_name(value, known):
         raise TrainingError(f"{name} {shown(value)} is not there (known: {', '.join(known)}{more})")
@@ -59,14 +61,14 @@ def is_name(value: object, known: Collection[str]) -> bool:
 
 
 def flag(name: str, value: object) -> bool:
-    """Gives True or False; raises TrainingError for all else."""
+    """Return True or False; raise TrainingError for all else."""
     if not _is(value, bool, np.bool_):
         raise TrainingError(f"{name} must be True or False, not {shown(value)}")
     return bool(value)
 
 
 def items(name: str, value: object, what: str) -> list[Any]:
-    """Gives the items of a list or tuple; raises TrainingError for all else."""
+    """Return the items of a list or tuple; raise TrainingError for all else."""
     if not _is(value, list, tuple):
         raise TrainingError(f"{name} must be a list of {what}, not {shown(value)}")
     return list(cast("list[Any]", value))
@@ -77,13 +79,13 @@ def _is(value: object, *kinds: type[Any]) -> bool:
 
 
 def nothing_more(function: str, others: Mapping[str, object]) -> None:
-    """Raises TrainingError for arguments of Keras that `function` does not take."""
+    """Raise TrainingError for arguments of Keras that `function` does not take."""
     if others:
         raise TrainingError(f"{function}() does not take {', '.join(others)}")
 
 
 def numbers(values: Any, name: str) -> NDArray[np.float64]:
-    """Gives an array of float64. Raises TrainingError where `values` are no array of real numbers,
+    """Return an array of float64. Raises TrainingError where `values` are no array of real numbers,
     or where some of them are not finite."""
     try:
         array = np.asarray(values)

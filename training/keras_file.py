@@ -39,7 +39,7 @@ def read_keras(path: str) -> Any:
 
 
 def _check(content: bytes) -> None:
-    """Raises TrainingError for what is no whole .keras file."""
+    """Raise TrainingError for what is no whole .keras file."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in _MEMBERS:
@@ -61,7 +61,7 @@ def _check(content: bytes) -> None:
 
 
 def _keras_models() -> Any:
-    """Imports keras.models. Raises TrainingError where Keras is not there, or does not start."""
+    """Import keras.models. Raises TrainingError where Keras is not there, or does not start."""
     try:
         return import_module("keras.models")
     except ModuleNotFoundError as error:
@@ -81,6 +81,6 @@ def _keras_models() -> Any:
 
 
 def _line(error: Exception) -> str:
-    """Gives the reason in one line that any terminal can show."""
+    """Return the reason in one line that any terminal can show."""
     text = " ".join(str(error).split()) or type(error).__name__
     return "".join(each if each.isprintable() else "?" for each in text[:_MOST_TEXT])

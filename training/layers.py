@@ -164,7 +164,7 @@ def pair(name: str, value: object, most: int) -> Pair:
 
 
 def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
-    """Makes a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
+    """Make a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 

@@ -60,7 +60,7 @@ class Sequential:
         self._memories: dict[str, Any] = {}
 
     def add(self, layer: Layer) -> None:
-        """Adds a layer at the end. Raises TrainingError for what is none, and where there are
+        """Add a layer at the end. Raises TrainingError for what is none, and where there are
         weights."""
         if self._state is not None:
             raise TrainingError("a network that has weights takes no more layers")
@@ -201,7 +201,7 @@ class Sequential:
         return_dict: bool = False,
         **others: Never,
     ) -> float | list[float] | dict[str, float]:
-        """Measures loss and metrics of samples, and gives them as Keras does. Raises TrainingError
+        """Measure loss and metrics of samples, and gives them as Keras does. Raises TrainingError
         as fit() does."""
         nothing_more("evaluate", others)
         batch_size = whole("batch_size", batch_size, 1)
@@ -214,8 +214,10 @@ class Sequential:
         return values[0] if len(values) == 1 else values
 
     def predict(self, x: Any, *, batch_size: int = 32, **others: Never) -> NDArray[np.float32]:
-        """Gives the outputs of the network for any number of samples. Raises TrainingError as fit()
-        does."""
+        """Return the outputs of the network for any number of samples.
+
+        Raises TrainingError as fit() does.
+        """
         nothing_more("predict", others)
         batch_size = whole("batch_size", batch_size, 1)
         rows = self._rows(x, "x")
@@ -229,7 +231,7 @@ class Sequential:
         return as_keras(found, weights(found, self.state()))
 
     def set_weights(self, given: Sequence[Floats]) -> None:
-        """Takes weights, to the nearest numbers that masters can be. Raises TrainingError for
+        """Take weights, to the nearest numbers that masters can be. Raises TrainingError for
         others than get_weights() would give."""
         self._state, self._engine = from_weights(self.stages(), given), None
 
@@ -427,14 +429,14 @@ class _Total:
 
 
 def _layer(layer: object) -> Any:
-    """Gives a layer; raises TrainingError for anything else."""
+    """Return a layer; raise TrainingError for anything else."""
     if not isinstance(layer, get_args(Layer)):
         raise TrainingError(f"{shown(layer)} is no layer that can be trained")
     return layer
 
 
 def _config(preset: object) -> Config:
-    """Gives a configuration, which may be called by its name; raises TrainingError for others."""
+    """Return a configuration, which may be called by its name; raise TrainingError for others."""
     if isinstance(preset, Config):
         return preset
     if not isinstance(preset, str):

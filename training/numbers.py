@@ -44,7 +44,7 @@ def input_bits(x: Floats) -> int:
 
 
 def master_bits(weights: Floats) -> int:
-    """Gives the fraction bits of the masters of these weights, at most MOST_MASTER_BITS."""
+    """Return the fraction bits of the masters of these weights, at most MOST_MASTER_BITS."""
     largest = float(np.abs(weights).max(initial=0.0)) or 1.0
     return min(MOST_MASTER_BITS, fraction_bits(largest, (1 << _HEADROOM) - 1))
 

@@ -44,7 +44,7 @@ NAMES = {"sgd": SGD(), "momentum": SGD(momentum=0.9)}
 
 
 def optimizer(which: str | SGD) -> SGD:
-    """Finds the optimiser of that name; an SGD is one already. Raises TrainingError for others."""
+    """Find the optimiser of that name; an SGD is one already. Raises TrainingError for others."""
     if isinstance(which, SGD):
         return which
     return NAMES[choice("optimizer", which, NAMES, ", or SGD")]

@@ -48,7 +48,7 @@ class State:
 
 
 def master_shapes(stages: Sequence[Stage]) -> list[tuple[int, int]]:
-    """Gives the shape of the masters of each tensor, and so of its velocities."""
+    """Return the shape of the masters of each tensor, and so of its velocities."""
     return [(tensor.inputs + tensor.biased, tensor.units) for tensor in tensors(stages)]
 
 
@@ -58,7 +58,7 @@ def check_bits(
     unit_bits: Sequence[int],
     input_bits: int | None,
 ) -> None:
-    """Raises TrainingError where fraction bits are not such as a network of these stages has:
+    """Raise TrainingError where fraction bits are not such as a network of these stages has:
     those of a State, and of its samples, None before the first ones."""
     count = len(tensors(stages))
     if len(bits) != count:

@@ -206,7 +206,7 @@ def test_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
 
 def test_mistakes() -> None:
     for cores in (0, 1025, True, 2.0):
-        with pytest.raises(TrainingError, match="cores must be 1 to 1024"):
+        with pytest.raises(TrainingError, match="cores must be a whole number from 1 to 1024"):
             Sequential([Dense(10)]).compile(cores=cores)  # pyright: ignore[reportArgumentType]
     for strategy in (Strategy(2, split=True), Strategy(2, scheduler="tcp://host:1")):
         with strategy.scope(), pytest.raises(TrainingError, match="split or scheduler"):

@@ -159,8 +159,8 @@ WORD, END = Embedding(VOCABULARY, 4), Dense(2)
     ("build", "says"),
     [
         (lambda: LSTM(0), "units of LSTM must be a whole number from 1 to 512, not 0"),
-        (lambda: Embedding(0, 3), "input_dim >= 1"),
-        (lambda: Embedding(3, -1), "output_dim >= 1"),
+        (lambda: Embedding(0, 3), "input_dim of Embedding must be"),
+        (lambda: Embedding(3, -1), "output_dim of Embedding must be"),
         (lambda: compiled([WORD, END]).fit(X, Y), "after Embedding there must be LSTM"),
         (lambda: compiled([WORD]).fit(X, Y), "after Embedding there must be LSTM"),
         (lambda: compiled([LSTM(3), END]).fit(X, Y), "LSTM must be the first layer"),
