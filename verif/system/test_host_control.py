@@ -16,7 +16,7 @@ from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB, config_under_test
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.launch import preset_name, run_machine, simulators
-from systola.verif.kit.seeds import random_seed
+from systola.verif.kit.seeds import case_seed
 
 INPUT, OUTPUT = 4096, 8192
 ROWS = 4
@@ -44,7 +44,7 @@ def copies(config, turn):
 
 
 def image(*program):
-    host = random_memory(np.random.default_rng(random_seed()), 4)
+    host = random_memory(np.random.default_rng(case_seed()), 4)
     return make_image(program, host=host)
 
 
