@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -65,11 +65,13 @@ def run(
     waves: bool = False,
     test_filter: str | None = None,
     extra_env: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Path | None:
     """Runs the cocotb tests in Python module `module` on Verilog module `top`.
 
     `parameters` are those of the Verilog module. `test_filter` is a regular expression searched in
-    the names of the tests, module included. `extra_env` is added to the environment of the tests.
+    the names of the tests, module included. `extra_env` is added to the environment of the tests,
+    `options` to the command that builds the simulation.
     Returns GTKWave's save file of the waveform, which is there after a failure, too, where `waves`
     asks for one. Raises TestFailure when a test fails and BuildError when the simulation cannot be
     built.
@@ -77,7 +79,7 @@ def run(
     parameters = dict(parameters or {})
     if waves:
         toplevel_verilog = fields_named(toplevel_verilog)
-    built = _build(toplevel_verilog, top, simulator, parameters, waves)
+    built = _build(toplevel_verilog, top, simulator, parameters, waves, options)
     directory = build_root() / "runs" / f"{module.rpartition('.')[2]}-{built.name}-{os.getpid()}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -139,7 +141,12 @@ def _runner(simulator: str) -> Runner:
 
 
 def _build(
-    verilog: str, top: str, simulator: str, parameters: Mapping[str, object], waves: bool
+    verilog: str,
+    top: str,
+    simulator: str,
+    parameters: Mapping[str, object],
+    waves: bool,
+    options: Sequence[str],
 ) -> Path:
     """Directory with the simulation of `top`, from the cache or built now."""
     if simulator not in SIMULATORS:
@@ -149,6 +156,7 @@ def _build(
         verilog,
         top,
         repr(sorted(parameters.items())),
+        repr(tuple(options)),
         waveform_suffix() if waves else "",
         LINT.read_bytes(),
         Path(__file__).read_bytes(),
@@ -169,6 +177,7 @@ def _build(
                 sources=sources,
                 hdl_toplevel=top,
                 parameters=parameters,
+                build_args=list(options),
                 build_dir=work / "sim",
                 timescale=_TIMESCALE,
                 waves=waves,

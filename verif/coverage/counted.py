@@ -18,9 +18,6 @@ OPTIONS = ("--coverage-line", "--coverage-toggle")
 KINDS = ("line", "branch", "toggle", "probe")
 _POINT = re.compile(r"C '(.*)' (\d+)")
 _MODULE = re.compile(r"^module (\\\S+|\w+)")
-_IDLE = re.compile(r"\s*if \(\\\$auto\$verilog_backend\S* *\) begin end")
-"""Yosys begins each `always @*` with such a line, so that simulators evaluate it at time 0. The
-condition is never true."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +62,12 @@ def read_points(file: Path, modules: list[str]) -> Counter[Point]:
 
 
 def modules_of(verilog: str) -> list[str]:
-    """The module of each line, counted from 1; none of those that Yosys adds."""
+    """Return the module of each line, counted from 1."""
     modules, module = [""], ""
     for line in verilog.splitlines():
         if match := _MODULE.match(line):
             module = match[1].lstrip("\\")
-        modules.append("" if _IDLE.fullmatch(line) else module)
+        modules.append(module)
     return modules
 
 

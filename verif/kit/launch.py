@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 
 from systola.arch.config import Config, preset
@@ -95,8 +96,9 @@ def run_module(
     verilog: str,
     top: str,
     extra_env: dict[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> None:
-    """Runs the cocotb tests of `module` on module `top` of `verilog`."""
+    """Run the cocotb tests of `module` on module `top` of `verilog`; `options` as of `run`."""
     full = PREFIX + module
     chosen = os.environ.get("TEST")
     names = [name for name in cocotb_tests(full) if chosen and chosen in name]
@@ -116,6 +118,7 @@ def run_module(
             waves=waves,
             test_filter="|".join(rf"\.{re.escape(name)}$" for name in names) or None,
             extra_env=extra_env,
+            options=options,
         )
     except TestFailure as failure:
         hint = "" if waves else ", and WAVES=1 for a waveform"
