@@ -21,6 +21,8 @@ import pytest
 
 from systola.cli.file_names import InputName, OutputName
 from systola.cli.parser import COMMANDS, make_parser
+from systola.hdl import verilog
+from systola.synth import flow
 from systola.training import Sequential
 from systola.training.checkpoint_names import CheckpointNames
 from systola.verif.cli.test_errors import MODEL, run
@@ -270,7 +272,7 @@ def test_what_is_there_stays_what_it_is(
             null_device(Path(name))
     before = tree(folder)
     status, _, err = run(" ".join(words), capsys)
-    assert (status, err) == (0, "")
+    assert status == 0, err
     for reader in readers:
         reader.join(timeout=10)
     after = tree(folder)
@@ -286,15 +288,17 @@ def test_what_is_there_stays_what_it_is(
 
 
 @pytest.mark.parametrize(
-    "option",
-    [
-        thorough(option) if option.command in SLOW else option
-        for command in WRITING
-        for option in outputs(command)
-    ],
-    ids=str,
+    "option", [option for command in WRITING for option in outputs(command)], ids=str
 )
-def test_a_full_disk(option: Option, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk(
+    option: Option,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Yosys would have no room for files of its own.
+    monkeypatch.setattr(verilog, "generate", lambda *_: "module tpu; endmodule\n")
+    monkeypatch.setattr(flow, "measure", lambda *_, **__: {"lacks": []})
     null_device(folder / "null")
     line = line_of(RUNS[option.command], {option: "old"}, others="null")
     with full_disk():
