@@ -47,8 +47,8 @@ class AssemblyError(ValueError):
 def assemble(text: str, config: Config | None = None) -> bytes:
     """Return the instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
 
-    With a `config`, an instruction that needs hardware which it leaves out is a mistake, too, and
-    so is a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for
+    With a `config`, an instruction that needs hardware which it leaves out is a mistake, too. So is
+    a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for
     the first mistake.
     """
     return b"".join(word for _, word in _words(text, config))

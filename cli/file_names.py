@@ -29,7 +29,7 @@ class OutputName(str):
 
 
 def output_name(text: str) -> OutputName:
-    """Convert, for argparse, the name of an output; whatever names standard output becomes '-'."""
+    """Convert, for argparse, the name of an output; any name of standard output becomes '-'."""
     if not text:
         raise argparse.ArgumentTypeError("an empty name is no file")
     return OutputName(STANDARD_OUTPUT if _is_standard_output(text) else text)
@@ -47,7 +47,7 @@ def check_files(values: Iterable[object]) -> None:
     """Check the files among the values of all options, before a command begins to work.
 
     Raises UserError where a command would write over a file that it reads, write two outputs to one
-    file, or cannot write. What is not a regular file, such as a device or a pipe, can be named as
+    file, or cannot write. A file that is not regular, such as a device or a pipe, can be named as
     often as one likes, but not standard output.
     """
     values = list(values)
@@ -90,7 +90,7 @@ def _written_over(name: str, other: str) -> UserError:
 
 
 def _identity(path: str) -> object:
-    """Return the same for all names of a file; None for what can be written again and again."""
+    """Return the same for all names of a file; None for a pipe or device."""
     if path == STANDARD_OUTPUT:
         return path
     try:
@@ -101,7 +101,7 @@ def _identity(path: str) -> object:
 
 
 def _is_standard_output(path: str) -> bool:
-    """Return whether what is written to `path` goes where print() goes, a terminal apart."""
+    """Return whether output to `path` goes where print() goes, a terminal apart."""
     if path == STANDARD_OUTPUT:
         return True
     try:

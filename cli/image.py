@@ -8,6 +8,7 @@ import argparse
 from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.cli.arguments import whole_number
 from systola.cli.errors import UserError
+from systola.cli.file_names import InputName
 from systola.cli.model import add_compilation, check_options, in_file, print_notes
 from systola.cli.output import read_file
 from systola.cli.output_folder import OutputFolder
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     parser.add_argument(
         "model",
+        type=InputName,
         metavar="MODEL",
         help=".tflite or .onnx model, one that was trained here, or compiled program",
     )

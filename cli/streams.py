@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error, whatever they can show, and whether they are there."""
+"""Standard output and error, which may be closed, or unable to show some characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import sys
 
 _PLAIN = {"\xd7": "x", "\xb5": "u", "\u2588": "#", "\xb0": "deg", "\u2013": "-", "\u2026": "..."}
-"""Plain text for a multiplication sign, a micro sign, a full block, a degree sign, a dash and an
+"""Plain text for the signs of multiplication, micro and degree, a full block, a dash and an
 ellipsis, where a terminal cannot show them."""
 _HANDLER = "systola-plain"
 
@@ -17,7 +17,7 @@ _HANDLER = "systola-plain"
 def prepare_streams() -> None:
     """Make standard output and error take any text, and puts something where they are closed.
 
-    A character that an encoding lacks becomes a plain one, or an escape. Whatever is written to a
+    A character that an encoding lacks becomes a plain one, or an escape. Text that is written to a
     closed standard output fails with OSError; to a closed standard error it goes nowhere.
     """
     codecs.register_error(_HANDLER, _plain)
@@ -32,7 +32,7 @@ def prepare_streams() -> None:
 
 
 def drop_output() -> None:
-    """Let what is left in the buffer of standard output go nowhere, as nobody can take it."""
+    """Let the rest in the buffer of standard output go nowhere, as nobody can take it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -54,7 +54,7 @@ def _occupied(number: int, flags: int) -> int:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """A handler of errors as codecs.register_error takes it."""
+    """Handle an error as codecs.register_error asks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]

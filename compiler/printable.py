@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Returns `text` with a question mark for each character that is more than its looks.
+    """Return `text` with a question mark for each character that is more than its looks.
 
     Files of others may hold anything in a name: escape sequences, which terminals obey, line feeds,
     and marks that turn the direction of writing round.

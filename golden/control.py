@@ -33,7 +33,7 @@ class Control(State):
         self._tags.append(tag)
 
     def require_machine(self, **operands: int) -> None:
-        """Does nothing: the check has compared all `operands` with the machine."""
+        """Do nothing: the check has compared all `operands` with the machine."""
 
     def set_register(self, *, register: int, value: int, first: int, second: int) -> None:
         """Compute an index register."""

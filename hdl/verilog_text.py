@@ -2,7 +2,8 @@
 """The Verilog of a design: text that all tools read alike.
 
 Combinational logic is `assign` only. An `always @*` has no value before one of its inputs changes,
-and whether an initial value is a change depends on the version of the language: outputs of Icarus
+and whether an initial value is a change
+depends on the version. Outputs of Icarus
 were unknown with -g2012 and known with -g2005. An assertion ends every simulation: it is `$fatal`,
 since Icarus only prints that an `assert` has failed. No name is a keyword of any Verilog.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 
-from amaranth._toolchain.yosys import find_yosys  # the one that amaranth.back.verilog runs
+from amaranth._toolchain.yosys import find_yosys  # as amaranth.back.verilog does
 
 _REMOVED = ("generator", "top", "full_case", "amaranth.hierarchy", "amaranth.decoding")
 """Attributes that mean nothing to tools that read the Verilog."""
@@ -24,7 +25,7 @@ STEPS = (
     f"attrmap -modattr {_ATTRIBUTES}",
     "write_verilog -norename",
 )
-"""Commands of Yosys that write what Amaranth describes as it is, with all of its names."""
+"""Commands of Yosys that write a design of Amaranth as it is, with all of its names."""
 
 _ANALOG_KEYWORDS = """
 above abs absdelay absdelta ac_stim access acos acosh aliasparam analog analysis asin asinh atan
@@ -61,7 +62,7 @@ def verilog_text(design: str, *steps: str) -> str:
     script = (f"read_rtlil <<rtlil\n{design}\nrtlil", *steps)
     # It warns of processes that Verilog may not be able to express; "proc" has left none.
     text = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
-    # Icarus takes a function whose name begins with `$` for one of a simulator's own.
+    # Icarus takes a function with a name that begins with `$` for a function of a simulator.
     text = _FUNCTION.sub(r"choice_\1 ", text)
     text = _ASSERTION.sub(r"\1if (!\2) $fatal;", text)
     # With ABC9 Yosys 0.70 takes `words[2]` for the bit of `words` with this number.
@@ -75,7 +76,7 @@ def without_keywords(text: str) -> str:
 
 
 def _without_contents(text: str) -> str:
-    """Return Verilog of Yosys whose memories have no contents until they are written.
+    """Return Verilog of Yosys with memories that have no contents until they are written.
 
     Amaranth fills a memory with zeros where nothing is said of its contents. No unit may count on
     them: a simulator then shows one that does, and a memory of a chip or a large one of an FPGA has

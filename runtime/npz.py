@@ -50,7 +50,7 @@ class Npz:
         return tuple(self._members)
 
     def stored_bytes(self, name: str) -> int:
-        """Count the bytes of an array, those of its header included, as the file claims them."""
+        """Count the bytes of an array with its header, as the file claims them."""
         return self._members[name].file_size
 
     def read(self, name: str) -> NDArray[Any]:
@@ -80,7 +80,7 @@ class Npz:
 
 @contextmanager
 def _reasons() -> Generator[None]:
-    """Turn whatever zipfile and numpy raise for damaged bytes into an NpzError."""
+    """Turn any error of zipfile and numpy for damaged bytes into an NpzError."""
     try:
         yield
     except (NpzError, MemoryError):

@@ -14,7 +14,7 @@ LARGEST_RATIO = 100
 
 
 def check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Raises BadZipFile unless the members of `archive`, a file of `size` bytes, can be believed.
+    """Raise BadZipFile unless the members of `archive`, a file of `size` bytes, can be believed.
 
     They have different names and lie one after the other in the file. Members that share their
     bytes would let a small file claim any number of them, and so would bytes that are compressed

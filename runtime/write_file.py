@@ -18,7 +18,7 @@ _PREFIX = ".tpu-"
 
 
 def write_file(path: str | PathLike[str], content: bytes) -> None:
-    """Write a file; whatever goes wrong, a regular file keeps its old content.
+    """Write a file; after any error a regular file keeps its old content.
 
     A regular file, and one that was not there, takes its content by a rename of a complete file in
     the same folder. Links on the way stay, and so do the file's permissions and owner. Another hard

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first lines of a file that is handed over: its licence, and what made it."""
+"""The first lines of a file that is handed over: its licence, and its maker."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from systola.synth.provenance import file_header
 from systola.synth.trial_program import trial_program
 
 _LIMIT = 20_000
-"""Cycles after which a test bench says that the program does not end: far more than it takes."""
+"""Cycles after which a test bench reports that the program does not end: far more than it takes."""
 
 
 def trial(config: Config) -> dict[str, str]:

@@ -17,8 +17,8 @@ _SCALE = 16
 def trial_program(config: Config) -> tuple[Image, NDArray[np.uint8]]:
     """Return a program that needs two tiles each way, and the host window after its run.
 
-    The product is int8 [5, rows + 1] x [rows + 1, cols + 1], and the result that of numpy. Weights
-    are multiples of 4 and biases 4 n + 1, so no sum is halfway between two results.
+    The product is int8 [5, rows + 1] x [rows + 1, cols + 1], and the result comes from numpy.
+    Weights are multiples of 4 and biases 4 n + 1, so no sum is halfway between two results.
     """
     random = np.random.default_rng(42)
     a = random.integers(-128, 128, (_ROWS, config.rows + 1), dtype=np.int8)

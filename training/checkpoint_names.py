@@ -15,7 +15,7 @@ from systola.training.errors import TrainingError
 EPOCH = "epoch"
 """The field that is the number of the epoch, from 1; all others are measured in the epoch."""
 _NUMBER = "0123456789+-.,_% eE"
-"""Characters of numbers whose format asks for no others."""
+"""Characters of numbers in a format that asks for no others."""
 
 
 class NamesError(TrainingError):
@@ -71,7 +71,7 @@ class CheckpointNames:
         if not self._fields:
             return [self._example]
         found: list[str] = []
-        with suppress(OSError):  # check_writable says more
+        with suppress(OSError):  # check_writable has more
             found = sorted(filter(self._expression.fullmatch, os.listdir(self._folder or ".")))
         return [os.path.join(self._folder, name) for name in found]
 

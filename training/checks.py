@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what users of Python give: values of the right type and range, or a TrainingError."""
+"""Checks of the arguments of users: values of the right type and range, or a TrainingError."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def real(name: str, value: object) -> float:
 
 
 def choice(name: str, value: object, known: Collection[str], more: str = "") -> str:
-    """Return a name that is one of `known`; raise TrainingError for all else. `more`: what else may
-    be given, for the message."""
+    """Return a name that is one of `known`; raise TrainingError for all else. `more`: other
+    values that may be given, for the message."""
     if not is_name(value, known):
         raise TrainingError(f"{name} {shown(value)} is not there (known: {', '.join(known)}{more})")
     return str(value)

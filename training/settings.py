@@ -17,7 +17,7 @@ MOST_SEED = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Settings:
-    """What compile() was given; raises TrainingError for a value of the wrong type or range."""
+    """Arguments of compile(); raises TrainingError for a value of the wrong type or range."""
 
     optimizer: SGD
     loss: str

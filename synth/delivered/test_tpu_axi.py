@@ -26,20 +26,20 @@ HOST_BASE, WEIGHT_BASE = 0x10000, 0x20000
 
 
 def defines(name):
-    """The numbers of a C header by their names without SYSTOLA_."""
+    """Return the numbers of a C header by their names without SYSTOLA_."""
     found = re.findall(r"#define SYSTOLA_(\w+) 0x(\w+)u", (HERE / name).read_text())
     return {name: int(value, 16) for name, value in found}
 
 
 def content(name):
-    """The bytes of a memory in a .hex file, whose words have their first byte last."""
+    """Return the bytes of a memory in a .hex file, in words with their first byte last."""
     words = [line for line in (HERE / name).read_text().split("\n") if line and line[0] != "/"]
     return b"".join(bytes.fromhex(word)[::-1] for word in words)
 
 
 @cocotb.test
 async def program(dut):
-    """The program ends at Halt and leaves the expected bytes."""
+    """Check that the program ends at Halt and leaves the expected bytes."""
     reg, image = defines("../systola.h"), defines("image.h")
     dut.aresetn.value = 0
     Clock(dut.aclk, 10, unit="ns").start()

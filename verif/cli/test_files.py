@@ -65,6 +65,7 @@ NO_FILES = {
     ("synth", "unit"): "a name",
     ("synth", "speed"): "a name",
     ("deliver", "output"): "a folder",
+    ("image", "output"): "a folder",
 }
 """Arguments of plain text that name no files."""
 SLOW = {"verilog", "synth"}

@@ -201,7 +201,7 @@ def test_a_full_device(folder: Path) -> None:
 
 
 ROOMS = ("cli", "runtime", "training", "views")
-WRITERS = {"runtime/write_file.py": "it is the one", "cli/deliver.py": "a folder of files"}
+WRITERS = {"runtime/write_file.py": "it is the one", "cli/output_folder.py": "a folder of files"}
 
 MODE = re.compile(r"[rbt]*[wax+][wax+rbt]*")
 WRITES = re.compile(r"write_text|write_bytes|savefig|tofile|savez.*|savetxt")

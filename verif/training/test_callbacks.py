@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that call compile() or set_weights(): training goes on with what they have set."""
+"""Callbacks that call compile() or set_weights(): training goes on with their settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Once(Callback):
 
 
 def test_a_rate_that_is_set_between_epochs() -> None:
-    """The bytes are those of a training in two parts."""
+    """A training in two parts gives the same bytes."""
     changing, parts = compiled(0.5), compiled(0.5)
     lower = Once(lambda model: compile_with(model, 0.125), None)
     changing.fit(X, Y, epochs=3, callbacks=[lower], verbose=0)

@@ -37,7 +37,7 @@ ROWS = np.array(
 
 
 def network(rows: NDArray[Any], loss: str) -> tuple[Sequential, NDArray[np.float64]]:
-    """The network with these logits, and the samples that give them."""
+    """Make the network with these logits, and the samples that give them."""
     samples = np.eye(len(rows))
     model = Sequential([Input((len(rows),)), Dense(rows.shape[1])])
     model.compile(SGD(1.0), loss, preset="8x8-training", backend="iss")
@@ -46,7 +46,7 @@ def network(rows: NDArray[Any], loss: str) -> tuple[Sequential, NDArray[np.float
 
 
 def exact_losses(logits: NDArray[np.float64], targets: NDArray[np.float64], loss: str) -> Any:
-    """The loss of each sample and its gradient for each logit, in float64."""
+    """Calculate the loss of each sample and its gradient for each logit, in float64."""
     if loss == SOFTMAX:
         z = np.minimum(logits, MOST_SOFTMAX)
         logs = z - np.logaddexp.reduce(z, axis=1, keepdims=True)

@@ -16,7 +16,7 @@ ZEROS, LABELS = np.zeros((4, 3)), np.zeros(4, int)
 
 
 def trained(momentum: float) -> Sequential:
-    """A network after a step that has left velocities."""
+    """Make a network that has taken a step, which leaves velocities."""
     model = Sequential([Input((3,)), Dense(4)])
     compile_with(model, momentum)
     model.fit(np.eye(4, 3) / 8, LABELS, verbose=0)
@@ -37,7 +37,7 @@ def test_weights_without_gradients_come_to_rest(momentum: float) -> None:
     velocities = tuple(np.broadcast_to(kept, each.shape) for each in state.velocities)
     model.restore(replace(state, velocities=velocities), 6, epochs=1, steps=1)
     model.fit(ZEROS, LABELS, epochs=4, verbose=0)
-    # The last row of masters are biases, whose gradient is not zero.
+    # The last row of masters are biases: their gradient is not zero.
     assert np.array_equal(model.state().masters[0][:-1], state.masters[0][:-1])
 
 
