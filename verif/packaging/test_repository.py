@@ -16,8 +16,18 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 NOT_SOURCE = {".git", ".venv", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
-WITHOUT_LICENCE_LINE = {".ipynb", ".json", ".md", ".npz", ".onnx", ".png", ".svg", ".tflite"}
-WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE", "py.typed"}
+WITHOUT_LICENCE_LINE = {
+    ".ipynb",
+    ".json",
+    ".jsonl",
+    ".md",
+    ".npz",
+    ".onnx",
+    ".png",
+    ".svg",
+    ".tflite",
+}
+WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE", "plain_english.txt", "py.typed"}
 FOR_DEVELOPERS = {
     Path("models/make_digits.py"),
     Path("models/make_networks.py"),

@@ -15,7 +15,8 @@ from systola.arch.config import Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES, Fault, Opcode
 from systola.cli.main import main
 from systola.golden.machine import Machine
-from systola.runtime import CompiledModel, ImageBuilder, compile, machine
+from systola.runtime import ImageBuilder, compile, machine
+from systola.runtime.compiled_model import CompiledModel
 from systola.training import SGD, Dense, Sequential
 
 MODELS = Path(__file__).parents[2] / "models"

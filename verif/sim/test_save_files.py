@@ -61,16 +61,16 @@ class Small(wiring.Component):
 
 @pytest.fixture(scope="module")
 def small() -> str:
-    return convert(Small(), "small")
+    return convert(Small(), "sky")
 
 
 def test_names_come_from_the_hardware(small: str):
-    (group,) = groups(small, "small", b"")
-    assert group.name == "small"
+    (group,) = groups(small, "sky", b"")
+    assert group.name == "sky"
     assert {each.path: each for each in group.signals if each.width == 2} == {
-        "small.now": Shown("small.now", 2, WEATHER),
-        "small.later": Shown("small.later", 2),
-        "small.held__sky": Shown("small.held__sky", 2, WEATHER),
+        "sky.now": Shown("sky.now", 2, WEATHER),
+        "sky.later": Shown("sky.later", 2),
+        "sky.held__sky": Shown("sky.held__sky", 2, WEATHER),
     }
 
 

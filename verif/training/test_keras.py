@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence as Several
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from systola.training import SGD, TrainingError, from_keras, to_keras
-from systola.training.keras_file import read_keras
 from systola.verif.training.data import digits
 
 
@@ -85,16 +83,6 @@ class Functional(KerasModel):
 
 TWICE = dense(6)
 """A layer that is used twice: Keras has no input and output of it."""
-
-
-def test_a_file_is_read_in_safe_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No code from the file is run."""
-    given: dict[str, object] = {}
-    models = SimpleNamespace(load_model=lambda path, **options: given.update(options) or path)
-    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(models=models))
-    monkeypatch.setitem(sys.modules, "keras.models", models)
-    assert read_keras("m.keras") == "m.keras"
-    assert given == {"compile": False, "safe_mode": True}
 
 
 def test_there_and_back() -> None:

@@ -25,8 +25,8 @@ MEMBERS = {
     "model.weights.h5": b"\x89HDF\r\n\x1a\n" + bytes(2000),
 }
 READS = """
-def load_model(path, compile):
-    assert not compile
+def load_model(path, compile, safe_mode):
+    assert not compile and safe_mode
     return "the model of " + path
 """
 
@@ -115,7 +115,8 @@ def test_encrypted_files(keras: Path) -> None:
 def test_what_keras_cannot_read(keras: Path, error: str) -> None:
     """Whole files whose config and weights do not fit, with an escape sequence in the reason."""
     (keras / "models.py").write_text(
-        f"def load_model(path, compile):\n    raise {error}('no\\n\\x1b[31m weights' * 100)\n"
+        "def load_model(path, compile, safe_mode):\n"
+        f"    raise {error}('no\\n\\x1b[31m weights' * 100)\n"
     )
     assert "Keras cannot read it: " in refusal()
 

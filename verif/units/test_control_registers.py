@@ -315,7 +315,7 @@ async def back_to_back(dut):
         for valid in (0, 0, 1):
             await bench.step()
             assert not bench.get("bus__arready") and bench.get("bus__rvalid") == valid
-        bench.expect("bus__rdata", 0x5450_5531 if index % 2 else 3)
+        bench.expect("bus__rdata", 0x5450_5531 if index % 2 else 4)
     await bench.step(bus__arvalid=0)
     await bench.step()
     assert not bench.get("bus__rvalid")
