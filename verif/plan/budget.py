@@ -51,7 +51,8 @@ def measured(report: Path) -> dict[str, dict[str, float]]:
     counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
-        module = "/".join(case.attrib["classname"].split(".")[-2:])
+        names = case.attrib["classname"].split(".")
+        module = "/".join([name for name in names if not name.startswith("Test")][-2:])
         counts[module] += 1
         for entry in case.iter("property"):
             if entry.attrib["name"] == _PROPERTY:
