@@ -16,7 +16,7 @@ from systola.cli.file_names import InputName, checkpoint_names
 from systola.cli.inputs import open_npz, read_array
 from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.report import to_json
-from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
+from systola.runtime.make_backend import MAX_LATENCY
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
@@ -26,13 +26,14 @@ from systola.training.keras_file import read_keras
 from systola.training.loss import LOSSES
 from systola.training.model import DEFAULT_PRESET
 from systola.training.optimizers import ROUNDINGS
+from systola.training.settings import BACKENDS
 
 HELP = "train a network, every step of it on the machine"
 _TEST = ("x_test", "y_test")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "model",
         type=_model_name,
@@ -68,7 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help=f"any with -training after its name (default: {DEFAULT_PRESET})",
     )
-    parser.add_argument("--backend", choices=BACKENDS, default="rtl", help="default: rtl")
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="rtl",
+        help="fast: numpy, with the bytes of the machine (default: rtl)",
+    )
+    parser.add_argument(
+        "--check-every",
+        type=whole_number(1),
+        default=0,
+        metavar="N",
+        help="with --backend fast: each N-th step is taken on the RTL, too, and compared",
+    )
     parser.add_argument("--latency", type=whole_number(0, MAX_LATENCY), default=0, metavar="CYCLES")
     parser.add_argument(
         "--cores",
@@ -87,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     model = _model(arguments)
     data = _arrays(arguments.data)
     with _mistakes(arguments.data):
@@ -124,7 +137,7 @@ def _model_name(text: str) -> str:
 
 
 def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Those options of these names that are there."""
+    """Find the options of these names that are there."""
     values = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -135,6 +148,7 @@ def _model(arguments: argparse.Namespace) -> Sequential:
         "backend": arguments.backend,
         "latency": arguments.latency,
         "cores": arguments.cores,
+        "check_every": arguments.check_every,
     }
     learning = _given(arguments, "loss", "seed")
     optimizer = _given(arguments, "learning_rate", "momentum", "rounding")

@@ -16,6 +16,8 @@ from systola.arch.isa import (
     RANDOM_WARM_UP,
 )
 
+Whole = int | NDArray[np.int64]
+
 
 class Exponents:
     """The exponent registers of one program."""
@@ -34,8 +36,12 @@ class Exponents:
 
     def shifts(self, register: int) -> tuple[int, int]:
         """Compute l and r of Activate with this register."""
-        held = self._registers[register]
-        return min(max(-held, 0), 7), min(max(held, 0), 31)
+        return shifts(self._registers[register])
+
+
+def shifts(exponent: int) -> tuple[int, int]:
+    """Compute l and r of Activate with a register that holds `exponent`."""
+    return min(max(-exponent, 0), 7), min(max(exponent, 0), 31)
 
 
 def magnitude_bits(values: NDArray[np.integer[Any]]) -> int:
@@ -50,29 +56,37 @@ class Generators:
         self._cols = cols
         self._states = np.zeros(-(-cols // RANDOM_LANES), np.uint64)
 
-    def lines(self, rows: int, seed: int, counter: int) -> NDArray[np.int8]:
-        """Make the bytes of Random: (rows, cols)."""
-        start = (1 << 63) | (seed << 32) | counter
-        self._states = np.array(
-            [start ^ (g * RANDOM_GROUP % (1 << 63)) for g in range(len(self._states))], np.uint64
-        )
+    def lines(self, rows: int, seed: Whole, counter: Whole) -> NDArray[np.int8]:
+        """Make the bytes of Random: (rows, cols).
+
+        `seed` and `counter` may be arrays of int64 that broadcast to a shape, one Random for each
+        of their elements: (rows, ..., cols).
+        """
+        high = (np.asarray(seed, np.uint64) | np.uint64(1 << 31)) << np.uint64(32)
+        start = high | np.asarray(counter, np.uint64)
+        groups = np.arange(-(-self._cols // RANDOM_LANES), dtype=np.uint64)
+        offsets = groups * np.uint64(RANDOM_GROUP) & np.uint64((1 << 63) - 1)
+        self._states = start[..., np.newaxis] ^ offsets
         self._next(RANDOM_WARM_UP)
         x = self._next(rows)
-        mixed = x ^ (np.roll(x, -1, axis=2) & np.roll(x, -2, axis=2))
-        return mixed.reshape(rows, -1)[:, : self._cols].view(np.int8)
+        mixed = x ^ (np.roll(x, -1, axis=-1) & np.roll(x, -2, axis=-1))
+        return self._columns(mixed).view(np.int8)
 
     def dither(self, vectors: int) -> NDArray[np.int64]:
         """Make t of Activate with `stochastic`: (vectors, cols)."""
-        low = self._next(vectors).reshape(vectors, -1)[:, : self._cols] % (1 << DITHER_BITS)
-        return low.astype(np.int64)
+        return (self._columns(self._next(vectors)) % (1 << DITHER_BITS)).astype(np.int64)
+
+    def _columns(self, x: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Leave the columns that are there: (..., groups, RANDOM_LANES) to (..., cols)."""
+        return np.ascontiguousarray(x.reshape(*x.shape[:-2], -1)[..., : self._cols])
 
     def _next(self, count: int) -> NDArray[np.uint8]:
-        """Make the bytes of the next states, the lowest first: (count, groups, RANDOM_LANES)."""
+        """Make the bytes of the next states, the lowest first: (count, ..., RANDOM_LANES)."""
         x = self._states
-        states = np.empty((count, len(x)), "<u8")
+        states = np.empty((count, *x.shape), "<u8")
         for number in range(count):
             x ^= x << np.uint64(13)
             x ^= x >> np.uint64(7)
             x ^= x << np.uint64(17)
             states[number] = x
-        return states.view(np.uint8).reshape(count, len(x), RANDOM_LANES)
+        return states.view(np.uint8).reshape(*states.shape, RANDOM_LANES)

@@ -243,6 +243,7 @@ def load(
     backend: str | None = None,
     latency: int | None = None,
     cores: int | None = None,
+    check_every: int = 0,
     **others: Never,
 ) -> Sequential:
     """Load the model that `save` has stored; the rest is as for compile(). A setting of the
@@ -266,7 +267,7 @@ def load(
     if "preset" in settings and preset is None:
         settings["preset"] = _stored_preset(path, settings["preset"])
     model = Sequential(found.layers)
-    model.compile(**settings)
+    model.compile(**settings, check_every=check_every)
     model.restore(found.state, found.input_bits, epochs=found.epochs, steps=found.steps)
     return model
 

@@ -24,8 +24,8 @@ from systola.training.lines import (
     store_wide,
 )
 from systola.training.loss import BINARY, LOSS_BITS
-from systola.training.numbers import LOGIT_BITS, codes, velocity_bits
-from systola.training.passes import hidden_scale, most_unit_bits
+from systola.training.numbers import LOGIT_BITS, velocity_bits
+from systola.training.passes import bits_without_dropout
 from systola.training.programs import (
     StepProgram,
     evaluate_program,
@@ -43,8 +43,14 @@ SURVEY_STEPS = 16
 """Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
 MOST_HOST_BYTES = 1 << 32
 """Bytes of host memory that a core takes at most."""
-_FULL = 15
+FULL_BITS = 15
 """Bits of masters that have used up their room to grow."""
+
+
+def survey_is_due(steps: int) -> bool:
+    """Whether the magnitudes of the weights are looked at after so many steps."""
+    early = steps < SURVEY_STEPS and steps & (steps - 1) == 0
+    return early or steps % SURVEY_STEPS == 0
 
 
 @dataclass(frozen=True)
@@ -89,15 +95,12 @@ class Engine:
     def load(self, state: State) -> None:
         """Puts masters and velocities in place."""
         layout = self.layout
+        state = state.for_momentum(self.task.momentum)
         for host in self.hosts:
             host[: layout.state_bytes] = 0
             self._put(host, layout.masters, state.masters)
-            if layout.velocities and state.velocities:
-                more = velocity_bits(self.task.momentum) - state.velocity_bits
-                velocities = [
-                    codes(each.astype(np.float64), more, np.int16) for each in state.velocities
-                ]
-                self._put(host, layout.velocities, velocities)
+            if layout.velocities:
+                self._put(host, layout.velocities, state.velocities)
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
@@ -137,8 +140,7 @@ class Engine:
         """One step with a batch of samples."""
         batch = self._feed("train", x, y, step)
         self._note_unit_bits()
-        done = step + 1
-        if done % SURVEY_STEPS == 0 or (done < SURVEY_STEPS and done & step == 0):
+        if survey_is_due(step + 1):
             self._survey()
         return batch
 
@@ -151,11 +153,9 @@ class Engine:
     def _note_unit_bits(self) -> None:
         hidden = self.task.stages[:-1]
         found = load_wide(self.hosts[0], self.layout.unit_bits, self.layout, len(hidden))[:, 0]
-        # Without dropout there is room for the bits that its scale has taken.
-        lost = [hidden_scale(stage.rate, True)[1] for stage in hidden]
         bits = [
-            most_unit_bits(stage) + min(0, room - code.bit_length())
-            for stage, code, room in zip(hidden, found.tolist(), lost, strict=True)
+            bits_without_dropout(stage, code)
+            for stage, code in zip(hidden, found.tolist(), strict=True)
         ]
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
@@ -233,7 +233,7 @@ class Engine:
         full = [
             number
             for number, code in enumerate(found.tolist())
-            if 8 + 14 - int(code).bit_length() >= _FULL
+            if 8 + 14 - int(code).bit_length() >= FULL_BITS
         ]
         if full:
             self._run([rescale_program(config, layout, full)] * cores)

@@ -26,12 +26,12 @@ BINARY = "binary_crossentropy"
 LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", BINARY, "mse")
 LOSS_BITS = 11
 """Fraction bits of losses and logarithms: up to 16."""
-_PROBABILITY_BITS = 15
-_MARGIN = 0.25
+PROBABILITY_BITS = 15
+MARGIN = 0.25
 """What m may exceed the largest logit by."""
-_LINE_ABOVE = 0.03
+LINE_ABOVE = 0.03
 """How far x log 2 is below log(1 + x) in the middle of 0 to 1, or half of it."""
-_LARGEST = (1 << 15) - 1
+LARGEST = (1 << 15) - 1
 _SELECT = 1 << 6
 """The code that picks a group of samples."""
 
@@ -58,7 +58,7 @@ class Loss:
         return self._writer.layout
 
     def probabilities(self, logits: range) -> range:
-        """Softmax, int16 of _PROBABILITY_BITS, in the place of the logits."""
+        """Softmax, int16 of PROBABILITY_BITS, in the place of the logits."""
         logs = self._log_softmax(logits)
         self._exponentials(logs.start, logits.start)
         self._writer.free(logs)
@@ -97,9 +97,9 @@ class Loss:
         error = writer.allocate(2 * rows)
         self._exponentials(logs.start, error.start)
         self._missed(labels, error, error, valid)
-        entry = shifted(_PROBABILITY_BITS - 1)
+        entry = shifted(PROBABILITY_BITS - 1)
         writer.vector(Operation.MULTIPLY, labels.start, logs.start, logs.start, rows, entry, WIDE)
-        return error, logs, _PROBABILITY_BITS
+        return error, logs, PROBABILITY_BITS
 
     def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range, int]:
         """target - output, its squares over the number of units, and the bits of the first."""
@@ -122,20 +122,20 @@ class Loss:
         self._missed(labels, error, error, valid)
         writer.copy(logits.start, z.start, rows, Entry(left=2), WIDE)
         self._exponentials(z.start, power.start)
-        writer.copy(power.start, sums.start, rows, Entry(bias=1 << _PROBABILITY_BITS), WIDE)
+        writer.copy(power.start, sums.start, rows, Entry(bias=1 << PROBABILITY_BITS), WIDE)
         # Where the root is looked for first: on a line that log(1 + x) is close to.
-        q, right = multiplier(log(2) / 2 ** (_PROBABILITY_BITS - LOSS_BITS))
-        bias = round(_LINE_ABOVE / log(2) * 2**_PROBABILITY_BITS)
+        q, right = multiplier(log(2) / 2 ** (PROBABILITY_BITS - LOSS_BITS))
+        bias = round(LINE_ABOVE / log(2) * 2**PROBABILITY_BITS)
         writer.copy(power.start, losses.start, rows, shifted(right, multiplier=q, bias=bias), WIDE)
         for at in self._starts():
             s, e, y = (each[at : at + 2 * units] for each in (sums, power, losses))
-            self._newton(s, e, y, _PROBABILITY_BITS - 1, 0.0, 2)
+            self._newton(s, e, y, PROBABILITY_BITS - 1, 0.0, 2)
         # What is above zero stays at the end of its code: min(z, 0) + the largest one.
         least = power
-        writer.copy(z.start, least.start, rows, Entry(left=1, bias=_LARGEST), WIDE)
-        self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=_LARGEST))
+        writer.copy(z.start, least.start, rows, Entry(left=1, bias=LARGEST), WIDE)
+        self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=LARGEST))
         self._combine(Operation.ADD, losses, least, losses, ONE)
-        entry = shifted(_PROBABILITY_BITS - 1)
+        entry = shifted(PROBABILITY_BITS - 1)
         writer.vector(Operation.MULTIPLY, z.start, labels.start, z.start, rows, entry, WIDE)
         self._combine(Operation.SUBTRACT, losses, z, losses, ONE)
         q, right = multiplier(1 / units)
@@ -144,7 +144,7 @@ class Loss:
             Operation.MULTIPLY, losses.start, valid.start, losses.start, rows, entry, WIDE
         )
         writer.free(z, power, sums)
-        return error, losses, _PROBABILITY_BITS
+        return error, losses, PROBABILITY_BITS
 
     def _combine(
         self, operation: Operation, a: range, b: range, result: range, entry: Entry
@@ -155,7 +155,7 @@ class Loss:
         writer.vector(operation, *at, scales=(UNIT, UNIT))
 
     def _logistic(self, source: int, destination: int) -> None:
-        """The sigmoid of logits, for the units that are there, int16 of _PROBABILITY_BITS."""
+        """The sigmoid of logits, for the units that are there, int16 of PROBABILITY_BITS."""
         left = 12 - LOGIT_BITS + 1
         units, entry = self._task.stages[-1].units, Entry(left=left)
         for at in self._starts():
@@ -198,26 +198,26 @@ class Loss:
         writer, rows, groups = self._writer, self._rows, self._layout.groups
         difference = self._below_largest(logits)
         exponentials = writer.allocate(2 * rows)
-        entry = Entry(left=1, bias=-_LARGEST)
+        entry = Entry(left=1, bias=-LARGEST)
         self._exponentials(difference.start, exponentials.start, entry)
         self._sum_classes(exponentials.start)
         writer.free(exponentials)
         bits = 15 - self._task.stages[-1].units.bit_length()
         sums, power = (writer.allocate(2 * groups) for _ in range(2))
-        entry = shifted(_PROBABILITY_BITS - bits - 1)
+        entry = shifted(PROBABILITY_BITS - bits - 1)
         writer.activate(0, sums.start, groups, entry, wide=1)
 
         logarithm = self._logarithm(sums, power, bits)
         self._spread(logarithm, wide=True)
         spread = writer.allocate(2 * rows)
         writer.activate(0, spread.start, rows, shifted(5), wide=1)
-        back = Entry(left=1, bias=round(_MARGIN * 2**LOSS_BITS) - _LARGEST)
+        back = Entry(left=1, bias=round(MARGIN * 2**LOSS_BITS) - LARGEST)
         self._combine(Operation.SUBTRACT, difference, spread, difference, back)
         writer.free(sums, power, logarithm, spread)
         return difference
 
     def _below_largest(self, logits: range) -> range:
-        """Write min(d, 0) + _LARGEST, int16 of LOSS_BITS.
+        """Write min(d, 0) + LARGEST, int16 of LOSS_BITS.
 
         The largest code of m is 31.75, so d is above zero for logits beyond: the saturation of
         int16 cuts that off, and such logits count as 31.75.
@@ -237,7 +237,7 @@ class Loss:
         writer.vector(
             Operation.SUBTRACT,
             *(logits.start, difference.start, difference.start, rows),
-            *(Entry(left=1, bias=_LARGEST), WIDE),
+            *(Entry(left=1, bias=LARGEST), WIDE),
             scales=(twice, twice),
         )
         writer.free(narrow, most)
@@ -246,14 +246,14 @@ class Loss:
     def _logarithm(self, sums: range, power: range, bits: int) -> range:
         """Y of sums of `bits` fraction bits, a line of int16 for each group of samples."""
         writer = self._writer
-        most = log(self._task.stages[-1].units) + _MARGIN
+        most = log(self._task.stages[-1].units) + MARGIN
         start = max(most / 2, most - 1.2)
         lines = np.empty((self._layout.selected, 2, self._layout.size), np.int8)
         code = round(start * 2**LOSS_BITS)
         lines[:, 0], lines[:, 1] = (code & 255) - ((code & 128) << 1), code >> 8
         logarithm = writer.constant(lines.reshape(2 * self._layout.selected, -1))
         steps = 5 + ceil(max(0.0, start - 1.2))
-        self._newton(sums, power, logarithm, bits, _MARGIN, steps)
+        self._newton(sums, power, logarithm, bits, MARGIN, steps)
         return logarithm
 
     def _newton(
@@ -261,7 +261,7 @@ class Loss:
     ) -> None:
         """Y += S exp(margin - Y) - 1, for int16 sums S of `bits` fraction bits."""
         writer, rows, factor = self._writer, len(sums) // 2, exp(margin)
-        product_bits = bits + _PROBABILITY_BITS
+        product_bits = bits + PROBABILITY_BITS
         q, right = multiplier(factor)
         entry = Entry(q, right + product_bits - LOSS_BITS, bias=-round(2**product_bits / factor))
         for _ in range(steps):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from systola.arch.isa import Function
 from systola.training.masks import positive_table, zero_table
 from systola.training.moves import largest, ones, subtract, tap
-from systola.training.passes import Pass, UnitScale, accumulated, drop
+from systola.training.passes import Pass, UnitScale, accumulated, drop, of_samples
 from systola.training.task import SHIFT, Task
 from systola.training.weights import narrow
 from systola.training.windows import Window
@@ -30,8 +30,9 @@ class Maps:
         """Writes a stage; what it leaves for the next one."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, samples, train = layout.shapes[number], layout.samples, self._train
+        task = self._task
         lines = shape.units * samples * shape.made
-        scale = UnitScale(writer, self._task, self._left, number, train=train)
+        scale = UnitScale(writer, task, self._left, number, train=train)
         weights = self._weights(number)
         units = writer.allocate(lines)
         mask = writer.allocate(lines) if train and stage.relu else None
@@ -42,7 +43,10 @@ class Maps:
         ones(writer, one, self._left.inputs[number])
         for part in parts:
             self._multiply(number, x, part, pixels, one, weights)
-            scale.measure(0, len(part) * shape.made * shape.units)
+            there = min(max(len(task.share(layout.size)) - part.start, 0), len(part))
+            sizes = shape.units, len(part) * shape.made, there * shape.made
+            for rows in of_samples(*sizes):
+                scale.measure(rows.start, len(rows))
         scale.end()
         for part in parts:
             if len(parts) > 1:

@@ -21,13 +21,15 @@ from systola.training.callbacks import Callback, History, check_callbacks
 from systola.training.checks import flag, items, nothing_more, real, shown, whole
 from systola.training.engine import Codes, Engine
 from systola.training.errors import TrainingError
+from systola.training.fast.checked import CheckedEngine
+from systola.training.fast.engine import FastEngine
 from systola.training.layers import Input, Layer
 from systola.training.loss import BINARY
 from systola.training.numbers import Floats, codes, input_bits
 from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.progress import Progress
-from systola.training.settings import Settings
+from systola.training.settings import FAST, Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, as_keras, from_weights, glorot, weights
 from systola.training.task import Task
@@ -53,11 +55,12 @@ class Sequential:
         self.steps = 0
         self._state: State | None = None
         self._input_bits: int | None = None
-        self._engine: Engine | None = None
+        self._engine: Engine | FastEngine | None = None
         self._machine: Linked | None = None
         self.settings: dict[str, Any] | None = None
         """What compile() was given."""
         self._memories: dict[str, Any] = {}
+        self._check_every = 0
 
     def add(self, layer: Layer) -> None:
         """Add a layer at the end. Raises TrainingError for what is none, and where there are
@@ -77,16 +80,18 @@ class Sequential:
         backend: str | None = None,
         latency: int | None = None,
         cores: int | None = None,
+        check_every: int = 0,
         **others: Never,
     ) -> None:
         """Chooses optimiser, loss and machine.
 
         `seed` is that of fresh weights, of the order of samples and of the masks of Dropout. The
         machine has the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and
-        memories of `latency` cycles. With `cores` it is a pod: they share each batch, and learn
-        the bytes that one core learns. What is not given is that of the Strategy in whose scope
-        this is, whose preset gets what training takes; else DEFAULT_PRESET, "rtl", 0 and 1. Raises
-        TrainingError for what is not there.
+        memories of `latency` cycles. "fast" is no machine, but makes the same bytes in numpy; with
+        `check_every` n each n-th step is taken on the RTL, too, and compared. With `cores` it is
+        a pod: they share each batch, and learn the bytes that one core learns. What is not given
+        is that of the Strategy in whose scope this is, whose preset gets what training takes; else
+        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for what is not there.
         """
         nothing_more("compile", others)
         pod = current_strategy()
@@ -113,7 +118,11 @@ class Sequential:
             raise TrainingError(
                 f"configuration '{config.name}' has no training: take '{config.name}-training'"
             )
+        check_every = whole("check_every", check_every, 0)
+        if check_every and settings.backend != FAST:
+            raise TrainingError(f"check_every goes with backend='{FAST}'")
         self._keep_state()
+        self._check_every = check_every
         self._engine = self._machine = None
         self.settings = {**vars(settings), "preset": config}
         self._memories = {"stall": pod.stall, "seed": pod.seed}
@@ -293,7 +302,7 @@ class Sequential:
         return total.logs()
 
     def _measured(
-        self, engine: Engine, rows: Numbers, labels: NDArray[np.int16]
+        self, engine: Engine | FastEngine, rows: Numbers, labels: NDArray[np.int16]
     ) -> dict[str, float]:
         total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
         for chosen in _parts(np.arange(len(rows)), engine.batch):
@@ -301,7 +310,7 @@ class Sequential:
             total.add(batch.loss, batch.outputs, labels[chosen])
         return total.logs()
 
-    def _input(self, rows: Numbers, engine: Engine) -> Codes:
+    def _input(self, rows: Numbers, engine: Engine | FastEngine) -> Codes:
         if self._vocabulary():
             return rows.astype(np.int32)
         return codes(rows, engine.task.input_bits, np.int8)
@@ -346,7 +355,7 @@ class Sequential:
         assert isinstance(given, Input)
         return prod(given.shape)
 
-    def _ready(self, rows: Numbers, batch_size: int) -> Engine:
+    def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
         """Return an engine for these samples: of the batches of the present one, if there is one.
 
         Samples beyond the range of those of fit() are taken with fewer bits, which lasts until the
@@ -355,11 +364,11 @@ class Sequential:
         batch = self._engine.batch if self._engine else min(batch_size, len(rows))
         return self._prepare(batch, self._fitting_bits(rows))
 
-    def _training_engine(self, batch_size: int) -> Engine:
+    def _training_engine(self, batch_size: int) -> Engine | FastEngine:
         assert self._input_bits is not None
         return self._prepare(batch_size, self._input_bits)
 
-    def _prepare(self, batch_size: int, bits: int) -> Engine:
+    def _prepare(self, batch_size: int, bits: int) -> Engine | FastEngine:
         """Return the present engine, or a new one for this batch size and these input bits."""
         engine = self._engine
         if engine and (engine.batch, engine.task.input_bits) == (batch_size, bits):
@@ -377,15 +386,25 @@ class Sequential:
             stochastic=chosen.stochastic,
             seed=settings["seed"],
         )
+        if settings["backend"] != FAST:
+            self._engine = Engine(self._linked(settings["backend"]), task, batch_size)
+        elif self._check_every:
+            self._engine = CheckedEngine(self._linked("rtl"), task, batch_size, self._check_every)
+        else:
+            self._engine = FastEngine(settings["preset"], task, batch_size)
+        self._engine.load(state)
+        return self._engine
+
+    def _linked(self, backend: str) -> Linked:
+        """Return the machine, which is built once."""
         if self._machine is None:
+            settings = self._compiled()
             self._machine = make_linked(
-                *(settings["backend"], settings["preset"], settings["cores"]),
+                *(backend, settings["preset"], settings["cores"]),
                 latency=settings["latency"],
                 **self._memories,
             )
-        self._engine = Engine(self._machine, task, batch_size)
-        self._engine.load(state)
-        return self._engine
+        return self._machine
 
     def _keep_state(self) -> None:
         if self._engine is not None:

@@ -89,6 +89,16 @@ def accumulated(config: Config, rows: int, count: int) -> list[range]:
     return [range(first, min(first + most, count)) for first in range(0, count, most)]
 
 
+def of_samples(blocks: int, samples: int, there: int) -> list[range]:
+    """Find the rows of the samples that are there, in `blocks` blocks of `samples` rows each.
+
+    What the others hold must not be measured: how many there are depends on the array.
+    """
+    if there == samples:
+        return [range(blocks * samples)]
+    return [range(n * samples, n * samples + there) for n in range(blocks) if there]
+
+
 def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
     """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
     if not (train and rate):
@@ -98,6 +108,16 @@ def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
     while q >= 1 << 31:
         q, bits = q >> 1, bits + 1
     return q, bits
+
+
+def bits_without_dropout(stage: Stage, code: int) -> int:
+    """Return the fraction bits of the units of a stage where nothing is learnt.
+
+    `code` is what a step tells: 2^(m - f) for units of f bits, at most m. Without dropout there is
+    room for the bits that its scale has taken.
+    """
+    _, lost = hidden_scale(stage.rate, True)
+    return most_unit_bits(stage) + min(0, lost - code.bit_length())
 
 
 def sum_bits(task: Task, left: Pass, number: int) -> Exponent:

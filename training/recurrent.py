@@ -14,7 +14,7 @@ from systola.training.errors import TrainingError
 from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import STATE_BITS, Pass, UnitScale, drop
+from systola.training.passes import STATE_BITS, Pass, UnitScale, drop, of_samples
 from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence
 from systola.training.task import SHIFT, STATE, Exponent, Task
 from systola.training.weights import all_tiles, biases
@@ -32,7 +32,7 @@ CELL_BITS = 15 - CELL_INTEGER_BITS
 """Fraction bits of cells and of the gates' sums: up to 8, near the ends of tanh and sigmoid."""
 STATE_SHIFT = 14
 """Fraction bits of a state narrowed to int8 by a register that holds 0: 15 less that of Entry()."""
-_LEAST_SHIFT = -7
+LEAST_SHIFT = -7
 """The most that a register shifts to the left."""
 
 
@@ -125,7 +125,7 @@ class Recurrent:
         cell = cells.start + gates
         tanh, state = (writer.allocate(2 * rows) for _ in range(2))
         if self._train:
-            writer.measure(STATE, value=_LEAST_SHIFT)
+            writer.measure(STATE, value=LEAST_SHIFT)
         for step in range(sizes.steps):
             writer.read(places.inputs + step * len(x) * pitch, x)
             writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
@@ -140,8 +140,10 @@ class Recurrent:
             if self._train:
                 writer.write(places.cells + (step + 1) * len(cells) * pitch, cells)
                 writer.write(places.hidden + (step + 1) * len(state) * pitch, state)
-                how = {"buffer": state.start, "rows": rows, "bits": 8, "first": STATE}
-                writer.measure(STATE, Source.LINES, **how)
+                there = len(self._task.share(layout.size))
+                for pairs in of_samples(sizes.units, layout.samples, there):
+                    at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
+                    writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
         if self._train:
             writer.measure(STATE, third=STATE, value=STATE_SHIFT)
         writer.free(kernel, recurrent, start, x, cells, tanh)
@@ -212,7 +214,8 @@ class Recurrent:
         samples, rows = layout.samples, self._sizes.rows
         units = writer.allocate(rows + 2 * samples)
         scale = UnitScale(writer, self._task, self._left, 0, train=self._train)
-        scale.measure_lines(state.start, rows)
+        for pairs in of_samples(self._sizes.units, samples, len(self._task.share(layout.size))):
+            scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
         scale.end()
         entry = Entry(scale.multiplier)
         writer.copy(state.start, units.start, rows, entry, NARROWING, exponent=SHIFT)

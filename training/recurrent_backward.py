@@ -42,10 +42,10 @@ from systola.training.writer import (
 
 TOP_BITS = 12
 """Of the largest gradient of the last state."""
-_INT8_BITS = 7
+INT8_BITS = 7
 _SUM_BITS = 30
 """Of the sums over all steps and samples."""
-_SLOPE_BITS = 14
+SLOPE_BITS = 14
 """Fraction bits of a cell times the slope of its gate: below 2."""
 _LARGEST = (1 << 15) - 1
 
@@ -74,9 +74,8 @@ class RecurrentBackward:
         assert lstm
         self._sizes = Sizes(layout, lstm)
         self._count = lstm.steps * layout.samples
-        """Steps times samples: what the gradients of the weights are sums over."""
-        # Products with an int8 of so many must not leave 32 bits.
-        self._bits = min(15, _SUM_BITS - _INT8_BITS - (self._count - 1).bit_length())
+        """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
+        self._bits = gradient_bits(lstm.steps * self._task.count)
         self._steps(gradient)
         self._update_kernels()
         if lstm.vocabulary:
@@ -89,7 +88,7 @@ class RecurrentBackward:
         embedded = input_words(task)
         kernel = all_turned(writer, 0) if embedded else range(0)
         state, cell = (writer.allocate(2 * rows) for _ in range(2))
-        left = min(TOP_BITS, self._bits) - _INT8_BITS
+        left = min(TOP_BITS, self._bits) - INT8_BITS
         writer.copy(gradient.start, state.start, rows, shifted(-left - 1), WIDENING)
         writer.measure(GRADIENT, first=GRADIENT, value=left)
         writer.free(gradient)
@@ -136,7 +135,7 @@ class RecurrentBackward:
             writer.activate(0, line, len(part) * samples, entry, wide=1)
 
     def _slopes(self, cells: range, before: range, tanh: range, slopes: range) -> None:
-        """tanh(c), and what dc, or dh, is multiplied with for dz: of 15 bits, of f _SLOPE_BITS."""
+        """tanh(c), and what dc, or dh, is multiplied with for dz: of 15 bits, of f SLOPE_BITS."""
         writer, rows = self._writer, self._sizes.rows
         step = 2 * rows
         enter, _, _, new, cell = (cells.start + step * number for number in range(5))
@@ -148,7 +147,7 @@ class RecurrentBackward:
         writer.vector(Operation.SUBTRACT, *at, scales=(UNIT, UNIT))
         self._below_one(slope[3])
         for number, (factor, bits) in enumerate(
-            ((new, 15), (before.start, CELL_BITS + 15 - _SLOPE_BITS), (tanh.start, 15), (enter, 15))
+            ((new, 15), (before.start, CELL_BITS + 15 - SLOPE_BITS), (tanh.start, 15), (enter, 15))
         ):
             self._times(slope[number], factor, slope[number], rows, bits)
 
@@ -176,7 +175,7 @@ class RecurrentBackward:
         self._times(tanh.start, output, tanh.start, rows, 15)
         self._times(tanh.start, state.start, cell.start, rows, 15, accumulate=not last)
         self._times(enters, cell.start, enters, rows, 15, limited=True)
-        self._times(forgets, cell.start, forgets, rows, _SLOPE_BITS, limited=True)
+        self._times(forgets, cell.start, forgets, rows, SLOPE_BITS, limited=True)
         self._times(news, cell.start, news, rows, 15, limited=True)
         self._times(cell.start, forget, cell.start, rows, 15)
 
@@ -328,6 +327,11 @@ class RecurrentBackward:
                 Masters(writer, task, tensor, line, room).update(row, entry)
                 turn ^= 1
         writer.free(words, turned, below, *(lines for pair in places for lines in pair))
+
+
+def gradient_bits(count: int) -> int:
+    """Return the bits of dz with which `count` products with an int8 do not leave 32 bits."""
+    return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())
 
 
 def input_words(task: Task) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
+from systola.runtime import make_backend
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.training.checks import choice, items, whole
 from systola.training.loss import LOSSES
 from systola.training.optimizers import SGD
 
+FAST = "fast"
+"""The back end that has no machine, but its bytes."""
+BACKENDS = (*make_backend.BACKENDS, FAST)
 METRICS = ("accuracy", "acc")
 MOST_SEED = (1 << 31) - 1
 
@@ -38,7 +41,7 @@ class Settings:
         kept = {
             "metrics": metrics,
             "seed": whole("seed", self.seed, 0, MOST_SEED),
-            "latency": whole("latency", self.latency, 0, MAX_LATENCY),
+            "latency": whole("latency", self.latency, 0, make_backend.MAX_LATENCY),
             "cores": whole("cores", self.cores, 1, MAX_CORES),
         }
         for name, value in kept.items():

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from systola.training.numbers import (
     Floats,
     codes,
     master_bits,
+    velocity_bits,
 )
 from systola.training.passes import most_unit_bits
 from systola.training.stages import EMBEDDING, RECURRENT, Recurrence, Stage, tensors
@@ -45,6 +46,17 @@ class State:
     before the first epoch."""
     velocity_bits: int = 0
     """Fraction bits of the velocities beyond those of the masters."""
+
+    def for_momentum(self, momentum: float) -> State:
+        """Return the state with the velocities that an optimiser with this momentum takes: none
+        without momentum, zeros where there were none."""
+        if not momentum:
+            return replace(self, velocities=(), velocity_bits=0)
+        bits = velocity_bits(momentum)
+        more = bits - self.velocity_bits
+        kept = tuple(codes(each.astype(np.float64), more, np.int16) for each in self.velocities)
+        fresh = tuple(map(np.zeros_like, self.masters))
+        return replace(self, velocities=kept or fresh, velocity_bits=bits)
 
 
 def master_shapes(stages: Sequence[Stage]) -> list[tuple[int, int]]:

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of the activation unit on whole tensors: sums, shifts, and functions as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Rounding
+from systola.golden.gates import exponential, sigmoid, tanh
+from systola.golden.requantise import INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, requantise
+from systola.golden.training import magnitude_bits, shifts
+from systola.training.writer import HALF, Entry
+
+Integers = NDArray[np.integer[Any]]
+Narrow = NDArray[np.int8]
+Wide = NDArray[np.int16]
+Sums = NDArray[np.int32]
+
+_EXACT_BITS = 24
+"""Whole numbers of so many bits are exact in float32."""
+
+
+def register(value: int) -> int:
+    """Return the eight bits of a value that an exponent register keeps."""
+    return (value + 128) % 256 - 128
+
+
+def measured(values: Integers, floor: int) -> int:
+    """Return the shift that leaves eight bits of the largest magnitude, at least `floor`."""
+    return register(max(floor, magnitude_bits(values) - 8))
+
+
+def product(a: Integers, b: Integers) -> Sums:
+    """Multiply two matrices exactly, modulo 2^32: (m, k) and (k, n) to (m, n).
+
+    A product is at most 2^30 and k below 2^20, so float64 holds every partial sum. Where float32
+    does as well it takes half the time.
+    """
+    largest = _largest(a) * _largest(b) * a.shape[-1]
+    kind = np.float32 if largest <= 1 << _EXACT_BITS else np.float64
+    return (a.astype(kind) @ b.astype(kind)).astype(np.int64).astype(np.int32)
+
+
+def _largest(values: Integers) -> int:
+    return max(int(values.max(initial=0)), -int(values.min(initial=0)))
+
+
+def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray[np.int64]:
+    """Requantise sums by a parameter entry, or by the shift of an exponent register in its place.
+
+    The results are not clamped yet.
+    """
+    left, right = entry.left, entry.right
+    if exponent is not None:
+        left, right = shifts(exponent)
+    if entry.multiplier == HALF and not left and not entry.bias:
+        # The same as below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 + r).
+        return (sums.astype(np.int64) + (1 << right)) >> (right + 1)
+    numbers = map(np.asarray, (entry.bias, entry.multiplier, left, right))
+    return requantise(sums, *numbers, rounding=Rounding.SINGLE)
+
+
+def narrow(values: Integers, *, least: int = INT8_MIN) -> Narrow:
+    """Clamp to int8, with `least` at the lower end."""
+    return np.clip(values, least, INT8_MAX).astype(np.int8)
+
+
+def wide(values: Integers) -> Wide:
+    """Clamp to int16."""
+    return np.clip(values, INT16_MIN, INT16_MAX).astype(np.int16)
+
+
+def times(a: Wide, b: Wide, right: int) -> Sums:
+    """Multiply int16 and divide by 2^right, halves upwards: |result| is at most 2^(30 - right)."""
+    result = np.multiply(a, b, dtype=np.int32)
+    result += 1 << (right - 1)
+    result >>= right
+    return result
+
+
+def logistic(values: Wide) -> Wide:
+    """Compute the sigmoid of int16 with 12 fraction bits; the result has 15."""
+    return _table(sigmoid)[values.view(np.uint16)]
+
+
+def tangent(values: Wide, integer_bits: int) -> Wide:
+    """Compute tanh of int16 with so many integer bits; the result has 15 fraction bits."""
+    return _table(tanh, integer_bits)[values.view(np.uint16)]
+
+
+def falling(values: Wide, integer_bits: int) -> Wide:
+    """Compute exp(-|x|) of int16 with so many integer bits; the result has 15 fraction bits."""
+    return _table(exponential, integer_bits)[values.view(np.uint16)]
+
+
+@cache
+def _table(function: Callable[..., Wide], *options: int) -> Wide:
+    """Compute a function of all int16, in the order of their bits."""
+    return function(np.arange(1 << 16, dtype=np.uint16).view(np.int16), *options)

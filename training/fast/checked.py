@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fast way, with some of its steps taken again on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.runtime.pod.linked import Linked
+from systola.training.engine import Batch, Codes, Engine
+from systola.training.errors import TrainingError
+from systola.training.fast.engine import FastEngine
+from systola.training.task import Task
+
+
+class CheckedEngine(FastEngine):
+    """Takes each `every`-th step on `machine`, too, and compares every byte.
+
+    Raises TrainingError for a batch that the machine has no room for.
+    """
+
+    def __init__(self, machine: Linked, task: Task, batch: int, every: int) -> None:
+        super().__init__(machine.config, task, batch)
+        self._engine = Engine(machine, task, batch)
+        self._every = every
+
+    def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
+        """Take a step; raise TrainingError where the machine comes to something else."""
+        if step % self._every:
+            return super().train(x, y, step)
+        self._engine.load(self.state())
+        again = self._engine.train(x, y, step)
+        batch = super().train(x, y, step)
+        self.cycles = self._engine.cycles
+        here, there = self.state(), self._engine.state()
+        found = {
+            "logits": ([batch.outputs], [again.outputs]),
+            "loss": ([batch.loss], [again.loss]),
+            "masters": (here.masters, there.masters),
+            "velocities": (here.velocities, there.velocities),
+            "fraction bits": (here.bits, there.bits),
+        }
+        wrong = [name for name, both in found.items() if not _equal(*both)]
+        if wrong:
+            raise TrainingError(f"step {step}: the machine has other {' and '.join(wrong)}")
+        return batch
+
+
+def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip_longest(first, second))

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains without a machine: the work of Engine, in numpy in place of programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.golden.training import magnitude_bits
+from systola.training.engine import FULL_BITS, Batch, Codes, survey_is_due
+from systola.training.errors import TrainingError
+from systola.training.fast.arithmetic import Wide, scaled, wide
+from systola.training.fast.loss import Loss, loss, probabilities, probability
+from systola.training.fast.step import Step
+from systola.training.loss import BINARY, LOSS_BITS, PROBABILITY_BITS
+from systola.training.numbers import LOGIT_BITS
+from systola.training.passes import bits_without_dropout, most_unit_bits
+from systola.training.state import State
+from systola.training.task import Task
+from systola.training.writer import Entry
+
+
+class FastEngine:
+    """A network, and batches of any size.
+
+    A machine of `config` makes the same bytes: its columns choose the masks of Dropout. Raises
+    TrainingError for updates that are rounded at random.
+    """
+
+    def __init__(self, config: Config, task: Task, batch: int) -> None:
+        if task.stochastic:
+            raise TrainingError("back end 'fast' rounds updates to nearest: take 'iss'")
+        self.task = task
+        self.batch = batch
+        self.cycles: int | None = None
+        """The cycles of the last step that a machine has taken, too."""
+        self._columns = config.cols
+        self._state = State((), (), ())
+        self._least_bits: list[int] = []
+
+    def load(self, state: State) -> None:
+        """Put masters and velocities in place."""
+        self._state = state.for_momentum(self.task.momentum)
+        self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
+
+    def state(self) -> State:
+        """Return masters and velocities, for `load`."""
+        return replace(self._state, bits=self.task.master_bits, unit_bits=self.task.unit_bits)
+
+    def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
+        """Take a step with a batch of samples."""
+        passing = self._step(x, step)
+        logits = passing.forward()
+        found = loss(passing.task, logits, y)
+        self._note(passing.unit_bits())
+        self._state = passing.learn(found)
+        if survey_is_due(step + 1):
+            self._make_room()
+        return self._batch(found, logits)
+
+    def end_epoch(self) -> None:
+        """Take the fraction bits that fitted all steps of the epoch for prediction."""
+        if self._least_bits:
+            self.task = replace(self.task, unit_bits=tuple(self._least_bits))
+        self._least_bits = []
+
+    def evaluate(self, x: Codes, y: NDArray[np.int16]) -> Batch:
+        """Compute loss and logits of a batch; nothing changes."""
+        passing = self._step(x)
+        logits = passing.forward()
+        return self._batch(loss(passing.task, logits, y), logits)
+
+    def predict(self, x: Codes) -> NDArray[np.float64]:
+        """Compute the outputs of the network for a batch."""
+        logits, last = self._step(x).forward(), self.task.stages[-1]
+        if last.softmax:
+            return probabilities(logits) / 2.0**PROBABILITY_BITS
+        if last.sigmoid:
+            return probability(logits) / 2.0**PROBABILITY_BITS
+        return _outputs(logits)
+
+    def _step(self, x: Codes, number: int | None = None) -> Step:
+        return Step(replace(self.task, count=len(x)), self._state, x, self._columns, number)
+
+    def _batch(self, found: Loss, logits: Wide) -> Batch:
+        sign = 1 if self.task.loss in ("mse", BINARY) else -1
+        return Batch(sign * found.total / 2**LOSS_BITS, _outputs(logits))
+
+    def _note(self, unit_bits: list[int]) -> None:
+        """Note the fraction bits of the units, as far as a step of the machine shows them."""
+        bits: list[int] = []
+        for stage, each in zip(self.task.stages, unit_bits, strict=False):
+            code = wide(scaled(np.array(2 << most_unit_bits(stage)), Entry(), each))
+            bits.append(bits_without_dropout(stage, int(code)))
+        self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
+
+    def _make_room(self) -> None:
+        """Halve masters and velocities that have used up their room to grow."""
+        masters, velocities = list(self._state.masters), list(self._state.velocities)
+        bits = list(self.task.master_bits)
+        for number, values in enumerate(masters):
+            if magnitude_bits(values) < FULL_BITS:
+                continue
+            bits[number] -= 1
+            for tensors in (masters, velocities):
+                tensors[number : number + 1] = [_halved(v) for v in tensors[number : number + 1]]
+        self._state = replace(self._state, masters=tuple(masters), velocities=tuple(velocities))
+        self.task = replace(self.task, master_bits=tuple(bits))
+
+
+def _halved(values: Wide) -> Wide:
+    return wide(scaled(values, Entry()))
+
+
+def _outputs(logits: Wide) -> NDArray[np.float64]:
+    return logits / 2.0**LOGIT_BITS

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loss and gradient of logits, (samples, units) int16: the numbers of `systola.training.loss`."""
+
+from __future__ import annotations
+
+from math import ceil, exp, log
+from typing import NamedTuple
+
+import numpy as np
+
+from systola.training.fast.arithmetic import (
+    Narrow,
+    Sums,
+    Wide,
+    falling,
+    logistic,
+    measured,
+    narrow,
+    register,
+    scaled,
+    times,
+    wide,
+)
+from systola.training.loss import (
+    BINARY,
+    LARGEST,
+    LINE_ABOVE,
+    LOSS_BITS,
+    MARGIN,
+    PROBABILITY_BITS,
+)
+from systola.training.numbers import LOGIT_BITS, multiplier
+from systola.training.task import Task
+from systola.training.writer import ONE, Entry, shifted
+
+_EXP_INTEGER_BITS = 15 - LOSS_BITS
+
+
+class Loss(NamedTuple):
+    """The loss of a batch, and the error that its gradient is made of."""
+
+    error: Wide
+    """The negative gradient of the loss of a sample, (samples, units)."""
+    bits: int
+    """Fraction bits of the error."""
+    total: int
+    """The sum of the losses, which has LOSS_BITS."""
+
+
+def loss(task: Task, logits: Wide, labels: Wide) -> Loss:
+    """Compute the loss of the task."""
+    if task.loss == "mse":
+        error, losses, bits = _squares(logits, labels)
+    elif task.loss == BINARY:
+        error, losses, bits = _binary(logits, labels)
+    else:
+        error, losses, bits = _crossentropy(logits, labels)
+    totals = wide(losses.sum(axis=1, dtype=np.int32))
+    return Loss(error, bits, int(totals.sum(dtype=np.int64)))
+
+
+def gradient(found: Loss) -> tuple[Narrow, int]:
+    """Narrow the error to int8; the second result are its fraction bits."""
+    shift = measured(found.error, -8)
+    codes = narrow(scaled(found.error, Entry(), shift))
+    return codes, register(found.bits - 1 - shift)
+
+
+def probabilities(logits: Wide) -> Wide:
+    """Compute softmax, of PROBABILITY_BITS."""
+    return _exponential(_log_softmax(logits))
+
+
+def probability(logits: Wide) -> Wide:
+    """Compute the sigmoid of each logit, of PROBABILITY_BITS."""
+    return logistic(wide(scaled(logits, Entry(left=12 - LOGIT_BITS + 1))))
+
+
+def _crossentropy(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
+    logs = _log_softmax(logits)
+    error = _difference(labels, _exponential(logs))
+    return error, wide(times(labels, logs, PROBABILITY_BITS)), PROBABILITY_BITS
+
+
+def _squares(outputs: Wide, targets: Wide) -> tuple[Wide, Wide, int]:
+    error = _difference(targets, outputs)
+    q, right = multiplier(1 / outputs.shape[1])
+    entry = shifted(right + 2 * LOGIT_BITS - LOSS_BITS, multiplier=q)
+    return error, wide(scaled(_product(error, error), entry)), LOGIT_BITS
+
+
+def _binary(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
+    """Compute max(z, 0) - z label + log(1 + exp(-|z|)), over the number of units."""
+    error = _difference(labels, probability(logits))
+    z = wide(scaled(logits, Entry(left=2)))
+    power = _exponential(z)
+    sums = wide(scaled(power, Entry(bias=1 << PROBABILITY_BITS)))
+    q, right = multiplier(log(2) / 2 ** (PROBABILITY_BITS - LOSS_BITS))
+    bias = round(LINE_ABOVE / log(2) * 2**PROBABILITY_BITS)
+    start = wide(scaled(power, shifted(right, multiplier=q, bias=bias)))
+    losses = _newton(sums, start, PROBABILITY_BITS - 1, 0.0, 2)
+    # A number above zero stays at the end of its code: min(z, 0) + the largest one.
+    least = wide(scaled(z, Entry(left=1, bias=LARGEST)))
+    positive = wide(scaled(_minus(z, least), Entry(left=1, bias=LARGEST)))
+    losses = wide(losses.astype(np.int32) + positive)
+    losses = _difference(losses, wide(times(z, labels, PROBABILITY_BITS)))
+    q, right = multiplier(1 / logits.shape[1])
+    return error, wide(scaled(losses, shifted(right, multiplier=q))), PROBABILITY_BITS
+
+
+def _log_softmax(logits: Wide) -> Wide:
+    """Compute log p of the logits, of LOSS_BITS."""
+    units = logits.shape[1]
+    difference = _below_largest(logits)
+    powers = _exponential(wide(scaled(difference, Entry(left=1, bias=-LARGEST))))
+    bits = 15 - units.bit_length()
+    totals = powers.sum(axis=1, keepdims=True, dtype=np.int32)
+    sums = wide(scaled(totals, shifted(PROBABILITY_BITS - bits - 1)))
+    most = log(units) + MARGIN
+    start = max(most / 2, most - 1.2)
+    first = np.full_like(sums, round(start * 2**LOSS_BITS))
+    logarithm = _newton(sums, first, bits, MARGIN, 5 + ceil(max(0.0, start - 1.2)))
+    back = Entry(left=1, bias=round(MARGIN * 2**LOSS_BITS) - LARGEST)
+    return wide(scaled(_minus(difference, logarithm), back))
+
+
+def _below_largest(logits: Wide) -> Wide:
+    """Compute min(d, 0) + LARGEST, of LOSS_BITS, d being logits less the largest one."""
+    quarters = narrow(scaled(logits, shifted(7, bias=127)))
+    largest = quarters.max(axis=1, keepdims=True).astype(np.int32) << LOGIT_BITS - 2
+    doubled = _minus(logits, wide(largest)) << LOSS_BITS - LOGIT_BITS
+    return wide(scaled(doubled, Entry(left=1, bias=LARGEST)))
+
+
+def _newton(sums: Wide, values: Wide, bits: int, margin: float, steps: int) -> Wide:
+    """Repeat Y += S exp(margin - Y) - 1, for sums S of `bits` fraction bits."""
+    factor = exp(margin)
+    product_bits = bits + PROBABILITY_BITS
+    q, right = multiplier(factor)
+    entry = Entry(q, right + product_bits - LOSS_BITS, bias=-round(2**product_bits / factor))
+    for _ in range(steps):
+        products = _product(sums, _exponential(values))
+        values = wide(scaled(products, entry) + values)
+    return values
+
+
+def _exponential(values: Wide) -> Wide:
+    return falling(values, _EXP_INTEGER_BITS)
+
+
+def _product(a: Wide, b: Wide) -> Sums:
+    return np.multiply(a, b, dtype=np.int32)
+
+
+def _minus(a: Wide, b: Wide) -> Sums:
+    return np.subtract(a, b, dtype=np.int32)
+
+
+def _difference(a: Wide, b: Wide) -> Wide:
+    return wide(scaled(_minus(a, b), ONE))

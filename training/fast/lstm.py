@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An LSTM forward and back through time: the numbers of `systola.training.recurrent`.
+
+The gates of all arrays are in Keras's order: input, forget, cell, output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from systola.training.fast.arithmetic import (
+    Narrow,
+    Sums,
+    Wide,
+    logistic,
+    measured,
+    narrow,
+    product,
+    register,
+    scaled,
+    tangent,
+    times,
+    wide,
+)
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.passes import STATE_BITS
+from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS, LEAST_SHIFT, STATE_SHIFT
+from systola.training.recurrent_backward import INT8_BITS, SLOPE_BITS, TOP_BITS, gradient_bits
+from systola.training.stages import BIAS_LESS
+from systola.training.writer import Entry, shifted
+
+_LARGEST = (1 << 15) - 1
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of an LSTM, and the fraction bits of the masters of each."""
+
+    kernel: Narrow
+    """(inputs, gates)."""
+    recurrent: Narrow
+    """(units, gates)."""
+    biases: Wide
+    """(gates,), masters."""
+    kernel_bits: int
+    recurrent_bits: int
+    input_bits: int
+    """Fraction bits of the inputs of a step."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The negative gradients of an LSTM: sums over all steps and samples."""
+
+    kernel: Sums
+    biases: Sums
+    """(1, gates)."""
+    recurrent: Sums
+    below: Wide
+    """The gradient of the inputs, (steps, samples, inputs)."""
+    bits: int
+    """Fraction bits of `below`, and of all gradients through time."""
+
+
+@dataclass
+class Lstm:
+    """The steps of a batch; inputs are (steps, samples, inputs)."""
+
+    weights: Weights
+    inputs: Narrow
+    cells: list[Wide] = field(default_factory=list[Wide])
+    states: list[Wide] = field(default_factory=list[Wide])
+    """Cells and states before the first step and after each one, (samples, units)."""
+    gates: list[list[Wide]] = field(default_factory=list[list[Wide]])
+    """The four gates of each step, (samples, units)."""
+    state_bits: int = 0
+    """Fraction bits of all states as the update takes them."""
+
+    def forward(self) -> Wide:
+        """Take all steps, and return the last state, which has STATE_BITS."""
+        found, (steps, samples, _) = self.weights, self.inputs.shape
+        units = len(found.recurrent)
+        start = wide(scaled(found.biases, shifted(found.kernel_bits - BIAS_LESS - CELL_BITS - 1)))
+        entry = shifted(found.input_bits + found.kernel_bits - MASTER_SHIFT - CELL_BITS - 1)
+        again = shifted(STATE_BITS + found.recurrent_bits - MASTER_SHIFT - CELL_BITS - 1)
+        given = product(self.inputs.reshape(steps * samples, -1), found.kernel)
+        given = wide(scaled(given, entry) + start).reshape(steps, samples, -1)
+        zeros = np.zeros((samples, units), np.int16)
+        self.cells, self.states = [zeros], [zeros]
+        shift = LEAST_SHIFT
+        for step in range(steps):
+            z = given[step]
+            if step:
+                z = wide(scaled(product(self.states[-1], found.recurrent), again) + z)
+            enter, forget, new, output = np.split(z, 4, axis=1)
+            enter, forget, output = map(_sigmoid, (enter, forget, output))
+            new = tangent(np.ascontiguousarray(new), CELL_INTEGER_BITS)
+            entered = times(enter, new, 2 * 15 - CELL_BITS)
+            cell = wide(entered + wide(times(forget, self.cells[-1], 15)))
+            state = wide(times(output, tangent(cell, CELL_INTEGER_BITS), 15))
+            self.gates.append([enter, forget, new, output])
+            self.cells.append(cell)
+            self.states.append(state)
+            shift = measured(state, shift)
+        self.state_bits = register(STATE_SHIFT - shift)
+        return self.states[-1]
+
+    def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
+        """Go back through time from the gradient of the last state, which has `bits`.
+
+        `count`: samples of the whole batch, of which this may be a share.
+        """
+        found, (steps, samples, _) = self.weights, self.inputs.shape
+        most = gradient_bits(steps * count)
+        left = min(TOP_BITS, most) - INT8_BITS
+        bits = register(bits + left)
+        dh = wide(scaled(gradient, shifted(-left - 1)))
+        dc: Wide | None = None
+        kernel, recurrent = found.kernel.T, found.recurrent.T
+        through = shifted(found.kernel_bits - MASTER_SHIFT - 1)
+        again = shifted(found.recurrent_bits - MASTER_SHIFT - 1)
+        slopes = np.empty((steps, samples, kernel.shape[0]), np.int16)
+        for step in reversed(range(steps)):
+            dz, dc = self._step(step, dh, dc, most)
+            slopes[step] = dz
+            if step:
+                dh = wide(scaled(product(dz, recurrent), again))
+        rows = slopes.reshape(steps * samples, -1)
+        below = np.zeros(self.inputs.shape, np.int16)
+        if embedded:
+            below = wide(scaled(product(rows, kernel), through)).reshape(self.inputs.shape)
+        states = np.stack(self.states[:-1]).reshape(steps * samples, -1)
+        shift = register(STATE_SHIFT - self.state_bits)
+        narrowed = narrow(scaled(states, Entry(), shift))
+        return Gradients(
+            kernel=product(self.inputs.reshape(steps * samples, -1).T, rows),
+            biases=rows.sum(axis=0, keepdims=True, dtype=np.int32),
+            recurrent=product(narrowed.T, rows),
+            below=below,
+            bits=bits,
+        )
+
+    def _step(self, step: int, dh: Wide, dc: Wide | None, most: int) -> tuple[Wide, Wide]:
+        """Compute the gradients of the sums of a step's gates, and of the cell before the step.
+
+        `dh` and `dc`: gradients of state and cell after it; `most`: bits of a sum's gradient.
+        """
+        enter, forget, new, output = self.gates[step]
+        tanh = tangent(self.cells[step + 1], CELL_INTEGER_BITS)
+        slope_enter = wide(times(_slope(enter), new, 15))
+        slope_forget = wide(times(_slope(forget), self.cells[step], CELL_BITS + 15 - SLOPE_BITS))
+        slope_output = wide(times(_slope(output), tanh, 15))
+        slope_new = wide(times(_below_one(wide(times(new, new, 15))), enter, 15))
+        through = wide(times(_below_one(wide(times(tanh, tanh, 15))), output, 15))
+        cell = wide(times(through, dh, 15) + (0 if dc is None else dc))
+        dz = (
+            times(slope_enter, cell, 15),
+            times(slope_forget, cell, SLOPE_BITS),
+            times(slope_new, cell, 15),
+            times(slope_output, dh, 15),
+        )
+        limit = (1 << most) - 1
+        joined = wide(np.concatenate(dz, axis=1))
+        if most < 15:
+            joined = np.clip(joined, -limit, limit)
+        return joined, wide(times(cell, forget, 15))
+
+
+def _sigmoid(values: Wide) -> Wide:
+    return logistic(np.ascontiguousarray(values))
+
+
+def _slope(gate: Wide) -> Wide:
+    """Compute x - x^2 of a gate x."""
+    return gate - wide(times(gate, gate, 15))
+
+
+def _below_one(values: Wide) -> Wide:
+    return wide(_LARGEST - values.astype(np.int32))

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The masks of Dropout: the random bytes that the machine draws, for all units of a batch."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.golden.training import Generators
+from systola.training.masks import block_seed, kept_codes
+
+
+def dropout(
+    rate: float, shape: tuple[int, int, int], *, columns: int, seed: int, counter: int
+) -> NDArray[np.int8]:
+    """Draw a mask of `shape`, (samples, lines, units), with 1 for the units that pass.
+
+    A unit of a map has a line for each pixel, any other has one. `columns` is the width of the
+    array, which draws for as many samples and units at once; `counter` names step and stage.
+    """
+    samples, lines, units = shape
+    groups, blocks = -(-samples // columns), -(-units // columns)
+    seeds = np.array([block_seed(seed, group) for group in range(groups)])
+    counters = (counter + (np.arange(blocks) << 4)) % (1 << 32)
+    drawn = Generators(columns).lines(columns * lines, seeds[:, np.newaxis], counters)
+    # (sample and line, group, block, column) to (group, sample, line, block, column).
+    apart = drawn.reshape(columns, lines, groups, blocks, columns).transpose(2, 0, 1, 3, 4)
+    codes = apart.reshape(groups * columns, lines, -1)[:samples, :, :units].view(np.uint8)
+    return ((codes >= 1) & (codes <= kept_codes(rate))).astype(np.int8)

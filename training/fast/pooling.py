@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MaxPooling2D: the largest pixel of each window, and the way back to the first such pixel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from systola.training.fast.arithmetic import Narrow
+from systola.training.fast.windows import gathered, spread
+from systola.training.windows import Window
+
+
+def largest(maps: Narrow, window: Window) -> Narrow:
+    """Take the largest pixel of each window: (samples, windows, channels)."""
+    return gathered(maps, window).max(axis=2)
+
+
+def routes(maps: Narrow, window: Window) -> Narrow:
+    """Mark the first of the largest pixels: 1 or 0, (samples, windows, taps, channels)."""
+    first = gathered(maps, window).argmax(axis=2)
+    taps = np.arange(window.taps)[:, np.newaxis]
+    return (taps == first[:, :, np.newaxis]).astype(np.int8)
+
+
+def back(gradient: Narrow, marks: Narrow, window: Window) -> Narrow:
+    """Put the gradient of each window at its marked pixel, zeros elsewhere."""
+    return spread(gradient[:, :, np.newaxis] * marks, window)

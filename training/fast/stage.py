@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Dense or Conv2D forward and back: sums of inputs and a one for the bias, times weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from systola.training.fast.arithmetic import (
+    Integers,
+    Narrow,
+    Sums,
+    Wide,
+    narrow,
+    product,
+    register,
+    scaled,
+)
+from systola.training.fast.windows import gathered, spread
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.stages import Stage
+from systola.training.writer import Entry, shifted
+
+_ONE_BITS = 14
+"""Fraction bits of a bias of one before it is shifted."""
+
+
+def weights(masters: Wide) -> Narrow:
+    """Round masters to the weights that the array multiplies with."""
+    return narrow(scaled(masters, shifted(MASTER_SHIFT - 1)))
+
+
+def one(bits: int, *, wide: bool) -> int:
+    """Return the code of one with so many fraction bits, an int8, or int16 where it is `wide`."""
+    code = scaled(np.array(1 << _ONE_BITS), Entry(), register(_ONE_BITS - 1 - bits))
+    return min(int(code), (1 << (15 if wide else 7)) - 1)
+
+
+@dataclass
+class Products:
+    """The inputs and weights of a stage, and their products both ways.
+
+    Rows are samples; of a Conv2D they are windows.
+    """
+
+    stage: Stage
+    inputs: Integers
+    """(samples, pixels, channels); but for a Conv2D there is one pixel."""
+    bias: int
+    """The code that stands for one beside each row of inputs."""
+    kernel: Narrow
+    """(inputs, units)."""
+    biases: Narrow
+    """(units,)."""
+
+    def sums(self) -> Sums:
+        """Compute the sums of all units: (rows, units)."""
+        # int32 wraps, as the accumulators do.
+        return product(self._rows(), self.kernel) + self.bias * self.biases.astype(np.int32)
+
+    def below(self, gradient: Narrow) -> Sums:
+        """Compute the gradient of the inputs, in their shape, from the gradient of the sums."""
+        found = product(gradient, self.kernel.T)
+        window = self.stage.window
+        if window is None:
+            return found.reshape(self.inputs.shape)
+        samples = len(self.inputs)
+        return spread(found.reshape(samples, prod(window.out), window.taps, -1), window)
+
+    def update(self, gradient: Narrow) -> Sums:
+        """Compute the gradient of kernel and biases: (inputs and one, units)."""
+        kernel = product(self._rows().T, gradient)
+        biases = self.bias * gradient.sum(axis=0, keepdims=True, dtype=np.int32)
+        return np.concatenate((kernel, biases))
+
+    def _rows(self) -> Integers:
+        if self.stage.window is None:
+            return self.inputs.reshape(len(self.inputs), -1)
+        taps = gathered(self.inputs, self.stage.window)
+        return taps.reshape(taps.shape[0] * taps.shape[1], -1)

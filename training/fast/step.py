@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch through a network: forward, back, and the update of its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from systola.training.fast.arithmetic import (
+    Integers,
+    Narrow,
+    Wide,
+    measured,
+    narrow,
+    register,
+    scaled,
+    wide,
+)
+from systola.training.fast.loss import Loss, gradient
+from systola.training.fast.lstm import Lstm, Weights
+from systola.training.fast.masks import dropout
+from systola.training.fast.pooling import back, largest, routes
+from systola.training.fast.stage import Products, one, weights
+from systola.training.fast.update import Update
+from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
+from systola.training.passes import STATE_BITS, after_lstm, hidden_scale, most_unit_bits
+from systola.training.programs import COUNTER_STEP
+from systola.training.recurrent import input_bits
+from systola.training.stages import EMBEDDING, RECURRENT
+from systola.training.state import State
+from systola.training.task import Task
+from systola.training.writer import Entry
+
+
+@dataclass
+class Passed:
+    """Notes of the way forward for the way back, one of each stage."""
+
+    products: list[Products | Lstm] = field(default_factory=list[Products | Lstm])
+    bits: list[int] = field(default_factory=list[int])
+    """Fraction bits of the inputs."""
+    masks: list[Narrow | None] = field(default_factory=list[Narrow | None])
+    """1 for the units that pass, 0 for others; the last stage has none."""
+    routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
+    """Which pixel of each window of a pooling is the largest."""
+
+
+@dataclass
+class Step:
+    """A batch on its way; `columns` is the width of the array that would draw the masks."""
+
+    task: Task
+    state: State
+    x: Integers
+    """Samples, (samples, numbers): int8, or words."""
+    columns: int
+    number: int | None = None
+    """The number of the step; None where nothing is learnt."""
+    passed: Passed = field(default_factory=Passed)
+
+    def forward(self) -> Wide:
+        """Compute the logits, (samples, units)."""
+        task, passed = self.task, self.passed
+        x, bits = self.x, task.input_bits
+        last = len(task.stages) - 1
+        for number in range(last):
+            stage = task.stages[number]
+            passed.bits.append(bits)
+            if stage.lstm:
+                x, bits = self._recurrent(x)
+            else:
+                x, bits = self._units(number, self._products(number, x, bits))
+        passed.bits.append(bits)
+        sums = self._products(last, x, bits).sums()
+        return wide(scaled(sums, Entry(), register(self._sum_bits(last) - LOGIT_BITS - 1)))
+
+    def unit_bits(self) -> list[int]:
+        """Return the fraction bits of the units of all stages but the last one."""
+        return self.passed.bits[1:]
+
+    def learn(self, found: Loss) -> State:
+        """Go back from the loss, and return the state after the update."""
+        task, passed = self.task, self.passed
+        update = Update(task, self.state)
+        below, bits = gradient(found)
+        for number in reversed(range(len(task.stages))):
+            products = passed.products[number]
+            if isinstance(products, Lstm):
+                self._update_lstm(update, products, below, bits)
+                continue
+            sums, sum_bits = products.update(below), passed.bits[number] + bits
+            if number:
+                below, bits = self._below(number, products, below, bits)
+            update.add(number, sums, task.master_bits[number], sum_bits)
+        return update.state()
+
+    # Forward.
+
+    def _products(self, number: int, x: Integers, bits: int) -> Products:
+        masters, stage = self.state.masters[number], self.task.stages[number]
+        code = one(bits, wide=after_lstm(self.task, number))
+        x = x.reshape(len(x), prod(stage.window.map) if stage.window else 1, -1)
+        found = weights(masters)
+        products = Products(stage, x, code, found[:-1], found[-1])
+        self.passed.products.append(products)
+        return products
+
+    def _sum_bits(self, number: int) -> int:
+        return register(self.passed.bits[number] + self.task.master_bits[number] - MASTER_SHIFT)
+
+    def _units(self, number: int, products: Products) -> tuple[Narrow, int]:
+        """Make the inputs of the next stage from the sums of a stage; and their fraction bits."""
+        stage, train = self.task.stages[number], self.number is not None
+        sums = products.sums()
+        q, shift, bits = self._unit_scale(number, self._sum_bits(number), sums)
+        units = narrow(scaled(sums, Entry(q), shift), least=0 if stage.relu else -128)
+        mask: Narrow | None = None
+        if train and stage.relu:
+            mask = (sums > 0).astype(np.int8)
+        lines, marks = 1, None
+        if stage.window:
+            lines = prod(stage.map)
+            maps = len(self.x), prod(stage.window.out), stage.units
+            units = units.reshape(maps)
+            mask = None if mask is None else mask.reshape(maps)
+            if stage.pool:
+                marks = routes(units, stage.pool) if train else None
+                units = largest(units, stage.pool)
+                mask = None if mask is None else largest(mask, stage.pool)
+        self.passed.routes.append(marks)
+        if train and stage.rate:
+            drawn = self._drawn(number, (len(units), lines, stage.units)).reshape(units.shape)
+            mask = drawn if mask is None else mask * drawn
+            units = units * mask
+        self.passed.masks.append(mask)
+        return units, bits
+
+    def _unit_scale(self, number: int, sum_bits: int, sums: Integers) -> tuple[int, int, int]:
+        """Find multiplier and shift from sums to units, and the fraction bits of these."""
+        task, train = self.task, self.number is not None
+        q, lost = hidden_scale(task.stages[number].rate, train)
+        known = bool(task.unit_bits) and not train
+        bits = task.unit_bits[number] if known else most_unit_bits(task.stages[number])
+        shift = register(sum_bits - bits - lost)
+        if not known:
+            shift = measured(sums, shift)
+        return q, shift, register(sum_bits - lost - shift)
+
+    def _drawn(self, number: int, shape: tuple[int, int, int]) -> Narrow:
+        assert self.number is not None
+        counter = self.number * COUNTER_STEP % 2**32 + number
+        rate, seed = self.task.stages[number].rate, self.task.seed
+        return dropout(rate, shape, columns=self.columns, seed=seed, counter=counter)
+
+    def _recurrent(self, x: Integers) -> tuple[Narrow, int]:
+        """Make the inputs of the next stage from the LSTM's last state; and their fraction bits."""
+        task, state, stage = self.task, self.state, self.task.stages[0]
+        assert stage.lstm
+        count, kernel = len(task.stages), weights(state.masters[0])
+        found = Weights(
+            kernel=kernel[:-1],
+            recurrent=weights(state.masters[count + RECURRENT]),
+            biases=state.masters[0][-1],
+            kernel_bits=task.master_bits[0],
+            recurrent_bits=task.master_bits[count + RECURRENT],
+            input_bits=input_bits(task),
+        )
+        if stage.lstm.vocabulary:
+            steps = weights(state.masters[count + EMBEDDING])[x.T]
+        else:
+            steps = x.reshape(len(x), stage.lstm.steps, -1).swapaxes(0, 1).astype(np.int8)
+        lstm = Lstm(found, np.ascontiguousarray(steps))
+        self.passed.products.append(lstm)
+        last = lstm.forward()
+        q, shift, bits = self._unit_scale(0, STATE_BITS, last)
+        units = narrow(scaled(last, Entry(q), shift))
+        mask = None
+        if self.number is not None and stage.rate:
+            mask = self._drawn(0, (len(x), 1, stage.lstm.units))[:, 0]
+            units = units * mask
+        self.passed.masks.append(mask)
+        self.passed.routes.append(None)
+        return units, bits
+
+    # Back.
+
+    def _below(
+        self, number: int, products: Products, above: Narrow, bits: int
+    ) -> tuple[Narrow, int]:
+        """Compute the gradient of the sums of the stage before, and its fraction bits."""
+        task, stage = self.task, self.task.stages[number - 1]
+        q, lost = hidden_scale(stage.rate, True)
+        sums = products.below(above)
+        shift = measured(sums, -8)
+        bits = register(bits - shift + task.master_bits[number] - MASTER_SHIFT - lost)
+        below = narrow(scaled(sums, Entry(q), shift))
+        mask, marks = self.passed.masks[number - 1], self.passed.routes[number - 1]
+        if mask is not None:
+            below = below.reshape(mask.shape) * mask
+        if marks is not None and stage.pool:
+            below = back(below.reshape(len(self.x), -1, stage.units), marks, stage.pool)
+        return below.reshape(-1, below.shape[-1]), bits
+
+    def _update_lstm(self, update: Update, lstm: Lstm, above: Narrow, bits: int) -> None:
+        task, stage, count = self.task, self.task.stages[0], len(self.task.stages)
+        vocabulary = stage.lstm.vocabulary if stage.lstm else 0
+        found = lstm.backward(above, bits, task.count, embedded=vocabulary > 0)
+        masters, bits = task.master_bits, found.bits
+        kernel = slice(stage.inputs)
+        update.add(0, found.kernel, masters[0], input_bits(task) + bits, rows=kernel)
+        biases = slice(stage.inputs, None)
+        update.add(0, found.biases, masters[0] - stage.tensor.bias_less, bits, rows=biases)
+        tensor = count + RECURRENT
+        update.add(tensor, found.recurrent, masters[tensor], lstm.state_bits + bits)
+        if vocabulary:
+            tensor = count + EMBEDDING
+            sums = np.zeros((vocabulary, stage.inputs), np.int32)
+            np.add.at(sums, self.x.T, found.below)
+            update.add(tensor, sums, masters[tensor], bits)

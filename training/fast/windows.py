@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pixels of maps under the taps of windows, and back. A map is (height * width, channels)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.windows import Window
+
+
+def gathered(maps: NDArray[Any], window: Window) -> NDArray[Any]:
+    """Gather the taps of each window, zeros outside: (samples, windows, taps, channels)."""
+    outside = np.zeros((len(maps), 1, maps.shape[2]), maps.dtype)
+    return np.concatenate((maps, outside), axis=1)[:, _pixels(window)]
+
+
+def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
+    """Add up, for each pixel, the taps that are there: (samples, height * width, channels)."""
+    size = window.map[0] * window.map[1]
+    found = np.zeros((len(taps), size, taps.shape[3]), taps.dtype)
+    for tap, pixels in enumerate(_pixels(window).T):
+        (inside,) = np.nonzero(pixels < size)
+        found[:, pixels[inside]] += taps[:, inside, tap]
+    return found
+
+
+@cache
+def _pixels(window: Window) -> NDArray[np.intp]:
+    """Find the pixel of each tap, (windows, taps); outside the map it is one past the last."""
+    axes: list[NDArray[np.intp]] = []
+    for axis in range(2):
+        first = np.arange(window.out[axis]) * window.stride[axis] - window.before[axis]
+        axes.append(first[:, np.newaxis] + np.arange(window.kernel[axis]))
+    height, width = window.map
+    y, x = axes[0][:, np.newaxis, :, np.newaxis], axes[1][np.newaxis, :, np.newaxis, :]
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    return np.where(inside, y * width + x, height * width).reshape(-1, window.taps)

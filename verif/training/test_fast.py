@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Back end "fast": it has every byte of the golden model, which runs programs instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.training import (
+    LSTM,
+    SGD,
+    Conv2D,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    Input,
+    MaxPooling2D,
+    Sequential,
+    TrainingError,
+    load,
+)
+from systola.training.fast.step import Step
+from systola.training.state import State
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
+
+CLASSES, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
+SAMPLES = 30
+MACHINE = "8x8-training"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and a batch size, which leaves a smaller batch at the end of an epoch."""
+
+    layers: Callable[[], Sequence[Any]]
+    loss: str
+    batch: int
+
+
+def words() -> list[Any]:
+    return [Input((6,)), Embedding(20, 10), LSTM(12), Dropout(0.2)]
+
+
+CASES = {
+    "dense": Case(
+        lambda: [Input((13,)), Dense(20, "relu"), Dropout(0.3), Dense(5, "softmax")], CLASSES, 16
+    ),
+    "three": Case(
+        lambda: [Input((13,)), Dense(20), Dropout(0.1), Dense(9, "relu"), Dense(5)], CLASSES, 20
+    ),
+    "binary": Case(lambda: [Input((13,)), Dense(9, "relu"), Dense(1, "sigmoid")], BINARY, 16),
+    "squares": Case(lambda: [Input((13,)), Dense(3)], "mse", 7),
+    "pooled": Case(
+        lambda: [
+            *(Input((7, 6, 3)), Conv2D(5, 3, padding="same", activation="relu")),
+            *(MaxPooling2D(2), Dropout(0.2), Conv2D(9, (2, 3), strides=(2, 1))),
+            *(Flatten(), Dense(4)),
+        ],
+        CLASSES,
+        12,
+    ),
+    "strides": Case(
+        lambda: [
+            *(Input((7, 6, 3)), Conv2D(5, 3, strides=2, padding="same", activation="relu")),
+            *(Dropout(0.2), Flatten(), Dense(11, "relu"), Dense(4)),
+        ],
+        CLASSES,
+        12,
+    ),
+    "words": Case(lambda: [*words(), Dense(1, "sigmoid")], BINARY, 13),
+    "words and a Dense": Case(lambda: [*words(), Dense(7, "relu"), Dense(1)], BINARY, 8),
+    "sequences": Case(lambda: [Input((5, 4)), LSTM(9), Dense(3)], CLASSES, 8),
+}
+
+
+def samples(layers: Sequence[Any], loss: str, count: int = SAMPLES) -> tuple[Any, Any]:
+    rng = np.random.default_rng(random_seed())
+    embedding = next((each for each in layers if isinstance(each, Embedding)), None)
+    shape = count, *layers[0].shape
+    x = rng.integers(0, embedding.input_dim, shape) if embedding else rng.normal(size=shape)
+    units = layers[-1].units
+    if loss == CLASSES:
+        return x, rng.integers(0, units, count)
+    if loss == BINARY:
+        return x, rng.integers(0, 2, (count, units)).astype(float)
+    return x, rng.normal(size=(count, units))
+
+
+def trained(case: Case, optimizer: SGD, data: tuple[Any, Any], **how: Any) -> list[Any]:
+    """Train for two epochs: losses, bytes of the state, and predictions."""
+    model = Sequential(case.layers())
+    model.compile(optimizer, loss=case.loss, metrics=["accuracy"], seed=3, **how)
+    kept = data[0][:9], data[1][:9]
+    history = model.fit(*data, batch_size=case.batch, epochs=2, validation_data=kept, verbose=0)
+    state = model.state()
+    learnt = [each.tobytes() for each in (*state.masters, *state.velocities)]
+    bits = state.bits, state.unit_bits, state.velocity_bits
+    return [history.history, learnt, bits, model.predict(data[0][:11]).tobytes()]
+
+
+def turns() -> list[Any]:
+    """Each network with each optimiser; half of them are quick."""
+    found: list[Any] = []
+    for number, name in enumerate(CASES):
+        both = [(name, 0.0), (name, 0.9)]
+        found += [both[number % 2], thorough(*both[1 - number % 2])]
+    return found
+
+
+@pytest.mark.parametrize(("name", "momentum"), turns())
+def test_bytes_of_the_golden_model(name: str, momentum: float) -> None:
+    case, optimizer = CASES[name], SGD(0.2, momentum)
+    data = samples(case.layers(), case.loss)
+    golden, fast = (
+        trained(case, optimizer, data, preset=MACHINE, backend=backend)
+        for backend in ("iss", "fast")
+    )
+    assert golden == fast
+
+
+@pytest.mark.parametrize("rate", [8.0, thorough(2.0**-20)])
+def test_masters_that_grow_and_that_stay(rate: float) -> None:
+    """A high rate uses up the room of masters, which are halved; with a low one nothing moves."""
+    case = CASES["dense"]
+    data = samples(case.layers(), case.loss)
+    golden, fast = (
+        trained(case, SGD(rate), data, preset=MACHINE, backend=backend)
+        for backend in ("iss", "fast")
+    )
+    assert golden == fast
+
+
+@pytest.mark.parametrize("name", ["words", thorough("pooled")])
+def test_arrays_of_any_size_learn_the_same(name: str) -> None:
+    """Without dropout; batches leave blocks of samples that are not full."""
+    case = CASES[name]
+    layers = [each for each in case.layers() if not isinstance(each, Dropout)]
+    plain = Case(lambda: layers, case.loss, 13)
+    data = samples(layers, case.loss)
+    first, *others = (
+        trained(plain, SGD(0.3), data, preset=preset, backend="iss")
+        for preset in ("5x5-training", "8x8-training", "16x16-training")
+    )
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize("cores", [2, thorough(3)])
+def test_a_batch_that_is_shared(cores: int) -> None:
+    case = CASES["three"]
+    data = samples(case.layers(), case.loss)
+    pod = trained(case, SGD(0.1, 0.9), data, preset=MACHINE, backend="iss", cores=cores)
+    assert pod == trained(case, SGD(0.1, 0.9), data, preset=MACHINE, backend="fast")
+
+
+def test_a_batch_that_fits_no_machine() -> None:
+    """Tutorials have such networks: 15,000 words, of which a text has 250."""
+    layers = [Input((250,)), Embedding(15000, 32), LSTM(100), Dense(1, "sigmoid")]
+    model = Sequential(layers)
+    model.compile(SGD(0.1), loss=BINARY, preset="base-training", backend="fast")
+    x, y = samples(layers, BINARY, 64)
+    losses = model.fit(x, y, batch_size=64, epochs=2, verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.thorough
+def test_steps_are_checked_on_the_rtl(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["three"]
+    data = samples(case.layers(), case.loss)
+    how: dict[str, Any] = {"preset": MACHINE, "backend": "fast"}
+    assert trained(case, SGD(0.3), data, check_every=2, **how) == trained(
+        case, SGD(0.3), data, **how
+    )
+    learn = Step.learn
+
+    def wrong(step: Step, found: Any) -> State:
+        state = learn(step, found)
+        state.masters[1][0, 0] ^= 1
+        return state
+
+    monkeypatch.setattr(Step, "learn", wrong)
+    with pytest.raises(TrainingError, match="step 0: the machine has other masters"):
+        trained(case, SGD(0.3), data, check_every=2, **how)
+
+
+def test_what_does_not_go_together(tmp_path: Any) -> None:
+    model = Sequential([Input((3,)), Dense(2)])
+    with pytest.raises(TrainingError, match="check_every goes with backend='fast'"):
+        model.compile(preset=MACHINE, backend="iss", check_every=2)
+    model.compile(SGD(0.1, rounding="stochastic"), preset=MACHINE, backend="fast")
+    with pytest.raises(TrainingError, match="back end 'fast' rounds updates to nearest"):
+        model.fit(np.zeros((4, 3)), np.zeros(4), verbose=0)
+    model.compile(preset=MACHINE, backend="fast")
+    model.save(tmp_path / "model.tpu")
+    assert load(tmp_path / "model.tpu").settings == model.settings
