@@ -90,8 +90,10 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
-        # That of the inputs has been used for the update, and is not again.
-        agree(writer, task, left.inputs[number].register)
+        # The exponent of a Dense's inputs is in the update's shift by now, but the bias of a Conv2D
+        # still needs it; the exponent of the stage above is not needed again.
+        used = left.inputs[number + bool(task.stages[number].window)]
+        agree(writer, task, used.register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
         below = writer.allocate(sums.lines)

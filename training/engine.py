@@ -72,8 +72,6 @@ class Engine:
     def __init__(self, machine: Linked, task: Task, batch: int) -> None:
         config = machine.config
         self._machine = machine
-        if machine.cores > 1 and any(stage.window or stage.lstm for stage in task.stages):
-            raise TrainingError("on several cores only Dense layers can be trained")
         self.task = replace(task, cores=machine.cores)
         self.batch = batch
         # The first share of a whole batch may be smaller than the last one.

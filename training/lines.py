@@ -27,7 +27,7 @@ def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.i
     of each."""
     size, steps = layout.size, lstm.steps
     if not lstm.vocabulary:
-        rows = x.reshape(len(x), steps, -1)
+        rows = x.reshape(len(x), steps, x.shape[1] // steps)
         blocks = -(-rows.shape[2] // size)
         lines = np.zeros((steps, blocks, layout.samples, size), np.int8)
         padded = np.zeros((len(x), steps, blocks * size), np.int8)

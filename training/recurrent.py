@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from systola.arch.isa import Function, Operation, Source
 from systola.training.errors import TrainingError
+from systola.training.exchange import agree
 from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
 from systola.training.numbers import MASTER_SHIFT
@@ -145,9 +146,17 @@ class Recurrent:
                     at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
                     writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
         if self._train:
+            self._agree()
             writer.measure(STATE, third=STATE, value=STATE_SHIFT)
         writer.free(kernel, recurrent, start, x, cells, tanh)
         return state
+
+    def _agree(self) -> None:
+        """Leave in STATE the largest shift that any core has."""
+        if self._task.cores > 1:
+            self._writer.measure(SHIFT, first=STATE)
+            agree(self._writer, self._task, STATE)
+            self._writer.measure(STATE, first=SHIFT)
 
     def _biases(self) -> range:
         """The biases as sums of the gates, for each sample."""

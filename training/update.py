@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from systola.arch.isa import Opcode, Operation
+from systola.training.exchange import add_up, give_to_all, own_rows
 from systola.training.loss import gradient_factor
 from systola.training.masks import block_seed
 from systola.training.numbers import multiplier, velocity_bits
@@ -57,9 +58,17 @@ class Masters:
         return places
 
     def update(self, row: int, entry: Entry) -> None:
-        """Brings them, adds the sums from a row on, and takes them back."""
-        self.read()
-        self.add(row, entry)
+        """Bring them, add the sums of all cores from a row on, and take them back.
+
+        Each core does so with its own rows, and gives these to all others.
+        """
+        writer, task, rows = self.writer, self.task, len(self.lines[0]) // 2
+        for own in own_rows(task, rows):
+            self.some(own).read()
+        for own in add_up(writer, task, row, rows):
+            self.some(own).add(row + own.start, entry)
+        for lines in self.lines:
+            give_to_all(writer, task, lines)
         self.write()
 
     def add(self, row: int, entry: Entry) -> None:

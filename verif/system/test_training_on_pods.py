@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from systola.arch.config import Config, preset
-from systola.training import SGD, Dense, Dropout, Input, Sequential
+from systola.training import (
+    LSTM,
+    SGD,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    MaxPooling2D,
+    Sequential,
+)
 from systola.training.engine import Engine
 from systola.verif.plan.selection import thorough
 
@@ -47,6 +57,17 @@ SMALL = (
     *("8x8-training", 64, 0.9),
     [Input((64,)), Dense(32, "relu"), Dropout(0.2), Dense(20), Dense(CLASSES)],
 )
+MAPS = (
+    *("8x8-training", 20, 0.9),
+    [
+        *(Input((6, 6, 2)), Conv2D(9, 3, activation="relu"), MaxPooling2D(2), Dropout(0.2)),
+        *(Conv2D(4, 2), Flatten(), Dense(CLASSES)),
+    ],
+)
+SEQUENCES = (
+    *("8x8-training", 20, 0.0),
+    [Input((5, 4)), LSTM(9), Dropout(0.2), Dense(CLASSES)],
+)
 LITTLE = preset("8x8-training")
 ROOMY = replace(preset("base-training"), name="base-training-32768", buffer_lines=1 << 15)
 """128 samples of 784 numbers do not fit the buffer of `base`."""
@@ -55,11 +76,18 @@ BAR = 0.8
 
 
 @pytest.mark.parametrize(
-    ("cores", "latency"), [thorough(3, 0), thorough(3, LATENCY), thorough(2, LATENCY)]
+    ("network", "cores", "latency"),
+    [
+        *(
+            thorough(SMALL, cores, latency)
+            for cores, latency in ((3, 0), (3, LATENCY), (2, LATENCY))
+        ),
+        *(thorough(network, 3, LATENCY) for network in (MAPS, SEQUENCES)),
+    ],
 )
-def test_masters(monkeypatch, cores, latency):
-    expected, losses = after_each_program(monkeypatch, SMALL, 1, "iss", 0, 4)
-    found, found_losses = after_each_program(monkeypatch, SMALL, cores, "rtl", latency, 4)
+def test_masters(monkeypatch, network, cores, latency):
+    expected, losses = after_each_program(monkeypatch, network, 1, "iss", 0, 4)
+    found, found_losses = after_each_program(monkeypatch, network, cores, "rtl", latency, 4)
     assert len(found) == len(expected) > 8
     for (one,), several in zip(expected, found, strict=True):
         assert several == [one] * cores

@@ -150,9 +150,17 @@ def test_arrays_of_any_size_learn_the_same(name: str) -> None:
     assert others == [first, first]
 
 
-@pytest.mark.parametrize("cores", [2, thorough(3)])
-def test_a_batch_that_is_shared(cores: int) -> None:
-    case = CASES["three"]
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        *(("words and a Dense", 2), ("pooled", 3)),
+        *(thorough(*each) for each in (("three", 3), ("sequences", 3), ("strides", 2))),
+    ],
+)
+def test_a_batch_that_is_shared(name: str, cores: int) -> None:
+    """Batches of 20 are two blocks and a half: cores have shares of several sizes, or none."""
+    found = CASES[name]
+    case = Case(found.layers, found.loss, 20)
     data = samples(case.layers(), case.loss)
     pod = trained(case, SGD(0.1, 0.9), data, preset=MACHINE, backend="iss", cores=cores)
     assert pod == trained(case, SGD(0.1, 0.9), data, preset=MACHINE, backend="fast")

@@ -17,12 +17,9 @@ from systola.arch.image import Image
 from systola.golden.pod import Pod
 from systola.runtime import Strategy
 from systola.training import (
-    LSTM,
     SGD,
-    Conv2D,
     Dense,
     Dropout,
-    Flatten,
     Input,
     Sequential,
     TrainingError,
@@ -211,11 +208,3 @@ def test_mistakes() -> None:
     for strategy in (Strategy(2, split=True), Strategy(2, scheduler="tcp://host:1")):
         with strategy.scope(), pytest.raises(TrainingError, match="split or scheduler"):
             Sequential([Dense(10)]).compile()
-    for layers, shape in (
-        ([Conv2D(3, 2), Flatten(), Dense(10)], (8, 8, 1)),
-        ([LSTM(4), Dense(10)], (8, 8)),
-    ):
-        model = Sequential(layers)
-        model.compile(preset=SMALL, backend="iss", cores=2)
-        with pytest.raises(TrainingError, match="only Dense layers"):
-            model.fit(X[:20].reshape(-1, *shape), Y[:20], verbose=0)
