@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the tasks of docs/training.md on the machine and, with numpy, in float32.
 
-`python -m systola.verif.training.curves` shows some epochs of the digits. `--store` trains all tasks
-for as many epochs as the page shows, with the fast back end, and stores the losses; `--only TEXT`
-takes the tasks with it in their name, and leaves the others as they are. `--backend rtl` takes the
-simulated RTL, `--draw FILE` draws both loss curves.
+`python -m systola.verif.training.curves` shows the digits. `--store` trains all tasks with the fast
+back end and stores the losses for the page; `--only TEXT` takes the tasks with it in their name,
+and leaves the others as they are. `--backend rtl` takes the simulated RTL, `--draw FILE` draws both
+loss curves.
 """
 
 from __future__ import annotations
@@ -43,9 +43,6 @@ from systola.verif.training.referee import Referee
 PRESET = "base-training"
 WORDS, VOCABULARY = 10, 60
 SEED = 0
-EPOCHS = 200
-FEW_EPOCHS = 5
-"""Epochs to look at."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +54,7 @@ class Task:
     optimizer: SGD
     data: tuple[Samples, Samples]
     batch: int = 64
+    epochs: int = 5
     loss: str = "sparse_categorical_crossentropy"
 
     def targets(self, labels: NDArray[Any]) -> NDArray[np.float32]:
@@ -83,7 +81,7 @@ def tasks() -> list[Task]:
             (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),
             SGD(1.0),
             (texts(800, 1), texts(400, 2)),
-            *(16, "binary_crossentropy"),
+            *(16, 6, "binary_crossentropy"),
         ),
     ]
 
@@ -143,8 +141,8 @@ class Beside(Callback):
             )
 
 
-def train(task: Task, backend: str, epochs: int, *, say: bool) -> dict[str, Any]:
-    """Train both, and return their losses and accuracies, epoch by epoch, as they are stored."""
+def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
+    """What both have got, epoch by epoch, as it is stored."""
     (x, y), test = task.data
     model = Sequential(task.layers)
     how: dict[str, Any] = {"metrics": ["accuracy"], "seed": SEED, "preset": PRESET}
@@ -153,13 +151,13 @@ def train(task: Task, backend: str, epochs: int, *, say: bool) -> dict[str, Any]
     start = weights(found, glorot(found, SEED))
     referee = Referee(found, start, task.optimizer, task.loss, seed=SEED)
     beside = Beside(task, referee, say=say)
-    options: dict[str, Any] = {"batch_size": task.batch, "epochs": epochs, "verbose": 0}
+    options: dict[str, Any] = {"batch_size": task.batch, "epochs": task.epochs, "verbose": 0}
     model.fit(x, y, validation_data=test, callbacks=[beside], **options)
     return {"name": task.name, "epochs": beside.epochs}
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, default=FAST)
     parser.add_argument("--store", action="store_true")
@@ -169,16 +167,14 @@ def main() -> int:
     if arguments.store:
         before = {result["name"]: result for result in stored()}
         results = [
-            train(task, FAST, EPOCHS, say=True)
-            if arguments.only in task.name
-            else before[task.name]
+            train(task, FAST, say=True) if arguments.only in task.name else before[task.name]
             for task in tasks()
         ]
         rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 6))
         STORED.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
         return 0
     start = time.monotonic()
-    result = train(tasks()[0], arguments.backend, FEW_EPOCHS, say=True)
+    result = train(tasks()[0], arguments.backend, say=True)
     print(f"{result['name']}: {time.monotonic() - start:.0f} s")
     if arguments.draw:
         arguments.draw.parent.mkdir(parents=True, exist_ok=True)

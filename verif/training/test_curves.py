@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from systola.training.settings import FAST
 from systola.verif.plan.selection import thorough
 from systola.verif.training.curves import tasks, train
 from systola.verif.training.page import STORED
@@ -19,7 +20,7 @@ def test_stored_curves(number: int) -> None:
     task, stored = tasks()[number], RESULTS[number]
     assert task.name == stored["name"]
     for found, expected in zip(
-        train(task, "iss", say=False)["epochs"], stored["epochs"], strict=True
+        train(task, FAST, say=False)["epochs"], stored["epochs"], strict=True
     ):
         for name, value in expected.items():
             # float32 depends on the order in which a library adds.
