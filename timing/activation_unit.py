@@ -30,6 +30,7 @@ from systola.hdl.activation.spacings import (
 from systola.hdl.activation.step_planner import HALF
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
+from systola.timing.recent import recent
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.window import WindowGrid
@@ -38,6 +39,9 @@ FOLLOWS = 1 + FOLLOW_LATENCY
 """Cycles from the announcement that lets a step go to its read."""
 ADDEND = 2
 """Lines that hold what an int16 result is added to."""
+
+ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...]]
+"""When it is free, when the last two instructions took their last steps, and the scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,10 +401,17 @@ class ActivationUnit:
         if operands["function"] == Function.TABLE:
             self._regions.tables.activated[operands["table"]] = end
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self.free += cycles
-        self._left = self._left[0] + cycles, self._left[1] + cycles
+    def state(self, now: float) -> ActivationState:
+        """Return the state, seen from cycle `now`."""
+        times = self.free, *self._left
+        free, left, last = (recent(time, now) for time in times)
+        return free, left, last, tuple(self.scale.items())
+
+    def resume(self, state: ActivationState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        free, left, last, scale = state
+        self.free, self._left = now + free, (now + left, now + last)
+        self.scale = dict(scale)
 
 
 def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:

@@ -17,9 +17,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.image import Image
@@ -32,19 +34,20 @@ from systola.arch.isa import (
     decode,
 )
 from systola.hdl.control.sequencer import ISSUE_INTERVAL
-from systola.timing.activation_unit import ActivationUnit, result_lines
+from systola.timing.activation_unit import ActivationState, ActivationUnit, result_lines
 from systola.timing.bank_conflicts import ComingReads, OtherReads
-from systola.timing.fetch import Fetch
-from systola.timing.host_read_port import HostReadPort
-from systola.timing.host_reader import HostReader
+from systola.timing.fetch import Fetch, FetchState
+from systola.timing.host_read_port import HostReadPort, PortState
+from systola.timing.host_reader import HostReader, ReaderState
 from systola.timing.host_writer import HostWriter
-from systola.timing.matrix_unit import MatrixUnit
+from systola.timing.matrix_unit import MatrixState, MatrixUnit
 from systola.timing.memory_speed import MemorySpeed
-from systola.timing.record import Estimate, Mark, Record, Unit
-from systola.timing.regions import Regions
+from systola.timing.recent import recent
+from systola.timing.record import Estimate, Mark, Part, Record, Unit
+from systola.timing.regions import Regions, RegionsState
 from systola.timing.span import Span
 from systola.timing.unit_of import COMPARED, UNIT_OF, WAIT_FOR
-from systola.timing.weight_fetch import WeightFetch
+from systola.timing.weight_fetch import WeightFetch, WeightState
 from systola.timing.window import WindowGrid
 
 QUEUED = 1
@@ -62,6 +65,9 @@ UNSTEADY = 64
 """Iterations after which a loop without a steady course goes on with the mean of half of them."""
 SAME = 1e-3
 """Cycles by which times may differ and are the same."""
+SEGMENT = 32
+"""Instructions between places of a program at which states are compared, which takes as long as
+walking through a few of them."""
 
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
@@ -120,15 +126,47 @@ class _Loop:
     begun: float
     registers: list[int]
     mark: Mark
-    course: list[float] = field(default_factory=list[float])
-    """Times in the present iteration, since it has begun."""
-    before: tuple[float, ...] = ()
-    """The same of the iteration before, and its duration."""
+    noted: int
+    """Times that had been noted when the present iteration began."""
+    before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Times in the iteration before, since that had begun, and its duration."""
     steady: int = 0
     """Iterations that took the same course as the one before."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
     """In the first iteration behind those that were skipped: when it must end, and the record."""
+
+
+class _State(NamedTuple):
+    """All that decides about later times, but for loops and registers, seen from the present."""
+
+    window: WindowGrid | None
+    ends: tuple[tuple[float, ...], ...]
+    tagged: tuple[float, ...]
+    tags_in_a_row: bool
+    port: PortState
+    fetch: FetchState
+    regions: RegionsState
+    weights: WeightState
+    matrix: MatrixState
+    activation: ActivationState
+    reader: ReaderState
+    writer: float
+
+
+_Place = tuple[int, int]
+"""The next instruction, and the number of a state."""
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Some instructions without a loop or a register; times are relative to its begin."""
+
+    cycles: float
+    notes: list[float]
+    part: Part
+    next_place: _Place
+    next_state: _State
 
 
 class Walk:
@@ -166,13 +204,87 @@ class Walk:
         self._ends = {unit: deque([0.0] * depth, depth) for unit in Unit}
         self._tagged = deque([0.0] * TAGS_WAITING, TAGS_WAITING)
         """When the last tags entered the trace."""
+        self._tags_in_a_row = False
+        """Whether the last two tags entered it in two cycles in a row."""
         self._record = Record()
+        self._notes: list[float] = []
+        """Times that are part of the course of the open loops."""
+        self._states: dict[_State, int] = {}
+        """A number for each state that the walk was in."""
+        self._known: dict[_Place, _Segment] = {}
+        """The segments that follow the places where the walk has been."""
+        self._open: tuple[_Place, float, int, Mark] | None = None
+        """Where the present segment began: place, cycle, times noted, and recorded before."""
 
     def run(self) -> Estimate:
         """Walks through the program."""
-        while self._issue(*self._offered()):
-            pass
-        return self.result()
+        while True:
+            if self._loops and self._pc % SEGMENT == 0 and self._work is None:
+                self._take_known()
+            if not self._issue(*self._offered()):
+                return self.result()
+
+    def _take_known(self) -> None:
+        """Go through the segments that follow, as far as their course is known.
+
+        All that happens in a segment follows from the state at its begin. A state that differs from
+        an earlier one only in the cycle has the same course, moved to that cycle.
+        """
+        state = self._state()
+        place = self._pc, self._states.setdefault(state, len(self._states))
+        if self._open is not None:
+            before, begun, noted, mark = self._open
+            self._known[before] = _Segment(
+                self._issued - begun,
+                [time - begun for time in self._notes[noted:]],
+                self._record.since(mark, begun),
+                place,
+                state,
+            )
+        present = state
+        while (segment := self._known.get(place)) is not None:
+            self._notes += [self._issued + time for time in segment.notes]
+            self._record.add(segment.part, self._issued)
+            self._issued += segment.cycles
+            place, present = segment.next_place, segment.next_state
+        if present is not state:
+            self._pc = place[0]
+            self._resume(present)
+        self._open = place, self._issued, len(self._notes), self._record.mark()
+
+    def _state(self) -> _State:
+        """Return the present state."""
+        now = self._issued
+        return _State(
+            self._window,
+            tuple(tuple(recent(end, now) for end in ends) for ends in self._ends.values()),
+            tuple(recent(time, now) for time in self._tagged),
+            self._tags_in_a_row,
+            self._port.state(now, min(now, self._fetch.earliest())),
+            self._fetch.state(now),
+            self._regions.state(now),
+            self._weights.state(now),
+            self._matrix.state(now),
+            self._activation.state(now),
+            self._reader.state(now),
+            self._writer.state(now),
+        )
+
+    def _resume(self, state: _State) -> None:
+        """Go on from `state` now."""
+        now = self._issued
+        self._window, self._tags_in_a_row = state.window, state.tags_in_a_row
+        for known, times in zip(self._ends.values(), state.ends, strict=True):
+            known.extend(now + time for time in times)
+        self._tagged.extend(now + time for time in state.tagged)
+        self._port.resume(state.port, now)
+        self._fetch.resume(state.fetch, now)
+        self._regions.resume(state.regions, now)
+        self._weights.resume(state.weights, now)
+        self._matrix.resume(state.matrix, now)
+        self._activation.resume(state.activation, now)
+        self._reader.resume(state.reader, now)
+        self._writer.resume(state.writer, now)
 
     def _offered(self) -> tuple[Opcode, dict[str, int], float]:
         """The next instruction, and when the sequencer sees it."""
@@ -189,6 +301,8 @@ class Walk:
         self._note(self._issued)
         if opcode == Opcode.HALT:
             return False
+        if opcode in BARRIERS or opcode == Opcode.SET_REGISTER:
+            self._open = None
         self._number = pc
         self._pc = pc + 1
         if opcode in READERS:
@@ -201,6 +315,7 @@ class Walk:
                     self._issued,
                     list(self._registers),
                     self._record.mark(),
+                    len(self._notes),
                 )
             )
         elif opcode == Opcode.END_LOOP:
@@ -227,6 +342,7 @@ class Walk:
         for each in entry.fields:
             name = each.indexes
             if name is not None and operands[each.name]:
+                self._open = None  # Registers are no part of the state.
                 total = operands[name] + registers[operands[each.name]]
                 operands[name] = total % (1 << entry.field(name).width)
         return entry, operands
@@ -292,8 +408,7 @@ class Walk:
         """When the queues have room for an instruction, or all units have drained for it."""
         if opcode in WAITS:
             # Tags that entered together show a cycle later that they have.
-            in_a_row = self._tagged[-1] == self._tagged[-2] + 1
-            return self._idle() + 1 + in_a_row
+            return self._idle() + 1 + self._tags_in_a_row
         if opcode == Opcode.DEBUG_TAG:
             return self._tagged[0] + SEEN
         unit = UNIT_OF.get(opcode)
@@ -310,8 +425,8 @@ class Walk:
 
     def _note(self, time: float) -> None:
         """A time that is part of the course of the open loops."""
-        for loop in self._loops:
-            loop.course.append(time - loop.begun)
+        if self._loops:
+            self._notes.append(time)
 
     def _execute(self, opcode: Opcode, operands: dict[str, int]) -> None:
         match opcode:
@@ -416,7 +531,9 @@ class Walk:
     def _tag(self, number: int, wait: int) -> None:
         done = [max(self._ends[unit]) + SEEN for bit, unit in WAIT_FOR.items() if wait & bit]
         # They enter the trace one a cycle, from the cycle behind the issue on.
-        self._tagged.append(max(self._issued + 1, self._tagged[-1] + 1, *done))
+        next_one = self._tagged[-1] + 1
+        self._tagged.append(max(self._issued + 1, next_one, *done))
+        self._tags_in_a_row = self._tagged[-1] == next_one
         self._record.tag(number, self._tagged[-1])
         self._note(self._tagged[-1])
 
@@ -426,6 +543,8 @@ class Walk:
         loop.left -= 1
         if not loop.left:
             self._loops.pop()
+            if not self._loops:
+                self._notes.clear()
             return pc
         if loop.resumed is None:
             self._compare(loop)
@@ -433,7 +552,7 @@ class Walk:
             end, self._record = loop.resumed
             self._shift(end - self._issued)
             loop.resumed = None
-        loop.course = []
+        loop.noted = len(self._notes)
         loop.begun = self._issued
         loop.registers = list(self._registers)
         loop.mark = self._record.mark()
@@ -443,7 +562,7 @@ class Walk:
     def _compare(self, loop: _Loop) -> None:
         """At the end of an iteration: skips most of those that are left if nothing new comes."""
         period = self._issued - loop.begun
-        course = (*loop.course, period)
+        course = np.array([*self._notes[loop.noted :], self._issued]) - loop.begun
         same = len(course) == len(loop.before) and np.allclose(course, loop.before, 0, SAME)
         loop.steady = loop.steady + 1 if same else 0
         loop.periods.append(period)
@@ -472,24 +591,10 @@ class Walk:
         self._shift((count - 1) * period)
 
     def _shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        for part in (
-            self._port,
-            self._fetch,
-            self._regions,
-            self._weights,
-            self._matrix,
-            self._activation,
-            self._reader,
-            self._writer,
-        ):
-            part.shift(cycles)
+        """Move everything that happened to later."""
+        state = self._state()
         self._issued += cycles
-        self._tagged = deque((time + cycles for time in self._tagged), self._tagged.maxlen)
-        self._ends = {
-            unit: deque((time + cycles for time in ends), ends.maxlen)
-            for unit, ends in self._ends.items()
-        }
+        self._resume(state)
 
 
 def _set_register(registers: list[int], operands: dict[str, int]) -> None:

@@ -14,6 +14,7 @@ from systola.hdl.control.fetch import fetch_chunk_bytes, fetched_ahead
 from systola.hdl.control.sequencer import ISSUE_INTERVAL
 from systola.hdl.transfers.host_read_port import FETCH_INTERVAL
 from systola.timing.host_read_port import HostReadPort
+from systola.timing.recent import FORGOTTEN
 
 FIRST_REQUEST = 1
 """Cycle of the first request, START being accepted in cycle 0."""
@@ -35,6 +36,11 @@ REQUEST_INTERVAL = FETCH_INTERVAL + 1
 """Cycles from one request to the next: the fetch looks for room once one is accepted."""
 ASKED = 3
 """Cycles from the instruction that makes room to the request, on the port."""
+
+FetchState = tuple[
+    tuple[int, int], tuple[tuple[int, float], ...], tuple[tuple[int, float], ...], tuple[float, ...]
+]
+"""Units that were asked for and are kept, requests, units that have come, and single times."""
 
 
 class Fetch:
@@ -141,12 +147,32 @@ class Fetch:
             self._receive()
         return max(self._arrived.values()) - HANDED_OUT
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self._asked += cycles
-        self._free += cycles
-        self._first_free += cycles
-        self._last_free += cycles
-        self._issued += cycles
-        self._requests = deque((unit, time + cycles) for unit, time in self._requests)
-        self._arrived = {unit: time + cycles for unit, time in self._arrived.items()}
+    def earliest(self) -> float:
+        """Return a cycle before which no request comes that the port has not seen."""
+        return min(max(self._free, self._first_free), *(time for _, time in self._requests), np.inf)
+
+    def state(self, now: float) -> FetchState:
+        """Return the state, seen from cycle `now`, in which the last instruction was issued."""
+        free = max(self._free, self._first_free)
+        first = self._requested - self._depth
+        self._arrived = {unit: time for unit, time in self._arrived.items() if unit >= first}
+        return (
+            (self._requested, self._kept),
+            tuple((unit, time - now) for unit, time in self._requests),
+            # Earlier units are not kept, and none is taken before the fetch is free.
+            tuple((unit, max(time, free) - now) for unit, time in self._arrived.items()),
+            (
+                max(self._asked, free - FORGOTTEN) - now,
+                self._free - now,
+                self._first_free - now,
+                self._last_free - now,
+            ),
+        )
+
+    def resume(self, state: FetchState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        (self._requested, self._kept), requests, arrived, times = state
+        self._requests = deque((unit, now + time) for unit, time in requests)
+        self._arrived = {unit: now + time for unit, time in arrived}
+        self._asked, self._free, self._first_free, self._last_free = (now + time for time in times)
+        self._issued = now

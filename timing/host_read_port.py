@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from systola.hdl.transfers.host_read_port import READS_IN_FLIGHT
 from systola.timing.memory_speed import MemorySpeed
+from systola.timing.recent import recent
 
 CUT = 2
 """Cycles from a transfer to the request for its first burst."""
@@ -16,6 +17,14 @@ REQUEST = 1
 """Cycles from a request to its appearance on the bus."""
 FETCH_REQUEST = 2
 """The same for a fetch, which is copied into a register first."""
+
+PortState = tuple[
+    float,
+    float,
+    tuple[tuple[float, float, float, float], ...],
+    tuple[tuple[float, float], ...],
+]
+"""When no beats come any more, and of transfers the times, and beats and bursts."""
 
 
 @dataclass
@@ -97,15 +106,33 @@ class HostReadPort:
         self._free = max(self._free, self._fetched)
         return first, last
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self._free += cycles
-        self._fetched += cycles
-        for transfer in self._transfers:
-            transfer.begun += cycles
-            transfer.asked += cycles
-            transfer.first += cycles
-            transfer.end += cycles
+    def state(self, now: float, earliest: float) -> PortState:
+        """Return the state, seen from cycle `now`, with no fetch asked for before `earliest`."""
+        transfers = [
+            each
+            for each in self._transfers
+            if max(each.asked + 1, each.end + self._memory.beat) > earliest
+            or each is self._transfers[-1]  # which can be held up
+        ]
+        return (
+            recent(self._free, now),
+            max(self._fetched, earliest) - now,
+            tuple(
+                (each.begun - now, each.asked - now, each.first - now, each.end - now)
+                for each in transfers
+            ),
+            tuple((each.beat, each.burst) for each in transfers),
+        )
+
+    def resume(self, state: PortState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        free, fetched, times, paces = state
+        self._free, self._fetched = now + free, now + fetched
+        self._transfers.clear()
+        for (begun, asked, first, end), (beat, burst) in zip(times, paces, strict=True):
+            self._transfers.append(
+                Transfer(now + begun, now + asked, now + first, beat, burst, now + end)
+            )
 
 
 def _nothing(time: float) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.timing.bank_conflicts import yielding_writes
 from systola.timing.copies import Copy, copy_of
 from systola.timing.host_read_port import HostReadPort
+from systola.timing.recent import recent
 from systola.timing.regions import Regions, Space, Times, last_overlap
 from systola.timing.span import Span
 
@@ -21,6 +23,9 @@ WRITTEN = 2
 """Cycles from a line's last beat to its write."""
 DONE = 2
 """Cycles from the last write to the end of the instruction."""
+
+ReaderState = tuple[float, tuple[tuple[Space, int, int, bytes, float], ...]]
+"""When it is free, and of instructions the memory, place, times and distance."""
 
 
 @dataclass
@@ -114,8 +119,28 @@ class HostReader:
         self._port.hold_up(late)
         return [float(fetched.times[-1]) + DONE for fetched in self._recent]
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self._free += cycles
-        for fetched in self._recent:
-            fetched.times = fetched.times + cycles
+    def state(self, now: float) -> ReaderState:
+        """Return the state, seen from cycle `now`.
+
+        Of the instructions that have written everything only the last one can hold up others.
+        """
+        written = sum(fetched.times[-1] < now for fetched in self._recent)
+        return recent(self._free, now), tuple(
+            (
+                fetched.space,
+                fetched.place.start,
+                fetched.place.stop,
+                (fetched.times - now).tobytes(),
+                fetched.distance,
+            )
+            for fetched in islice(self._recent, max(0, written - 1), None)
+        )
+
+    def resume(self, state: ReaderState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        free, fetched = state
+        self._free = now + free
+        self._recent.clear()
+        for space, start, stop, times, distance in fetched:
+            here = now + np.frombuffer(times)
+            self._recent.append(_Fetched(space, slice(start, stop), here, distance))

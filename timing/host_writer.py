@@ -12,6 +12,7 @@ from systola.hdl.ports import BUFFER_LATENCY
 from systola.hdl.transfers.host_writer import LINES_AHEAD, WRITES_IN_FLIGHT
 from systola.timing.copies import copy_of
 from systola.timing.memory_speed import MemorySpeed
+from systola.timing.recent import recent
 from systola.timing.regions import Regions, last_overlap, paced
 from systola.timing.span import Span
 
@@ -63,6 +64,10 @@ class HostWriter:
         ]
         return Span(float(sent[0]) - SENT, last, end, copy.beats * beat, copy.beats)
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self._free += cycles
+    def state(self, now: float) -> float:
+        """Return the state, seen from cycle `now`."""
+        return recent(self._free, now)
+
+    def resume(self, state: float, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        self._free = now + state

@@ -21,6 +21,7 @@ from systola.hdl.matrix.matrix_unit import (
 from systola.hdl.matrix.matrix_unit import MatrixUnit as Hardware
 from systola.hdl.memories.accumulators import SUMS_LATENCY, UPDATE_LATENCY
 from systola.timing.bank_conflicts import ComingReads
+from systola.timing.recent import FORGOTTEN
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
@@ -28,6 +29,9 @@ from systola.timing.window import WindowGrid
 
 RECENT = 64
 """Passes that are remembered for those who read at the same time."""
+
+MatrixState = tuple[float, tuple[tuple[bytes, bytes], ...]]
+"""When it is free, and times and lines of the passes that have not ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +210,21 @@ class MatrixUnit:
             used[lines] = np.maximum(used[lines], span.end)
         return span
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self.free += cycles
-        for times, _ in self._recent:
-            times += cycles
+    def state(self, now: float) -> MatrixState:
+        """Return the state, seen from cycle `now`."""
+        free = self.free - now
+        if free < -FORGOTTEN:
+            free = free % 2 - FORGOTTEN  # interlocks look in every other cycle from there on
+        return free, tuple(
+            ((times - now).tobytes(), lines.tobytes())
+            for times, lines in self._recent
+            if times[-1] >= now
+        )
+
+    def resume(self, state: MatrixState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        free, passes = state
+        self.free = now + free
+        self._recent.clear()
+        for times, lines in passes:
+            self._recent.append((now + np.frombuffer(times), np.frombuffer(lines, np.int64)))

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ class Unit(StrEnum):
     ACTIVATION = "activation"
     HOST_READ = "host read"
     HOST_WRITE = "host write"
+
+
+UNITS = tuple(Unit)
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,21 @@ class Mark:
     intervals: int
     untagged: NDArray[np.float64]
     totals: NDArray[np.float64]
+    work: dict[Unit, int]
+    """Instructions of each unit."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The records from a mark on, at times relative to a cycle."""
+
+    tags: tuple[tuple[int, float, NDArray[np.float64]], ...]
+    """Number and time of each tag, and the traffic before it."""
+    untagged: NDArray[np.float64]
+    """Traffic after the last tag, or all if there is none."""
+    totals: NDArray[np.float64]
+    work: dict[Unit, tuple[list[float], list[float]]]
+    """Times and busy cycles of each unit."""
 
 
 @dataclass
@@ -99,7 +119,7 @@ class Record:
     def work(self, unit: Unit, begin: float, end: float, busy: float) -> None:
         """`unit` works from cycle `begin` to cycle `end`, and is busy for so many of them."""
         self._work[unit].add(begin, end, busy)
-        self._totals[3 + list(Unit).index(unit)] += busy
+        self._totals[3 + UNITS.index(unit)] += busy
 
     def move(self, *, host_in: float = 0, host_out: float = 0, weights: float = 0) -> None:
         """Bytes are moved."""
@@ -115,7 +135,31 @@ class Record:
 
     def mark(self) -> Mark:
         """The present place."""
-        return Mark(len(self._intervals), self._untagged.copy(), self._totals.copy())
+        work = {unit: len(busy.cycles) for unit, busy in self._work.items()}
+        return Mark(len(self._intervals), self._untagged.copy(), self._totals.copy(), work)
+
+    def since(self, mark: Mark, begun: float) -> Part:
+        """Return all that came after `mark` without a loop, seen from cycle `begun`."""
+        intervals = self._intervals[mark.intervals :]
+        tags = [(each.tag, each.end - begun, each.moved) for each in intervals]
+        untagged = self._untagged
+        if tags:
+            number, end, moved = tags[0]
+            tags[0] = number, end, moved - mark.untagged
+        else:
+            untagged = untagged - mark.untagged
+        work = {unit: busy.since(mark.work[unit], begun) for unit, busy in self._work.items()}
+        return Part(tuple(tags), untagged.copy(), self._totals - mark.totals, work)
+
+    def add(self, part: Part, begun: float) -> None:
+        """Record the same as in `part` once more, from cycle `begun` on."""
+        for number, end, moved in part.tags:
+            self._untagged += moved
+            self.tag(number, begun + end)
+        self._untagged += part.untagged
+        self._totals += part.totals
+        for unit, (times, cycles) in part.work.items():
+            self._work[unit].extend([begun + time for time in times], cycles)
 
     def repeat(self, since: Mark, count: int, cycles: float) -> None:
         """What came behind `since` comes `count` times more, which takes `cycles` cycles."""
@@ -162,14 +206,32 @@ class _Busy:
     """The busy cycles of a unit up to any time: its instructions come one after the other."""
 
     def __init__(self) -> None:
-        self._times, self._cycles = [0.0], [0.0]
+        self.times: list[float] = []
+        """Begin and end of each instruction."""
+        self.cycles: list[float] = []
+        """Busy cycles of each."""
 
     def add(self, begin: float, end: float, cycles: float) -> None:
-        last, total = self._times[-1], self._cycles[-1]
-        self._times += [max(begin, last), max(end + 1, last)]
-        self._cycles += [total, total + cycles]
+        self.extend((begin, end + 1), (cycles,))
+
+    def extend(self, times: Iterable[float], cycles: Iterable[float]) -> None:
+        self.times += times
+        self.cycles += cycles
+
+    def since(self, first: int, begun: float) -> tuple[list[float], list[float]]:
+        """Return times, seen from cycle `begun`, and busy cycles, from instruction `first` on."""
+        return [time - begun for time in self.times[2 * first :]], self.cycles[first:]
 
     def between(self, limits: NDArray[np.float64]) -> float:
         """Busy cycles between pairs of times, begin and end, in sum."""
-        low, high = np.interp(limits, self._times, self._cycles).T
+        times, cycles = self._course
+        low, high = np.interp(limits, times, cycles).T
         return float((high - low).sum())
+
+    @cached_property
+    def _course(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Times that do not fall, and the busy cycles up to each."""
+        times = np.maximum.accumulate([0.0, *self.times])
+        cycles = np.zeros(len(times))
+        cycles[2::2] = self.cycles
+        return times, np.cumsum(cycles)

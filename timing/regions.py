@@ -7,32 +7,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
+from systola.timing.recent import FORGOTTEN
 
 Times = NDArray[np.float64]
 """Cycles since START, one for each address, vector or line."""
+
+SpaceState = tuple[bytes, bytes]
+"""The places of the times that are recent, and these times, relative to the present cycle."""
+TransferState = tuple[tuple[int, int, float], ...]
+RegionsState = tuple[tuple[SpaceState, ...], TransferState, TransferState]
 
 
 class Space:
     """The addresses of one memory. What nobody has used yet was used in cycle 0."""
 
     def __init__(self, size: int) -> None:
-        self.written: Times = np.zeros(size)
+        self._times = np.zeros((5, size))
+        self.written: Times = self._times[0]
         """When the last write was announced."""
-        self.read: Times = np.zeros(size)
+        self.read: Times = self._times[1]
         """When the last read was announced by an instruction that frees addresses as it reads them,
         or the end of the instruction where it does not."""
-        self.filled: Times = np.zeros(size)
+        self.filled: Times = self._times[2]
         """The same of the last write from host memory."""
-        self.used: Times = np.zeros(size)
+        self.used: Times = self._times[3]
         """End of the last instruction that used the address, but for those of the activation
         unit."""
-        self.activated: Times = np.zeros(size)
+        self.activated: Times = self._times[4]
         """End of the last instruction of the activation unit that used the address."""
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        for times in (self.written, self.read, self.filled, self.used, self.activated):
-            times += cycles
+    def state(self, now: float) -> SpaceState:
+        """Return the recent times, seen from cycle `now`."""
+        times = self._times.reshape(-1)
+        places = np.flatnonzero(times > now - FORGOTTEN)
+        return places.tobytes(), (times[places] - now).tobytes()
+
+    def resume(self, state: SpaceState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        places, times = state
+        self._times[:] = 0
+        self._times.reshape(-1)[np.frombuffer(places, np.int64)] = now + np.frombuffer(times)
 
 
 class Regions:
@@ -47,12 +61,23 @@ class Regions:
         self.host_writes: list[tuple[int, int, float]] = []
         """First byte, end, and end in time, of the last transfers."""
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        for space in (self.buffer, self.accumulators, self.parameters, self.tables):
-            space.shift(cycles)
-        for transfers in (self.host_reads, self.host_writes):
-            transfers[:] = [(first, end, time + cycles) for first, end, time in transfers]
+        self._spaces = self.buffer, self.accumulators, self.parameters, self.tables
+
+    def state(self, now: float) -> RegionsState:
+        """Return the recent times, and the transfers that have not ended, seen from cycle `now`."""
+        reads, writes = (
+            tuple((first, end, time - now) for first, end, time in transfers if time > now)
+            for transfers in (self.host_reads, self.host_writes)
+        )
+        return tuple(space.state(now) for space in self._spaces), reads, writes
+
+    def resume(self, state: RegionsState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        spaces, reads, writes = state
+        for space, times in zip(self._spaces, spaces, strict=True):
+            space.resume(times, now)
+        self.host_reads[:] = ((first, end, now + time) for first, end, time in reads)
+        self.host_writes[:] = ((first, end, now + time) for first, end, time in writes)
 
 
 def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) -> float:

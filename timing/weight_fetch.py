@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+import numpy as np
+
 from systola.arch.config import Config
 from systola.hdl.ports import BUFFER_LATENCY
 from systola.hdl.transfers.weight_fetch import READS_IN_FLIGHT, ROW_LATENCY
 from systola.timing.memory_speed import MemorySpeed
+from systola.timing.recent import FORGOTTEN
 
 ASK = 1
 """Cycles from a burst to its appearance on the bus."""
@@ -19,6 +22,11 @@ REQUEST = 2 + ASK
 
 BUFFERED = 2
 """Cycles from issue to the read of the first row from the buffer: into the queue, out of it."""
+
+WeightState = tuple[
+    tuple[float, float, float], tuple[float, ...], tuple[tuple[float, int, float, float], ...]
+]
+"""Single times, when the last tiles left the FIFO, and the commands."""
 
 
 @dataclass
@@ -97,14 +105,33 @@ class WeightFetch:
         """The first vector that uses the tile is issued."""
         self._swapped = time
 
-    def shift(self, cycles: float) -> None:
-        """Moves everything that happened to later."""
-        self._free += cycles
-        self._loaded += cycles
-        self._swapped += cycles
-        self._begun = deque((time + cycles for time in self._begun), maxlen=self._begun.maxlen)
-        for command in self._queue:
-            command.first += cycles
+    def state(self, now: float) -> WeightState:
+        """Return the state, seen from cycle `now`.
+
+        Tiles that were asked for may have come any time before.
+        """
+        since = now - FORGOTTEN - self._stages
+        if self._queue:
+            since = -np.inf
+        free, loaded, swapped, *begun = (
+            max(time, since) - now
+            for time in (self._free, self._loaded, self._swapped, *self._begun)
+        )
+        return (
+            (free, loaded, swapped),
+            tuple(begun),
+            tuple((each.first - now, each.left, each.row, each.delay) for each in self._queue),
+        )
+
+    def resume(self, state: WeightState, now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        times, begun, queue = state
+        self._free, self._loaded, self._swapped = (now + time for time in times)
+        self._begun.extend(now + time for time in begun)
+        self._queue.clear()
+        self._queue.extend(
+            _Command(now + first, left, row, delay) for first, left, row, delay in queue
+        )
 
     @property
     def streamed(self) -> float:

@@ -6,6 +6,7 @@ How near it comes to the hardware is tested in verif/system/test_estimate.py.
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ import pytest
 from systola.arch.assembler import assemble
 from systola.arch.config import HOST_PAGE_BYTES, preset
 from systola.arch.image import Image
-from systola.arch.isa import Rounding
+from systola.arch.isa import INSTRUCTION_BYTES, REGISTERS, Rounding
 from systola.compiler.gemm import compile_gemm
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import compile_network
 from systola.timing import estimate as module
-from systola.timing.estimate import estimate, estimated_work
+from systola.timing.estimate import Walk, estimate, estimated_work
 from systola.timing.matrix_unit import MatrixUnit
 from systola.timing.memory_speed import MemorySpeed
 from systola.timing.record import Estimate, Unit
@@ -28,6 +29,8 @@ from systola.verif.compiler.stored_networks import (
     stored_model,
     stored_program,
 )
+from systola.verif.kit.programs import random_program
+from systola.verif.kit.seeds import random_seed
 
 CONFIG = preset("base")
 NETWORKS = (*CONVOLUTIONAL, *RECURRENT)
@@ -100,6 +103,63 @@ def test_loop_that_ends_early_equals_all_of_it(name, latency, monkeypatch):
     monkeypatch.setattr(module, "STEADY", 1 << 30)
     monkeypatch.setattr(module, "UNSTEADY", 1 << 30)
     close(short, estimate(CONFIG, image, MemorySpeed(latency)))
+
+
+def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> tuple[Estimate, int]:
+    """The estimate with segments of `size` instructions, and how many instructions it walks."""
+    walked = 0
+    issue = Walk._issue
+
+    def counted(*arguments: Any) -> bool:
+        nonlocal walked
+        walked += 1
+        return issue(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SEGMENT", size)
+        patch.setattr(Walk, "_issue", counted)
+        # A copy, as estimates of an image are kept.
+        return estimate(CONFIG, replace(image)), walked
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_known_segments_change_nothing(name, monkeypatch):
+    """States are compared before each instruction: what is taken as known is what comes."""
+    image, _ = stored_program(name, CONFIG, 30)
+    known, _ = with_segments(monkeypatch, image, 1)
+    walked, _ = with_segments(monkeypatch, image, 1 << 30)
+    assert known == walked
+
+
+def test_known_segments_of_random_programs(monkeypatch):
+    """The same with any instructions and all their hazards, again and again."""
+    saved = 0
+    # Operands are within their limits for registers that begin as 0.
+    clear = "".join(f"set_register register={number}\n" for number in range(1, REGISTERS))
+    begin, end = assemble("loop count=6\n" + clear), assemble("end_loop\nhalt")
+    for number in range(6):
+        image = random_program(CONFIG, f"{random_seed()} segments {number}")
+        image = replace(image, program=begin + image.program[:-INSTRUCTION_BYTES] + end)
+        known, few = with_segments(monkeypatch, image, 1)
+        walked, many = with_segments(monkeypatch, image, 1 << 30)
+        assert known == walked
+        saved += many - few
+    assert saved
+
+
+def test_equal_iterations_are_walked_once(monkeypatch):
+    """A loop over 4 batches with one over 16 samples in it. Its first iterations are walked
+    through; of the others only what differs, at their begin and their end."""
+    one = """
+        read_host_memory host=0, buffer=0, rows=32, stride=16, blocks=1, tail=16
+        vector operation=copy, buffer=0, destination=32, rows=32, parameter=0
+        vector operation=add, buffer=32, operand=0, destination=64, rows=32, parameter=0
+    """
+    load = "load_parameters host=1024, parameter=0, count=1"
+    loops = f"{load}\nloop count=4\nloop count=16\n{50 * one}\nend_loop\nend_loop\nhalt"
+    image = assembled(loops)
+    _, walked = with_segments(monkeypatch, image, 4)
+    assert walked < 4 * len(image.program) // INSTRUCTION_BYTES
 
 
 LOOPS = """
