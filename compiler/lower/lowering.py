@@ -10,6 +10,7 @@ from dataclasses import replace
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
+from systola.compiler.lower.attempts import Attempts, Home
 from systola.compiler.lower.bands import (
     Band,
     Windowed,
@@ -63,9 +64,6 @@ from systola.compiler.operations import (
 INPUTS_AHEAD = 2
 """Operations in front of which the input of the second one is read already."""
 
-Home = FeatureMap | HostView
-"""Where a value is."""
-
 
 class Lowering:
     """The steps for `operations` on a machine, and the maps that they work on.
@@ -76,8 +74,19 @@ class Lowering:
     """
 
     def __init__(
-        self, config: Config, operations: Operations, samples: int, batch: Batch, spill: Spill
+        self,
+        config: Config,
+        operations: Operations,
+        samples: int,
+        batch: Batch,
+        spill: Spill,
+        attempts: Attempts | None = None,
     ) -> None:
+        """Lower `operations`; with `attempts` only what differs from all those before.
+
+        Places in host memory are then not those of a program.
+        """
+        self._attempts = attempts or Attempts()
         self._config = config
         self._samples = samples
         self._at_once = 1
@@ -92,7 +101,6 @@ class Lowering:
         """What alone takes a value of the present part, and may give it its place."""
         self._wholes: dict[Value, Home] = {}
         """Results of such, from the first of their parts on."""
-        self._taps: dict[bytes, Lines] = {}
         self.host_end = 0
         """Bytes of host memory for inputs, outputs and what is spilled."""
         self.steps: list[Step] = []
@@ -208,9 +216,10 @@ class Lowering:
         return self.steps[first:]
 
     def _input(self, value: Value, operations: Operations) -> HostView:
-        source = self._input_map(value, operations)
+        source = self._attempts.map(value, self._input_map(value, operations))
         view = input_view(self._config, source, self.host_end, self._times)
         self._take_host(view)
+        view = self._attempts.view(value, view)
         if value in self._spill.values:
             self._homes[value] = view
         else:
@@ -314,6 +323,7 @@ class Lowering:
             case _:
                 target = new_map(node.result.name, height, width, channels)
         if node.result not in self._spill.values:
+            target = self._attempts.map(node.result, target)
             target = self._in_place(node.result, target) or target
             self._may_spill(node.result, target)
             return target
@@ -323,7 +333,7 @@ class Lowering:
             view = spill_view(self._config, target, self.host_end)
             self.spilled[node.result] = view.matrix.size
         self._take_host(view)
-        return view
+        return self._attempts.view(node.result, view)
 
     def _beside(self, node: Convolution, source: Home) -> int:
         """How many pixels of the result lie side by side: only on its way out."""
@@ -338,11 +348,31 @@ class Lowering:
             self._check_whole(node.sources[0], homes[0])
         self._rows.check_node(node, homes)
         maps = [home for home in homes if isinstance(home, FeatureMap)]
+        if (
+            isinstance(node, DepthwiseConvolution)
+            and isinstance(target, FeatureMap)
+            and maps
+            and (before := self._maker(node.source))
+        ):
+            self._follow(before, node, maps[0], target)
+            return
+        key = node, tuple(homes), target, self._spill.bands.get(node.result, 1)
+        if key not in self._attempts.steps:
+            first = len(self.steps)
+            self._make_steps(node, homes, target)
+            steps = self.steps[first:]
+            lines = {each for step in steps for each in (*step.reads, *step.writes)}
+            bands = {each: self.bands[each] for each in lines if each in self.bands}
+            self._attempts.steps[key] = steps, bands
+            return
+        steps, bands = self._attempts.steps[key]
+        self.steps += steps
+        self.bands |= bands
+
+    def _make_steps(self, node: Node, homes: list[Home], target: Home) -> None:
+        maps = [home for home in homes if isinstance(home, FeatureMap)]
         if isinstance(target, FeatureMap) and len(maps) == len(homes):
-            if isinstance(node, DepthwiseConvolution) and (before := self._maker(node.source)):
-                self._follow(before, node, maps[0], target)
-            else:
-                self.steps += self._steps(node, maps, target)
+            self.steps += self._steps(node, maps, target)
         elif isinstance(node, Windowed):
             self._windows(node, homes[0], target)
         elif isinstance(node, Unary | Binary):
@@ -352,7 +382,8 @@ class Lowering:
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
         """The steps for `node` on maps in the buffer."""
-        return node_steps(self._config, node, sources, target, self._at_once, self._taps)
+        taps = self._attempts.taps
+        return node_steps(self._config, node, sources, target, self._at_once, taps)
 
     def _maker(self, value: Value) -> ConvolutionStep | None:
         """What made `value` just now, if it can do so block by block."""
@@ -380,7 +411,7 @@ class Lowering:
         convolution, _ = self._layers.pop()
         self.steps.pop()
         blocks = depthwise_blocks(
-            self._config, node, source, target, self._taps, hidden_cycles(before)
+            self._config, node, source, target, self._attempts.taps, hidden_cycles(before)
         )
         first, rest = interleaved(before, blocks)
         self._layers.append((convolution, first))

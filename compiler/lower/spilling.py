@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from systola.arch.config import Config
 from systola.compiler.errors import CompileError
+from systola.compiler.lower.attempts import Attempts
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.feature_map import Lines
 from systola.compiler.lower.host_view import LoadStep
@@ -54,9 +55,11 @@ def fitted(
     """
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
-    steps = 0
+    attempts = Attempts()
+    steps = tried = 0
     while True:
-        lowering = Lowering(config, operations, samples, batch, spill)
+        tried += 1
+        lowering = Lowering(config, operations, samples, batch, spill, attempts)
         steps += len(lowering.steps)
         if steps > MOST_STEPS:
             raise CompileError(
@@ -66,8 +69,7 @@ def fitted(
         lives = _lives(lowering, spill)
         try:
             places = place(lives, config.buffer_lines)
-            known[config, batch] = spill
-            return lowering, places, spill
+            break
         except Misfit as misfit:
             if spill.overlap:
                 spill = replace(spill, overlap=False)
@@ -75,6 +77,14 @@ def fitted(
             if not spilling:
                 raise
             spill = _relieved(config, operations, lowering, spill, lives, misfit)
+    known[config, batch] = spill
+    if tried == 1:
+        return lowering, places, spill
+    # Now with places in host memory: the same lines live at the same time.
+    final = Lowering(config, operations, samples, batch, spill)
+    pairs = zip(lives, _lives(final, spill), strict=True)
+    same = {before.lines: life.lines for before, life in pairs}
+    return final, {same[lines]: at for lines, at in places.items()}, spill
 
 
 def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
