@@ -401,11 +401,11 @@ class ActivationUnit:
         if operands["function"] == Function.TABLE:
             self._regions.tables.activated[operands["table"]] = end
 
-    def state(self, now: float) -> ActivationState:
-        """Return the state, seen from cycle `now`."""
+    def state(self, now: float, *, scaled: bool) -> ActivationState:
+        """Return the state, seen from cycle `now`, the scale only if something is `scaled`."""
         times = self.free, *self._left
         free, left, last = (recent(time, now) for time in times)
-        return free, left, last, tuple(self.scale.items())
+        return free, left, last, tuple(self.scale.items()) if scaled else ()
 
     def resume(self, state: ActivationState, now: float) -> None:
         """Go on from `state` in cycle `now`."""

@@ -74,6 +74,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
     before: list[float] = reader.before.tolist()
     taken = {time: line % banks for time, line in other.past.items()}
+    bank_at = taken.get
     lines: list[int] = []
     producer: list[int] = []
     ready: list[float] = []
@@ -89,7 +90,15 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                 chunk = next(other.coming, None)
                 if chunk is None:
                     break
-                producer += _producers(reader, chunk.lines, producer[-1] if producer else -1)
+                made_by = _producers(reader, chunk.lines, producer[-1] if producer else -1)
+                if made_by[-1] < 0:
+                    reading = read_times(chunk, free)
+                    free = float(reading[-1]) + 1
+                    some = chunk.lines >= 0
+                    other_banks = (chunk.lines[some] % banks).tolist()
+                    taken.update(zip(reading[some].tolist(), other_banks, strict=True))
+                    continue
+                producer += made_by
                 lines += chunk.lines.tolist()
                 ready += chunk.ready.tolist()
             made = producer[place]
@@ -106,13 +115,20 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
             place += 1
         for bank in own[vector]:
             if bank >= 0:
-                while taken.get(time) == bank and all(
-                    taken.get(time + n) == bank for n in range(1, turns)
+                while bank_at(time) == bank and all(
+                    bank_at(time + n) == bank for n in range(1, turns)
                 ):
                     time += turns
             time += turns
         times.append(time - turns)
     return np.array(times)
+
+
+def read_times(chunk: ComingReads, first: float) -> Times:
+    """Return when each line is read by a unit that is free from cycle `first` on, see looked_at."""
+    steps = np.arange(len(chunk.lines))
+    late = np.maximum.accumulate(chunk.ready - steps) - first
+    return first + 2 * np.ceil(np.maximum(late, 0) / 2) + steps
 
 
 def looked_at(first: float, needed: float) -> float:

@@ -66,8 +66,10 @@ UNSTEADY = 64
 SAME = 1e-3
 """Cycles by which times may differ and are the same."""
 SEGMENT = 32
-"""Instructions between places of a program at which states are compared, which takes as long as
-walking through a few of them."""
+"""Instructions between places of a program at which states are compared, beside the ends of layers.
+To compare takes as long as walking through a few of them."""
+LOOKED_AHEAD = 512
+"""Lines that are looked at together: as many as are read during a short instruction."""
 
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
@@ -187,6 +189,8 @@ class Walk:
         self._config = config
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
+        self._scale_used: dict[int, bool] = {}
+        """Whether the scale is used from an instruction on before another is set."""
         self._registers = [0] * REGISTERS
         self._loops: list[_Loop] = []
         self._port = HostReadPort(memory)
@@ -218,11 +222,14 @@ class Walk:
 
     def run(self) -> Estimate:
         """Walks through the program."""
+        ended = False  # a layer
         while True:
-            if self._loops and self._pc % SEGMENT == 0 and self._work is None:
+            if self._loops and (ended or self._pc % SEGMENT == 0) and self._work is None:
                 self._take_known()
-            if not self._issue(*self._offered()):
+            opcode, operands, seen = self._offered()
+            if not self._issue(opcode, operands, seen):
                 return self.result()
+            ended = opcode == Opcode.DEBUG_TAG
 
     def _take_known(self) -> None:
         """Go through the segments that follow, as far as their course is known.
@@ -265,10 +272,23 @@ class Walk:
             self._regions.state(now),
             self._weights.state(now),
             self._matrix.state(now),
-            self._activation.state(now),
+            self._activation.state(now, scaled=self._uses_scale(self._pc)),
             self._reader.state(now),
             self._writer.state(now),
         )
+
+    def _uses_scale(self, pc: int) -> bool:
+        """Return whether an instruction from `pc` on can use the scale that is set now."""
+        passed: list[int] = []
+        while pc not in self._scale_used:
+            passed.append(pc)
+            opcode = self._decoded_at(pc)[0].opcode
+            if opcode in (*BARRIERS, Opcode.VECTOR, Opcode.SET_CONFIG_SCALE):
+                self._scale_used[pc] = opcode != Opcode.SET_CONFIG_SCALE
+                break
+            pc += 1
+        self._scale_used.update(dict.fromkeys(passed, self._scale_used[pc]))
+        return self._scale_used[pc]
 
     def _resume(self, state: _State) -> None:
         """Go on from `state` now."""
@@ -332,12 +352,7 @@ class Walk:
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
         """An instruction, index registers added to its operands."""
-        if pc not in self._decoded:
-            decoded = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
-            if decoded is None:
-                raise ValueError(f"there is no instruction {pc} in the program")
-            self._decoded[pc] = decoded
-        entry, operands = self._decoded[pc]
+        entry, operands = self._decoded_at(pc)
         operands = dict(operands)
         for each in entry.fields:
             name = each.indexes
@@ -346,6 +361,15 @@ class Walk:
                 total = operands[name] + registers[operands[each.name]]
                 operands[name] = total % (1 << entry.field(name).width)
         return entry, operands
+
+    def _decoded_at(self, pc: int) -> tuple[Instruction, dict[str, int]]:
+        """Return an instruction as it stands in the program. Raises ValueError if there is none."""
+        if pc not in self._decoded:
+            decoded = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
+            if decoded is None:
+                raise ValueError(f"there is no instruction {pc} in the program")
+            self._decoded[pc] = decoded
+        return self._decoded[pc]
 
     def _other_reads(self, pc: int) -> OtherReads | None:
         """What the matrix unit reads during an instruction of the activation unit, `pc` being that
@@ -387,8 +411,9 @@ class Walk:
                 for first, count in awaited:
                     waits |= (lines >= first) & (lines < first + count)
                 end = int(waits.argmax()) if waits.any() else len(lines)
-                if end:
-                    yield self._matrix.coming_reads(lines[:end], issued)
+                for first in range(0, end, LOOKED_AHEAD):
+                    last = min(first + LOOKED_AHEAD, end)
+                    yield self._matrix.coming_reads(lines[first:last], issued)
                 if end < len(lines):
                     return
             elif unit == Unit.ACTIVATION:

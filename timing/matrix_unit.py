@@ -134,8 +134,10 @@ class MatrixUnit:
     def lines_in_order(self, passes: Passes) -> NDArray[np.int64]:
         """The line that is read in each cycle, negative for none, if nothing is in the way."""
         # A pass takes at least as long as its tile.
-        idle = np.full(max(0, self._rows - len(passes.offsets)), -1)
-        return np.tile(np.concatenate([np.append(k, idle) for k in passes.lines]), passes.n_tiles)
+        size = max(self._rows, len(passes.offsets))
+        lines = np.full((passes.n_tiles, len(passes.lines), size), -1)
+        lines[:, :, : len(passes.offsets)] = passes.lines
+        return lines.reshape(-1)
 
     def coming_reads(self, lines: NDArray[np.int64], issued: float) -> ComingReads:
         """Lines that an instruction will read, once it is issued and they are there."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from systola.arch.isa.codes import INSTRUCTION_BYTES, Opcode
+from systola.arch.isa.codes import INSTRUCTION_BYTES, OPCODE_BITS, Opcode
 from systola.arch.isa.fields import Instruction
 from systola.arch.isa.instructions import BY_OPCODE
 
@@ -22,7 +22,7 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
     unknown = set(operands) - {field.name for field in entry.fields}
     if unknown:
         raise EncodingError(f"{entry.mnemonic} has no operand '{sorted(unknown)[0]}'")
-    word = int(opcode)
+    word, offset = int(opcode), OPCODE_BITS
     for field in entry.fields:
         value = operands.get(field.name, field.default)
         if value is None:
@@ -30,7 +30,8 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
         low, high = field.range
         if not low <= value <= high:
             raise EncodingError(f"{entry.mnemonic}: {field.name}={value} is not in {low} to {high}")
-        word |= (value & ((1 << field.width) - 1)) << entry.offset(field.name)
+        word |= (value & ((1 << field.width) - 1)) << offset
+        offset += field.width
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 
@@ -46,8 +47,10 @@ def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:
     except ValueError:
         return None
     operands: dict[str, int] = {}
+    value >>= OPCODE_BITS
     for field in entry.fields:
-        raw = (value >> entry.offset(field.name)) & ((1 << field.width) - 1)
+        raw = value & ((1 << field.width) - 1)
+        value >>= field.width
         if field.signed and raw >> (field.width - 1):
             raw -= 1 << field.width
         operands[field.name] = raw
