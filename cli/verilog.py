@@ -10,12 +10,13 @@ from systola.cli.file_names import output_name
 from systola.cli.output import write_output
 from systola.cli.pod import add_cores, add_shared_memory, shared_memory_of
 from systola.hdl.parts.fabric import Fabric
+from systola.synth.provenance import file_header
 
 HELP = "write the machine as Verilog"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     add_preset(parser)
     add_fabric(parser)
     add_cores(parser, "a pod of N cores in a ring: module pod, with a tpu for each")
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     shared = shared_memory_of(arguments)
     # Amaranth takes a while to load; other commands go without.
     from systola.hdl.verilog import generate, generate_pod
@@ -41,5 +42,5 @@ def execute(arguments: argparse.Namespace) -> int:
         text = generate(config, fabric)
     else:
         text = generate_pod(config, arguments.cores, fabric, shared)
-    write_output(arguments.output, text.encode())
+    write_output(arguments.output, (file_header(config.name, "//") + text).encode())
     return 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
@@ -146,6 +147,28 @@ def test_v1_has_the_sizes_of_the_original(capsys: pytest.CaptureFixture[str]) ->
     assert facts["memory_bytes"]["unified_buffer"] == 24 << 20
     assert facts["memory_bytes"]["accumulators"] == 4 << 20
     assert facts["weight_bytes_per_cycle"] == pytest.approx(34e9 / 700e6, rel=1e-3)
+
+
+@pytest.mark.parametrize(("maker", "cores"), [("generate", ""), ("generate_pod", "--cores 2")])
+def test_verilog_names_its_origin(
+    maker: str,
+    cores: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Licence, version and machine stand above the text, as in a delivery."""
+
+    def make(*_: object) -> str:
+        return "module tpu; endmodule\n"
+
+    monkeypatch.setattr(f"systola.hdl.verilog.{maker}", make)
+    status, text, _ = run(f"verilog --preset tiny-links {cores} -o -", capsys)
+    assert status == 0
+    licence, origin, rest = text.split("\n", 2)
+    assert licence == "// SPDX-License-Identifier: Apache-2.0"
+    assert origin.startswith(f"// Systola {version('systola')}")
+    assert origin.endswith(", machine 'tiny-links'")
+    assert rest == "module tpu; endmodule\n"
 
 
 def test_cycle_table() -> None:
