@@ -140,11 +140,15 @@ def test_refusals() -> None:
 
 
 def test_first_program() -> None:
-    """The page has the script as it is, and names a line of the hardware as it is."""
+    """The page has the script and a line of the hardware as they are.
+
+    The command for a unit's test names the seed with which it prints the numbers on the page.
+    """
     root = FOLDER.parent
     page = (root / "docs" / "first-program.md").read_text()
     script = (FOLDER / "matrix_product.py").read_text().split("\n", 1)[1].strip()
     assert f"```python\n{script}\n```" in page
+    assert "\nSEED=1 .venv/bin/pytest verif/units/test_mxu_tile.py " in page
     line = "m.d.sync += total.eq(partial[c] + products.products[c])"
     assert line in page
     assert (root / "hdl" / "matrix" / "mxu_tile.py").read_text().count(line) == 1
