@@ -335,10 +335,9 @@ class ActivationUnit:
         offsets = step * np.arange(work.vectors, dtype=np.float64) + turns * (work.reads - 1)
         if work.shared:
             offsets = turns * _in_turn(work.vectors, self._halved(), turns)
-        per_block = work.vectors // work.blocks
-        block = np.arange(work.vectors) // per_block
-        offsets += (block + 1) * work.before_block + block * work.between_blocks
-        before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
+        if work.before_block:
+            block = np.arange(work.vectors) // (work.vectors // work.blocks)
+            offsets += (block + 1) * work.before_block + block * work.between_blocks
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
         start = max(came + 1 + FRONT_LATENCY, self.free)
@@ -347,7 +346,7 @@ class ActivationUnit:
         if work.read_lines is not None and self.other is not None:
             reader = Reader(
                 lines=work.read_lines,
-                before=before,
+                before=np.diff(offsets, prepend=-float(turns)) - turns * work.reads,
                 needed=needed,
                 start=start,
                 target=work.destination,

@@ -4,7 +4,8 @@
 The program is walked through in its order, an instruction at a time. Units work in order and an
 instruction waits for older ones only, so its times follow from those of the instructions before it:
 when it was fetched, when its queue and its unit had room, and when the lines and rows that it needs
-were there, one by one. A loop is walked through until its course repeats itself.
+were there, one by one. A loop is walked through until its course repeats itself. A segment of a loop
+is walked through once for each state in which it begins, whatever the cycle.
 
 Not in the model: who wins a bank of the buffer or of the accumulators, bursts cut at pages, a fetch
 that is asked for while a read is on its way from its queue to the bus and gets there first, and the
@@ -189,6 +190,8 @@ class Walk:
         self._config = config
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
+        self._indexed: dict[int, list[tuple[str, int]]] = {}
+        """The operands of an instruction to which registers are added, and these."""
         self._scale_used: dict[int, bool] = {}
         """Whether the scale is used from an instruction on before another is set."""
         self._registers = [0] * REGISTERS
@@ -351,14 +354,13 @@ class Walk:
         return self._record.result(round(max(idle, self._fetch.end(self._pc)) + HALT))
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
-        """An instruction, index registers added to its operands."""
+        """Return an instruction, index registers added to its operands: not to be written."""
         entry, operands = self._decoded_at(pc)
-        operands = dict(operands)
-        for each in entry.fields:
-            name = each.indexes
-            if name is not None and operands[each.name]:
-                self._open = None  # Registers are no part of the state.
-                total = operands[name] + registers[operands[each.name]]
+        if indexed := self._indexed[pc]:
+            self._open = None  # Registers are no part of the state.
+            operands = dict(operands)
+            for name, register in indexed:
+                total = operands[name] + registers[register]
                 operands[name] = total % (1 << entry.field(name).width)
         return entry, operands
 
@@ -368,7 +370,12 @@ class Walk:
             decoded = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
             if decoded is None:
                 raise ValueError(f"there is no instruction {pc} in the program")
-            self._decoded[pc] = decoded
+            self._decoded[pc] = entry, operands = decoded
+            self._indexed[pc] = [
+                (each.indexes, operands[each.name])
+                for each in entry.fields
+                if each.indexes is not None and operands[each.name]
+            ]
         return self._decoded[pc]
 
     def _other_reads(self, pc: int) -> OtherReads | None:

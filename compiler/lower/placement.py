@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
+
+import numpy as np
 
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.feature_map import Lines
-
-BUCKET = 32
-"""Steps in one of the buckets that lives are looked up by."""
 
 
 @dataclass
@@ -89,47 +88,21 @@ def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> 
 
 def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
     """Gives each the lowest place that is free all its life; the first that has none."""
-    done = _Done()
-    for life in order:
-        rivals = sorted(
-            (places[other.lines], other.lines.count)
-            for other in done.near(life)
-            if other.first <= life.last and life.first <= other.last
-        )
+    firsts = np.array([life.first for life in order])
+    lasts = np.array([life.last for life in order])
+    counts = np.array([life.lines.count for life in order])
+    starts = np.zeros(len(order), np.int64)
+    for number, life in enumerate(order):
+        before = slice(number)
+        meets = (firsts[before] <= life.last) & (lasts[before] >= life.first)
+        rivals = np.flatnonzero(meets)
+        rivals = rivals[np.argsort(starts[rivals])]
         at = 0
-        for start, count in rivals:
+        for start, count in zip(starts[rivals].tolist(), counts[rivals].tolist(), strict=True):
             if at + life.lines.count <= start:
                 break
             at = max(at, start + count)
         if at + life.lines.count > size:
             return life
-        places[life.lines] = at
-        done.add(life)
+        places[life.lines] = starts[number] = at
     return None
-
-
-class _Done:
-    """Lives that have a place. In long programs most of them never meet, so they are in buckets."""
-
-    def __init__(self) -> None:
-        self._all: list[Life] = []
-        self._long: list[Life] = []
-        self._short: dict[int, list[Life]] = {}
-        """Those that lie in one or two of the buckets, in the last of these."""
-
-    def add(self, life: Life) -> None:
-        """Adds a life."""
-        self._all.append(life)
-        first, last = life.first // BUCKET, life.last // BUCKET
-        if last - first > 1:
-            self._long.append(life)
-        else:
-            self._short.setdefault(last, []).append(life)
-
-    def near(self, life: Life) -> Iterable[Life]:
-        """All that may meet `life`, and some others."""
-        first, last = life.first // BUCKET, life.last // BUCKET
-        if last - first > 1:
-            return self._all
-        buckets = (self._short.get(number, ()) for number in range(first, last + 2))
-        return chain(self._long, *buckets)

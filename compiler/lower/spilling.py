@@ -95,10 +95,11 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
         for lines in (*step.writes, *step.reads):
             if lines.content is not None and not spill.constants:
                 lives[lines] = Life(lines, -1, len(steps), f"{step.operator}: its constant")
-            what = f"{step.operator}: {lines.name}"
-            # What is loaded should not have to wait for the end of the step before, either.
-            ahead = spill.overlap and number > 0 and isinstance(step, LoadStep)
-            life = lives.setdefault(lines, Life(lines, number - ahead, number, what))
+            if (life := lives.get(lines)) is None:
+                what = f"{step.operator}: {lines.name}"
+                # A load should not have to wait for the end of the step before, either.
+                ahead = spill.overlap and number > 0 and isinstance(step, LoadStep)
+                life = lives[lines] = Life(lines, number - ahead, number, what)
             life.last = max(life.last, number)
     for life in lives.values():
         # What a batch takes of one sample stays while the others are calculated.
