@@ -22,6 +22,9 @@ from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
 IDENTIFIER = b"TFL3"
 _BUILTIN_CODE = 10
 """Place of the field `builtin_code` in the table of an OperatorCode's fields."""
+_NO_OFFSET = 1
+"""Offset of a buffer of a large model whose place is not set; smaller models have 0."""
+_CUT = "the model is damaged or cut short"
 _MAX_DIMENSIONS = 8
 _NAME_LENGTH = 200
 _DAMAGED = (
@@ -52,7 +55,7 @@ def read_tflite(content: bytes) -> Graph:
     except ModelError:
         raise
     except _DAMAGED:
-        raise ModelError("the model is damaged or cut short") from None
+        raise ModelError(_CUT) from None
 
 
 class _Reader:
@@ -66,7 +69,7 @@ class _Reader:
         model = self._model
         # What nobody needs is read all the same: it shows whether the end of the file is there.
         for number in self._numbers(model.BuffersLength()):
-            model.Buffers(number).DataAsNumpy()
+            self._content_of(model.Buffers(number))
         for number in self._numbers(model.MetadataLength()):
             model.Metadata(number).Name()
         model.Description()
@@ -92,7 +95,7 @@ class _Reader:
     def _numbers(self, length: int) -> range:
         """range(length), where each item takes at least four bytes of the file."""
         if length * 4 > len(self._content):
-            raise ModelError("the model is damaged or cut short")
+            raise ModelError(_CUT)
         return range(length)
 
     def _references(
@@ -137,16 +140,25 @@ class _Reader:
         buffer = self._model.Buffers(number)
         if dtype not in NUMPY_TYPES:
             return None
-        if not buffer.DataLength():
-            if buffer.Offset() or buffer.Size():
-                raise ModelError(f"tensor '{name}' lies outside the model, as in models over 2 GB")
+        content = self._content_of(buffer)
+        if not content.size:
             return None
-        content = np.array(buffer.DataAsNumpy(), np.uint8)
         item = np.dtype(dtype).newbyteorder("<")
         size = int(np.prod(shape, dtype=np.float64)) * item.itemsize
         if content.size != size:
             raise ModelError(f"tensor '{name}' should have {size} bytes, it has {content.size}")
         return content.view(item).reshape(shape)
+
+    def _content_of(self, buffer: Any) -> NDArray[np.uint8]:
+        """Return the bytes of a buffer: inside the flatbuffer, or after it in the same file."""
+        if buffer.DataLength():
+            return np.array(buffer.DataAsNumpy(), np.uint8)
+        first, size = int(buffer.Offset()), int(buffer.Size())
+        if first <= _NO_OFFSET:
+            return np.empty(0, np.uint8)
+        if first + size > len(self._content):
+            raise ModelError(_CUT)
+        return np.frombuffer(self._content, np.uint8, size, first)
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         code = self._model.OperatorCodes(operator.OpcodeIndex())

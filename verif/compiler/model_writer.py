@@ -164,6 +164,23 @@ class ModelWriter:
         builder.Finish(self._model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
+    def content_with_weights_behind(self, inputs: list[int], outputs: list[int]) -> bytes:
+        """Return the file with the buffers after the flatbuffer, as models of 256 KiB are stored.
+
+        ai-edge-quantizer and the converter for models over 2 GB write files in this form.
+        """
+        given = [buffer for buffer in self._model.buffers if buffer.data is not None]
+        contents = [bytes(buffer.data) for buffer in given]
+        for buffer, content in zip(given, contents, strict=True):
+            buffer.data, buffer.offset, buffer.size = None, 1 << 20, len(content)
+        file = bytearray(self.content(inputs, outputs))
+        for buffer, content in zip(given, contents, strict=True):
+            file += bytes(-len(file) % 16)
+            buffer.offset = len(file)
+            file += content
+        head = self.content(inputs, outputs)
+        return head + bytes(file[len(head) :])
+
 
 def interpret(model: bytes, *inputs: NDArray[Any]) -> NDArray[Any]:
     """Outputs of the reference kernels for samples of each input, each of the model's shape."""

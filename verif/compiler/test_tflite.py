@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
@@ -10,10 +11,13 @@ from systola.arch.config import preset
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import build_network, compile_network
 from systola.compiler.tflite.reader import read_tflite
-from systola.verif.compiler.model_writer import ModelWriter
+from systola.runtime.iss import GoldenBackend
+from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.stored_networks import CONVOLUTIONAL, RECURRENT
-from systola.verif.compiler.test_networks import MODELS, model_file
+from systola.verif.compiler.test_networks import MODELS, model_file, network_of
 from systola.verif.compiler.tflite_mutations import packed
+from systola.verif.kit.run_network import run_network
+from systola.verif.kit.seeds import random_seed
 
 NAMES = (*MODELS, *CONVOLUTIONAL, *RECURRENT)
 SMALL = "mlp_odd_relu6_tanh_sigmoid.tflite"
@@ -62,6 +66,25 @@ def test_every_truncation_is_found() -> None:
     content = model_file(SMALL)
     for length in (*range(0, len(content), 13), *range(len(content) - 100, len(content))):
         assert outcome(content[:length]) != "network", length
+
+
+def weights_behind(rng: np.random.Generator) -> bytes:
+    """A layer whose weights and bias stand after the flatbuffer."""
+    writer = ModelWriter()
+    source, result = writer.tensor((1, 9), "int8", 0.1), writer.tensor((1, 5), "int8", 0.2)
+    weights, bias = rng.integers(-127, 128, (5, 9), np.int8), rng.integers(-900, 900, 5, np.int32)
+    writer.fully_connected(source, result, weights, bias, 0.01)
+    return writer.content_with_weights_behind([source], [result])
+
+
+def test_weights_behind_the_flatbuffer() -> None:
+    rng = np.random.default_rng(random_seed())
+    content = weights_behind(rng)
+    x = rng.integers(-128, 128, (6, 1, 9), np.int8)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x)
+    assert np.array_equal(run.y, interpret(content, x))
+    for length in range(len(content) - 20, len(content)):
+        assert outcome(content[:length]) == "the model is damaged or cut short"
 
 
 def test_what_is_no_model() -> None:
