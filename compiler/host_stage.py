@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
 from systola.compiler.quantised_softmax import quantised_softmax
+from systola.compiler.runtime_sums import sum_of_numbers, sum_of_rows
 from systola.compiler.softmax import softmax
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
@@ -172,6 +173,22 @@ class RealAveragePool:
         return total / count
 
 
+@dataclass(frozen=True)
+class RealMean:
+    """Means of float32 along the axes that make the middle one of `shape`, as ReduceMean's."""
+
+    shape: tuple[int, int, int]
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        outer, count, inner = self.shape
+        if inner > 1:
+            total = sum_of_rows(x.reshape(len(x) * outer, count, inner))
+        else:
+            total = sum_of_numbers(x.reshape(len(x), outer, count))
+        return total / np.float32(count)
+
+
 @dataclass(frozen=True, eq=False)
 class Embedding:
     """Rows of a table, chosen by whole numbers, as GATHER along the first axis.
@@ -292,6 +309,7 @@ HostFunction = (
     | RealSoftmax
     | RealSigmoid
     | RealAveragePool
+    | RealMean
     | Embedding
     | FlipSign
     | Transpose

@@ -118,7 +118,7 @@ def _output(scope: Scope, name: str) -> Value:
         return entry.value
     codes = entry.codes if isinstance(entry, Dequantised) else entry
     if not isinstance(codes, Codes):
-        raise ModelError(f"the output {name!r} is not quantised")
+        raise ModelError(f"the output {name!r} is not quantised: a QuantizeLinear is missing")
     value = scope.arranged(user, codes, range(len(codes.shape)), codes.shape, to_host=True)
     if isinstance(entry, Dequantised):
         quantisation = entry.quantisation

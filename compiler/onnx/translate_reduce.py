@@ -9,9 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import HostStage, LookUp, RealMean
 from systola.compiler.onnx.averages import MAX_COUNT, add_average, doubtful, real_mean
 from systola.compiler.onnx.element_moves import checked_axis
-from systola.compiler.onnx.entries import Codes, Dequantised, Limits, Pending
+from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import stored
 from systola.compiler.onnx.linear import Linear, limited, linear_output
 from systola.compiler.onnx.model import OnnxNode
@@ -21,7 +22,7 @@ from systola.compiler.operations import Convolution, Value, Window
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
-    """ReduceMean between DequantizeLinear and QuantizeLinear."""
+    """ReduceMean of what DequantizeLinear gives; float32 where no QuantizeLinear follows."""
     source = scope.dequantised(node, 0)
     shape = source.codes.shape
     if "axes" in node.attributes:
@@ -43,7 +44,34 @@ def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
         return _add_mean(scope, node, source, axes, kept, quantisation, limits)
 
-    scope.result(node, Pending(kept, finish))
+    def numbers() -> HostArray:
+        return _mean_of_numbers(scope, node, source, axes, kept)
+
+    scope.result(node, Pending(kept, finish, numbers=numbers))
+
+
+def _mean_of_numbers(
+    scope: Scope, node: OnnxNode, source: Dequantised, axes: set[int], kept: tuple[int, ...]
+) -> HostArray:
+    """Calculate the mean in float32 on the host."""
+    shape = source.codes.shape
+    wide = [axis for axis, size in enumerate(shape) if size > 1]
+    along = [axis for axis in wide if axis in axes]
+    between = [axis for axis in wide if along and along[0] <= axis <= along[-1]]
+    if along != between:
+        raise ModelError(f"a mean of float32 along axes {sorted(axes)} of {shape} is not supported")
+    outer = math.prod(shape[: along[0]]) if along else 1
+    count = math.prod(shape[axis] for axis in along)
+    inner = math.prod(shape) // (outer * count)
+    value = scope.arranged(node, source.codes, range(len(shape)), shape, to_host=True)
+    real = Value(f"{value.name} in float32", shape, "float32")
+    result = Value(node.outputs[0], kept, "float32")
+    for before, after, function in (
+        (value, real, LookUp(source.numbers)),
+        (real, result, RealMean((outer, count, inner))),
+    ):
+        scope.add(HostStage(operator=str(node), sources=(before,), result=after, function=function))
+    return HostArray(result)
 
 
 def _add_mean(

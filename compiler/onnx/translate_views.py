@@ -11,8 +11,17 @@ import numpy as np
 
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import HostStage, Transpose, View
-from systola.compiler.onnx.entries import Codes, Dequantised, Entry, HostArray, Pending, Weights
+from systola.compiler.onnx.entries import (
+    Codes,
+    Dequantised,
+    Entry,
+    HostArray,
+    Limits,
+    Pending,
+    Weights,
+)
 from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.onnx.scope import Scope, entry_shape
 from systola.compiler.operations import Value
 
@@ -113,9 +122,24 @@ def translate_transpose(scope: Scope, node: OnnxNode) -> None:
                 HostStage(operator=str(node), sources=(entry.value,), result=new, function=function)
             )
             result = HostArray(new)
+        case Pending():
+            result = _later(
+                entry,
+                tuple(shape[axis] for axis in order),
+                lambda codes: _transposed(scope, node, codes, order),
+            )
         case _:
             raise ModelError("its input is not quantised")
     scope.result(node, result)
+
+
+def _later(entry: Pending, shape: tuple[int, ...], view: Callable[[Codes], Codes]) -> Pending:
+    """Return a result that is calculated first, once its scale is known, and then viewed."""
+
+    def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        return view(entry.finish(quantisation, limits))
+
+    return replace(entry, shape=shape, finish=finish, numbers=None)
 
 
 def _transposed(scope: Scope, node: OnnxNode, codes: Codes, order: Sequence[int]) -> Codes:
@@ -165,6 +189,8 @@ def _reshape(scope: Scope, node: OnnxNode, shape: tuple[int, ...]) -> None:
                 HostStage(operator=str(node), sources=(entry.value,), result=new, function=View())
             )
             result = HostArray(new)
+        case Pending():
+            result = _later(entry, shape, lambda codes: replace(codes, shape=shape))
         case _:
             raise ModelError("its input is not quantised")
     scope.result(node, result)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of float32 in the order in which ONNX Runtime's ReduceMean adds."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PACKET = 4
+"""Numbers in a packet of Eigen, as the released packages of ONNX Runtime are built."""
+
+
+def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the sums of arrays x rows x numbers along the rows: one row after the other."""
+    total = x[:, 0].copy()
+    for row in range(1, x.shape[1]):
+        total += x[:, row]
+    return total
+
+
+def sum_of_numbers(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the sums of samples x rows x numbers along the numbers, as Eigen's redux has them.
+
+    It adds packets, even ones and odd ones apart, from the first aligned number of a row on; then
+    the numbers before and after these packets. The first number of each sample is aligned.
+    """
+    count = x.shape[2]
+    total = np.empty(x.shape[:2], np.float32)
+    for row in range(x.shape[1]):
+        first = min(-row * count % _PACKET, count)
+        last = first + (count - first) // _PACKET * _PACKET
+        packets = x[:, row, first:last].reshape(len(x), -1, _PACKET)
+        rest = [x[:, row, n] for n in (*range(first), *range(last, count))]
+        if packets.shape[1]:
+            rest.insert(0, _sum_of_packets(packets))
+        total[:, row] = rest[0]
+        for each in rest[1:]:
+            total[:, row] += each
+    return total
+
+
+def _sum_of_packets(packets: NDArray[np.float32]) -> NDArray[np.float32]:
+    paired = packets.shape[1] // 2 * 2
+    total = packets[:, 0].copy()
+    if paired:
+        odd = packets[:, 1].copy()
+        for number in range(2, paired, 2):
+            total += packets[:, number]
+            odd += packets[:, number + 1]
+        total += odd
+    if paired < packets.shape[1] and paired:
+        total += packets[:, -1]
+    total[:, :2] += total[:, 2:]
+    total[:, 0] += total[:, 1]
+    return total[:, 0]

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of classifiers as PyTorch exports them and ONNX Runtime's quantiser leaves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from systola.runtime import api
+from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
+from systola.verif.kit.seeds import random_seed
+
+VIEWS = {"Reshape": 2, "Flatten": 2, "Squeeze": 2, "Unsqueeze": 5, "Transpose": 4, "Identity": 4}
+"""Views, and the dimensions of their results."""
+
+
+def viewed(writer: OnnxWriter, view: str, numbers: str) -> str:
+    """Add a view of numbers of shape 1 x 7 x 1 x 1; its name."""
+    match view:
+        case "Reshape":
+            return writer.node(view, numbers, writer.constant(np.array([1, 7])))
+        case "Squeeze":
+            return writer.node(view, numbers, writer.constant(np.array([2, 3])))
+        case "Unsqueeze":
+            return writer.node(view, numbers, writer.constant(np.array([0])))
+        case "Transpose":
+            return writer.node(view, numbers, perm=[0, 2, 3, 1])
+        case _:
+            return writer.node(view, numbers)
+
+
+def check(content: bytes, x: NDArray[Any]) -> None:
+    """Compare the golden model with ONNX Runtime, byte by byte."""
+    run = api.compile(content, preset="small", batch=2).run(x, backend="iss")
+    expected = interpret(content, x)
+    assert run.y.shape == expected.shape
+    assert np.array_equal(run.y, expected)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("kind", ["ReduceMean", "GlobalAveragePool", "Conv", "Relu"])
+def test_view_before_quantisation(kind: str, view: str) -> None:
+    """The scale of an operator stands after a change of its result's shape."""
+    rng = np.random.default_rng(random_seed())
+    writer = OnnxWriter()
+    numbers = writer.dequantise(writer.input((1, 7, 3, 3)), 0.1, 3, "int8")
+    match kind:
+        case "ReduceMean":
+            numbers = writer.node(kind, numbers, axes=[2, 3])
+        case "GlobalAveragePool":
+            numbers = writer.node(kind, numbers)
+        case _:
+            weights = writer.constant(rng.integers(-127, 128, (7, 7, 3, 3), np.int8))
+            of_weights = writer.dequantise(weights, 0.01, 0, "int8")
+            numbers = writer.node("Conv", numbers, of_weights)
+            numbers = writer.node(kind, numbers) if kind == "Relu" else numbers
+    scale = 0.07 if kind.endswith(("Mean", "Pool")) else 3
+    y = writer.quantise(viewed(writer, view, numbers), scale, -5, "int8")
+    check(
+        writer.content((y, "int8", tuple("abcde"[: VIEWS[view]]))),
+        rng.integers(-128, 128, (6, 1, 7, 3, 3), np.int8),
+    )
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((1, 5, 8, 8), [2, 3]),
+        ((1, 7, 7, 7), [-1, -2]),
+        ((1, 3, 5, 3), [2, 3]),
+        ((1, 4, 1, 3), [2, 3]),
+        ((1, 3, 10, 2), [3]),
+        ((1, 6, 9), [1]),
+        ((1, 6, 4, 5), [1, 2]),
+        ((1, 6, 4, 5), [2]),
+        ((1, 23), [1]),
+    ],
+)
+def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> None:
+    """The quantiser leaves a ReduceMean at the end in float32: each bit depends on the order."""
+    rng = np.random.default_rng(random_seed())
+    writer = OnnxWriter()
+    numbers = writer.dequantise(writer.input(shape), 0.037, 3, "int8")
+    y = writer.node("ReduceMean", numbers, axes=axes, keepdims=keep)
+    rank = len(shape) if keep else len(shape) - len(axes)
+    content = writer.content((y, "float32", tuple("abcd"[:rank])))
+    check(content, rng.integers(-128, 128, (5, *shape), np.int8))
