@@ -21,6 +21,7 @@ from systola.compiler.tflite.element_moves import (
     source_position,
 )
 from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
+from systola.compiler.tflite.shapes import with_known_shapes
 from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
 MOST_ELEMENTS = 1 << 24
@@ -31,6 +32,8 @@ _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
 def fold_constants(graph: Graph) -> Graph:
     """`graph` with what needs no input calculated, and its operators left out.
 
+    Sizes that the file leaves open are calculated, too.
+
     What cannot be calculated here stays an operator, for the translation to judge.
     """
     tensors = list(graph.tensors)
@@ -38,7 +41,11 @@ def fold_constants(graph: Graph) -> Graph:
     operators: list[Operator] = []
     for operator in graph.operators:
         inputs = [tensors[number] if number >= 0 else None for number in operator.inputs]
-        outputs = [tensors[number] for number in operator.outputs]
+        outputs = with_known_shapes(
+            operator, inputs, [tensors[number] for number in operator.outputs]
+        )
+        for number, output in zip(operator.outputs, outputs, strict=True):
+            tensors[number] = output
         fixed = not variable & set(operator.inputs)
         results = _calculated(operator, inputs, outputs) if fixed else None
         if operator.kind == "SHAPE" and inputs and inputs[0] and _are_numbers(outputs):

@@ -35,6 +35,8 @@ class Tensor:
     """The dimension of the channels, where there is more than one scale."""
     data: NDArray[Any] | None
     """Content of a constant, of shape `shape`; None for what is calculated."""
+    open: bool = False
+    """Whether sizes in `shape` are placeholders, which the interpreter calculates."""
 
     @property
     def size(self) -> int:

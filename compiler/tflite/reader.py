@@ -129,7 +129,10 @@ class _Reader:
             if len(zero_points) != len(scales):
                 raise ModelError(f"tensor '{name}' has not as many zero points as scales")
         data = self._data(name, tensor.Buffer(), dtype, shape)
-        return Tensor(name, shape, dtype, scales, zero_points, axis, data)
+        signature = (int(tensor.ShapeSignature(n)) for n in range(tensor.ShapeSignatureLength()))
+        return Tensor(
+            name, shape, dtype, scales, zero_points, axis, data, open=any(n < 0 for n in signature)
+        )
 
     def _data(
         self, name: str, number: int, dtype: str, shape: tuple[int, ...]

@@ -65,12 +65,17 @@ class ModelWriter:
         data: NDArray[Any] | None = None,
         axis: int = 0,
         variable: bool = False,
+        signature: tuple[int, ...] | None = None,
     ) -> int:
-        """Adds a tensor; its number. `scale` is None, a number, or an array for channels."""
+        """Adds a tensor; its number. `scale` is None, a number, or an array for channels.
+
+        `signature` is the shape with -1 for the sizes in `shape` that are placeholders.
+        """
         tensor = schema.TensorT()
         tensor.shape, tensor.type = list(shape), getattr(schema.TensorType, dtype.upper())
         tensor.name = f"t{len(self._graph.tensors)}".encode()
         tensor.buffer, tensor.isVariable = 0, variable
+        tensor.shapeSignature = None if signature is None else list(signature)
         if data is not None:
             buffer = schema.BufferT()
             buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
