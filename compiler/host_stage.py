@@ -265,14 +265,19 @@ class LookUp:
 
 @dataclass(frozen=True)
 class Convert:
-    """To another type, as C converts numbers."""
+    """To another type, as LiteRT's CAST: whole numbers wrap, floating-point ones saturate."""
 
     dtype: str
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        with np.errstate(invalid="ignore"):
+        if x.dtype.kind != "f" or np.dtype(self.dtype).kind not in "iu":
             return x.astype(self.dtype)
+        limits = np.iinfo(self.dtype)
+        fits = (x >= limits.min) & (x < float(limits.max) + 1)
+        # What is not a number becomes the largest one.
+        bound = np.where(x < 0, limits.min, limits.max).astype(self.dtype)
+        return np.where(fits, np.where(fits, x, 0).astype(self.dtype), bound)
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,12 +82,12 @@ def _add_embedding(scope: Scope, operator: Operator, table: int, numbers: int) -
 
 
 def translate_cast(scope: Scope, operator: Operator) -> None:
-    """CAST between types that the host has."""
+    """CAST between types that the host has; codes of int8 and uint8 are whole numbers there."""
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     result_dtype = scope.graph.tensors[operator.outputs[0]].dtype
     for each in (dtype, result_dtype):
-        if each not in NUMPY_TYPES or each.endswith("int8"):
+        if each not in NUMPY_TYPES:
             raise ModelError(f"from {dtype} to {result_dtype} it is not supported")
     source, _ = scope.source(operator, dtype=dtype)
     result, _ = scope.result(operator, dtype=result_dtype)
