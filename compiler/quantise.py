@@ -22,6 +22,8 @@ LARGE = 200.0
 """exp(LARGE) is infinite in float32, and finite in float64."""
 MAX_SHIFT = 20
 """Largest exponent of the multiplier between two int8 tensors that is taken seriously."""
+NO_SCALE = 2.0**-80
+"""A scale that makes 0 of any sum of 32 bits, as smaller ones and 0 do."""
 MAX_STEPS = 255
 """Largest distance between two int8 codes."""
 
@@ -39,13 +41,14 @@ def exact_multipliers(
     a = (j - 1/2) * 2^(31 - shift). The q nearest to the scale is taken that satisfies this for
     every step that a sum from `low` to `high` can meet: equality is proved, not tested.
 
-    One value per channel in `scale` (positive), `low` and `high` (32 bits, low <= high). Returns
+    One value per channel in `scale` (0 or more), `low` and `high` (32 bits, low <= high). Returns
     (multiplier, shift, exact); the first two as Layer has them. Where `exact` is false no q
     satisfies all steps, which takes a small scale and sums of 24 bits: then q is the nearest to
     the scale, and single sums are off by one. Raises ModelError for a scale of 128 or more.
     """
-    if not bool(np.isfinite(scale).all() and (scale > 0).all()):
+    if not bool(np.isfinite(scale).all() and (scale >= 0).all()):
         raise ModelError("its scales are not positive numbers")
+    scale = np.maximum(scale, NO_SCALE)
     _, exponent = np.frexp(scale)
     if int(exponent.max()) > MAX_LEFT:
         raise ModelError(

@@ -14,7 +14,7 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT
 from systola.compiler.onnx.entries import Limits
 from systola.compiler.onnx.numbers import Quantisation
-from systola.compiler.quantise import MAX_STEPS, fitted_multipliers
+from systola.compiler.quantise import MAX_STEPS, NO_SCALE, fitted_multipliers
 
 _FURTHEST = 1 << 40
 """A sum that stands for those beyond 32 bits."""
@@ -38,8 +38,9 @@ def runtime_multipliers(
 
     `least_result` and `greatest_result` are the bounds of the result without its zero point.
     """
-    if not bool(np.isfinite(scale).all() and (scale > 0).all()):
+    if not bool(np.isfinite(scale).all() and (scale >= 0).all()):
         raise ModelError("its scales are not positive numbers")
+    scale = np.maximum(scale, np.float32(NO_SCALE))
     if float(scale.max()) >= 1 << MAX_LEFT:
         raise ModelError(
             f"its effective scale {float(scale.max()):.6g} is too large, the limit is "

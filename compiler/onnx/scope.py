@@ -32,7 +32,7 @@ MAX_ELEMENTS = 1 << 23
 MAX_WEIGHTS = 1 << 24
 """Elements of constants with scales."""
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
-"""Scales beyond have no meaning; what is calculated with them would overflow."""
+"""Scales of activations beyond have no meaning; what is calculated with them would overflow."""
 
 
 class Scope:
@@ -138,16 +138,15 @@ class Scope:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
         """Scales, as many zero points, and whether the codes are uint8.
 
+        Channels without weights have a scale of 0, or of next to nothing.
         `dtype` is that of the codes where there is no zero point.
         """
         scales = self.constant(node, scale)
         if scales.dtype != np.float32 or scales.ndim > 1:
             raise ModelError(f"its scale must be of float32, not {scales.dtype}")
         scales = scales.reshape(-1).astype(np.float32)
-        if not bool(((scales > SMALLEST_SCALE) & (scales < LARGEST_SCALE)).all()):
-            raise ModelError(
-                f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}"
-            )
+        if not bool(((scales >= 0) & (scales < LARGEST_SCALE)).all()):
+            raise ModelError(f"it has a scale that is not between 0 and {LARGEST_SCALE}")
         zero_points = np.zeros(scales.size, np.int64)
         if self.optional(node, zero_point) is not None:
             given = self.constant(node, zero_point)
@@ -314,7 +313,9 @@ class Scope:
 
 
 def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quantisation:
-    """With the zero point in codes of the machine."""
+    """Return the quantisation with the zero point in codes of the machine."""
+    if scale <= SMALLEST_SCALE:
+        raise ModelError(f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}")
     zero_point -= 128 if unsigned else 0
     if not -128 <= zero_point <= 127:
         raise ModelError("its zero point is no int8 or uint8")

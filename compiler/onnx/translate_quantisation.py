@@ -63,6 +63,8 @@ def _from_host(
 
 def _quantised_constant(scope: Scope, node: OnnxNode, source: Constant) -> Constant:
     scales, zero_points, unsigned = scope.scales(node, 1, 2)
+    if not scales.all():
+        raise ModelError("it divides constants by a scale of 0")
     limits = np.iinfo(np.uint8 if unsigned else np.int8)
     shape = _channel_shape(node, source.shape, scales.size)
     with np.errstate(over="ignore", invalid="ignore"):

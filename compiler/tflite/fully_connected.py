@@ -108,7 +108,7 @@ def _double_multipliers(
     """Multipliers and shifts for DOUBLE rounding."""
     if len(weights.scales) == 1:
         # LiteRT multiplies a single scale in float32.
-        scales = np.full(n, to_single(source.scale * weights.scale) / result.scale)
+        scales = np.full(n, to_single(source.scale * weights.channel_scales[0]) / result.scale)
     else:
         scales = source.scale * weights.channel_scales / result.scale
     pairs = [multiplier(float(scale)) for scale in scales]

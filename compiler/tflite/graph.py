@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 
 SMALLEST_SCALE = 1e-30
-"""Scales below have no meaning; their reciprocals would overflow."""
+"""Scales of activations below have no meaning; their reciprocals would overflow."""
 NUMPY_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")
 """Types of tensors that numpy has by the same name."""
 
@@ -48,13 +48,16 @@ class Tensor:
         """The scale of a tensor that has one; raises ModelError for another."""
         if len(self.scales) != 1:
             raise ModelError(f"tensor '{self.name}' needs one scale, it has {len(self.scales)}")
-        return float(self.channel_scales[0])
+        scale = float(self.channel_scales[0])
+        if scale <= SMALLEST_SCALE:
+            raise ModelError(f"tensor '{self.name}' has a scale that is not positive")
+        return scale
 
     @property
     def channel_scales(self) -> NDArray[np.float64]:
-        """The scales in float64; raises ModelError where one is not a positive number."""
+        """The scales in float64, 0 for channels without weights; raises ModelError for others."""
         # Not-a-numbers must not get as far as the conversion, which warns of some of them.
-        if not bool((np.isfinite(self.scales) & (self.scales > SMALLEST_SCALE)).all()):
+        if not bool((np.isfinite(self.scales) & (self.scales >= 0)).all()):
             raise ModelError(f"tensor '{self.name}' has a scale that is not positive")
         return self.scales.astype(np.float64)
 

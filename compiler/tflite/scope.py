@@ -170,7 +170,9 @@ def check_maps(*values: Value) -> None:
 
 
 def same_quantisation(source: Tensor, result: Tensor) -> None:
-    """Raises ModelError unless two tensors have the same scale and zero point."""
+    """Raise ModelError unless two tensors have the same scale and zero point, or both have none."""
+    if not len(source.scales) and not len(result.scales):
+        return
     if source.scale != result.scale or source.zero_point != result.zero_point:
         raise ModelError("its input and result must have the same scale and zero point")
 

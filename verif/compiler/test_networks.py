@@ -265,7 +265,7 @@ def two_layers(**changes: object) -> bytes:
         ({"weight_type": "int16"}, "weights is int16"),
         ({"weight_zero_point": 3}, "zero point other than 0"),
         ({"weight_scale": [0.1, 0.1]}, "one scale, or one for each output"),
-        ({"weight_scale": 0.0}, "scale that is not positive"),
+        ({"weight_scale": -0.1}, "scale that is not positive"),
         ({"weight_scale": 1e6}, "too large"),
         ({"source_scale": None}, "needs one zero point"),
         ({"source_scale": float("nan")}, "not positive"),
