@@ -174,6 +174,42 @@ class RealAveragePool:
 
 
 @dataclass(frozen=True)
+class AveragePool:
+    """Means of windows over maps of int8, 1 x H x W x C, as LiteRT's; pairs are (y, x)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    first: tuple[int, int]
+    """Row and column of the first window; negative for padding."""
+    out: tuple[int, int]
+    floor: int
+    ceiling: int
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        # Sums of all elements above and to the left of each: four of them give a window's.
+        sums = np.zeros((len(x), x.shape[2] + 1, x.shape[3] + 1, x.shape[4]), np.int64)
+        sums[:, 1:, 1:] = x[:, 0].astype(np.int64).cumsum(axis=1).cumsum(axis=2)
+        (top, bottom), (left, right) = (
+            (np.clip(begin, 0, size), np.clip(begin + taps, 0, size))
+            for begin, taps, size in zip(
+                (
+                    f + s * np.arange(n)
+                    for f, s, n in zip(self.first, self.stride, self.out, strict=True)
+                ),
+                self.kernel,
+                x.shape[2:4],
+                strict=True,
+            )
+        )
+        columns = sums[:, :, right] - sums[:, :, left]
+        total = columns[:, bottom] - columns[:, top]
+        count = np.multiply.outer(bottom - top, right - left)[..., np.newaxis]
+        mean = np.sign(total) * ((np.abs(total) + count // 2) // count)
+        return np.clip(mean, self.floor, self.ceiling).astype(np.int8)
+
+
+@dataclass(frozen=True)
 class RealMean:
     """Means of float32 along the axes that make the middle one of `shape`, as ReduceMean's."""
 
@@ -315,6 +351,7 @@ HostFunction = (
     | RealSigmoid
     | RealAveragePool
     | RealMean
+    | AveragePool
     | Embedding
     | FlipSign
     | Transpose

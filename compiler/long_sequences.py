@@ -4,6 +4,7 @@
 A sequence is a map of one row. A longer one than a row may be is cut into parts, or, where windows
 lie far apart, several pixels become one of more channels. Where taps lie far apart, the sequence is
 seen as a map with rows as long as that distance, so that they come to lie one above the other.
+A sequence with a larger kernel than a row of taps may have is seen as a map of one column.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from systola.compiler.host_stage import HostStage
-from systola.compiler.moves import moved
+from systola.compiler.moves import MAX_KERNEL, moved
 from systola.compiler.operations import (
     Concatenation,
     Convolution,
@@ -58,7 +59,34 @@ def _short(node: Windowed) -> list[Item]:
         return _in_parts(node, most)
     if node.window.dilation[1] > MAX_DILATION and not isinstance(node, Pooling):
         return _in_rows(node)
+    if node.window.kernel[1] > MAX_KERNEL and not isinstance(node, Pooling):
+        return _in_column(node)
     return [node]
+
+
+def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
+    """Return the operation on a map of one column, in which a window may begin much further up."""
+    window, shape = node.window, node.weights.shape
+    source = _value(node.source, (1, node.source.pixels, 1, node.source.channels))
+    result = _value(node.result, (1, node.result.pixels, 1, node.result.channels))
+    column = replace(
+        node,
+        source=source,
+        result=result,
+        weights=node.weights.reshape(shape[1], 1, *shape[2:]),
+        window=Window(
+            kernel=(window.kernel[1], 1),
+            stride=(window.stride[1], 1),
+            dilation=(window.dilation[1], 1),
+            first=(window.first[1], 0),
+            out=(window.out[1], 1),
+        ),
+    )
+    return [
+        Reshape(operator=node.operator, source=node.source, result=source),
+        column,
+        Reshape(operator=node.operator, source=result, result=node.result),
+    ]
 
 
 def _steps_that_fold(node: Convolution) -> int:

@@ -11,6 +11,7 @@ from systola.compiler.chain import Chain, as_chain
 from systola.compiler.errors import CompileError
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.host_stage import HostStage
+from systola.compiler.large_pools import with_small_pools
 from systola.compiler.long_sequences import with_short_windows
 from systola.compiler.lower.compile_operations import compile_operations
 from systola.compiler.operations import Operations, Value
@@ -71,7 +72,7 @@ def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Ne
 
 def make_network(translation: Translation) -> Network:
     """The stages of a network that a front end has translated."""
-    return in_stages(with_whole_maps(with_short_windows(translation)))
+    return in_stages(with_whole_maps(with_short_windows(with_small_pools(translation))))
 
 
 def in_stages(translation: Translation) -> Network:

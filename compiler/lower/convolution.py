@@ -24,7 +24,9 @@ from systola.compiler.lower.step import MapStep
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Rows of a kernel, and how far they may be apart, that Set_Config_Window takes."""
+"""Rows and columns of a kernel, and how far rows may be apart, that Set_Config_Window takes."""
+MAX_LEFT = 255
+"""Column of the first window that Set_Config_Window takes, to the right or to the left."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,11 @@ class ConvolutionStep(MapStep):
         if source.packed:
             channels, k_tiles = source.channels.count, 1
             pitch = source.lines.count // source.height
+        line = source.offset
+        if left > MAX_LEFT and not source.packed:
+            # No tap is further to the left: the map begins there, with the rest of each row.
+            source = replace(source, width=source.width - left)
+            line, left = line + left, 0
         emitter.window(
             source,
             replace(window, first=(top, left), out=(area.rows, area.columns)),
@@ -154,7 +161,7 @@ class ConvolutionStep(MapStep):
         emitter.use_weights(first, len(blocks) * one.tiles)
         emitter.emit(
             Opcode.CONVOLVE,
-            buffer=emitter.line(source.lines, source.offset),
+            buffer=emitter.line(source.lines, line),
             accumulator=accumulator,
             plane=source.plane,
             k_tiles=k_tiles,
@@ -200,7 +207,10 @@ def convolution_step(
     if source.packed:
         passes = _packed_passes(config, weights, window)
     else:
-        passes = tuple(Pass(weights[rows], source.channels, part) for rows, part in _parts(window))
+        passes = tuple(
+            Pass(weights[rows, columns], source.channels, part)
+            for rows, columns, part in _parts(window)
+        )
     return ConvolutionStep(
         operator=operator,
         source=source,
@@ -345,20 +355,22 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
     )
 
 
-def _parts(window: Window) -> list[tuple[slice, Window]]:
-    """The kernel in parts of as many rows as Set_Config_Window takes."""
-    height, apart = window.kernel[0], window.dilation[0]
-    size = MAX_KERNEL if apart <= MAX_DILATION else 1
-    parts: list[tuple[slice, Window]] = []
-    for start in range(0, height, size):
-        rows = slice(start, min(start + size, height))
-        part = replace(
-            window,
-            kernel=(rows.stop - rows.start, window.kernel[1]),
-            dilation=(apart if size > 1 else 1, window.dilation[1]),
-            first=(window.first[0] + start * apart, window.first[1]),
-        )
-        parts.append((rows, part))
+def _parts(window: Window) -> list[tuple[slice, slice, Window]]:
+    """The kernel in parts of as many rows and columns as Set_Config_Window takes."""
+    (height, width), apart = window.kernel, window.dilation
+    size = MAX_KERNEL if apart[0] <= MAX_DILATION else 1
+    parts: list[tuple[slice, slice, Window]] = []
+    for top in range(0, height, size):
+        for left in range(0, width, MAX_KERNEL):
+            rows = slice(top, min(top + size, height))
+            columns = slice(left, min(left + MAX_KERNEL, width))
+            part = replace(
+                window,
+                kernel=(rows.stop - rows.start, columns.stop - columns.start),
+                dilation=(apart[0] if size > 1 else 1, apart[1]),
+                first=(window.first[0] + top * apart[0], window.first[1] + left * apart[1]),
+            )
+            parts.append((rows, columns, part))
     return parts
 
 
@@ -369,10 +381,10 @@ def _packed_passes(config: Config, weights: NDArray[np.int8], window: Window) ->
     for start in range(0, width, taps):
         count = min(taps, width - start)
         inputs = Channels((count * channels,), config.rows)
-        for rows, part in _parts(window):
+        here = replace(window, kernel=(window.kernel[0], count))
+        for rows, _, part in _parts(here):
             columns = weights[rows, start : start + count]
             packed = columns.reshape(len(columns), 1, count * channels, results)
-            first = (part.first[0], part.first[1] + start)
-            wide = replace(part, kernel=(len(columns), count), first=first)
+            wide = replace(part, first=(part.first[0], part.first[1] + start))
             passes.append(Pass(packed, inputs, wide))
     return tuple(passes)

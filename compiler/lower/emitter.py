@@ -158,14 +158,18 @@ class Emitter:
         pitch: int | None = None,
     ) -> None:
         """Sets the window over `source`, whose rows are `pitch` lines apart, else its width."""
+        # A single window along a side has no stride, whatever the model says.
+        stride_y, stride_x = (
+            stride if out > 1 else 1 for stride, out in zip(window.stride, window.out, strict=True)
+        )
         operands = {
             "height": source.height,
             "width": source.width,
             "pitch": source.width if pitch is None else pitch,
             "kernel_height": window.kernel[0],
             "kernel_width": window.kernel[1],
-            "stride_y": window.stride[0],
-            "stride_x": window.stride[1],
+            "stride_y": stride_y,
+            "stride_x": stride_x,
             "dilation_y": window.dilation[0],
             "dilation_x": window.dilation[1],
             "top": window.first[0],

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode, Reduction, Rounding
@@ -71,6 +73,12 @@ def pooling_steps(
     """
     height, width = source.height, source.width // samples
     window, edges = node.window, node.window.counts_differ(source.height, width)
+    if node.reduction == Reduction.AVERAGE and edges:
+        count = window.kernel[0] * window.kernel[1]
+        if count > config.parameter_entries:
+            if samples > 1:
+                raise CompileError(f"windows of {count} taps reach over the edges of a batch")
+            return list(_steps_by_count(config, node, source, target))
     if samples == 1:
         return [_step(config, node, source, target, window, edges)]
     apart = window.dilation[0] * samples
@@ -116,6 +124,46 @@ def pooling_steps(
     return steps
 
 
+def _steps_by_count(
+    config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
+) -> Iterator[PoolingStep]:
+    """Yield steps without taps outside the map, each for windows of a row with equal counts.
+
+    A window that reaches over the edge divides by the taps inside, and there are more counts than
+    parameter entries.
+    """
+    window = node.window
+    (top, left), (stride_y, stride_x) = window.first, window.stride
+    columns = [
+        _inside(left + q * stride_x, window.kernel[1], window.dilation[1], source.width)
+        for q in range(window.out[1])
+    ]
+    for p in range(window.out[0]):
+        row = top + p * stride_y
+        rows = _inside(row, window.kernel[0], window.dilation[0], source.height)
+        done = 0
+        for taps, group in groupby(columns):
+            count = len(rows) * len(taps)
+            if count == 0:
+                raise CompileError("some of its windows lie outside the map")
+            size = len(list(group))
+            first = (
+                row + rows.start * window.dilation[0],
+                left + done * stride_x + taps.start * window.dilation[1],
+            )
+            part = replace(window, kernel=(len(rows), len(taps)), first=first, out=(1, size))
+            here = target.part(p * target.width + done, size)
+            alike = replace(node, averages=node.averages[:count])
+            yield _step(config, alike, source, here, part, edges=False)
+            done += size
+
+
+def _inside(first: int, taps: int, apart: int, size: int) -> range:
+    """Return the taps from column or row `first` on that lie within 0 to `size` - 1."""
+    begin = max(0, -(first // apart))
+    return range(min(begin, taps), max(min(taps, -(-(size - first) // apart)), min(begin, taps)))
+
+
 def _step(
     config: Config,
     node: Pooling,
@@ -131,11 +179,6 @@ def _step(
         count = window.kernel[0] * window.kernel[1]
         output = node.averages[-1] if node.averages else reciprocal(count)
         if edges:
-            if count > config.parameter_entries:
-                raise CompileError(
-                    f"windows of {count} taps that reach over the edge need as many parameter "
-                    f"entries, the machine has {config.parameter_entries}"
-                )
             averages = node.averages or tuple(reciprocal(taps) for taps in range(1, count + 1))
             entries = joined(*(common_entry(config, each) for each in averages))
         else:

@@ -88,8 +88,6 @@ def with_constants(
             weighted("CONV_2D", (1, 12, 12, 16), (4, 1, 1, 16), (1, 12, 12, 4)),
             r"operator 0 \(CONV_2D\): part of the input .* of 24 lines finds no place in the 20",
         ),
-        (SMALL, pool((1, 12, 12, 3), 9), "windows of 81 taps that reach over the edge"),
-        (SMALL, pool((1, 12, 12, 3), 1 << 20), "windows of 1099511627776 taps"),
         (
             dataclasses.replace(SMALL, tables=0),
             one_operator("TANH", (1, 8), (1, 8)),

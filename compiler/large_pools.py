@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools with larger windows than one instruction has, or with more counts than parameters.
+
+A window of all pixels is seen as one of another shape. Sums of other windows are convolutions with
+ones. Averages of windows that reach over the edge, in most of which another number of taps lies
+inside, stay on the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from systola.arch.isa import Reduction
+from systola.compiler.host_stage import AveragePool, HostStage
+from systola.compiler.lower.pooling import reciprocal
+from systola.compiler.moves import MAX_KERNEL, MOST_WEIGHTS
+from systola.compiler.operations import Convolution, Pooling, Requantisation, Reshape, Unary, Value
+from systola.compiler.partition import Item, Translation
+from systola.compiler.quantise import INT8, table_bytes
+
+MOST_COUNTS = 64
+"""Numbers of taps inside that a pool of `base` can divide by."""
+MOST_STEPS = 256
+"""Instructions that a pool of more counts may be made of."""
+
+
+def with_small_pools(translation: Translation) -> Translation:
+    """Return `translation` with other operations for pools that are too large."""
+    items: list[Item] = []
+    for item in translation.items:
+        items += _small(item) if isinstance(item, Pooling) else [item]
+    return replace(translation, items=tuple(items))
+
+
+def _small(node: Pooling) -> list[Item]:
+    window, taps = node.window, node.window.kernel[0] * node.window.kernel[1]
+    edges = window.counts_differ(*node.source.grid)
+    if node.reduction == Reduction.AVERAGE and edges and not node.averages:
+        # At the edges each column has a count of its own.
+        steps = window.out[0] * min(window.out[1], window.kernel[1] + 1)
+        large = steps > MOST_STEPS or max(window.kernel) > MAX_KERNEL
+        return [_on_the_host(node)] if taps > MOST_COUNTS and large else [node]
+    if edges or max(window.kernel) <= MAX_KERNEL:
+        return [node]
+    sides = _sides(node.source.pixels)
+    if window.kernel == node.source.grid and sides:
+        source = Value(node.source.name, (1, *sides, node.source.channels))
+        view = Reshape(operator=node.operator, source=node.source, result=source)
+        return [view, replace(node, source=source, window=replace(window, kernel=sides))]
+    if node.reduction != Reduction.MAX and taps * node.source.channels**2 <= MOST_WEIGHTS:
+        return _with_ones(node)
+    return [node]
+
+
+def _sides(count: int) -> tuple[int, int] | None:
+    """Return the sides of a map of `count` pixels that one window can see."""
+    for height in range(-(-count // MAX_KERNEL), MAX_KERNEL + 1):
+        if count % height == 0:
+            return height, count // height
+    return None
+
+
+def _on_the_host(node: Pooling) -> HostStage:
+    window = node.window
+    function = AveragePool(
+        window.kernel, window.stride, window.first, window.out, node.floor, node.ceiling
+    )
+    return HostStage(
+        operator=node.operator, sources=(node.source,), result=node.result, function=function
+    )
+
+
+def _with_ones(node: Pooling) -> list[Item]:
+    """Return a convolution in which each channel sees itself, and the bounds after it."""
+    channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
+    bounded = (node.floor, node.ceiling) != (-128, 127)
+    total = Value(f"{node.result.name} unbounded", node.result.shape) if bounded else node.result
+    output = reciprocal(taps) if node.reduction == Reduction.AVERAGE else node.output
+    items: list[Item] = [
+        Convolution(
+            operator=node.operator,
+            source=node.source,
+            result=total,
+            weights=np.tile(np.eye(channels, dtype=np.int8), (*node.window.kernel, 1, 1)),
+            counts=False,
+            window=node.window,
+            fill=0,
+            output=_for_channels(output, channels),
+        )
+    ]
+    if bounded:
+        table = table_bytes(np.clip(INT8, node.floor, node.ceiling).astype(np.int8))
+        items.append(Unary(operator=node.operator, source=total, result=node.result, table=table))
+    return items
+
+
+def _for_channels(output: Requantisation, channels: int) -> Requantisation:
+    """Return one requantisation of all channels as one for each."""
+    return replace(
+        output,
+        bias=np.broadcast_to(output.bias, channels),
+        multiplier=np.broadcast_to(output.multiplier, channels),
+        shift=np.broadcast_to(output.shift, channels),
+    )
