@@ -236,7 +236,10 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
     "RESHAPE": ("ReshapeOptions", ("NewShape",)),
     "SQUEEZE": ("SqueezeOptions", ("SqueezeDims",)),
-    **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_PROD"), ("ReducerOptions", ("KeepDims",))),
+    **dict.fromkeys(
+        ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"),
+        ("ReducerOptions", ("KeepDims",)),
+    ),
     "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
     "PACK": ("PackOptions", ("Axis",)),

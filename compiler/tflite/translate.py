@@ -47,7 +47,7 @@ from systola.compiler.tflite.translate_moves import (
 from systola.compiler.tflite.translate_pooling import (
     translate_mean,
     translate_pool,
-    translate_reduce_max,
+    translate_reduce_extreme,
 )
 from systola.compiler.translation import translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
@@ -62,7 +62,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "MAX_POOL_2D": translate_pool,
     "AVERAGE_POOL_2D": translate_pool,
     "MEAN": translate_mean,
-    "REDUCE_MAX": translate_reduce_max,
+    **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), translate_reduce_extreme),
     **dict.fromkeys(OPERATIONS, translate_binary),
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), translate_extreme),
     **dict.fromkeys(TABLES, translate_table),

@@ -199,7 +199,7 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
             scope.add(*moved(str(operator), wide, copies, np.broadcast_to(positions, result.shape)))
             wide = copies
         if not largest:
-            wide = _complement(scope, operator, wide, Value(f"{wide.name} negated", wide.shape))
+            wide = complement(scope, operator, wide)
         values.append(wide)
     pixels, channels = result.pixels, result.channels
     rows: list[Value] = []
@@ -221,14 +221,13 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
         )
     )
     if not largest:
-        pooled = _complement(
-            scope, operator, pooled, Value(f"{result.name} of {operator}", pooled.shape)
-        )
+        pooled = complement(scope, operator, pooled)
     scope.add(Reshape(operator=str(operator), source=pooled, result=result))
 
 
-def _complement(scope: Scope, operator: Operator, source: Value, result: Value) -> Value:
-    """-1 - x: the largest of these is that of the smallest."""
+def complement(scope: Scope, operator: Operator, source: Value) -> Value:
+    """Return -1 - x of each code: the largest of these is that of the smallest code."""
+    result = Value(f"{source.name} negated", source.shape)
     _add_table(scope, operator, source, result, (-1 - INT8).astype(np.int8))
     return result
 

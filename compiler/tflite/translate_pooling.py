@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from systola.arch.isa import Reduction
 from systola.compiler.errors import ModelError
-from systola.compiler.moves import MAX_KERNEL
+from systola.compiler.moves import check_size, moved
 from systola.compiler.operations import (
     Convolution,
     Pooling,
@@ -28,6 +29,7 @@ from systola.compiler.tflite.scope import (
     one_result,
     same_quantisation,
 )
+from systola.compiler.tflite.translate_arithmetic import complement
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_COUNT = 1 << 22
@@ -102,24 +104,37 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
     scope.add(Reshape(operator=str(operator), result=result, source=total))
 
 
-def translate_reduce_max(scope: Scope, operator: Operator) -> None:
-    """REDUCE_MAX along axes of pixels: a pool."""
+def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
+    """REDUCE_MAX and REDUCE_MIN along any axes: a pool."""
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     same_quantisation(source_tensor, result_tensor)
-    if len(source.shape) - 1 in axes:
-        raise ModelError("along the last axis it is not supported")
+    last = len(source.shape) - 1
+    if last in axes:
+        # Another axis becomes that of the channels; with none left there is one channel.
+        kept = [axis for axis in range(last) if axis not in axes]
+        channels = kept[-1:]
+        order = (*kept[:-1], *sorted(axes), *channels)
+        sizes = [source.shape[axis] for axis in order]
+        shape = (*sizes, 1) if not channels else tuple(sizes)
+        source = _transposed(scope, operator, source, order, shape)
+        axes = frozenset(range(len(kept[:-1]), len(shape) - 1))
+    smallest = operator.kind == "REDUCE_MIN"
+    if smallest:
+        source = complement(scope, operator, source)
     window, taken = _reduced_pixels(scope, operator, source, axes)
-    largest = Value(f"{result.name} kept", (1, *window.out, source.channels))
+    extreme = Value(f"{result.name} kept", (1, *window.out, source.channels))
     scope.add(
         Pooling(
             operator=str(operator),
-            result=largest,
+            result=extreme,
             source=taken,
             reduction=Reduction.MAX,
             window=window,
-        ),
-        Reshape(operator=str(operator), result=result, source=largest),
+        )
     )
+    if smallest:
+        extreme = complement(scope, operator, extreme)
+    scope.add(Reshape(operator=str(operator), result=result, source=extreme))
 
 
 def _reduction(
@@ -139,12 +154,23 @@ def _reduction(
         not axes
         or result_tensor.shape
         != reduced_shape(source_tensor.shape, axes, keep=bool(operator.options.get("KeepDims")))
-        or (0 in axes and max(source.shape[0], scope.repeat) > 1)
+        or (0 in axes and scope.repeat > 1)
     ):
         raise ModelError(
             f"it makes shape {result.shape} of shape {source.shape} along axes {sorted(axes)}"
         )
     return source, source_tensor, result, result_tensor, frozenset(axes)
+
+
+def _transposed(
+    scope: Scope, operator: Operator, source: Value, order: Sequence[int], shape: tuple[int, ...]
+) -> Value:
+    """Return the axes of `source` in another order, in a new shape."""
+    check_size(source)
+    result = Value(f"{source.name} for {operator}", shape)
+    positions = np.arange(source.pixels * source.channels).reshape(source.shape)
+    scope.add(*moved(str(operator), source, result, positions.transpose(order).reshape(shape)))
+    return result
 
 
 def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
@@ -169,12 +195,16 @@ def _reduced_pixels(
         outer, inner = math.prod(sizes[: along[0]]), math.prod(sizes[along[-1] + 1 :])
         count = math.prod(between)
         if math.prod(sizes[axis] for axis in along) != count or min(outer, inner) > 1:
-            raise ModelError(f"along axes {sorted(axes)} of {source.shape} it is not supported")
+            kept = [axis for axis in range(len(sizes)) if axis not in along]
+            count = math.prod(sizes[axis] for axis in along)
+            outer, inner = source.pixels // count, 1
+            order, shape = (*kept, *along, len(sizes)), (1, outer, count, source.channels)
+            source = _transposed(scope, operator, source, order, shape)
         height, width, kernel = (
             (outer, count, (1, count)) if inner == 1 else (count, inner, (count, 1))
         )
         if outer == inner == 1:
-            height, width = _sides(count, source)
+            height, width = source.grid
             kernel = (height, width)
     shape = (1, height, width, source.channels)
     taken = source
@@ -182,13 +212,3 @@ def _reduced_pixels(
         taken = Value(f"{source.name} for {operator}", shape)
         scope.add(Reshape(operator=str(operator), result=taken, source=source))
     return Window(kernel=kernel, out=(height // kernel[0], width // kernel[1])), taken
-
-
-def _sides(count: int, source: Value) -> tuple[int, int]:
-    """Sides of the map of a window over all pixels; kernels are limited to 255 along each."""
-    if max(source.grid) <= MAX_KERNEL:
-        return source.grid
-    for height in range(1, MAX_KERNEL + 1):
-        if count % height == 0 and count // height <= MAX_KERNEL:
-            return height, count // height
-    return source.grid

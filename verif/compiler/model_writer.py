@@ -29,6 +29,7 @@ OPTIONS = {
     "MUL": "MulOptions",
     "PACK": "PackOptions",
     "REDUCE_MAX": "ReducerOptions",
+    "REDUCE_MIN": "ReducerOptions",
     "RESIZE_NEAREST_NEIGHBOR": "ResizeNearestNeighborOptions",
     "SHAPE": "ShapeOptions",
     "SOFTMAX": "SoftmaxOptions",
@@ -38,6 +39,7 @@ OPTIONS = {
     "SPLIT_V": "SplitVOptions",
     "STRIDED_SLICE": "StridedSliceOptions",
     "SUB": "SubOptions",
+    "SUM": "ReducerOptions",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTMOptions",
     "UNPACK": "UnpackOptions",
 }

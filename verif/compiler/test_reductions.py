@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MEAN, REDUCE_MAX and REDUCE_MIN over any axes of values of any rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.runtime.iss import GoldenBackend
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
+from systola.verif.kit.seeds import random_seed
+
+SHAPES = ((7,), (4, 6), (3, 5, 4))
+LARGER = ((1, 5, 3), (1, 4, 3, 5), (2, 3, 4, 5), (1, 3, 2, 4, 5))
+
+
+def all_axes(rank: int) -> list[tuple[int, ...]]:
+    return [tuple(axis for axis in range(rank) if bits >> axis & 1) for bits in range(1, 1 << rank)]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("kind", ["MEAN", "REDUCE_MAX", "REDUCE_MIN"])
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, *(pytest.param(each, marks=pytest.mark.thorough) for each in LARGER)]
+)
+def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
+    rng = np.random.default_rng(random_seed())
+    every = all_axes(len(shape))
+    # Each of the two values of `keep` has a half of them.
+    for axes in every[int(keep) :: 2]:
+        reduced = [1 if axis in axes else size for axis, size in enumerate(shape)]
+        kept = [size for axis, size in enumerate(shape) if axis not in axes]
+        scale = 0.03 if kind == "MEAN" else 0.1
+        writer = ModelWriter()
+        source = writer.tensor(shape, "int8", 0.1, 6)
+        result = writer.tensor(tuple(reduced if keep else kept), "int8", scale, 6)
+        numbers = writer.tensor((len(axes),), "int32", data=np.array(axes, np.int32))
+        writer.operator(kind, [source, numbers], [result], keepDims=keep)
+        content = writer.content([source], [result])
+        x = rng.integers(-128, 128, (2, *shape), np.int8)
+        run = run_network(GoldenBackend(preset("small")), network_of(content), x, batch=2)
+        assert np.array_equal(run.y, interpret(content, x)), axes
