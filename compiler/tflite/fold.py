@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.quantise import requantise_table, to_float, to_int8
 from systola.compiler.tflite.element_moves import (
     ELEMENT_MOVES,
     Call,
@@ -71,6 +72,8 @@ def _calculated(
         return None
     constants = [array for array in arrays if array is not None]
     try:
+        if operator.kind in _CODED and inputs[0]:
+            return [_CODED[operator.kind](inputs[0], constants[0], outputs[0])]
         return _results(operator, constants, outputs)
     except (ModelError, ValueError, IndexError, TypeError):
         return None
@@ -140,6 +143,29 @@ def _cast(
         raise ModelError("only whole numbers are converted")
     return constants[0]
 
+
+def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
+    """QUANTIZE, to int8 as an operator of the model would have it."""
+    if (source.dtype, result.dtype) == ("float32", "int8"):
+        return to_int8(data, result.scale, result.zero_point)
+    if (source.dtype, result.dtype) == ("int8", "int8"):
+        table = requantise_table(source.scale, source.zero_point, result.scale, result.zero_point)
+        return table[data.astype(np.int64) + 128]
+    raise ModelError("other types are left to the translation")
+
+
+def _dequantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
+    """DEQUANTIZE from int8."""
+    if (source.dtype, result.dtype) != ("int8", "float32"):
+        raise ModelError("other types are left to the translation")
+    return to_float(data, source.scale, source.zero_point)
+
+
+_CODED: Mapping[str, Callable[[Tensor, NDArray[Any], Tensor], NDArray[Any]]] = {
+    "QUANTIZE": _quantised,
+    "DEQUANTIZE": _dequantised,
+}
+"""Functions of constants that depend on scales."""
 
 FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], NDArray[Any]]] = {
     "PACK": _pack,
