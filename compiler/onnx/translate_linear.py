@@ -31,6 +31,8 @@ from systola.compiler.operations import (
 )
 
 MAX_WEIGHTS = 1 << 28
+TOLERATED = 1e-3
+"""Distance of a bias from a whole number of steps of the sums that counts as none."""
 
 
 def translate_conv(scope: Scope, node: OnnxNode) -> None:
@@ -198,7 +200,14 @@ def _gemm(
     if len(source.codes.shape) != 2:
         raise ModelError(f"an input of shape {source.codes.shape} is not supported")
     alpha = node.number("alpha", 1.0)
-    return _product(source, weights, alpha, bias, transposed=node.integer("transB", 0) != 0)
+    if alpha != 1 and isinstance(bias, Weights) and node.kind == "Gemm":
+        # ONNX Runtime calculates this one in float32, where codes of the bias have their own scale.
+        bias = bias.numbers
+    linear = _product(source, weights, alpha, bias, transposed=node.integer("transB", 0) != 0)
+    if isinstance(bias, np.ndarray) and bias.dtype == np.float32:
+        steps = bias.astype(np.float64) / linear.scales
+        scope.inexact_channels += int(np.count_nonzero(np.abs(steps - linear.bias) > TOLERATED))
+    return linear
 
 
 def _product(

@@ -137,3 +137,26 @@ def test_random_networks() -> None:
     for _ in range(40):
         model = RandomOnnx(rng, kinds, int(rng.integers(2, 7)))
         check_random(model, str(rng.choice(MACHINES)), 0.02, 8)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, 0.3])
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_gemm_with_alpha(alpha: float, transposed: int) -> None:
+    """The quantiser gives a bias the scale of the sums without alpha: it means the same number."""
+    rng = np.random.default_rng(random_seed())
+    writer = OnnxWriter()
+    x = writer.dequantise(writer.input((1, 20)), 0.0273, 15, "int8")
+    of_weights = rng.uniform(0.003, 0.006, 7).astype(np.float32)
+    weights = writer.constant(rng.integers(-127, 128, (7, 20) if transposed else (20, 7), np.int8))
+    w = writer.dequantise(weights, of_weights, 0, "int8", axis=0 if transposed else 1)
+    codes = writer.constant(rng.integers(-9000, 9000, 7, np.int32))
+    bias = writer.dequantise(codes, np.float32(0.0273) * of_weights, 0, "int32", axis=0)
+    numbers = writer.node("Gemm", x, w, bias, alpha=alpha, transB=transposed)
+    y = writer.quantise(numbers, 0.0213, -3, "int8")
+    content = writer.content((y, "int8", (1, 7)))
+    samples = rng.integers(-128, 128, (50, 1, 20), np.int8)
+    model = api.compile(content, preset="small", batch=10)
+    found = model.run(samples, backend="iss").outputs[0]
+    expected = interpret(content, samples)
+    differing = np.count_nonzero(found != expected)
+    assert differing <= (0.01 * found.size if model.inexact_channels else 0)
