@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Operation, Reduction
+from systola.arch.isa import Function, Operation, Reduction, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import LookUp, Quantise
 from systola.compiler.layer import MAX_LEFT
@@ -42,6 +42,7 @@ from systola.compiler.quantise import (
     to_single,
 )
 from systola.compiler.tables import binary_table
+from systola.compiler.tflite.curves import CURVE_TABLES
 from systola.compiler.tflite.fully_connected import multiplier
 from systola.compiler.tflite.graph import Operator, Tensor
 from systola.compiler.tflite.scope import (
@@ -277,8 +278,67 @@ TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
     "HARD_SWISH": _hard_swish,
     "ABS": _absolute,
     **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
+    **CURVE_TABLES,
 }
 """Functions of operators and the tensors that they take and give, in the order of INT8."""
+
+
+def translate_prelu(scope: Scope, operator: Operator) -> None:
+    """PRELU with constant slopes: a table, or for several slopes two parts and their sum."""
+    one_result(operator, 2)
+    source, source_tensor = scope.source(operator)
+    slopes, slope_tensor = scope.operand(operator, 1)
+    result, result_tensor = scope.result(operator)
+    if isinstance(slopes, Value):
+        raise ModelError("its slopes must be constants")
+    check_broadcast(result, source, slopes)
+    check_same_shape(source, result)
+    zero, zero_point = source_tensor.zero_point, result_tensor.zero_point
+    straight = to_single(source_tensor.scale / result_tensor.scale)
+    bent = to_single(to_single(source_tensor.scale * slope_tensor.scale) / result_tensor.scale)
+    if not max(straight, bent) < 2.0**MAX_SHIFT:
+        raise ModelError("its effective scale is too large")
+    x = INT8 - zero
+    above = double_rounded(np.maximum(x, 0), *quantise_multiplier(straight))
+    if slopes.size == 1:
+        slope = int(slopes.reshape(())) - slope_tensor.zero_point
+        below = double_rounded(np.minimum(x, 0) * slope, *quantise_multiplier(bent))
+        table = np.clip(above + below + zero_point, -128, 127)
+        _add_table(scope, operator, source, result, table.astype(np.int8))
+        return
+    parts = [Value(f"{result.name} {name}", result.shape) for name in ("above", "below", "bent")]
+    positive = np.clip(above + zero_point, -128, 127).astype(np.int8)
+    _add_table(scope, operator, source, parts[0], positive)
+    _add_table(scope, operator, source, parts[1], np.minimum(INT8, zero).astype(np.int8))
+    q, shift = multiplier(bent)
+    scope.add(
+        Binary(
+            operator=str(operator),
+            result=parts[2],
+            operation=Operation.MULTIPLY,
+            a=parts[1],
+            b=np.broadcast_to(slopes, result.shape),
+            scale_a=Scale(zero),
+            scale_b=Scale(slope_tensor.zero_point),
+            output=scalar_requantisation(q, shift, zero_point=zero_point),
+        )
+    )
+    # One of the two is 0: x * 2^20 * 2^29 / 2^31 = x * 2^18, and back.
+    part = Scale(zero_point, 1 << 29)
+    scope.add(
+        Binary(
+            operator=str(operator),
+            result=result,
+            operation=Operation.ADD,
+            a=parts[0],
+            b=parts[2],
+            scale_a=part,
+            scale_b=part,
+            output=scalar_requantisation(
+                1 << 30, -17, rounding=Rounding.SINGLE, zero_point=zero_point
+            ),
+        )
+    )
 
 
 def _add_table(

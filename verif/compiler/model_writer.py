@@ -22,6 +22,7 @@ OPTIONS = {
     "DEPTH_TO_SPACE": "DepthToSpaceOptions",
     "FULLY_CONNECTED": "FullyConnectedOptions",
     "GATHER": "GatherOptions",
+    "GELU": "GeluOptions",
     "LEAKY_RELU": "LeakyReluOptions",
     "MAX_POOL_2D": "Pool2DOptions",
     "MEAN": "ReducerOptions",

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one int8 element beyond those of quantise: EXP, LOG, SQRT, RSQRT, GELU and NEG.
+
+All tables have the results of all codes in the order of INT8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.quantise import (
+    INT8,
+    LARGE,
+    MAX_SHIFT,
+    double_rounded,
+    high_product,
+    quantise_multiplier,
+    round_half_away,
+    rounded_shift,
+    to_single,
+)
+from systola.compiler.tflite.graph import Operator, Tensor
+
+_BITS = 20
+"""Bits by which RSQRT shifts its first factor to the left."""
+_STEPS = 5
+"""Newton steps of the inverse square root."""
+_ONE, _HALF_THREE, _HALF_ROOT = 1 << 28, (1 << 28) + (1 << 27), 1518500250
+"""1 and 3/2 with 28 fractional bits, sqrt(1/2) with 31."""
+
+Numbers = NDArray[np.float32]
+
+
+def real_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    """Return what LiteRT's table of 256 entries has, each rounded from a number of float32."""
+    function = _gelu_tanh if operator.options.get("Approximate") else _CURVES[operator.kind]
+    numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
+    with np.errstate(all="ignore"):
+        steps = function(numbers) * (np.float32(1) / np.float32(result.scale))
+        codes = round_half_away(steps) + result.zero_point
+    # What is not a number becomes the least code.
+    return np.clip(np.nan_to_num(codes, nan=-128), -128, 127).astype(np.int8)
+
+
+def root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    """Return SQRT, which LiteRT rounds towards 0; 0 for the numbers below 0, which it refuses."""
+    numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
+    root = np.sqrt(np.maximum(numbers, 0)) / np.float32(result.scale)
+    return np.clip(np.trunc(root) + result.zero_point, -128, 127).astype(np.int8)
+
+
+def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    """Return RSQRT in fixed point, with the largest code for 0 and what LiteRT refuses below it."""
+    scale = 1 / (to_single(to_single(math.sqrt(source.scale)) * result.scale))
+    q, shift = quantise_multiplier(scale)
+    if shift > MAX_SHIFT:
+        raise ModelError(f"its effective scale {scale:.6g} is too large")
+    codes = np.full(INT8.shape, 127, np.int64)
+    for number, distance in enumerate((INT8 - source.zero_point).tolist()):
+        if distance > 0:
+            inverse, places = _inverse_root(distance)
+            first = double_rounded(np.array([1], np.int64), inverse, _BITS - places)
+            codes[number] = double_rounded(first, q, shift - _BITS)[0] + result.zero_point
+    return np.clip(codes, -128, 127).astype(np.int8)
+
+
+def negative_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
+    """Return NEG, which takes codes for numbers, whatever their zero point."""
+    return (-INT8).astype(np.int8)
+
+
+def _inverse_root(number: int) -> tuple[int, int]:
+    """Return (q, places) with 1 / sqrt(number) = q * 2^(-31 - places), as LiteRT calculates it."""
+    if number == 1:
+        return (1 << 31) - 1, 0
+    pairs = (31 - number.bit_length()) // 2 - 1
+    value = number << 2 * pairs >> 1
+    half = int(rounded_shift(np.array([value]), 1)[0])
+    x = _ONE
+    for _ in range(_STEPS):
+        cube = _saturated(_product(_product(x, x), x) << 6)
+        x = _saturated((_product(_HALF_THREE, x) - _product(half, cube)) << 3)
+    return _product(x, _HALF_ROOT), 11 - pairs
+
+
+def _product(a: int, b: int) -> int:
+    return int(high_product(np.array([a], np.int64), b)[0])
+
+
+def _saturated(x: int) -> int:
+    return min(max(x, -(1 << 31)), (1 << 31) - 1)
+
+
+def _single(x: NDArray[np.float64]) -> Numbers:
+    return x.astype(np.float32)
+
+
+def _exponential(x: Numbers) -> Numbers:
+    return _single(np.exp(np.minimum(x.astype(np.float64), LARGE)))
+
+
+def _logarithm(x: Numbers) -> Numbers:
+    return _single(np.log(x.astype(np.float64)))
+
+
+def _gelu(x: Numbers) -> Numbers:
+    root = np.float32(math.sqrt(0.5))
+    tails = [math.erfc(float(-each * root)) for each in x]
+    half: Numbers = np.float32(0.5) * x
+    return half * np.array(tails, np.float32)
+
+
+def _gelu_tanh(x: Numbers) -> Numbers:
+    root = np.float32(math.sqrt(2 / math.pi))
+    inner = root * (x + np.float32(0.044715) * x * x * x)
+    half: Numbers = np.float32(0.5) * x
+    curve: Numbers = _single(np.tanh(inner.astype(np.float64))) + np.float32(1)
+    return half * curve
+
+
+_CURVES: Mapping[str, Callable[[Numbers], Numbers]] = {
+    "EXP": _exponential,
+    "LOG": _logarithm,
+    "GELU": _gelu,
+}
+
+CURVE_TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
+    **dict.fromkeys(_CURVES, real_table),
+    "SQRT": root_table,
+    "RSQRT": inverse_root_table,
+    "NEG": negative_table,
+}
+"""Tables by the names of the operators."""
