@@ -20,6 +20,9 @@ from systola.compiler.runtime_sums import sum_of_numbers, sum_of_rows
 from systola.compiler.softmax import softmax
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
+_BILINEAR_BITS = 10
+"""Fractional bits of LiteRT's places between pixels."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HostStage:
@@ -210,6 +213,45 @@ class AveragePool:
 
 
 @dataclass(frozen=True)
+class ResizeBilinear:
+    """Maps of int8, 1 x H x W x C, in another size, as LiteRT's ResizeBilinearInteger."""
+
+    size: tuple[int, int]
+    align_corners: bool
+    half_pixel_centers: bool
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        total = x.astype(np.int64)
+        for axis, out in zip((2, 3), self.size, strict=True):
+            lower, upper, share = self._places(x.shape[axis], out)
+            weights = share.reshape(-1, *(1,) * (4 - axis))
+            total = (
+                np.take(total, lower, axis) * ((1 << _BILINEAR_BITS) - weights)
+                + np.take(total, upper, axis) * weights
+            )
+        # A division as in C, halves away from 0.
+        half = 1 << 2 * _BILINEAR_BITS - 1
+        rounded = np.sign(total) * ((np.abs(total) + half) >> 2 * _BILINEAR_BITS)
+        return rounded.astype(x.dtype)
+
+    def _places(
+        self, size: int, out: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the two of `size` pixels around each of `out`, and the share of the second one."""
+        one = 1 << _BILINEAR_BITS
+        if self.align_corners and out > 1:
+            scale = (one * (size - 1) + (out - 1) // 2) // (out - 1)
+        else:
+            scale = (one * size + out // 2) // out
+        place = np.arange(out) * scale
+        if self.half_pixel_centers:
+            place += scale // 2 - one // 2
+        lower = np.clip(place // one, 0, size - 1)
+        return lower, np.clip(-(-place // one), 0, size - 1), place - one * lower
+
+
+@dataclass(frozen=True)
 class RealMean:
     """Means of float32 along the axes that make the middle one of `shape`, as ReduceMean's."""
 
@@ -352,6 +394,7 @@ HostFunction = (
     | RealAveragePool
     | RealMean
     | AveragePool
+    | ResizeBilinear
     | Embedding
     | FlipSign
     | Transpose

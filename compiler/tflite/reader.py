@@ -251,6 +251,7 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "ResizeNearestNeighborOptions",
         ("AlignCorners", "HalfPixelCenters"),
     ),
+    "RESIZE_BILINEAR": ("ResizeBilinearOptions", ("AlignCorners", "HalfPixelCenters")),
     "GELU": ("GeluOptions", ("Approximate",)),
     "STRIDED_SLICE": (
         "StridedSliceOptions",

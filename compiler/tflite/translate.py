@@ -50,6 +50,7 @@ from systola.compiler.tflite.translate_pooling import (
     translate_pool,
     translate_reduce_extreme,
 )
+from systola.compiler.tflite.translate_resize import translate_resize_bilinear
 from systola.compiler.translation import translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
@@ -68,6 +69,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), translate_extreme),
     **dict.fromkeys(TABLES, translate_table),
     "PRELU": translate_prelu,
+    "RESIZE_BILINEAR": translate_resize_bilinear,
     "QUANTIZE": translate_quantize,
     "DEQUANTIZE": translate_dequantize,
     "CAST": translate_cast,

@@ -31,6 +31,7 @@ OPTIONS = {
     "PACK": "PackOptions",
     "REDUCE_MAX": "ReducerOptions",
     "REDUCE_MIN": "ReducerOptions",
+    "RESIZE_BILINEAR": "ResizeBilinearOptions",
     "RESIZE_NEAREST_NEIGHBOR": "ResizeNearestNeighborOptions",
     "SHAPE": "ShapeOptions",
     "SOFTMAX": "SoftmaxOptions",

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RESIZE_BILINEAR, which stays on the host."""
+
+from __future__ import annotations
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import ResizeBilinear
+from systola.compiler.tflite.graph import Operator
+from systola.compiler.tflite.scope import Scope, check_maps, one_result
+from systola.compiler.tflite.translate_convolution import check_shape
+
+
+def translate_resize_bilinear(scope: Scope, operator: Operator) -> None:
+    """RESIZE_BILINEAR of int8, on the host."""
+    one_result(operator, 2)
+    source, _ = scope.source(operator)
+    result, _ = scope.result(operator)
+    check_maps(source, result)
+    sizes = scope.whole_numbers(operator, 1).reshape(-1).tolist()
+    if len(sizes) != 2:
+        raise ModelError("its size must be two numbers")
+    check_shape(result, (1, sizes[0], sizes[1], source.channels))
+    align, half = (bool(operator.options.get(n)) for n in ("AlignCorners", "HalfPixelCenters"))
+    if align and half:
+        raise ModelError("it cannot align both corners and centres")
+    scope.host(operator, ResizeBilinear((sizes[0], sizes[1]), align, half), result, source)
