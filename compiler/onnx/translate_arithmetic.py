@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Operation
 from systola.compiler.errors import ModelError
+from systola.compiler.extremes import larger_codes
 from systola.compiler.moves import check_moves, gathered
 from systola.compiler.onnx.binary_scales import BinaryScales, binary_scales, reference_codes
 from systola.compiler.onnx.entries import Codes, Dequantised, Entry, Limits, Pending, Weights
@@ -34,7 +35,7 @@ Operand = Codes | NDArray[np.int64]
 
 
 def translate_binary(scope: Scope, node: OnnxNode) -> None:
-    """Add, Sub, Mul and Div of what DequantizeLinear gives, or of constants."""
+    """Add, Sub, Mul, Max and Min of two tensors; these, Div, Pow and PRelu of one and a number."""
     entries = scope.entry(node, 0), scope.entry(node, 1)
     if all(isinstance(entry, np.ndarray) for entry in entries):
         scope.result(node, _folded(node, entries[0], entries[1]))
@@ -42,6 +43,9 @@ def translate_binary(scope: Scope, node: OnnxNode) -> None:
     curve = _curve(node, *entries)
     if curve is not None:
         scope.result(node, curve)
+        return
+    if node.kind in _EXTREMES:
+        _define_extreme(scope, node, entries)
         return
     if node.kind not in OPERATIONS:
         raise ModelError("of two calculated tensors it is not supported")
@@ -69,6 +73,38 @@ def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
     _check_shapes(a[0], b[0])
     quantisation = scope.quantisation(node, 6, 7)
     scope.result(node, _add_binary(scope, node, a, b, quantisation, Limits()))
+
+
+def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) -> None:
+    """Max and Min: of codes with the scale of the result, which grow with the numbers."""
+    operands: list[Dequantised] = []
+    for entry in entries:
+        if not isinstance(entry, Dequantised) or len(node.inputs) != len(entries):
+            raise ModelError("it takes two results of DequantizeLinear, or one and a number")
+        operands.append(entry)
+    shape = operands[0].codes.shape
+    if operands[1].codes.shape != shape:
+        raise ModelError(f"inputs of shapes {shape} and {operands[1].codes.shape} do not fit")
+
+    def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        largest = node.kind == "Max"
+        codes: list[Codes] = []
+        for operand in operands:
+            table = np.clip(quantisation.codes(operand.numbers), *code_limits(quantisation, limits))
+            # The largest complement is that of the smallest.
+            table = table if largest else -1 - table
+            codes.append(scope.look_up(node, operand.codes, table, quantisation.unsigned))
+        first, second = codes
+        value = scope.stored_like(node, second, first.layout, first.value.shape)
+        result = Value(node.outputs[0], first.value.shape)
+        for item in larger_codes(str(node), (first.value, value), result):
+            scope.add(item)
+        extreme = Codes(result, shape, first.layout, quantisation.unsigned)
+        if largest:
+            return extreme
+        return scope.look_up(node, extreme, -1 - CODES, quantisation.unsigned)
+
+    scope.result(node, Pending(shape, finish))
 
 
 def _operand(entry: Entry) -> tuple[Operand, Quantisation]:
@@ -124,17 +160,29 @@ def _divide(a: NDArray[np.generic], b: NDArray[np.generic]) -> NDArray[np.generi
     return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
 
 
+def _bent(x: NDArray[np.float32], slope: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.where(x < 0, x * slope, x)
+
+
+_EXTREMES = ("Max", "Min")
 _APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,
     "Div": _divide,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "Pow": np.power,
+    "PRelu": _bent,
 }
+"""Functions of two arrays, of constants or of one number and all codes of the other."""
 
 
 def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:
     """With a constant of one element in float32, the result is a function of the codes."""
     for entry, other, first in ((a, b, True), (b, a, False)):
+        if isinstance(other, Weights) and other.codes.size == 1 and node.kind not in OPERATIONS:
+            other = other.numbers
         if not isinstance(entry, Dequantised) or not isinstance(other, np.ndarray):
             continue
         if other.size != 1 or other.ndim > len(entry.codes.shape) or other.dtype != np.float32:

@@ -72,11 +72,9 @@ def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
 
 
 def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
+    """Return the function of each number; what is no number becomes the least code, as in ORT."""
     with np.errstate(all="ignore"):
-        values = _FUNCTIONS[kind](node, numbers).astype(np.float32)
-    if bool(np.isnan(values).any()):
-        raise ModelError("it has no value for some of the codes")
-    return values
+        return _FUNCTIONS[kind](node, numbers).astype(np.float32)
 
 
 def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
@@ -110,6 +108,33 @@ def _erf(_: OnnxNode, x: Numbers) -> Numbers:
     return np.array([math.erf(float(each)) for each in x], np.float32)
 
 
+def _gelu(node: OnnxNode, x: Numbers) -> Numbers:
+    wide = x.astype(np.float64)
+    if node.text("approximate", "none") == "tanh":
+        curve = np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
+    else:
+        curve = np.array([math.erf(float(each) * math.sqrt(0.5)) for each in x])
+    return (0.5 * wide * (1 + curve)).astype(np.float32)
+
+
+def _selu(node: OnnxNode, x: Numbers) -> Numbers:
+    alpha = node.number("alpha", 1.67326319217681884765625)
+    bent = alpha * np.expm1(np.minimum(x.astype(np.float64), 0))
+    return (node.number("gamma", 1.05070102214813232421875) * np.where(x > 0, x, bent)).astype(
+        np.float32
+    )
+
+
+def _celu(node: OnnxNode, x: Numbers) -> Numbers:
+    alpha = node.number("alpha", 1.0)
+    bent = alpha * np.expm1(np.minimum(x.astype(np.float64), 0) / alpha)
+    return np.where(x > 0, x, bent).astype(np.float32)
+
+
+def _thresholded(node: OnnxNode, x: Numbers) -> Numbers:
+    return np.where(x > np.float32(node.number("alpha", 1.0)), x, np.float32(0))
+
+
 def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Curve:
     """A function that is calculated in float64, and rounded once."""
     return lambda _, x: function(x.astype(np.float64)).astype(np.float32)
@@ -117,17 +142,33 @@ def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Cu
 
 _FUNCTIONS: dict[str, Curve] = {
     "Abs": _exact(np.abs),
+    "Atan": _exact(np.arctan),
+    "Ceil": _exact(np.ceil),
+    "Celu": _celu,
+    "Cos": _exact(np.cos),
     "Elu": _elu,
     "Erf": _erf,
     "Exp": _exact(np.exp),
+    "Floor": _exact(np.floor),
+    "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
     "LeakyRelu": _leaky_relu,
+    "Log": _exact(np.log),
+    "Mish": _exact(lambda x: x * np.tanh(np.logaddexp(0, x))),
     "Neg": _exact(np.negative),
+    "Reciprocal": _exact(np.reciprocal),
+    "Round": _exact(np.rint),
+    "Selu": _selu,
     "Sigmoid": _sigmoid,
+    "Sign": _exact(np.sign),
+    "Sin": _exact(np.sin),
     "Softplus": _exact(lambda x: np.logaddexp(0, x)),
+    "Softsign": _exact(lambda x: x / (1 + np.abs(x))),
     "Sqrt": _exact(np.sqrt),
+    "Tan": _exact(np.tan),
     "Tanh": _tanh,
+    "ThresholdedRelu": _thresholded,
 }
 
 Translator = Callable[[Scope, OnnxNode], None]

@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Operation, Reduction, Rounding
+from systola.arch.isa import Function, Operation, Rounding
 from systola.compiler.errors import ModelError
+from systola.compiler.extremes import larger_codes
 from systola.compiler.host_stage import LookUp, Quantise
 from systola.compiler.layer import MAX_LEFT
 from systola.compiler.moves import check_size, constant_value, moved
 from systola.compiler.operations import (
     Binary,
-    Concatenation,
-    Pooling,
     Reshape,
     Scale,
     Unary,
     Value,
-    Window,
     scalar_requantisation,
 )
 from systola.compiler.quantise import (
@@ -202,28 +200,12 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
         if not largest:
             wide = complement(scope, operator, wide)
         values.append(wide)
-    pixels, channels = result.pixels, result.channels
-    rows: list[Value] = []
-    for value in values:
-        rows.append(Value(f"{value.name} in a row", (1, 1, pixels, channels)))
-        scope.add(Reshape(operator=str(operator), source=value, result=rows[-1]))
-    both = Value(f"both inputs of {operator}", (1, 2, pixels, channels))
-    scope.add(
-        Concatenation(operator=str(operator), result=both, parts=tuple(rows), axis=1),
-    )
-    pooled = Value(f"{result.name} in a row", (1, 1, pixels, channels))
-    scope.add(
-        Pooling(
-            operator=str(operator),
-            result=pooled,
-            source=both,
-            reduction=Reduction.MAX,
-            window=Window(kernel=(2, 1), out=(1, pixels)),
-        )
-    )
-    if not largest:
-        pooled = complement(scope, operator, pooled)
-    scope.add(Reshape(operator=str(operator), source=pooled, result=result))
+    if largest:
+        scope.add(*larger_codes(str(operator), values, result))
+        return
+    pooled = Value(f"{result.name} negated", result.shape)
+    scope.add(*larger_codes(str(operator), values, pooled))
+    _add_table(scope, operator, pooled, result, (-1 - INT8).astype(np.int8))
 
 
 def complement(scope: Scope, operator: Operator, source: Value) -> Value:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one element, and of two, between DequantizeLinear and QuantizeLinear of ONNX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systola.runtime import api
+from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
+from systola.verif.kit.seeds import random_seed
+
+OPSET = 20
+"""The first version with Gelu."""
+CURVES: dict[str, dict[str, float | str]] = {
+    "Atan": {},
+    "Ceil": {},
+    "Celu": {"alpha": 0.7},
+    "Cos": {},
+    "Floor": {},
+    "Gelu": {},
+    "Gelu tanh": {"approximate": "tanh"},
+    "Log": {},
+    "Mish": {},
+    "Reciprocal": {},
+    "Round": {},
+    "Selu": {},
+    "Sign": {},
+    "Sin": {},
+    "Softsign": {},
+    "Tan": {},
+    "ThresholdedRelu": {"alpha": 0.4},
+}
+CODES = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256)
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_all_codes(kind: str) -> None:
+    writer = OnnxWriter(OPSET)
+    numbers = writer.dequantise(writer.input((1, 256)), 0.0313, -40, "int8")
+    made = writer.node(kind.split()[0], numbers, **CURVES[kind])
+    content = writer.content((writer.quantise(made, 0.0217, 3, "int8"), "int8", (1, 256)))
+    run = api.compile(content, preset="small").run(CODES, backend="iss")
+    assert np.array_equal(run.y, interpret(content, CODES))
+
+
+@pytest.mark.parametrize("number", [2.0, 0.5, -1.0, 3.0])
+@pytest.mark.parametrize("kind", ["Pow", "Max", "Min", "PRelu"])
+def test_function_with_a_number(kind: str, number: float) -> None:
+    writer = OnnxWriter()
+    numbers = writer.dequantise(writer.input((1, 256)), 0.0313, -128, "int8")
+    made = writer.node(kind, numbers, writer.constant(np.array([number], np.float32)))
+    content = writer.content((writer.quantise(made, 0.0417, 3, "int8"), "int8", (1, 256)))
+    run = api.compile(content, preset="small").run(CODES, backend="iss")
+    assert np.array_equal(run.y, interpret(content, CODES))
+
+
+@pytest.mark.parametrize("kind", ["Max", "Min"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_larger_and_smaller(kind: str, dtype: str) -> None:
+    """The numbers of two tensors with different scales, of which one is a map with channels."""
+    rng = np.random.default_rng(random_seed())
+    writer = OnnxWriter()
+    shape, zero = (1, 5, 3, 4), 0 if dtype == "int8" else 128
+    a = writer.dequantise(writer.input(shape, dtype), 0.0313, 7 + zero, dtype)
+    b = writer.dequantise(writer.input(shape, dtype), 0.0217, zero - 20, dtype)
+    a = writer.quantise(writer.node("MaxPool", a, kernel_shape=[1, 1]), 0.0313, 7 + zero, dtype)
+    a = writer.dequantise(a, 0.0313, 7 + zero, dtype)
+    y = writer.quantise(writer.node(kind, a, b), 0.0291, 3 + zero, dtype)
+    content = writer.content((y, dtype, shape))
+    x = [(rng.integers(-128, 128, (6, *shape)) + zero).astype(dtype) for _ in range(2)]
+    run = api.compile(content, preset="small", batch=3).run(*x, backend="iss")
+    assert np.array_equal(run.y, interpret(content, *x))
