@@ -177,11 +177,76 @@ def _space_to_depth(call: Call, x: Constant) -> list[Constant]:
     ]
 
 
+_ROUNDED: Mapping[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+"""Which of two pixels is the nearest one."""
+
+
+def _resize(call: Call, x: Constant) -> list[Constant]:
+    """Resize to the nearest pixels; ONNX Runtime calculates their places in float32."""
+    node = call.node
+    if node.text("mode", "nearest") != "nearest":
+        raise ModelError("a mode other than nearest is not supported")
+    scales, sizes = _scales_and_sizes(call, x)
+    if len(sizes) != x.ndim:
+        raise ModelError(f"its sizes {sizes} do not fit its input of shape {x.shape}")
+    _check_size(sizes)
+    rounding = _ROUNDED.get(node.text("nearest_mode", "round_prefer_floor"))
+    if rounding is None:
+        raise ModelError("its way to round is not supported")
+    for axis, (scale, out) in enumerate(zip(scales, sizes, strict=True)):
+        size = x.shape[axis]
+        if out == size:
+            continue
+        places = _places(
+            node.text("coordinate_transformation_mode", "half_pixel"), out, size, scale
+        )
+        x = np.take(x, np.clip(rounding(places).astype(np.int64), 0, size - 1), axis)
+    return [x]
+
+
+def _scales_and_sizes(call: Call, x: Constant) -> tuple[list[np.float32], list[int]]:
+    first = 1 if call.opset < 11 else 2
+    if call.node.attributes.get("axes") or call.node.text(
+        "keep_aspect_ratio_policy", "stretch"
+    ) != ("stretch"):
+        raise ModelError("axes and aspect ratios are not supported")
+    given = call.constant(first)
+    if given is not None and given.size:
+        scales = [np.float32(each) for each in given.reshape(-1)]
+        if not bool(np.isfinite(given).all() and (given > 0).all()):
+            raise ModelError("its scales must be positive numbers")
+        return scales, [int(size * scale) for size, scale in zip(x.shape, scales, strict=True)]
+    sizes = call.whole_numbers(3) or []
+    return [np.float32(out / size) for out, size in zip(sizes, x.shape, strict=True)], sizes
+
+
+def _places(mode: str, out: int, size: int, scale: np.float32) -> Any:
+    """Return the place of each of `out` pixels among `size` pixels."""
+    numbers, half = np.arange(out, dtype=np.float32), np.float32(0.5)
+    match mode:
+        case "asymmetric":
+            return numbers / scale
+        case "half_pixel":
+            return (numbers + half) / scale - half
+        case "pytorch_half_pixel":
+            return (numbers + half) / scale - half if out > 1 else numbers * 0
+        case "align_corners":
+            return numbers * np.float32(size - 1) / np.float32(out - 1) if out > 1 else numbers * 0
+        case _:
+            raise ModelError(f"coordinates by {mode} are not supported")
+
+
 ELEMENT_MOVES: Mapping[str, Callable[[Call, Any], list[Any]]] = {
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Gather": _gather,
     "Pad": _pad,
+    "Resize": _resize,
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,

@@ -27,7 +27,7 @@ from systola.compiler.operations import (
 
 
 def translate_max_pool(scope: Scope, node: OnnxNode) -> None:
-    """MaxPool, of codes or of what they stand for."""
+    """MaxPool and GlobalMaxPool, of codes or of what they stand for."""
     source = scope.entry(node, 0)
     if isinstance(source, Dequantised) and bool((np.diff(source.numbers) >= 0).all()):
         # Numbers that grow with the codes have their maximum where the codes have it.
@@ -40,8 +40,10 @@ def translate_max_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def _max_pool(scope: Scope, node: OnnxNode, source: Codes) -> Codes:
-    window = read_window(node, _sizes(source.shape))
+    sizes = _sizes(source.shape)
     value = scope.feature_map(node, source)
+    everything = Window(kernel=value.grid, out=(1, 1))
+    window = everything if node.kind == "GlobalMaxPool" else read_window(node, sizes)
     result = scope.map_result(
         node.outputs[0], source, (1, *window.out, value.channels), source.unsigned
     )
@@ -226,7 +228,7 @@ def _sizes(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 Translator = Callable[[Scope, OnnxNode], None]
 POOLING: dict[str, Translator] = {
-    "MaxPool": translate_max_pool,
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), translate_max_pool),
     "AveragePool": translate_average_pool,
     "QLinearAveragePool": translate_qlinear_average_pool,
     "GlobalAveragePool": translate_global_average_pool,

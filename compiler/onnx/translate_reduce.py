@@ -1,45 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means along any axes."""
+"""Means, largest and smallest numbers along any axes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from systola.arch.isa import Reduction
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import HostStage, LookUp, RealMean
 from systola.compiler.onnx.averages import MAX_COUNT, add_average, doubtful, real_mean
 from systola.compiler.onnx.element_moves import checked_axis
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
-from systola.compiler.onnx.layout import stored
+from systola.compiler.onnx.layout import plain, stored
 from systola.compiler.onnx.linear import Linear, limited, linear_output
 from systola.compiler.onnx.model import OnnxNode
-from systola.compiler.onnx.numbers import Quantisation
+from systola.compiler.onnx.numbers import CODES, Quantisation
 from systola.compiler.onnx.scope import Scope
-from systola.compiler.operations import Convolution, Value, Window
+from systola.compiler.operations import Convolution, Pooling, Value, Window
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
     """ReduceMean of what DequantizeLinear gives; float32 where no QuantizeLinear follows."""
     source = scope.dequantised(node, 0)
     shape = source.codes.shape
-    if "axes" in node.attributes:
-        given = list(node.integers("axes"))
-    elif scope.optional(node, 1) is not None:
-        given = scope.integers(node, 1)
-    else:
-        given = []
-    if not given and node.integer("noop_with_empty_axes", 0):
+    found = _axes(scope, node, shape)
+    if found is None:
         scope.result(node, source)
         return
-    axes = {checked_axis(axis, len(shape)) for axis in given} or set(range(len(shape)))
-    if 0 in axes and shape[0] > 1:
-        raise ModelError("a mean over samples is not supported")
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    if not node.integer("keepdims", 1):
-        kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    axes, kept = found
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
         return _add_mean(scope, node, source, axes, kept, quantisation, limits)
@@ -48,6 +40,67 @@ def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
         return _mean_of_numbers(scope, node, source, axes, kept)
 
     scope.result(node, Pending(kept, finish, numbers=numbers))
+
+
+def _axes(
+    scope: Scope, node: OnnxNode, shape: tuple[int, ...]
+) -> tuple[set[int], tuple[int, ...]] | None:
+    """Return the axes of a reduction and the shape of its result; None where it does nothing."""
+    if "axes" in node.attributes:
+        given = list(node.integers("axes"))
+    elif scope.optional(node, 1) is not None:
+        given = scope.integers(node, 1)
+    else:
+        given = []
+    if not given and node.integer("noop_with_empty_axes", 0):
+        return None
+    axes = {checked_axis(axis, len(shape)) for axis in given} or set(range(len(shape)))
+    if 0 in axes and shape[0] > 1:
+        raise ModelError("a reduction over samples is not supported")
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    if not node.integer("keepdims", 1):
+        kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    return axes, kept
+
+
+def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
+    """ReduceMax and ReduceMin of what DequantizeLinear gives, along any axes: a pool."""
+    source = scope.entry(node, 0)
+    if not isinstance(source, Dequantised):
+        raise ModelError("its input must come from a DequantizeLinear")
+    shape = source.codes.shape
+    found = _axes(scope, node, shape)
+    if found is None:
+        scope.result(node, source)
+        return
+    axes, kept = found
+    if not bool((np.diff(source.numbers) >= 0).all()):
+        raise ModelError("of a function that falls it is not supported")
+    smallest = node.kind == "ReduceMin"
+    # Numbers that grow with the codes have their maximum where the codes have it.
+    codes = source.codes
+    if smallest:
+        codes = scope.look_up(node, codes, -1 - CODES, codes.unsigned)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    order = (*rest[:-1], *sorted(axes), *rest[-1:])
+    count = math.prod(shape[axis] for axis in axes)
+    channels = shape[rest[-1]] if rest else 1
+    outer = math.prod(shape) // (count * channels)
+    value = scope.arranged(node, codes, order, (1, outer, count, channels))
+    result = Value(node.outputs[0], (1, outer, 1, channels))
+    scope.add(
+        Pooling(
+            operator=str(node),
+            source=value,
+            result=result,
+            reduction=Reduction.MAX,
+            window=Window(kernel=(1, count), out=(outer, 1)),
+        )
+    )
+    extreme = Codes(result, kept, plain(kept), codes.unsigned)
+    if smallest:
+        extreme = scope.look_up(node, extreme, -1 - CODES, codes.unsigned)
+    scope.result(node, replace(source, codes=extreme))
 
 
 def _mean_of_numbers(
@@ -132,4 +185,7 @@ def _add_mean(
 
 
 Translator = Callable[[Scope, OnnxNode], None]
-REDUCTIONS: dict[str, Translator] = {"ReduceMean": translate_reduce_mean}
+REDUCTIONS: dict[str, Translator] = {
+    "ReduceMean": translate_reduce_mean,
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), translate_reduce_extreme),
+}
