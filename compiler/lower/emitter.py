@@ -14,6 +14,7 @@ from systola.arch.built_for import require_machine
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
 from systola.arch.isa import REGISTERS, TABLE_BYTES, EncodingError, Opcode, Unit, encode
+from systola.arch.isa.instructions import BY_OPCODE
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.errors import CompileError
 from systola.compiler.layout import HostMatrix, entry_bytes, tiles
@@ -33,6 +34,33 @@ class _Use:
 
     first: int
     count: int
+
+
+_WINDOW_WORDS: Mapping[str, str] = {
+    "height": "rows of its map",
+    "width": "columns of its map",
+    "pitch": "columns of its map",
+    "kernel_height": "rows of its window",
+    "kernel_width": "columns of its window",
+    "stride_y": "its stride along a column",
+    "stride_x": "its stride along a row",
+    "dilation_y": "its dilation along a column",
+    "dilation_x": "its dilation along a row",
+    "top": "the row of its first window",
+    "left": "the column of its first window",
+    "out_height": "rows of its result",
+    "out_width": "columns of its result",
+}
+"""The operands of Set_Config_Window in the words of a network."""
+
+
+def _check_window(operands: Mapping[str, int]) -> None:
+    """Raise CompileError where Set_Config_Window does not have one of its operands."""
+    for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields:
+        value, (low, high) = operands[field.name], field.range
+        if not low <= value <= high:
+            what = _WINDOW_WORDS[field.name]
+            raise CompileError(f"{what}: {value}, the machine takes {low} to {high}")
 
 
 class Emitter:
@@ -178,6 +206,7 @@ class Emitter:
             "out_width": window.out[1],
         }
         if operands != self._window:
+            _check_window(operands)
             self.emit(Opcode.SET_CONFIG_WINDOW, **operands)
             self._window = operands
 

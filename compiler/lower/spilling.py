@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from systola.arch.config import Config
+from systola.arch.config import PRESETS, Config
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.attempts import Attempts
 from systola.compiler.lower.batching import Batch
@@ -56,7 +56,7 @@ def fitted(
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
     attempts = Attempts()
-    steps = tried = 0
+    steps, tried, last = 0, 0, ""
     while True:
         tried += 1
         lowering = Lowering(config, operations, samples, batch, spill, attempts)
@@ -64,7 +64,7 @@ def fitted(
         if steps > MOST_STEPS:
             raise CompileError(
                 f"the network needs too many pieces for the {config.buffer_lines} lines of the "
-                "unified buffer"
+                f"unified buffer: {last}{_larger_preset(config)}"
             )
         lives = _lives(lowering, spill)
         try:
@@ -76,6 +76,7 @@ def fitted(
                 continue
             if not spilling:
                 raise
+            last = str(misfit)
             spill = _relieved(config, operations, lowering, spill, lives, misfit)
     known[config, batch] = spill
     if tried == 1:
@@ -136,8 +137,17 @@ def _relieved(
                 options.append((lines.count, replace(spill, bands=finer)))
     size, best = max(options, key=lambda option: option[0], default=(0, spill))
     if size == 0:
-        raise CompileError(str(misfit)) from None
+        raise CompileError(f"{misfit}{_larger_preset(config)}") from None
     return best
+
+
+def _larger_preset(config: Config) -> str:
+    """Return a hint at the preset with the next larger buffer; empty where there is none."""
+    larger = [each for each in PRESETS.values() if each.buffer_lines > config.buffer_lines]
+    if not larger:
+        return ""
+    best = min(larger, key=lambda each: each.buffer_lines)
+    return f"; the preset '{best.name}' has {best.buffer_lines} lines"
 
 
 def _without(
