@@ -205,6 +205,10 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "DilationWFactor",
         ),
     ),
+    "TRANSPOSE_CONV": (
+        "TransposeConvOptions",
+        ("FusedActivationFunction", "Padding", "StrideH", "StrideW"),
+    ),
     "DEPTHWISE_CONV_2D": (
         "DepthwiseConv2DOptions",
         (

@@ -29,6 +29,7 @@ from systola.compiler.tflite.translate_convolution import (
     translate_convolution,
     translate_depthwise,
     translate_fully_connected,
+    translate_transpose_conv,
 )
 from systola.compiler.tflite.translate_host import (
     translate_cast,
@@ -60,6 +61,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     **dict.fromkeys(ELEMENT_MOVES, translate_move),
     "CONV_2D": translate_convolution,
     "DEPTHWISE_CONV_2D": translate_depthwise,
+    "TRANSPOSE_CONV": translate_transpose_conv,
     "FULLY_CONNECTED": translate_fully_connected,
     "MAX_POOL_2D": translate_pool,
     "AVERAGE_POOL_2D": translate_pool,

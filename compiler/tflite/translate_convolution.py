@@ -103,6 +103,63 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
     )
 
 
+def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
+    """TRANSPOSE_CONV: a convolution of the map with zeros between its pixels."""
+    one_result(operator, 3)
+    source, source_tensor = scope.source(operator, 2)
+    result, result_tensor = scope.result(operator)
+    check_maps(source, result)
+    weights = _weights(scope, operator)
+    n, *kernel, channels = weights.shape
+    if channels != source.channels:
+        raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
+    wanted = tuple(scope.whole_numbers(operator, 0).reshape(-1).tolist())
+    check_shape(result, wanted)
+    padding = operator.options.get("Padding")
+    if padding not in ("SAME", "VALID") or result.channels != n:
+        raise ModelError(f"its padding {padding} or its result of {result.shape} is not supported")
+    strides = [int(operator.options.get(name, 1)) for name in ("StrideH", "StrideW")]
+    if min(*strides, *kernel) < 1:
+        raise ModelError("its window and strides must be at least 1")
+    first: list[int] = []
+    for size, taps, step in zip(result.grid, kernel, strides, strict=True):
+        total = max((-(-size // step) - 1) * step + taps - size, 0)
+        first.append((total // 2 if padding == "SAME" else 0) - (taps - 1))
+    sizes = [(size - 1) * step + 1 for size, step in zip(source.grid, strides, strict=True)]
+    spread = Value(f"{source.name} spread", (1, *sizes, channels))
+    check_size(spread)
+    origin = np.full(spread.shape, -1)
+    positions = np.arange(source.pixels * channels).reshape(source.shape)
+    origin[:, :: strides[0], :: strides[1]] = positions
+    if strides != [1, 1]:
+        scope.add(*moved(str(operator), source, spread, origin, source_tensor.zero_point))
+        source = spread
+    assert weights.data is not None
+    values = weights.data[:, ::-1, ::-1].transpose(1, 2, 3, 0)
+    output = channel_requantisation(
+        operator,
+        source_tensor,
+        result_tensor,
+        weights,
+        scope.optional(operator, 3),
+        values.sum(axis=(0, 1, 2), dtype=np.int64),
+        axis=0,
+    )
+    scope.add(
+        Convolution(
+            operator=str(operator),
+            result=result,
+            source=source,
+            weights=np.ascontiguousarray(values),
+            window=Window(
+                kernel=(kernel[0], kernel[1]), first=(first[0], first[1]), out=result.grid
+            ),
+            fill=source_tensor.zero_point,
+            output=output,
+        )
+    )
+
+
 def _weights(scope: Scope, operator: Operator) -> Tensor:
     weights = scope.tensor(operator, 1)
     need_type("weights", weights, "int8")

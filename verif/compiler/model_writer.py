@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
-VERSIONS = {"FULLY_CONNECTED": 4}
+VERSIONS = {"FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3}
 """Versions of operators; the others have the first."""
 OPTIONS = {
     "ADD": "AddOptions",
@@ -42,6 +42,7 @@ OPTIONS = {
     "STRIDED_SLICE": "StridedSliceOptions",
     "SUB": "SubOptions",
     "SUM": "ReducerOptions",
+    "TRANSPOSE_CONV": "TransposeConvOptions",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTMOptions",
     "UNPACK": "UnpackOptions",
 }
