@@ -77,7 +77,9 @@ def _with_ones(node: Pooling) -> list[Item]:
     channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
     bounded = (node.floor, node.ceiling) != (-128, 127)
     total = Value(f"{node.result.name} unbounded", node.result.shape) if bounded else node.result
-    output = reciprocal(taps) if node.reduction == Reduction.AVERAGE else node.output
+    output = node.output
+    if node.reduction == Reduction.AVERAGE:
+        output = node.averages[-1] if node.averages else reciprocal(taps)
     items: list[Item] = [
         Convolution(
             operator=node.operator,

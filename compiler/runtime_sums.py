@@ -21,8 +21,8 @@ def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def sum_of_numbers(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the sums of samples x rows x numbers along the numbers, as Eigen's redux has them.
 
-    It adds packets, even ones and odd ones apart, from the first aligned number of a row on; then
-    the numbers before and after these packets. The first number of each sample is aligned.
+    Eigen adds packets from the first aligned number of a row on, even and odd ones apart. The
+    numbers before and after these packets follow. The first number of each sample is aligned.
     """
     count = x.shape[2]
     total = np.empty(x.shape[:2], np.float32)

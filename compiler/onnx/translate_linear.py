@@ -29,6 +29,7 @@ from systola.compiler.operations import (
     Value,
     Window,
 )
+from systola.compiler.wide_weights import repeated, weight_parts
 
 MAX_WEIGHTS = 1 << 28
 TOLERATED = 1e-3
@@ -229,24 +230,11 @@ def _product(
     )
 
 
-def _parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
-    """Weights of 8 bits that add up to these: one, two for those of 9 bits, three for 255."""
-    parts: list[NDArray[np.int8]] = []
-    while not parts or weights.any():
-        part = np.clip(weights, -128, 127).astype(np.int8)
-        parts.append(part)
-        weights = weights - part
-    return parts
-
-
 def _repeated(scope: Scope, node: OnnxNode, value: Value, count: int) -> Value:
-    """A value with its channels `count` times."""
-    if count == 1:
-        return value
-    result = Value(f"{value.name} {count} times", (*value.shape[:-1], count * value.channels))
-    axis = len(value.shape) - 1
-    parts = (value,) * count
-    scope.add(Concatenation(operator=str(node), result=result, parts=parts, axis=axis))
+    """Add a value with the channels of `value` `count` times; returns it."""
+    result, items = repeated(str(node), value, count)
+    for item in items:
+        scope.add(item)
     return result
 
 
@@ -257,7 +245,7 @@ def _add_product(
     output = linear_output(scope, linear, quantisation, limits)
     value, weights = _rows(scope, node, linear.source, linear.weights)
     source = scope.reshaped(node, value, (math.prod(linear.source.shape) // k, k))
-    parts = _parts(weights)
+    parts = weight_parts(weights)
     source = _repeated(scope, node, source, len(parts))
     requantisation = output.requantisation
     layer = Layer(
@@ -325,7 +313,7 @@ def _add_convolution(
     result = scope.map_result(
         node.outputs[0], linear.source, (1, *window.out, outputs), quantisation.unsigned
     )
-    if inputs == 1 and groups > 1 and len(_parts(linear.weights)) == 1:
+    if inputs == 1 and groups > 1 and len(weight_parts(linear.weights)) == 1:
         if outputs != groups:
             source = _copies(scope, node, source, outputs // groups, fill)
         scope.add(
@@ -377,7 +365,7 @@ def _add_groups(
             scope.add(
                 Slice(operator=str(node), source=source, result=part, axis=3, start=group * inputs)
             )
-        parts = _parts(weights[..., here])
+        parts = weight_parts(weights[..., here])
         scope.add(
             Convolution(
                 operator=str(node),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one int8 element beyond those of quantise: EXP, LOG, SQRT, RSQRT, GELU and NEG.
+"""Functions of one int8 element that quantise does not have: EXP, LOG, SQRT, RSQRT, GELU and NEG.
 
 All tables have the results of all codes in the order of INT8.
 """
@@ -37,13 +37,13 @@ Numbers = NDArray[np.float32]
 
 
 def real_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return what LiteRT's table of 256 entries has, each rounded from a number of float32."""
+    """Return LiteRT's table of 256 entries, each rounded from a number of float32."""
     function = _gelu_tanh if operator.options.get("Approximate") else _CURVES[operator.kind]
     numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
     with np.errstate(all="ignore"):
         steps = function(numbers) * (np.float32(1) / np.float32(result.scale))
         codes = round_half_away(steps) + result.zero_point
-    # What is not a number becomes the least code.
+    # Not-a-numbers become the least code.
     return np.clip(np.nan_to_num(codes, nan=-128), -128, 127).astype(np.int8)
 
 
@@ -55,7 +55,7 @@ def root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np
 
 
 def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return RSQRT in fixed point, with the largest code for 0 and what LiteRT refuses below it."""
+    """Return RSQRT in fixed point, with the largest code for 0 and below, which LiteRT refuses."""
     scale = 1 / (to_single(to_single(math.sqrt(source.scale)) * result.scale))
     q, shift = quantise_multiplier(scale)
     if shift > MAX_SHIFT:
@@ -70,7 +70,7 @@ def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> ND
 
 
 def negative_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return NEG, which takes codes for numbers, whatever their zero point."""
+    """Return NEG, which takes codes for numbers and ignores their zero point."""
     return (-INT8).astype(np.int8)
 
 

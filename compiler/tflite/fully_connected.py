@@ -18,6 +18,7 @@ from systola.compiler.quantise import (
 )
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
+from systola.compiler.wide_weights import weight_parts
 
 FUSED = {"NONE": Function.NONE, "RELU": Function.RELU, "RELU6": Function.RELU6}
 
@@ -49,10 +50,27 @@ def multiplier(scale: float) -> tuple[int, int]:
     raise ModelError(f"its effective scale {scale:.6g} is too large")
 
 
+def check_symmetric(weights: Tensor) -> None:
+    """Raise ModelError for a zero point of weights, which only those of uint8 may have."""
+    if bool(weights.zero_points.any()) and not weights.unsigned:
+        raise ModelError("its weights have a zero point other than 0, which is not supported")
+
+
+def centred(weights: Tensor) -> NDArray[np.int64]:
+    """Return the codes of weights less their zero point."""
+    assert weights.data is not None
+    if weights.unsigned and len(weights.zero_points) != 1:
+        raise ModelError("its weights of uint8 need one scale and one zero point")
+    zero_point = int(weights.zero_points[0]) if weights.unsigned else 0
+    return weights.data.astype(np.int64) - zero_point
+
+
 def fully_connected(
     graph: Graph, operator: Operator, source: Tensor, result: Tensor, semantics: Semantics
 ) -> tuple[Layer, int]:
     """The layer that `operator` is, and how many of its channels are inexact.
+
+    Weights of more than 8 bits are several parts, each of which takes all inputs.
 
     Inexact are those that LiteRT's scale has no equal multiplier for, see exact_multipliers.
     Raises ModelError for what is not supported.
@@ -69,8 +87,7 @@ def fully_connected(
         raise ModelError(f"its weights have the shape {weights.shape}")
     if operator.options.get("WeightsFormat"):
         raise ModelError("shuffled weights are not supported")
-    if bool(weights.zero_points.any()):
-        raise ModelError("its weights have a zero point other than 0, which is not supported")
+    check_symmetric(weights)
     n, k = weights.shape
     if source.size % k:
         raise ModelError(f"weights of {k} inputs do not fit a tensor of shape {source.shape}")
@@ -79,10 +96,10 @@ def fully_connected(
         raise ModelError(f"its result should have {rows * n} elements, not {result.size}")
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != 0):
         raise ModelError("its weights need one scale, or one for each output")
-    values: NDArray[np.int8] = np.ascontiguousarray(weights.data.T, np.int8)
+    values = centred(weights).T
     biases = bias_values(bias, n)
     rounding, inexact = Rounding.DOUBLE, 0
-    if semantics == Semantics.LITERT_1_2:
+    if semantics == Semantics.LITERT_1_2 and not weights.unsigned:
         multipliers, shift = _double_multipliers(source, result, weights, n)
     else:
         rounding = Rounding.SINGLE
@@ -90,7 +107,7 @@ def fully_connected(
         inexact = int(np.count_nonzero(~exact))
     activation = fused_activation(operator)
     layer = Layer(
-        weights=values,
+        weights=np.ascontiguousarray(np.concatenate(weight_parts(values))),
         bias=folded_bias(biases, source.zero_point, values.sum(axis=0, dtype=np.int64)),
         multiplier=multipliers,
         shift=shift,
@@ -119,14 +136,13 @@ def _single_multipliers(
     source: Tensor,
     result: Tensor,
     weights: Tensor,
-    values: NDArray[np.int8],
+    values: NDArray[np.int64],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
     """Multipliers and shifts for SINGLE rounding, and which channels are exact."""
-    wide = values.astype(np.int64)
     zero_point = source.zero_point
     # The least and the greatest sum that any input gives.
-    low_end, high_end = wide * (-128 - zero_point), wide * (127 - zero_point)
+    low_end, high_end = values * (-128 - zero_point), values * (127 - zero_point)
     limits = (
         bias + np.minimum(low_end, high_end).sum(axis=0),
         bias + np.maximum(low_end, high_end).sum(axis=0),

@@ -37,6 +37,8 @@ class Tensor:
     """Content of a constant, of shape `shape`; None for what is calculated."""
     open: bool = False
     """Whether sizes in `shape` are placeholders, which the interpreter calculates."""
+    unsigned: bool = False
+    """Whether the codes are 128 more in the file, as uint8."""
 
     @property
     def size(self) -> int:

@@ -18,6 +18,7 @@ from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.fully_connected import (
     FUSED,
     bias_values,
+    check_symmetric,
     fused_activation,
     multiplier,
 )
@@ -190,8 +191,7 @@ def channel_requantisation(
     n = len(weight_sums)
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
         raise ModelError("its weights need one scale, or one for each output")
-    if bool(weights.zero_points.any()):
-        raise ModelError("its weights have a zero point other than 0, which is not supported")
+    check_symmetric(weights)
     scales = source.scale * weights.channel_scales / result.scale
     pairs = [multiplier(float(scale)) for scale in np.broadcast_to(scales, (n,))]
     activation = fused_activation(operator)

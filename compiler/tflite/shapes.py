@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes of results that a file leaves open: its stored sizes are placeholders then.
 
-The interpreter calculates shapes when it begins, and those of a file may be of any size where the
-converter did not know them.
+The interpreter calculates shapes when it begins. A size that the converter did not know is 1 in the
+file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
-"""Operators of one input whose results are left in the shape that is stored."""
+"""Operators of one input that have results of another shape, which is left as it is stored."""
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 _MOST_ELEMENTS = 1 << 24
 """Elements of an input that are moved to find a shape."""
@@ -42,7 +42,7 @@ def with_known_shapes(
     try:
         shapes = _shapes(operator, inputs, outputs)
     except (ModelError, ValueError, IndexError, ZeroDivisionError):
-        # The translation of the operator says what is wrong with it.
+        # The translation of the operator gives the reason.
         return list(outputs)
     if len(shapes) != len(outputs):
         return list(outputs)

@@ -35,6 +35,7 @@ from systola.compiler.tflite.translate_host import (
     translate_cast,
     translate_dequantize,
     translate_embedding_lookup,
+    translate_flip_sign,
     translate_gather,
     translate_softmax,
     translate_whole_numbers,
@@ -52,6 +53,7 @@ from systola.compiler.tflite.translate_pooling import (
     translate_reduce_extreme,
 )
 from systola.compiler.tflite.translate_resize import translate_resize_bilinear
+from systola.compiler.tflite.unsigned import FLIP_SIGN, without_unsigned
 from systola.compiler.translation import translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
@@ -98,7 +100,8 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
     for number in graph.inputs:
         _check_input(graph.tensors[number])
     _check_order(graph)
-    graph = without_rare_activations(dilated_convolutions(fold_constants(graph)))
+    graph = without_unsigned(fold_constants(graph))
+    graph = without_rare_activations(dilated_convolutions(graph))
     operators = _needed(graph)
     repeat = _repeat(graph, operators)
     if repeat > 1:
@@ -115,7 +118,7 @@ def _translated(
 ) -> Translation:
     scope = Scope(graph, repeat, semantics)
     inputs = tuple(scope.define(number) for number in graph.inputs)
-    translate_all(scope, operators, TRANSLATORS)
+    translate_all(scope, operators, {**TRANSLATORS, FLIP_SIGN: translate_flip_sign})
     outputs = tuple(scope.define(number) for number in graph.outputs)
     calculated = {*inputs, *(item.result for item in scope.items)}
     if not calculated.issuperset(outputs):

@@ -11,19 +11,24 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 from systola.compiler.moves import MAX_LEFT, check_size, moved
 from systola.compiler.operations import (
+    Concatenation,
     Convolution,
     DepthwiseConvolution,
     Product,
     Requantisation,
     Reshape,
+    Slice,
     Value,
     Window,
 )
 from systola.compiler.tflite.dilated import EXPLICIT
-from systola.compiler.tflite.fully_connected import fully_connected
+from systola.compiler.tflite.fully_connected import centred, fully_connected
 from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import Scope, channel_requantisation, check_maps, one_result
+from systola.compiler.wide_weights import repeated, weight_parts
 
+DEPTHWISE_BLOCK = 32
+"""Channels of a depthwise convolution with wide weights that one convolution takes."""
 MOST_WEIGHTS = 1 << 25
 """Weights of a convolution, with those that are 0 because they belong to no group."""
 
@@ -41,8 +46,7 @@ def translate_convolution(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
     window = read_window(operator, source, result, (height, width))
     check_shape(result, (1, *window.out, n))
-    assert weights.data is not None
-    values = weights.data.transpose(1, 2, 3, 0)
+    values = centred(weights).transpose(1, 2, 3, 0)
     output = channel_requantisation(
         operator,
         source_tensor,
@@ -67,8 +71,7 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
     window = read_window(operator, source, result, (height, width))
     check_shape(result, (1, *window.out, channels))
-    assert weights.data is not None
-    values = weights.data[0]
+    values = centred(weights)[0]
     output = channel_requantisation(
         operator,
         source_tensor,
@@ -90,17 +93,68 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
         origin = np.repeat(origin, channels // source.channels, axis=3)
         scope.add(*moved(str(operator), source, copies, origin))
         source = copies
+    parts = weight_parts(values)
+    if len(parts) > 1:
+        _add_blocks(scope, operator, result, source_tensor, source, window, parts, output)
+        return
     scope.add(
         DepthwiseConvolution(
             operator=str(operator),
             result=result,
             source=source,
-            weights=values,
+            weights=parts[0],
             window=window,
             fill=source_tensor.zero_point,
             output=output,
         )
     )
+
+
+def _add_blocks(
+    scope: Scope,
+    operator: Operator,
+    result: Value,
+    source_tensor: Tensor,
+    source: Value,
+    window: Window,
+    parts: list[NDArray[np.int8]],
+    output: Requantisation,
+) -> None:
+    """A depthwise convolution with weights of several parts, as convolutions of few channels."""
+    made: list[Value] = []
+    for start in range(0, source.channels, DEPTHWISE_BLOCK):
+        here = slice(start, min(start + DEPTHWISE_BLOCK, source.channels))
+        count = here.stop - start
+        some, target = source, result
+        if count < source.channels:
+            some = Value(f"{source.name} from {start}", (*source.shape[:-1], count))
+            target = Value(f"{result.name} from {start}", (*result.shape[:-1], count))
+            scope.add(
+                Slice(operator=str(operator), source=source, result=some, axis=3, start=start)
+            )
+        each = np.eye(count, dtype=np.int8)
+        weights = np.concatenate([part[..., here, np.newaxis] * each for part in parts], axis=2)
+        some, items = repeated(str(operator), some, len(parts))
+        scope.add(*items)
+        scope.add(
+            Convolution(
+                operator=str(operator),
+                result=target,
+                source=some,
+                weights=weights,
+                window=window,
+                fill=source_tensor.zero_point,
+                output=replace(
+                    output,
+                    bias=output.bias[here],
+                    multiplier=output.multiplier[here],
+                    shift=output.shift[here],
+                ),
+            )
+        )
+        made.append(target)
+    if len(made) > 1:
+        scope.add(Concatenation(operator=str(operator), result=result, parts=tuple(made), axis=3))
 
 
 def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
@@ -134,8 +188,7 @@ def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
     if strides != [1, 1]:
         scope.add(*moved(str(operator), source, spread, origin, source_tensor.zero_point))
         source = spread
-    assert weights.data is not None
-    values = weights.data[:, ::-1, ::-1].transpose(1, 2, 3, 0)
+    values = centred(weights)[:, ::-1, ::-1].transpose(1, 2, 3, 0)
     output = channel_requantisation(
         operator,
         source_tensor,
@@ -150,7 +203,7 @@ def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
             operator=str(operator),
             result=result,
             source=source,
-            weights=np.ascontiguousarray(values),
+            weights=np.ascontiguousarray(values.astype(np.int8)),
             window=Window(
                 kernel=(kernel[0], kernel[1]), first=(first[0], first[1]), out=result.grid
             ),
@@ -175,13 +228,17 @@ def _add_convolution(
     source_tensor: Tensor,
     source: Value,
     window: Window,
-    weights: NDArray[np.int8],
+    values: NDArray[np.int64],
     output: Requantisation,
     groups: int,
 ) -> None:
     """A convolution with weights of the channels of one group, which is made one of all."""
-    height, width, channels, n = weights.shape
+    height, width, channels, n = values.shape
+    parts = weight_parts(values)
+    weights = np.concatenate(parts, axis=2)
     if groups > 1:
+        if len(parts) > 1:
+            raise ModelError("weights of uint8 in groups are not supported")
         if weights.size * groups > MOST_WEIGHTS:
             raise ModelError(f"{groups} groups of {channels} channels are not supported")
         whole = np.zeros((height, width, groups, channels, groups, n // groups), np.int8)
@@ -190,6 +247,8 @@ def _add_convolution(
             whole[:, :, group, :, group] = each[:, :, :, group]
         weights = whole.reshape(height, width, groups * channels, n)
     source, window = _without_padding(scope, source, source_tensor, window)
+    source, items = repeated(str(operator), source, len(parts))
+    scope.add(*items)
     scope.add(
         Convolution(
             operator=str(operator),
@@ -229,18 +288,19 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
         scope.graph, operator, source_tensor, result_tensor, scope.semantics
     )
     scope.inexact_channels += inexact
+    k = scope.tensor(operator, 1).shape[1]
+    copies = layer.k // k
     keep = bool(operator.options.get("KeepNumDims"))
-    shape = (
-        (*source_tensor.shape[:-1], layer.n) if keep else (source_tensor.size // layer.k, layer.n)
-    )
+    shape = (*source_tensor.shape[:-1], layer.n) if keep else (source_tensor.size // k, layer.n)
     if result_tensor.shape != shape:
         raise ModelError(f"it makes shape {shape}, not {result_tensor.shape}")
-    rows = source.pixels * source.channels // layer.k
-    if layer.k % source.channels:
+    rows = source.pixels * source.channels // k
+    if k % source.channels or copies > 1:
         # Its rows are not whole pixels.
-        matrix = Value(f"{source.name} for {operator}", (rows, layer.k))
+        matrix = Value(f"{source.name} for {operator}", (rows, k))
         scope.add(Reshape(operator=str(operator), result=matrix, source=source))
-        source = matrix
+        source, items = repeated(str(operator), matrix, copies)
+        scope.add(*items)
     product = result
     if result.channels != layer.n:
         product = Value(f"{result.name} of {operator}", (rows, layer.n))

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
-from systola.compiler.host_stage import Calculate, Convert, Dequantise, Embedding, Softmax
+from systola.compiler.host_stage import (
+    Calculate,
+    Convert,
+    Dequantise,
+    Embedding,
+    FlipSign,
+    Softmax,
+)
 from systola.compiler.operations import Value
 from systola.compiler.tflite.graph import NUMPY_TYPES, Operator
 from systola.compiler.tflite.scope import Scope, one_result
@@ -30,6 +37,14 @@ def translate_softmax(scope: Scope, operator: Operator) -> None:
     if not 2.0**-26 < beta * scale < 2.0**26:
         raise ModelError(f"its beta of {beta} is not supported")
     scope.host(operator, Softmax(scale, beta), result, source)
+
+
+def translate_flip_sign(scope: Scope, operator: Operator) -> None:
+    """FLIP_SIGN: between uint8 of inputs and outputs and the int8 of the machine."""
+    source, _ = scope.source(operator, dtype=scope.tensor(operator, 0).dtype)
+    dtype = scope.graph.tensors[operator.outputs[0]].dtype
+    result, _ = scope.result(operator, dtype=dtype)
+    scope.host(operator, FlipSign(dtype), result, source)
 
 
 def translate_dequantize(scope: Scope, operator: Operator) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from systola.arch.isa import Reduction
 from systola.compiler.errors import ModelError
+from systola.compiler.lower.pooling import reciprocal
 from systola.compiler.moves import check_size, moved
 from systola.compiler.operations import (
     Convolution,
     Pooling,
+    Requantisation,
     Reshape,
     Value,
     Window,
@@ -32,6 +35,8 @@ from systola.compiler.tflite.scope import (
 from systola.compiler.tflite.translate_arithmetic import complement
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
+MAX_TAPS = 1 << 12
+"""Taps of a pool of uint8."""
 MAX_COUNT = 1 << 22
 """Elements whose sum stays within 32 bits, with a margin."""
 
@@ -50,16 +55,30 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
     floor, ceiling = relu_limits(
         fused_activation(operator), result_tensor.scale, result_tensor.zero_point
     )
+    largest = operator.kind == "MAX_POOL_2D"
+    unsigned = source_tensor.unsigned and not largest
     scope.add(
         Pooling(
             operator=str(operator),
             result=result,
             source=source,
-            reduction=Reduction.MAX if operator.kind == "MAX_POOL_2D" else Reduction.AVERAGE,
+            reduction=Reduction.MAX if largest else Reduction.AVERAGE,
             window=window,
+            averages=_unsigned_averages(window) if unsigned else (),
             floor=floor,
             ceiling=ceiling,
         )
+    )
+
+
+def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
+    """Return what becomes of the sum of 1, 2, ... taps of uint8: no sum is below 0 there."""
+    taps = window.kernel[0] * window.kernel[1]
+    if taps > MAX_TAPS:
+        raise ModelError(f"windows of {taps} taps of uint8 are not supported")
+    return tuple(
+        replace(reciprocal(count), bias=np.array([128 * count], np.int32), zero_point=-128)
+        for count in range(1, taps + 1)
     )
 
 

@@ -17,7 +17,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 class OpenShapes:
-    """A model whose results have sizes of 1 in the file, and -1 in their signatures."""
+    """A model with results that have sizes of 1 in the file, and -1 in their signatures."""
 
     def __init__(self) -> None:
         self.writer = ModelWriter()
@@ -30,7 +30,7 @@ class OpenShapes:
         return self.writer.tensor((len(values),), "int32", data=np.array(values, np.int32))
 
     def flat(self) -> int:
-        """The input as a matrix, by a shape that the model calculates."""
+        """Add the input as a matrix, by a shape that the model calculates."""
         shape = self.writer.tensor((1,), "int32", signature=(-1,))
         self.writer.operator("SHAPE", [self.input], [shape], outType=2)
         first = self.writer.tensor((1,), "int32", signature=(-1,))

@@ -18,7 +18,7 @@ from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 SCALES = np.array([0.0, 0.011, 1e-38, 0.004, 1e-45], np.float32)
-"""Of five channels, of which three have no weights."""
+"""Scales of five channels, of which three have no weights."""
 
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])

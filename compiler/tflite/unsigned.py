@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of uint8, as converters wrote them until 2021, as networks of int8.
+
+All codes and zero points become less by 128, which changes no sum. The host does so with inputs and
+outputs. Weights keep a zero point of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from systola.compiler.tflite.graph import Graph, Operator, Tensor
+
+FLIP_SIGN = "FLIP_SIGN"
+"""Between uint8 and int8: an operator of inputs and outputs that no file has."""
+_ALIKE = (
+    "ADD",
+    "AVERAGE_POOL_2D",
+    "CONV_2D",
+    "DEPTHWISE_CONV_2D",
+    "FULLY_CONNECTED",
+    "MAX_POOL_2D",
+    "RESHAPE",
+    "SOFTMAX",
+    "SQUEEZE",
+)
+"""Operators with the same arithmetic for both, or with a case for `Tensor.unsigned`."""
+
+
+def without_unsigned(graph: Graph) -> Graph:
+    """Return `graph` with int8 instead of uint8, if its operators on uint8 are alike for both."""
+    bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
+    touching = [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
+    if not touching or any(operator.kind not in _ALIKE for operator in touching):
+        return graph
+    tensors = [_as_int8(tensor) if tensor.dtype == "uint8" else tensor for tensor in graph.tensors]
+    before: list[Operator] = []
+    after: list[Operator] = []
+    inputs, outputs = list(graph.inputs), list(graph.outputs)
+    for ends in (inputs, outputs):
+        for place, number in enumerate(ends):
+            if number in bytes_:
+                outer = ends[place] = len(tensors)
+                tensors.append(graph.tensors[number])
+                if ends is inputs:
+                    before.append(Operator(0, FLIP_SIGN, (outer,), (number,), {}))
+                else:
+                    after.append(Operator(len(graph.operators), FLIP_SIGN, (number,), (outer,), {}))
+    operators = (*before, *graph.operators, *after)
+    return Graph(tuple(tensors), operators, tuple(inputs), tuple(outputs))
+
+
+def _as_int8(tensor: Tensor) -> Tensor:
+    data = None if tensor.data is None else (tensor.data ^ np.uint8(128)).view(np.int8)
+    zero_points = tensor.zero_points - 128
+    return replace(tensor, dtype="int8", zero_points=zero_points, data=data, unsigned=True)

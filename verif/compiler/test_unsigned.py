@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of uint8 with asymmetric weights, as converters wrote them until 2021."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.compiler.errors import ModelError
+from systola.runtime.iss import GoldenBackend
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
+from systola.verif.kit.seeds import random_seed
+
+SAME = 0
+
+
+class UnsignedNetwork:
+    """A network of uint8 that grows by one layer at a time."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.rng = np.random.default_rng(random_seed())
+        self.writer = ModelWriter()
+        self.shape = shape
+        self.input = self.last = self.tensor(shape)
+
+    def tensor(self, shape: tuple[int, ...], scale: float = 0.05, zero: int | None = None) -> int:
+        self.shape = shape
+        zero = int(self.rng.integers(256)) if zero is None else zero
+        return self.writer.tensor(shape, "uint8", scale, zero)
+
+    def weighted(self, kind: str, shape: tuple[int, ...], out: tuple[int, ...], n: int) -> None:
+        """Add a layer with `n` results, and weights with a random zero point."""
+        source, result = self.last, self.tensor(out, 0.4)
+        values = self.rng.integers(0, 256, shape, np.uint8)
+        values.flat[:2] = 0, 255
+        zero = int(self.rng.integers(256))
+        weights = self.writer.tensor(shape, "uint8", 0.004, zero, values)
+        bias = self.rng.integers(-900, 900, n, np.int32)
+        scale = np.float32(self.writer.quantization(source)[0]) * np.float32(0.004)
+        options: dict[str, Any] = {"fusedActivationFunction": int(self.rng.choice([0, 1, 3]))}
+        if kind != "FULLY_CONNECTED":
+            options |= {"strideH": 1, "strideW": 1, "padding": SAME}
+        if kind.startswith("DEPTHWISE"):
+            options["depthMultiplier"] = 1
+        inputs = [source, weights, self.writer.tensor((n,), "int32", scale, data=bias)]
+        self.writer.operator(kind, inputs, [result], **options)
+        self.last = result
+
+    def pool(self, kind: str, kernel: int, out: tuple[int, ...], padding: int) -> None:
+        result = self.writer.tensor(out, "uint8", *self.writer.quantization(self.last))
+        sizes = {"filterHeight": kernel, "filterWidth": kernel, "strideH": 1, "strideW": 1}
+        self.writer.operator(kind, [self.last], [result], padding=padding, **sizes)
+        self.last, self.shape = result, out
+
+    def check(self, machine: str = "small") -> None:
+        content = self.writer.content([self.input], [self.last])
+        shape = network_of(content).inputs[0].shape
+        x = self.rng.integers(0, 256, (5, *shape), np.uint8)
+        run = run_network(GoldenBackend(preset(machine)), network_of(content), x, batch=3)
+        expected = interpret(content, x)
+        assert run.y.dtype == np.uint8
+        assert np.array_equal(run.y, expected)
+
+
+@pytest.mark.parametrize("round_", range(4))
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+def test_layers(kind: str, round_: int) -> None:
+    network = UnsignedNetwork((1, 20) if kind == "FULLY_CONNECTED" else (1, 6, 7, 35))
+    network.rng = np.random.default_rng([random_seed(), round_])
+    if kind == "FULLY_CONNECTED":
+        network.weighted(kind, (9, 20), (1, 9), 9)
+    elif kind == "CONV_2D":
+        network.weighted(kind, (9, 3, 3, 35), (1, 6, 7, 9), 9)
+    else:
+        network.weighted(kind, (1, 3, 3, 35), (1, 6, 7, 35), 35)
+    network.check()
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("kernel", [2, 3, 5])
+@pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
+def test_pools(kind: str, kernel: int, padding: int) -> None:
+    """The mean of numbers that are not below 0 is rounded half up."""
+    network = UnsignedNetwork((1, 6, 7, 5))
+    out = (1, 6, 7, 5) if padding == SAME else (1, 7 - kernel, 8 - kernel, 5)
+    network.pool(kind, kernel, out, padding)
+    network.check()
+
+
+def test_classifier() -> None:
+    """A small MobileNet: convolutions, a sum, a mean of all pixels, a dense layer, a softmax."""
+    network = UnsignedNetwork((1, 8, 8, 3))
+    writer = network.writer
+    network.weighted("CONV_2D", (12, 3, 3, 3), (1, 8, 8, 12), 12)
+    before = network.last
+    network.weighted("DEPTHWISE_CONV_2D", (1, 3, 3, 12), (1, 8, 8, 12), 12)
+    network.weighted("CONV_2D", (12, 1, 1, 12), (1, 8, 8, 12), 12)
+    total = network.tensor((1, 8, 8, 12), 0.5)
+    writer.operator("ADD", [before, network.last], [total])
+    network.last = total
+    network.pool("AVERAGE_POOL_2D", 8, (1, 1, 1, 12), 1)
+    flat = writer.tensor((1, 12), "uint8", *writer.quantization(network.last))
+    shape = writer.tensor((2,), "int32", data=np.array([1, 12], np.int32))
+    writer.operator("RESHAPE", [network.last, shape], [flat])
+    network.last = flat
+    network.weighted("FULLY_CONNECTED", (10, 12), (1, 10), 10)
+    result = network.tensor((1, 10), 1 / 256, 0)
+    writer.operator("SOFTMAX", [network.last], [result], beta=1.0)
+    network.last = result
+    network.check("base")
+
+
+def test_other_operators() -> None:
+    """An operator with arithmetic that depends on the sign is refused, not guessed."""
+    network = UnsignedNetwork((1, 8))
+    result = network.tensor((1, 8), 1 / 256, 0)
+    network.writer.operator("LOGISTIC", [network.input], [result])
+    with pytest.raises(ModelError, match=r"operator 0 \(LOGISTIC\): its input is uint8"):
+        network_of(network.writer.content([network.input], [result]))
