@@ -18,6 +18,7 @@ from systola.training.layers import (
     ReLU,
 )
 from systola.training.model import Sequential
+from systola.training.not_there import INSTEAD
 from systola.training.optimizers import SGD
 
 __all__ = [
@@ -41,3 +42,10 @@ __all__ = [
     "load",
     "to_keras",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Raise TrainingError for a name of Keras that is not there, AttributeError for any other."""
+    if name in INSTEAD:
+        raise TrainingError(f"{name} is not there: {INSTEAD[name]}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -22,7 +22,7 @@ class Model(Protocol):
     log_names: Sequence[str]
     """Names in the logs of an epoch."""
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, filepath: str | PathLike[str]) -> None:
         """Saves it."""
         ...
 
@@ -61,6 +61,10 @@ _CALLS = tuple(name for name in vars(Callback) if name.startswith(("on_", "set_"
 def check_callbacks(callbacks: object) -> list[Callback]:
     """Return callbacks as a list; raise TrainingError for what is no list of them. Callbacks of
     Keras have the same methods, and so they will do."""
+    if callbacks is None:
+        return []
+    if isinstance(callbacks, Callback):
+        return [callbacks]
     found = items("callbacks", callbacks, "callbacks")
     for each in found:
         if isinstance(each, type) or not all(callable(getattr(each, n, None)) for n in _CALLS):

@@ -13,8 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
-from typing import Any, Never, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +24,19 @@ from systola.runtime.npz import Npz, NpzError
 from systola.runtime.plain_data import DataError, Unpacker
 from systola.runtime.pod.strategy import current_strategy
 from systola.runtime.write_file import write_file
-from systola.training.checks import nothing_more, shown, whole
+from systola.training.arguments import takes
+from systola.training.checks import shown, whole
 from systola.training.errors import TrainingError
 from systola.training.layers import Activation, Input, Layer
 from systola.training.model import Sequential
 from systola.training.numbers import velocity_bits
 from systola.training.optimizers import SGD
+from systola.training.paths import check_path
 from systola.training.settings import Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, check_bits, master_shapes
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")
@@ -71,13 +72,11 @@ class Saved(Protocol):
 def save(model: Saved, path: str | PathLike[str]) -> None:
     """Save a model that has been compiled.
 
-    Raises TrainingError for a model that has not been compiled, and for a path that is a folder;
-    OSError where the file cannot be written.
+    Raises TrainingError for a model that has not been compiled; OSError where the file cannot be
+    written.
     """
     if model.settings is None:
         raise TrainingError("call compile() before save()")
-    if check_path(path).is_dir():
-        raise TrainingError(f"cannot save to {path}: it is a folder")
     state, settings = model.state(), dict(model.settings)
     about = {
         "format": f"{_FORMAT} {VERSION}",
@@ -232,25 +231,24 @@ def _array(archive: Npz, name: str, shape: tuple[int, int]) -> NDArray[np.int16]
     return values
 
 
+@takes()
 def load(
     path: str | PathLike[str],
     *,
     optimizer: str | SGD | None = None,
     loss: str | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str] | str | None = None,
     seed: int | None = None,
     preset: str | Config | None = None,
     backend: str | None = None,
     latency: int | None = None,
     cores: int | None = None,
-    **others: Never,
 ) -> Sequential:
     """Load the model that `save` has stored; the rest is as for compile(). A setting of the
     machine that is not given is that of the Strategy in whose scope this is, else the file's.
 
     Raises OSError where there is no such file, TrainingError where it is something else.
     """
-    nothing_more("load", others)
     try:
         found = read(check_path(path).read_bytes())
     except TrainingError as error:
@@ -278,13 +276,6 @@ def _stored_preset(path: str | PathLike[str], name: str) -> Config:
         raise TrainingError(
             f"{path}: it was trained on {shown(name)}, which is no preset: give another to load()"
         ) from None
-
-
-def check_path(path: str | PathLike[str]) -> Path:
-    """Return the path; raise TrainingError where it is of another type."""
-    if not isinstance(path, (str, PathLike)):  # type: ignore[reportUnnecessaryIsInstance]
-        raise TrainingError(f"a path is a text, not {shown(path)}")
-    return Path(path)
 
 
 def _written(layer: Layer) -> dict[str, Any]:

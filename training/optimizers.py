@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from systola.training.arguments import Only, constructor
 from systola.training.checks import choice, real
 from systola.training.errors import TrainingError
 
@@ -12,7 +13,23 @@ ROUNDINGS = ("nearest", "stochastic")
 _MOST_MOMENTUM = 0.999
 """The largest momentum: beyond it, too few of the 16 bits of a velocity are left for updates."""
 
+OFF = {
+    "nesterov": Only((False,), "momentum is there"),
+    "weight_decay": Only((None, 0.0), "Dropout may do"),
+    **dict.fromkeys(
+        ("clipnorm", "clipvalue", "global_clipnorm"),
+        Only((None,), "gradients have an exponent of their own, take a smaller rate"),
+    ),
+    "use_ema": Only((False,), "there is no average of the weights"),
+    "ema_momentum": Only((0.99,), "there is no average of the weights"),
+    "ema_overwrite_frequency": Only((None,), "there is no average of the weights"),
+    "loss_scale_factor": Only((None,), "gradients have an exponent of their own"),
+    "gradient_accumulation_steps": Only((None,), "take a larger batch"),
+}
+"""Arguments of Keras's optimisers that must have the values with which they do nothing."""
 
+
+@constructor(**OFF)
 @dataclass(frozen=True)
 class SGD:
     """Gradient descent: v = momentum * v - learning_rate * g, w += v. `rounding` is how updates

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.training.checks import choice, items, whole
-from systola.training.loss import LOSSES
+from systola.training.names import loss_name, metric_name
 from systola.training.optimizers import SGD
 
-METRICS = ("accuracy", "acc")
 MOST_SEED = (1 << 31) - 1
 
 
@@ -22,6 +22,7 @@ class Settings:
     optimizer: SGD
     loss: str
     metrics: tuple[str, ...]
+    """As compile() was given them: logs have these names."""
     seed: int
     preset: str
     """The name of the configuration."""
@@ -31,12 +32,19 @@ class Settings:
     cores: int
 
     def __post_init__(self) -> None:
-        choice("loss", self.loss, LOSSES)
-        names = items("metrics", self.metrics, "names")
-        metrics = tuple(choice("metric", name, METRICS) for name in names)
+        loss = loss_name(self.loss)
+        given: Any = self.metrics
+        names = (
+            [given]
+            if isinstance(given, str)
+            else items("metrics", () if given is None else given, "names")
+        )
+        for name in names:
+            metric_name(name, loss)
         choice("back end", self.backend, BACKENDS)
         kept = {
-            "metrics": metrics,
+            "loss": loss,
+            "metrics": tuple(names),
             "seed": whole("seed", self.seed, 0, MOST_SEED),
             "latency": whole("latency", self.latency, 0, MAX_LATENCY),
             "cores": whole("cores", self.cores, 1, MAX_CORES),
