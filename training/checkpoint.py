@@ -82,7 +82,7 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
         "format": f"{_FORMAT} {VERSION}",
         "layers": [_written(layer) for layer in model.layers],
         "settings": settings
-        | {"optimizer": asdict(settings["optimizer"]), "preset": settings["preset"].name},
+        | {"optimizer": _optimizer(settings["optimizer"]), "preset": settings["preset"].name},
         "bits": state.bits,
         "unit_bits": state.unit_bits,
         "input_bits": model.input_bits,
@@ -276,6 +276,14 @@ def _stored_preset(path: str | PathLike[str], name: str) -> Config:
         raise TrainingError(
             f"{path}: it was trained on {shown(name)}, which is no preset: give another to load()"
         ) from None
+
+
+def _optimizer(optimizer: SGD) -> dict[str, Any]:
+    """Return the fields of an optimiser; a schedule of its rate has the name of its class."""
+    fields, rate = asdict(optimizer), optimizer.learning_rate
+    if not isinstance(rate, float):
+        fields["learning_rate"] = {"class": type(rate).__name__, **fields["learning_rate"]}
+    return fields
 
 
 def _written(layer: Layer) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from systola.training import data
 from systola.training.arguments import Only, takes
 from systola.training.callbacks import Callback, History, check_callbacks
 from systola.training.checks import check_name, flag, items, real, shown, whole
-from systola.training.engine import Codes, Engine
+from systola.training.engine import Batch, Codes, Engine
 from systola.training.errors import TrainingError
 from systola.training.layers import Input, Layer
 from systola.training.metrics import Totals
@@ -30,6 +30,8 @@ from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.paths import check_path, check_target
 from systola.training.progress import Progress
+from systola.training.running_optimizer import RunningOptimizer
+from systola.training.schedules import rate_at
 from systola.training.settings import Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, as_keras, from_weights, glorot, keras_shapes, weights
@@ -216,12 +218,16 @@ class Sequential:
         measured = ("loss", *self._compiled()["metrics"])
         validated = () if checked is None else tuple(f"val_{name}" for name in measured)
         self.log_names = (*measured, *validated)
+        params = {"verbose": int(not silent), "epochs": epochs, "steps": progress.batches}
+        logs: dict[str, float] = {}
         for each in everyone:
+            each.set_params(params)
             each.set_model(self)
-            each.on_train_begin()
+        for each in everyone:
+            each.on_train_begin({})
         for epoch in range(initial_epoch, epochs):
             for each in everyone:
-                each.on_epoch_begin(epoch)
+                each.on_epoch_begin(epoch, {})
             logs = self._epoch(rows, labels, batch_size, shuffle, everyone)
             if checked is not None:
                 engine = self._ready(checked[0], batch_size)
@@ -232,7 +238,7 @@ class Sequential:
             if self.stop_training:
                 break
         for each in everyone:
-            each.on_train_end()
+            each.on_train_end(logs)
         return history
 
     @takes(**_OF_EVALUATE)
@@ -284,8 +290,7 @@ class Sequential:
         self._input_bits = self._fitting_bits(rows)
         most = max(len(rows), self._engine.batch if self._engine else 0)
         engine, total = self._training_engine(most), self._totals()
-        batch = engine.train(self._input(rows, engine), labels, self.steps)
-        self.steps += 1
+        batch = self._step(engine, rows, labels)
         self._batches_since_epoch += 1
         total.add(batch.loss, batch.outputs, labels)
         return _as_asked(total.logs(), return_dict)
@@ -383,6 +388,17 @@ class Sequential:
         return self._state
 
     @property
+    def optimizer(self) -> RunningOptimizer:
+        """The optimiser of compile(), whose learning_rate may be set. Raises TrainingError before
+        compile()."""
+        self._compiled()
+        return RunningOptimizer(self)
+
+    def use_optimizer(self, optimizer: SGD) -> None:
+        """Go on with another optimiser of the same class; nothing else changes."""
+        self._compiled()["optimizer"] = optimizer
+
+    @property
     def input_bits(self) -> int | None:
         """Fraction bits with which all samples of fit() fit; None before it."""
         return self._input_bits
@@ -411,16 +427,26 @@ class Sequential:
             order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
         total = self._totals()
         for number, chosen in enumerate(_parts(order, batch_size)):
+            for each in everyone:
+                each.on_train_batch_begin(number, {})
             # A callback may have called compile() or set_weights(): there is a new engine, then.
             engine = self._training_engine(batch_size)
-            batch = engine.train(self._input(rows[chosen], engine), labels[chosen], self.steps)
-            self.steps += 1
+            batch = self._step(engine, rows[chosen], labels[chosen])
             total.add(batch.loss, batch.outputs, labels[chosen])
             for each in everyone:
                 each.on_train_batch_end(number, total.logs())
+            if self.stop_training:
+                break
         self._training_engine(batch_size).end_epoch()
         self.epochs += 1
         return total.logs()
+
+    def _step(self, engine: Engine, rows: Numbers, labels: NDArray[np.int16]) -> Batch:
+        """Train with a batch, at the rate of its step."""
+        engine.learn_at(rate_at(self._compiled()["optimizer"].learning_rate, self.steps))
+        batch = engine.train(self._input(rows, engine), labels, self.steps)
+        self.steps += 1
+        return batch
 
     def _measured(
         self, engine: Engine, rows: Numbers, labels: NDArray[np.int16], *, silent: bool
@@ -504,7 +530,7 @@ class Sequential:
             master_bits=state.bits,
             loss=settings["loss"],
             count=batch_size,
-            learning_rate=chosen.learning_rate,
+            learning_rate=rate_at(chosen.learning_rate, self.steps),
             momentum=chosen.momentum,
             stochastic=chosen.stochastic,
             seed=settings["seed"],

@@ -33,7 +33,7 @@ def metric_name(given: object, loss: str) -> str:
 
 
 def _known(what: str, given: object, known: tuple[str, ...], more: str) -> str:
-    """Return the one of `known` that is meant: case and underscores do not matter."""
+    """Return the name in `known` that `given` stands for: case and underscores do not matter."""
     spellings = {_letters(name): name for name in known}
     spellings |= {_letters(_LONG[name]): name for name in known if name in _LONG}
     found = spellings.get(_letters(given)) if isinstance(given, str) else None

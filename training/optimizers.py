@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from systola.training.arguments import Only, constructor
 from systola.training.checks import choice, real
 from systola.training.errors import TrainingError
+from systola.training.schedules import Schedule, check_rate
 
 ROUNDINGS = ("nearest", "stochastic")
 _MOST_MOMENTUM = 0.999
@@ -35,16 +36,14 @@ class SGD:
     """Gradient descent: v = momentum * v - learning_rate * g, w += v. `rounding` is how updates
     become masters: "nearest", or "stochastic", at random, without momentum."""
 
-    learning_rate: float = 0.01
+    learning_rate: float | Schedule = 0.01
     momentum: float = 0.0
     rounding: str = "nearest"
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "momentum"):
-            object.__setattr__(self, name, real(name, getattr(self, name)))
+        object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
+        object.__setattr__(self, "momentum", real("momentum", self.momentum))
         choice("rounding", self.rounding, ROUNDINGS)
-        if not 2.0**-20 <= self.learning_rate <= 8:
-            raise TrainingError(f"learning_rate must be 2^-20 to 8, not {self.learning_rate}")
         if not (self.momentum == 0 or 2.0**-10 <= self.momentum <= _MOST_MOMENTUM):
             most = f"momentum must be 0, or 2^-10 to {_MOST_MOMENTUM}"
             raise TrainingError(f"{most}, not {self.momentum}")

@@ -22,7 +22,7 @@ class Settings:
     optimizer: SGD
     loss: str
     metrics: tuple[str, ...]
-    """As compile() was given them: logs have these names."""
+    """Names as compile() was given them: logs have the same."""
     seed: int
     preset: str
     """The name of the configuration."""

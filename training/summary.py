@@ -62,7 +62,7 @@ def weights_of_layers(layers: Sequence[Layer]) -> list[int] | None:
 def table(layers: Sequence[Layer], name: str) -> str:
     """Return the table of a network called `name`, line by line.
 
-    Sizes in bytes are those of the masters, int16. Raises TrainingError for layers that cannot be
+    Sizes in bytes are for masters of int16. Raises TrainingError for layers that cannot be
     trained.
     """
     counts, shapes = weights_of_layers(layers), _shapes(layers)
