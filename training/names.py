@@ -13,11 +13,19 @@ SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentro
 _LONG = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
 """Long names of Keras for short ones."""
 _ERRORS = ("mse", "mae")
+ACCURACIES = ("accuracy", "acc")
+"""Short names of the accuracy that goes with a loss."""
+OWN_ACCURACY = {
+    SPARSE: "sparse_categorical_accuracy",
+    CATEGORICAL: "categorical_accuracy",
+    BINARY: "binary_accuracy",
+}
+"""The long name of this accuracy."""
 METRICS: Mapping[str, tuple[str, ...]] = {
-    SPARSE: ("accuracy", "acc", "sparse_categorical_accuracy"),
-    CATEGORICAL: ("accuracy", "acc", "categorical_accuracy", *_ERRORS),
-    BINARY: ("accuracy", "acc", "binary_accuracy", *_ERRORS),
-    "mse": ("accuracy", "acc", "categorical_accuracy", "binary_accuracy", *_ERRORS),
+    SPARSE: (*ACCURACIES, OWN_ACCURACY[SPARSE]),
+    CATEGORICAL: (*ACCURACIES, OWN_ACCURACY[CATEGORICAL], *_ERRORS),
+    BINARY: (*ACCURACIES, OWN_ACCURACY[BINARY], *_ERRORS),
+    "mse": (*ACCURACIES, "categorical_accuracy", "binary_accuracy", *_ERRORS),
 }
 """Metrics that go with each loss."""
 
