@@ -32,7 +32,7 @@ from systola.training.model import Sequential
 from systola.training.numbers import velocity_bits
 from systola.training.optimizers import SGD
 from systola.training.paths import check_path
-from systola.training.settings import Settings
+from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, check_bits, master_shapes
 
@@ -58,6 +58,7 @@ class Saved(Protocol):
     settings: dict[str, Any] | None
     epochs: int
     steps: int
+    batch_size: int | None
 
     @property
     def input_bits(self) -> int | None:
@@ -88,6 +89,7 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
         "input_bits": model.input_bits,
         "epochs": model.epochs,
         "steps": model.steps,
+        "batch_size": model.batch_size,
     }
     arrays: dict[str, Any] = {f"master{n}": values for n, values in enumerate(state.masters)}
     arrays |= {f"velocity{n}": values for n, values in enumerate(state.velocities)}
@@ -106,6 +108,8 @@ class Checkpoint:
     input_bits: int | None
     epochs: int
     steps: int
+    batch_size: int | None
+    """The batch size of the last fit(); None before the first one."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,13 @@ class _About:
     input_bits: int | None
     epochs: int
     steps: int
+    batch_size: int | None
 
     def __post_init__(self) -> None:
         whole("epochs", self.epochs, 0, _MOST_COUNT)
         whole("steps", self.steps, 0, _MOST_COUNT)
+        if self.batch_size is not None:
+            whole("batch_size", self.batch_size, 1, MOST_BATCH)
         if not (self.layers and isinstance(self.layers[0], Input)):
             raise TrainingError("its first layer is no Input")
         check_bits(stages(self.layers, None), self.bits, self.unit_bits, self.input_bits)
@@ -151,6 +158,7 @@ def read(content: bytes) -> Checkpoint:
         input_bits=about.input_bits,
         epochs=about.epochs,
         steps=about.steps,
+        batch_size=about.batch_size,
     )
 
 
@@ -266,6 +274,7 @@ def load(
     model = Sequential(found.layers)
     model.compile(**settings)
     model.restore(found.state, found.input_bits, epochs=found.epochs, steps=found.steps)
+    model.batch_size = found.batch_size
     return model
 
 

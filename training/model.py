@@ -32,7 +32,7 @@ from systola.training.paths import check_path, check_target
 from systola.training.progress import Progress
 from systola.training.running_optimizer import RunningOptimizer
 from systola.training.schedules import rate_at
-from systola.training.settings import Settings
+from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, as_keras, from_weights, glorot, keras_shapes, weights
 from systola.training.summary import printable, table, weights_of_layers
@@ -83,6 +83,8 @@ class Sequential:
         self.epochs = 0
         """Epochs trained so far, and `steps` likewise."""
         self.steps = 0
+        self.batch_size: int | None = None
+        """The batch size of the last fit(), MOST_BATCH at most."""
         self._state: State | None = None
         self._input_bits: int | None = None
         self._batches_since_epoch = 0
@@ -209,6 +211,7 @@ class Sequential:
             rows, labels = rows[:count], labels[:count]
 
         self._input_bits = self._fitting_bits(rows)
+        self.batch_size = min(batch_size, MOST_BATCH)
         batch_size = min(batch_size, len(rows))
         self._prepare(batch_size, self._input_bits)  # it must fit, before callbacks begin
         history = History()

@@ -13,6 +13,8 @@ from systola.training.names import loss_name, metric_name
 from systola.training.optimizers import SGD
 
 MOST_SEED = (1 << 31) - 1
+MOST_BATCH = 1 << 24
+"""The largest batch size that a model remembers."""
 
 
 @dataclass(frozen=True)
