@@ -58,6 +58,7 @@ def from_keras(
     machine |= {"latency": latency, "cores": cores}
     given = {name: value for name, value in machine.items() if value is not None}
     model = _network(keras_model)
+    model.keras_model = keras_model
     if flag("compile", compile) and getattr(keras_model, "compiled", False):
         last = model.stages()[-1]
         try:

@@ -85,6 +85,9 @@ class Sequential:
         self.steps = 0
         self.batch_size: int | None = None
         """The batch size of the last fit(), MOST_BATCH at most."""
+        self.keras_model: Any = None
+        """The Keras model that from_keras() made this one of."""
+        self._strategy = current_strategy()
         self._state: State | None = None
         self._input_bits: int | None = None
         self._batches_since_epoch = 0
@@ -132,11 +135,12 @@ class Sequential:
         `seed` draws fresh weights, the order of samples and the masks of Dropout. The machine has
         the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and memories of
         `latency` cycles. With `cores` it is a pod: they share each batch, and learn the bytes that
-        one core learns. A setting that is not given comes from the Strategy in whose scope the
-        call is, whose preset gets the training; else it is DEFAULT_PRESET, "rtl", 0 and 1. Raises
-        TrainingError for a name or a setting that is not there.
+        one core learns. A setting that is not given comes from the Strategy in the scope of which
+        the call is, or the model was made, and its preset gets training; else it is
+        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for a name or a setting that is not
+        there.
         """
-        pod = current_strategy()
+        pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):
             raise TrainingError("a Strategy with split or scheduler cannot train")
         pod = pod or Strategy(1, DEFAULT_PRESET)
@@ -378,6 +382,23 @@ class Sequential:
         from systola.training.checkpoint import save
 
         save(self, check_target(filepath, overwrite=overwrite))
+
+    def move(self, strategy: Strategy) -> None:
+        """Go on on the pod of a Strategy, with everything that has been learnt. Raises
+        TrainingError for a pod that cannot train."""
+        self._strategy = strategy
+        if self.settings is not None:
+            learning = ("optimizer", "loss", "metrics", "seed")
+            with strategy.scope():
+                self.compile(**{name: self.settings[name] for name in learning})
+
+    def sync_to_cpu(self) -> Any:
+        """Bring the weights back to the Keras model that from_keras() was given, and return that;
+        a model of its own is returned as it is, with its weights on the host."""
+        if self.keras_model is None:
+            return self
+        self.keras_model.set_weights(self.get_weights())
+        return self.keras_model
 
     def stages(self, features: int | None = None) -> tuple[Stage, ...]:
         """The stages of the layers; `features`: the numbers of a sample, where no Input tells."""
