@@ -119,6 +119,7 @@ def _chain(keras_model: Any) -> list[Any]:
     return layers
 
 
+@takes()
 def to_keras(model: Sequential, keras_model: Any) -> None:
     """Put the weights into the Keras model that `from_keras` has taken them from. Raises
     TrainingError for what is no such model."""

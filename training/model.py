@@ -20,7 +20,7 @@ from systola.runtime.pod.strategy import Strategy, current_strategy
 from systola.training import data
 from systola.training.arguments import Only, takes
 from systola.training.callbacks import Callback, History, check_callbacks
-from systola.training.checks import check_name, flag, items, real, shown, whole
+from systola.training.checks import check_name, flag, is_name, items, real, shown, whole
 from systola.training.engine import Batch, Codes, Engine
 from systola.training.errors import TrainingError
 from systola.training.layers import Input, Layer
@@ -264,7 +264,7 @@ class Sequential:
         Raises TrainingError as fit() does.
         """
         batch_size = whole("batch_size", batch_size, 1)
-        silent = verbose == "auto" or _silent(verbose)
+        silent = is_name(verbose, ("auto",)) or _silent(verbose)
         return_dict = flag("return_dict", return_dict)
         rows, labels = self._checked(x, y)
         found = self._measured(self._ready(rows, batch_size), rows, labels, silent=silent)
@@ -279,7 +279,7 @@ class Sequential:
         Raises TrainingError as fit() does.
         """
         batch_size = whole("batch_size", batch_size, 1)
-        silent = verbose == "auto" or _silent(verbose)
+        silent = is_name(verbose, ("auto",)) or _silent(verbose)
         rows = self._rows(x, "x")
         engine = self._ready(rows, batch_size)
         parts = tqdm(_parts(rows, engine.batch), "Predict", unit="step", disable=silent)
@@ -307,7 +307,10 @@ class Sequential:
         self, x: Any, y: Any, *, return_dict: bool = False
     ) -> float | list[float] | dict[str, float]:
         """Measure loss and metrics of these samples. Raises TrainingError as fit() does."""
-        return self.evaluate(x, y, np.shape(x)[0] if np.ndim(x) else 1, return_dict=return_dict)
+        return_dict = flag("return_dict", return_dict)
+        rows, labels = self._checked(x, y)
+        found = self._measured(self._ready(rows, len(rows)), rows, labels, silent=True)
+        return _as_asked(found, return_dict)
 
     @takes(
         line_length=Only((None,), "columns are as wide as their text"),
@@ -602,7 +605,7 @@ def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float]
 
 def _silent(verbose: object) -> bool:
     """Return whether nothing shall be shown; raise TrainingError for no such setting."""
-    if verbose == "auto":
+    if is_name(verbose, ("auto",)):
         return False
     return not whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
 

@@ -11,8 +11,8 @@ from systola.training.errors import TrainingError
 
 
 def check_path(path: str | PathLike[str]) -> Path:
-    """Return the path; raise TrainingError where it is of another type."""
-    if not isinstance(path, (str, PathLike)):  # type: ignore[reportUnnecessaryIsInstance]
+    """Return the path; raise TrainingError for another type, and for a text that is no path."""
+    if not isinstance(path, (str, PathLike)) or "\0" in str(path):  # type: ignore[reportUnnecessaryIsInstance]
         raise TrainingError(f"a path is a text, not {shown(path)}")
     return Path(path)
 

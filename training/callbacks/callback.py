@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Protocol
 
+from systola.training.arguments import constructor
 from systola.training.checks import items, shown
 from systola.training.errors import TrainingError
 from systola.training.running_optimizer import RunningOptimizer
@@ -53,6 +54,7 @@ class Model(Protocol):
         ...
 
 
+@constructor()
 class Callback:
     """The base of callbacks: override the calls of interest. `model` is there in all of them.
 
@@ -62,6 +64,9 @@ class Callback:
     model: Model
     params: Mapping[str, int]
     """Arguments of fit(): verbose, epochs, and steps of an epoch."""
+
+    def __init__(self) -> None:
+        pass
 
     def set_params(self, params: Mapping[str, int]) -> None:
         """Take the arguments of fit(), before all other calls."""

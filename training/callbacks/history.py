@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from systola.training.arguments import constructor
 from systola.training.callbacks.callback import Callback, Logs
 
 
+@constructor()
 class History(Callback):
     """A callback that keeps the logs: `history` by name, `epoch` their numbers."""
 
