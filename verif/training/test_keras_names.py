@@ -203,6 +203,7 @@ def test_batches_by_hand(tmp_path: Path) -> None:
     assert losses[0] == first.test_on_batch(X[:8], Y[:8])
     assert all(map(np.array_equal, by_hand.get_weights(), fitted.get_weights()))
     assert np.array_equal(by_hand.predict(X), fitted.predict(X))
+    assert by_hand.state().unit_bits == fitted.state().unit_bits != ()
     by_hand.train_on_batch(X[:3], Y[:3])
     by_hand.save(tmp_path / "m.tpu")
     assert np.array_equal(load(tmp_path / "m.tpu").predict(X), by_hand.predict(X))
