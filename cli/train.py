@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -28,17 +29,22 @@ from systola.training.model import DEFAULT_PRESET
 from systola.training.optimizers import ROUNDINGS
 from systola.training.settings import BACKENDS
 
+DEFAULT_BATCH = 64
 HELP = "train a network, every step of it on the machine"
 _TEST = ("x_test", "y_test")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of this command."""
+    """Add the arguments of this command.
+
+    An option that is not given comes from a saved model, else it has its default.
+    """
     parser.add_argument(
         "model",
         type=_model_name,
         metavar="MODEL",
-        help="a saved one, a .keras file (takes Keras), or layers such as 512,dropout=0.2,10",
+        help="a saved one, which goes on with its settings, a .keras file (takes Keras), or "
+        "layers such as 512,dropout=0.2,10",
     )
     parser.add_argument(
         "--data",
@@ -48,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="arrays x and y, and x_test and y_test to evaluate, where they are there",
     )
     parser.add_argument("--epochs", type=whole_number(1), default=1, metavar="E")
-    parser.add_argument("--batch-size", type=whole_number(1), default=64, metavar="B")
+    parser.add_argument("--batch-size", type=whole_number(1), default=None, metavar="B")
     parser.add_argument("--learning-rate", type=positive, default=None, metavar="R")
     parser.add_argument("--momentum", type=float, default=None, metavar="M")
     parser.add_argument(
@@ -65,28 +71,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         type=configuration,
-        default=DEFAULT_PRESET,
+        default=None,
         metavar="P",
         help=f"any with -training after its name (default: {DEFAULT_PRESET})",
     )
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
-        default="rtl",
+        default=None,
         help="fast: numpy, with the bytes of the machine (default: rtl)",
     )
     parser.add_argument(
         "--check-every",
         type=whole_number(1),
-        default=0,
+        default=None,
         metavar="N",
         help="with --backend fast: each N-th step is taken on the RTL, too, and compared",
     )
-    parser.add_argument("--latency", type=whole_number(0, MAX_LATENCY), default=0, metavar="CYCLES")
+    parser.add_argument(
+        "--latency", type=whole_number(0, MAX_LATENCY), default=None, metavar="CYCLES"
+    )
     parser.add_argument(
         "--cores",
         type=whole_number(1, MAX_CORES),
-        default=1,
+        default=None,
         metavar="N",
         help="that share each batch (default: 1)",
     )
@@ -108,16 +116,18 @@ def execute(arguments: argparse.Namespace) -> int:
         history = model.fit(
             data["x"],
             data["y"],
-            batch_size=arguments.batch_size,
+            batch_size=arguments.batch_size or model.batch_size or DEFAULT_BATCH,
             epochs=arguments.epochs,
             validation_data=test,
             callbacks=[ModelCheckpoint(str(arguments.save))] if arguments.save else [],
             verbose=0 if is_quiet() else 1,
         )
+    settings = model.settings
+    assert settings is not None
     figures: dict[str, object] = {
-        "preset": arguments.preset.name,
-        "backend": arguments.backend,
-        "cores": arguments.cores,
+        "preset": settings["preset"].name,
+        "backend": settings["backend"],
+        "cores": settings["cores"],
         "epochs": model.epochs,
         "steps": model.steps,
         "step_cycles": model.cycles(),
@@ -143,20 +153,17 @@ def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def _model(arguments: argparse.Namespace) -> Sequential:
-    machine: dict[str, Any] = {
-        "preset": arguments.preset,
-        "backend": arguments.backend,
-        "latency": arguments.latency,
-        "cores": arguments.cores,
-        "check_every": arguments.check_every,
-    }
+    machine = _given(arguments, "preset", "backend", "latency", "cores", "check_every")
     learning = _given(arguments, "loss", "seed")
     optimizer = _given(arguments, "learning_rate", "momentum", "rounding")
     with _mistakes():
+        if not (is_description(arguments.model) or arguments.model.endswith(".keras")):
+            model = load(arguments.model, **machine, **learning)
+            assert model.settings is not None
+            model.use_optimizer(replace(model.settings["optimizer"], **optimizer))
+            return model
         if optimizer:
             learning["optimizer"] = SGD(**optimizer)
-        if not (is_description(arguments.model) or arguments.model.endswith(".keras")):
-            return load(arguments.model, **machine, **learning)
     with _mistakes(arguments.model):
         if is_description(arguments.model):
             model = Sequential(layers(arguments.model))

@@ -134,7 +134,11 @@ class Unpacker:
             kinds = tuple(kind for kind in kinds if kind.__name__ == name)
         else:
             lists = isinstance(data, list)
-            kinds = tuple(kind for kind in kinds if (get_origin(kind) is tuple) == lists)
+            kinds = tuple(
+                kind
+                for kind in kinds
+                if (get_origin(kind) is tuple) == lists and not is_dataclass(kind)
+            )
         kinds = tuple(kind for kind in kinds if kind is not NoneType)
         if len(kinds) != 1:
             raise DataError(f"{where} is of no known class")

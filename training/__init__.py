@@ -1,7 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the machine: Keras's names, int8 block floating point, every step a program."""
 
-from systola.training.callbacks import Callback, History, ModelCheckpoint
+from systola.training.callbacks import (
+    Callback,
+    CSVLogger,
+    EarlyStopping,
+    History,
+    LambdaCallback,
+    LearningRateScheduler,
+    ModelCheckpoint,
+    ReduceLROnPlateau,
+    TerminateOnNaN,
+)
 from systola.training.checkpoint import load
 from systola.training.errors import TrainingError
 from systola.training.keras_model import from_keras, to_keras
@@ -18,26 +28,54 @@ from systola.training.layers import (
     ReLU,
 )
 from systola.training.model import Sequential
+from systola.training.not_there import INSTEAD
 from systola.training.optimizers import SGD
+from systola.training.schedules import (
+    CosineDecay,
+    CosineDecayRestarts,
+    ExponentialDecay,
+    InverseTimeDecay,
+    PiecewiseConstantDecay,
+    PolynomialDecay,
+)
 
 __all__ = [
     "LSTM",
     "SGD",
     "Activation",
+    "CSVLogger",
     "Callback",
     "Conv2D",
+    "CosineDecay",
+    "CosineDecayRestarts",
     "Dense",
     "Dropout",
+    "EarlyStopping",
     "Embedding",
+    "ExponentialDecay",
     "Flatten",
     "History",
     "Input",
+    "InverseTimeDecay",
+    "LambdaCallback",
+    "LearningRateScheduler",
     "MaxPooling2D",
     "ModelCheckpoint",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
     "ReLU",
+    "ReduceLROnPlateau",
     "Sequential",
+    "TerminateOnNaN",
     "TrainingError",
     "from_keras",
     "load",
     "to_keras",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Raise TrainingError for a name of Keras that is not there, AttributeError for any other."""
+    if name in INSTEAD:
+        raise TrainingError(f"{name} is not there: {INSTEAD[name]}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -13,8 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
-from typing import Any, Never, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +24,19 @@ from systola.runtime.npz import Npz, NpzError
 from systola.runtime.plain_data import DataError, Unpacker
 from systola.runtime.pod.strategy import current_strategy
 from systola.runtime.write_file import write_file
-from systola.training.checks import nothing_more, shown, whole
+from systola.training.arguments import takes
+from systola.training.checks import shown, whole
 from systola.training.errors import TrainingError
 from systola.training.layers import Activation, Input, Layer
 from systola.training.model import Sequential
 from systola.training.numbers import velocity_bits
 from systola.training.optimizers import SGD
-from systola.training.settings import Settings
+from systola.training.paths import check_path
+from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, check_bits, master_shapes
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")
@@ -57,6 +58,7 @@ class Saved(Protocol):
     settings: dict[str, Any] | None
     epochs: int
     steps: int
+    batch_size: int | None
 
     @property
     def input_bits(self) -> int | None:
@@ -71,24 +73,23 @@ class Saved(Protocol):
 def save(model: Saved, path: str | PathLike[str]) -> None:
     """Save a model that has been compiled.
 
-    Raises TrainingError for a model that has not been compiled, and for a path that is a folder;
-    OSError where the file cannot be written.
+    Raises TrainingError for a model that has not been compiled; OSError where the file cannot be
+    written.
     """
     if model.settings is None:
         raise TrainingError("call compile() before save()")
-    if check_path(path).is_dir():
-        raise TrainingError(f"cannot save to {path}: it is a folder")
     state, settings = model.state(), dict(model.settings)
     about = {
         "format": f"{_FORMAT} {VERSION}",
         "layers": [_written(layer) for layer in model.layers],
         "settings": settings
-        | {"optimizer": asdict(settings["optimizer"]), "preset": settings["preset"].name},
+        | {"optimizer": _optimizer(settings["optimizer"]), "preset": settings["preset"].name},
         "bits": state.bits,
         "unit_bits": state.unit_bits,
         "input_bits": model.input_bits,
         "epochs": model.epochs,
         "steps": model.steps,
+        "batch_size": model.batch_size,
     }
     arrays: dict[str, Any] = {f"master{n}": values for n, values in enumerate(state.masters)}
     arrays |= {f"velocity{n}": values for n, values in enumerate(state.velocities)}
@@ -107,6 +108,8 @@ class Checkpoint:
     input_bits: int | None
     epochs: int
     steps: int
+    batch_size: int | None
+    """The batch size of the last fit(); None before the first one."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +123,13 @@ class _About:
     input_bits: int | None
     epochs: int
     steps: int
+    batch_size: int | None
 
     def __post_init__(self) -> None:
         whole("epochs", self.epochs, 0, _MOST_COUNT)
         whole("steps", self.steps, 0, _MOST_COUNT)
+        if self.batch_size is not None:
+            whole("batch_size", self.batch_size, 1, MOST_BATCH)
         if not (self.layers and isinstance(self.layers[0], Input)):
             raise TrainingError("its first layer is no Input")
         check_bits(stages(self.layers, None), self.bits, self.unit_bits, self.input_bits)
@@ -152,6 +158,7 @@ def read(content: bytes) -> Checkpoint:
         input_bits=about.input_bits,
         epochs=about.epochs,
         steps=about.steps,
+        batch_size=about.batch_size,
     )
 
 
@@ -232,26 +239,25 @@ def _array(archive: Npz, name: str, shape: tuple[int, int]) -> NDArray[np.int16]
     return values
 
 
+@takes()
 def load(
     path: str | PathLike[str],
     *,
     optimizer: str | SGD | None = None,
     loss: str | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str] | str | None = None,
     seed: int | None = None,
     preset: str | Config | None = None,
     backend: str | None = None,
     latency: int | None = None,
     cores: int | None = None,
     check_every: int = 0,
-    **others: Never,
 ) -> Sequential:
     """Load the model that `save` has stored; the rest is as for compile(). A setting of the
     machine that is not given is that of the Strategy in whose scope this is, else the file's.
 
     Raises OSError where there is no such file, TrainingError where it is something else.
     """
-    nothing_more("load", others)
     try:
         found = read(check_path(path).read_bytes())
     except TrainingError as error:
@@ -269,6 +275,7 @@ def load(
     model = Sequential(found.layers)
     model.compile(**settings, check_every=check_every)
     model.restore(found.state, found.input_bits, epochs=found.epochs, steps=found.steps)
+    model.batch_size = found.batch_size
     return model
 
 
@@ -281,11 +288,12 @@ def _stored_preset(path: str | PathLike[str], name: str) -> Config:
         ) from None
 
 
-def check_path(path: str | PathLike[str]) -> Path:
-    """Return the path; raise TrainingError where it is of another type."""
-    if not isinstance(path, (str, PathLike)):  # type: ignore[reportUnnecessaryIsInstance]
-        raise TrainingError(f"a path is a text, not {shown(path)}")
-    return Path(path)
+def _optimizer(optimizer: SGD) -> dict[str, Any]:
+    """Return the fields of an optimiser; a schedule of its rate has the name of its class."""
+    fields, rate = asdict(optimizer), optimizer.learning_rate
+    if not isinstance(rate, float):
+        fields["learning_rate"] = {"class": type(rate).__name__, **fields["learning_rate"]}
+    return fields
 
 
 def _written(layer: Layer) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from operator import index
 from typing import Any, cast
 
@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.training.errors import TrainingError
+
+_MOST_NAME = 100
+"""Characters of a name at most."""
 
 
 def shown(value: object) -> str:
@@ -60,6 +63,12 @@ def is_name(value: object, known: Collection[str]) -> bool:
     return isinstance(value, str) and value in known
 
 
+def check_name(what: str, value: object) -> None:
+    """Raise TrainingError for a value that is no text of 1 to _MOST_NAME printable characters."""
+    if not (isinstance(value, str) and 0 < len(value) <= _MOST_NAME and value.isprintable()):
+        raise TrainingError(f"{what} must be a text of 1 to {_MOST_NAME} characters")
+
+
 def flag(name: str, value: object) -> bool:
     """Return True or False; raise TrainingError for all else."""
     if not _is(value, bool, np.bool_):
@@ -76,12 +85,6 @@ def items(name: str, value: object, what: str) -> list[Any]:
 
 def _is(value: object, *kinds: type[Any]) -> bool:
     return isinstance(value, kinds)
-
-
-def nothing_more(function: str, others: Mapping[str, object]) -> None:
-    """Raise TrainingError for arguments of Keras that `function` does not take."""
-    if others:
-        raise TrainingError(f"{function}() does not take {', '.join(others)}")
 
 
 def numbers(values: Any, name: str) -> NDArray[np.float64]:

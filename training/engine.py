@@ -142,6 +142,12 @@ class Engine:
             self._survey()
         return batch
 
+    def learn_at(self, rate: float) -> None:
+        """Set the learning rate of the next steps."""
+        if rate != self.task.learning_rate:
+            self.task = replace(self.task, learning_rate=rate)
+            self._programs.clear()
+
     def end_epoch(self) -> None:
         """Makes what fitted all steps of the epoch the fraction bits of the units."""
         if self._least_bits:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from systola.training.checks import shown
+from systola.arch.config import Config
+from systola.training.arguments import takes
+from systola.training.checks import flag, shown
 from systola.training.errors import TrainingError
+from systola.training.keras_compile import compile_arguments
 from systola.training.layers import (
     LSTM,
     Activation,
@@ -34,12 +37,44 @@ _NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "qua
 """Ends of the names of settings that must be None, as training would ignore them."""
 
 
-def from_keras(keras_model: Any) -> Sequential:
+@takes()
+def from_keras(
+    keras_model: Any,
+    *,
+    compile: bool = True,
+    seed: int | None = None,
+    preset: str | Config | None = None,
+    backend: str | None = None,
+    latency: int | None = None,
+    cores: int | None = None,
+) -> Sequential:
     """Return the network of a Keras model that is a chain of layers, with its weights.
 
-    Raises TrainingError for other models, for layers that the machine does not train, and for
-    settings of a layer that training would ignore.
+    Where the Keras model has been compiled, its optimiser, loss and metrics are taken, too, unless
+    `compile` is False; the other arguments are those for compile(). Raises TrainingError for other
+    models, for layers that the machine does not train, and for settings that training would ignore.
     """
+    machine: dict[str, Any] = {"seed": seed, "preset": preset, "backend": backend}
+    machine |= {"latency": latency, "cores": cores}
+    given = {name: value for name, value in machine.items() if value is not None}
+    model = _network(keras_model)
+    model.keras_model = keras_model
+    if flag("compile", compile) and getattr(keras_model, "compiled", False):
+        last = model.stages()[-1]
+        try:
+            arguments = compile_arguments(
+                keras_model.get_compile_config(), probabilities=last.softmax or last.sigmoid
+            )
+            model.compile(**arguments, **given)
+        except TrainingError as error:
+            raise TrainingError(f"{error} (compile=False leaves it out)") from None
+    elif given:
+        raise TrainingError(f"{', '.join(given)}: the Keras model has no compile() to go with it")
+    return model
+
+
+def _network(keras_model: Any) -> Sequential:
+    """Return the layers of a Keras model, with its weights."""
     shape: Any = getattr(keras_model, "input_shape", None)
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
@@ -84,6 +119,7 @@ def _chain(keras_model: Any) -> list[Any]:
     return layers
 
 
+@takes()
 def to_keras(model: Sequential, keras_model: Any) -> None:
     """Put the weights into the Keras model that `from_keras` has taken them from. Raises
     TrainingError for what is no such model."""

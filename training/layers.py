@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from math import prod
 from typing import Any
 
-from systola.training.checks import is_name, items, real, shown, whole
+from systola.training.arguments import Only, constructor
+from systola.training.checks import check_name, is_name, items, real, shown, whole
 from systola.training.errors import TrainingError
 
 ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid")
@@ -15,37 +16,86 @@ MOST_LSTM_UNITS = 512
 """The sums of so many products of int16 and int8 cannot leave 32 bits."""
 MOST_NUMBERS = 1 << 24
 """Numbers that a sample, and units that a layer, can have at most."""
+_SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
+_NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
+_NO_CONSTRAINT = Only((None,), "there are no constraints")
+_LAYER = {
+    "trainable": Only((True,), "all layers are trained"),
+    "dtype": Only((None, "float32"), "the machine has block floating point"),
+    "batch_size": Only((None,), "fit() takes it"),
+    "activity_regularizer": _NO_REGULARISER,
+}
+"""Arguments of any layer of Keras that this one has no use for."""
+_KERNEL = {
+    "use_bias": Only((True,), "all layers have biases"),
+    "kernel_initializer": Only(("glorot_uniform", "GlorotUniform"), _SET_WEIGHTS),
+    "bias_initializer": Only(("zeros", "Zeros"), _SET_WEIGHTS),
+    "kernel_regularizer": _NO_REGULARISER,
+    "bias_regularizer": _NO_REGULARISER,
+    "kernel_constraint": _NO_CONSTRAINT,
+    "bias_constraint": _NO_CONSTRAINT,
+    "lora_rank": Only((None,)),
+    "quantization_config": Only((None,)),
+}
+_MAPS = Only((None, "channels_last"), "channels are last")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """The base of all layers: `name` is for summary(); None is named for the class."""
+
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name("the name of a layer", self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing(Named):
+    """The base of all layers but Input: the first one may have `input_shape`, as Input has."""
+
+    input_shape: InitVar[tuple[int, ...] | None] = None
+
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__()
+        if input_shape is not None:
+            object.__setattr__(self, "_sample_shape", _shape("input_shape", input_shape))
+
+    @property
+    def sample_shape(self) -> tuple[int, ...] | None:
+        """The shape that was given as `input_shape`; it is not stored with the layer."""
+        return vars(self).get("_sample_shape")
+
+
+@constructor(**_LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
 @dataclass(frozen=True)
-class Input:
+class Input(Named):
     """The shape of a sample, up to MOST_NUMBERS numbers."""
 
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        given = items("the shape of Input", self.shape, "sizes")
-        shape = tuple(whole("a size of Input", size, 1, MOST_NUMBERS) for size in given)
-        _need(
-            len(shape) > 0 and prod(shape) <= MOST_NUMBERS,
-            f"Input must have 1 to {MOST_NUMBERS:,} numbers, not the shape {shown(shape)}",
-        )
-        object.__setattr__(self, "shape", shape)
+        super().__post_init__()
+        object.__setattr__(self, "shape", _shape("Input", self.shape))
 
 
+@constructor(**_LAYER, data_format=_MAPS)
 @dataclass(frozen=True)
-class Flatten:
+class Flatten(Computing):
     """Makes a sample a row of numbers, which the machine takes it for anyway."""
 
 
+@constructor(**_LAYER, **_KERNEL)
 @dataclass(frozen=True)
-class Dense:
+class Dense(Computing):
     """`units` weighted sums of all inputs, with a bias each, and an activation."""
 
     units: int
     activation: str | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
         _keep_size(self, "units")
         check_activation(self.activation)
 
@@ -53,8 +103,15 @@ class Dense:
 Pair = tuple[int, int]
 
 
+@constructor(
+    **_LAYER,
+    **_KERNEL,
+    data_format=_MAPS,
+    dilation_rate=Only(((1, 1), 1), "kernels have no holes"),
+    groups=Only((1,), "a Conv2D has one group"),
+)
 @dataclass(frozen=True)
-class Conv2D:
+class Conv2D(Computing):
     """Windows of a map, height x width x channels, times kernels: `filters` sums with a bias each.
 
     `kernel_size` and `strides` are numbers or pairs, kept as pairs; strides are 1 or 2.
@@ -66,7 +123,8 @@ class Conv2D:
     padding: str = "valid"
     activation: str | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
         _keep_size(self, "filters")
         _need(
             is_name(self.padding, ("valid", "same")),
@@ -77,66 +135,138 @@ class Conv2D:
         check_activation(self.activation)
 
 
+@constructor(**_LAYER, data_format=_MAPS)
 @dataclass(frozen=True)
-class MaxPooling2D:
-    """The largest of each window of a map; windows lie side by side."""
+class MaxPooling2D(Computing):
+    """The largest of each window of a map; windows lie side by side.
+
+    `strides` may be given, but must be the size of the window, and `padding` is "valid".
+    """
 
     pool_size: int | Pair = 2
+    strides: InitVar[int | Pair | None] = None
+    padding: InitVar[str] = "valid"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "pool_size", pair("pool_size", self.pool_size, 15))
+    def __post_init__(
+        self, input_shape: tuple[int, ...] | None, strides: int | Pair | None, padding: str
+    ) -> None:
+        super().__post_init__(input_shape)
+        size = pair("pool_size", self.pool_size, 15)
+        if strides is not None and pair("strides", strides, 15) != size:
+            raise TrainingError(
+                f"MaxPooling2D has strides of its pool_size {size}, not {shown(strides)}"
+            )
+        _need(
+            is_name(padding, ("valid",)),
+            f"MaxPooling2D has the padding valid, not {shown(padding)}",
+        )
+        object.__setattr__(self, "pool_size", size)
 
 
+@constructor(**_LAYER)
 @dataclass(frozen=True)
-class Activation:
+class Activation(Computing):
     """An activation of its own, after a Dense or Conv2D."""
 
     activation: str
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
         _need(self.activation is not None, "Activation needs the name of an activation")  # type: ignore[reportUnnecessaryComparison]
         check_activation(self.activation)
 
 
+@constructor(
+    **_LAYER,
+    max_value=Only((None,), "relu has no end"),
+    negative_slope=Only((0.0, 0), "relu is 0 below 0"),
+    threshold=Only((0.0, 0), "relu begins at 0"),
+)
 class ReLU(Activation):
     """max(x, 0), after a Dense or Conv2D."""
 
-    def __init__(self) -> None:
-        super().__init__("relu")
+    def __init__(self, *, name: str | None = None) -> None:
+        super().__init__("relu", name=name)
 
 
+@constructor(
+    **_LAYER,
+    noise_shape=Only((None,), "each number has a mask of its own"),
+    seed=Only((None,), "compile() takes the seed of all masks"),
+)
 @dataclass(frozen=True)
-class Dropout:
+class Dropout(Computing):
     """In training, makes a fraction `rate` of its inputs zero and scales the others up."""
 
     rate: float
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
         rate = real("the rate of Dropout", self.rate)
         _need(0 <= rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {rate}")
         object.__setattr__(self, "rate", rate)
 
 
+@constructor(
+    **_LAYER,
+    embeddings_initializer=Only(("uniform", "RandomUniform"), _SET_WEIGHTS),
+    embeddings_regularizer=_NO_REGULARISER,
+    embeddings_constraint=_NO_CONSTRAINT,
+    mask_zero=Only((False,), "word 0 is one like any other"),
+    weights=Only((None,), "set_weights() gives weights"),
+    lora_rank=Only((None,)),
+    quantization_config=Only((None,)),
+)
 @dataclass(frozen=True)
-class Embedding:
-    """A row of `output_dim` numbers for each word, a whole number from 0 to `input_dim` - 1."""
+class Embedding(Computing):
+    """A row of `output_dim` numbers for each word, a whole number from 0 to `input_dim` - 1.
+
+    `input_length`, the words of a sample, is the same as an `input_shape` of one size.
+    """
 
     input_dim: int
     output_dim: int
+    _: KW_ONLY
+    input_length: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None, input_length: int | None) -> None:
+        if input_length is not None:
+            _need(input_shape is None, "give input_length or input_shape, not both")
+            input_shape = (whole("input_length", input_length, 1, MOST_NUMBERS),)
+        super().__post_init__(input_shape)
         for name in ("input_dim", "output_dim"):
             _keep_size(self, name)
 
 
+@constructor(
+    **_LAYER,
+    **_KERNEL,
+    activation=Only(("tanh",), "an LSTM has tanh"),
+    recurrent_activation=Only(("sigmoid",), "the gates have sigmoid"),
+    recurrent_initializer=Only(("orthogonal", "OrthogonalInitializer"), _SET_WEIGHTS),
+    recurrent_regularizer=_NO_REGULARISER,
+    recurrent_constraint=_NO_CONSTRAINT,
+    unit_forget_bias=Only((True,), "forget gates begin with a bias of one"),
+    dropout=Only((0.0, 0), "a Dropout layer may follow"),
+    recurrent_dropout=Only((0.0, 0), "a Dropout layer may follow"),
+    seed=Only((None,), "compile() takes the seed"),
+    return_sequences=Only((False,), "an LSTM gives its last state"),
+    return_state=Only((False,), "an LSTM gives its last state"),
+    go_backwards=Only((False,), "turn the samples round"),
+    stateful=Only((False,), "each sample begins with a state of zero"),
+    time_major=Only((False,), "samples come first"),
+    unroll=Only((False, True)),
+    use_cudnn=Only(("auto", False)),
+)
 @dataclass(frozen=True)
-class LSTM:
+class LSTM(Computing):
     """Long short-term memory, with Keras's defaults: tanh, sigmoid for the gates, biases, those of
     the forget gate one at the start. It gives the `units` numbers of the last step."""
 
     units: int
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
         _keep_size(self, "units", MOST_LSTM_UNITS)
 
 
@@ -149,6 +279,18 @@ def check_activation(name: str | None) -> None:
         name is None or is_name(name, ACTIVATIONS),
         f"activation {shown(name)} cannot be trained (known: {', '.join(ACTIVATIONS)})",
     )
+
+
+def _shape(where: str, given: object) -> tuple[int, ...]:
+    """Return a shape of a sample. Raises TrainingError for another type, and where it has no
+    numbers, or too many."""
+    sizes = items(f"the shape of {where}", given, "sizes")
+    shape = tuple(whole(f"a size of {where}", size, 1, MOST_NUMBERS) for size in sizes)
+    _need(
+        len(shape) > 0 and prod(shape) <= MOST_NUMBERS,
+        f"{where} must have 1 to {MOST_NUMBERS:,} numbers, not the shape {shown(shape)}",
+    )
+    return shape
 
 
 def pair(name: str, value: object, most: int) -> Pair:

@@ -3,40 +3,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from os import PathLike
-from typing import Any, Never, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from systola.arch.config import Config, ConfigError
 from systola.arch.config import preset as named_preset
 from systola.runtime.pod.linked import Linked, make_linked
 from systola.runtime.pod.strategy import Strategy, current_strategy
 from systola.training import data
+from systola.training.arguments import Only, takes
 from systola.training.callbacks import Callback, History, check_callbacks
-from systola.training.checks import flag, items, nothing_more, real, shown, whole
-from systola.training.engine import Codes, Engine
+from systola.training.checks import check_name, flag, is_name, items, real, shown, whole
+from systola.training.engine import Batch, Codes, Engine
 from systola.training.errors import TrainingError
 from systola.training.fast.checked import CheckedEngine
 from systola.training.fast.engine import FastEngine
 from systola.training.layers import Input, Layer
-from systola.training.loss import BINARY
+from systola.training.metrics import Totals
 from systola.training.numbers import Floats, codes, input_bits
 from systola.training.optimizers import SGD
 from systola.training.optimizers import optimizer as named_optimizer
+from systola.training.paths import check_path, check_target
 from systola.training.progress import Progress
-from systola.training.settings import FAST, Settings
+from systola.training.running_optimizer import RunningOptimizer
+from systola.training.schedules import rate_at
+from systola.training.settings import FAST, MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
-from systola.training.state import State, as_keras, from_weights, glorot, weights
+from systola.training.state import State, as_keras, from_weights, glorot, keras_shapes, weights
+from systola.training.summary import printable, table, weights_of_layers
 from systola.training.task import Task
+from systola.training.weight_files import read_weights, write_weights
 
 DEFAULT_PRESET = "base-training"
 Numbers = NDArray[np.float64]
 Validation = tuple[Any, Any]
+_OF_COMPILE = {
+    "loss_weights": Only((None,), "there is one loss"),
+    "weighted_metrics": Only((None,), "metrics= is there"),
+    "run_eagerly": Only((False,), "the machine runs programs"),
+    "steps_per_execution": Only((1,), "each step is a program"),
+    "jit_compile": Only(("auto", True), "each step is a program"),
+    "auto_scale_loss": Only((True,), "tensors have exponents of their own"),
+}
+_STEPS = Only((None,), "give fewer samples")
+_SAMPLE_WEIGHT = Only((None,), "give samples that count more several times")
+_OF_FIT = {
+    "sample_weight": _SAMPLE_WEIGHT,
+    "class_weight": _SAMPLE_WEIGHT,
+    "steps_per_epoch": _STEPS,
+    "validation_steps": _STEPS,
+    "validation_batch_size": Only((None,), "results are the same for any"),
+    "validation_freq": Only((1,), "a callback may call evaluate()"),
+}
+_OF_EVALUATE = {"sample_weight": _SAMPLE_WEIGHT, "steps": _STEPS, "callbacks": Only((None,))}
+_OF_BATCH = {"sample_weight": _SAMPLE_WEIGHT, "class_weight": _SAMPLE_WEIGHT}
 
 
 class Sequential:
@@ -45,16 +72,28 @@ class Sequential:
     Losses are of logits: a last layer of softmax changes what predict() gives, not the training.
     """
 
-    def __init__(self, layers: Sequence[Layer] = ()) -> None:
-        self.layers: list[Layer] = [_layer(each) for each in items("layers", layers, "layers")]
+    @takes(trainable=Only((True,), "all layers are trained"))
+    def __init__(self, layers: Sequence[Layer] | None = None, name: str = "sequential") -> None:
+        check_name("the name of a model", name)
+        self.name = name
+        self.layers: list[Layer] = []
+        for each in items("layers", () if layers is None else layers, "layers"):
+            self._add(each)
         self.stop_training = False
         self.log_names: Sequence[str] = ()
         """Names in the logs of an epoch, from the begin of fit() on."""
         self.epochs = 0
         """Epochs trained so far, and `steps` likewise."""
         self.steps = 0
+        self.batch_size: int | None = None
+        """The batch size of the last fit(), MOST_BATCH at most."""
+        self.keras_model: Any = None
+        """The Keras model that from_keras() made this one of."""
+        self._strategy = current_strategy()
         self._state: State | None = None
         self._input_bits: int | None = None
+        self._batches_since_epoch = 0
+        """Batches of train_on_batch() that end_epoch() of the engine has not seen."""
         self._engine: Engine | FastEngine | None = None
         self._machine: Linked | None = None
         self.settings: dict[str, Any] | None = None
@@ -62,18 +101,31 @@ class Sequential:
         self._memories: dict[str, Any] = {}
         self._check_every = 0
 
+    @takes()
     def add(self, layer: Layer) -> None:
         """Add a layer at the end. Raises TrainingError for what is none, and where there are
         weights."""
         if self._state is not None:
             raise TrainingError("a network that has weights takes no more layers")
-        self.layers.append(_layer(layer))
+        self._add(layer)
 
+    def _add(self, given: object) -> None:
+        layer = _layer(given)
+        if not isinstance(layer, Input) and layer.sample_shape is not None:
+            if not self.layers:
+                self.layers.append(Input(layer.sample_shape))
+            if [getattr(each, "shape", None) for each in self.layers] != [layer.sample_shape]:
+                raise TrainingError("input_shape belongs to the first layer")
+        if layer.name and layer.name in [each.name for each in self.layers]:
+            raise TrainingError(f"two layers have the name {shown(layer.name)}")
+        self.layers.append(layer)
+
+    @takes(**_OF_COMPILE)
     def compile(
         self,
         optimizer: str | SGD = "sgd",
         loss: str = "sparse_categorical_crossentropy",
-        metrics: Sequence[str] = (),
+        metrics: Sequence[str] | str | None = None,
         *,
         seed: int = 0,
         preset: str | Config | None = None,
@@ -81,20 +133,19 @@ class Sequential:
         latency: int | None = None,
         cores: int | None = None,
         check_every: int = 0,
-        **others: Never,
     ) -> None:
-        """Chooses optimiser, loss and machine.
+        """Choose optimiser, loss, metrics and machine. Names are those of Keras, in any case.
 
-        `seed` is that of fresh weights, of the order of samples and of the masks of Dropout. The
-        machine has the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and
-        memories of `latency` cycles. "fast" is no machine, but makes the same bytes in numpy; with
-        `check_every` n each n-th step is taken on the RTL, too, and compared. With `cores` it is
-        a pod: they share each batch, and learn the bytes that one core learns. What is not given
-        is that of the Strategy in whose scope this is, whose preset gets what training takes; else
-        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for what is not there.
+        `seed` draws fresh weights, the order of samples and the masks of Dropout. The machine has
+        the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and memories of
+        `latency` cycles. "fast" is no machine, but makes the same bytes in numpy; with
+        `check_every` n each n-th step is taken on the RTL, too, and compared. With `cores` it is a
+        pod: they share each batch, and learn the bytes that one core learns. A setting that is not
+        given comes from the Strategy in the scope of which the call is, or the model was made, and
+        its preset gets training; else it is DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError
+        for a name or a setting that is not there.
         """
-        nothing_more("compile", others)
-        pod = current_strategy()
+        pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):
             raise TrainingError("a Strategy with split or scheduler cannot train")
         pod = pod or Strategy(1, DEFAULT_PRESET)
@@ -105,7 +156,9 @@ class Sequential:
         else:
             config = _config(preset)
         settings = Settings(
-            optimizer=named_optimizer(optimizer),
+            optimizer=named_optimizer(
+                optimizer.lower() if isinstance(optimizer, str) else optimizer
+            ),
             loss=loss,
             metrics=metrics,  # type: ignore[arg-type]  # which makes a tuple of it
             seed=seed,
@@ -127,34 +180,31 @@ class Sequential:
         self.settings = {**vars(settings), "preset": config}
         self._memories = {"stall": pod.stall, "seed": pod.seed}
 
+    @takes(**_OF_FIT)
     def fit(
         self,
         x: Any,
         y: Any,
-        *,
         batch_size: int = 32,
         epochs: int = 1,
         verbose: int | str = "auto",
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[Callback] | Callback | None = None,
         validation_split: float = 0.0,
         validation_data: Validation | None = None,
         shuffle: bool = True,
         initial_epoch: int = 0,
-        **others: Never,
     ) -> History:
-        """Trains, as Keras does: up to epoch `epochs`, the first one being `initial_epoch`.
+        """Train, as Keras does: up to epoch `epochs`, the first one being `initial_epoch`.
 
         The last `validation_split` of the samples, or `validation_data`, are evaluated after each
         epoch. Raises TrainingError for bad data, and for arguments of the wrong type or range,
         before anything runs.
         """
-        nothing_more("fit", others)
         batch_size = whole("batch_size", batch_size, 1)
         epochs = whole("epochs", epochs, 0)
         initial_epoch = whole("initial_epoch", initial_epoch, 0)
         shuffle = flag("shuffle", shuffle)
-        if verbose != "auto":
-            verbose = whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
+        silent = _silent(verbose)
         callbacks = check_callbacks(callbacks)
         validation_split = real("validation_split", validation_split)
         if not 0 <= validation_split < 1:
@@ -174,81 +224,193 @@ class Sequential:
             rows, labels = rows[:count], labels[:count]
 
         self._input_bits = self._fitting_bits(rows)
+        self.batch_size = min(batch_size, MOST_BATCH)
         batch_size = min(batch_size, len(rows))
         self._prepare(batch_size, self._input_bits)  # it must fit, before callbacks begin
         history = History()
-        progress = Progress(0 if verbose == 0 else 1, epochs, -(-len(rows) // batch_size))
+        progress = Progress(0 if silent else 1, epochs, -(-len(rows) // batch_size))
         everyone: list[Callback] = [*callbacks, history, progress]
         self.stop_training = False
-        measured = ("loss", *self._metrics())
+        measured = ("loss", *self._compiled()["metrics"])
         validated = () if checked is None else tuple(f"val_{name}" for name in measured)
         self.log_names = (*measured, *validated)
+        params = {"verbose": int(not silent), "epochs": epochs, "steps": progress.batches}
+        logs: dict[str, float] = {}
         for each in everyone:
+            each.set_params(params)
             each.set_model(self)
-            each.on_train_begin()
+        for each in everyone:
+            each.on_train_begin({})
         for epoch in range(initial_epoch, epochs):
             for each in everyone:
-                each.on_epoch_begin(epoch)
+                each.on_epoch_begin(epoch, {})
             logs = self._epoch(rows, labels, batch_size, shuffle, everyone)
             if checked is not None:
                 engine = self._ready(checked[0], batch_size)
-                logs |= {f"val_{k}": v for k, v in self._measured(engine, *checked).items()}
+                found = self._measured(engine, *checked, silent=True)
+                logs |= {f"val_{name}": value for name, value in found.items()}
             for each in everyone:
                 each.on_epoch_end(epoch, logs)
             if self.stop_training:
                 break
         for each in everyone:
-            each.on_train_end()
+            each.on_train_end(logs)
         return history
 
+    @takes(**_OF_EVALUATE)
     def evaluate(
         self,
         x: Any,
         y: Any,
-        *,
         batch_size: int = 32,
+        verbose: int | str = "auto",
+        *,
         return_dict: bool = False,
-        **others: Never,
     ) -> float | list[float] | dict[str, float]:
-        """Measure loss and metrics of samples, and gives them as Keras does. Raises TrainingError
-        as fit() does."""
-        nothing_more("evaluate", others)
+        """Measure loss and metrics of any number of samples, and return them as Keras does.
+
+        `batch_size` changes no result. There is a bar of progress where `verbose` is 1 or 2.
+        Raises TrainingError as fit() does.
+        """
         batch_size = whole("batch_size", batch_size, 1)
+        silent = is_name(verbose, ("auto",)) or _silent(verbose)
         return_dict = flag("return_dict", return_dict)
         rows, labels = self._checked(x, y)
-        found = self._measured(self._ready(rows, batch_size), rows, labels)
-        if return_dict:
-            return found
-        values = list(found.values())
-        return values[0] if len(values) == 1 else values
+        found = self._measured(self._ready(rows, batch_size), rows, labels, silent=silent)
+        return _as_asked(found, return_dict)
 
-    def predict(self, x: Any, *, batch_size: int = 32, **others: Never) -> NDArray[np.float32]:
+    @takes(steps=_STEPS, callbacks=Only((None,)))
+    def predict(
+        self, x: Any, batch_size: int = 32, verbose: int | str = "auto"
+    ) -> NDArray[np.float32]:
         """Return the outputs of the network for any number of samples.
 
         Raises TrainingError as fit() does.
         """
-        nothing_more("predict", others)
         batch_size = whole("batch_size", batch_size, 1)
+        silent = is_name(verbose, ("auto",)) or _silent(verbose)
         rows = self._rows(x, "x")
         engine = self._ready(rows, batch_size)
-        found = [engine.predict(self._input(part, engine)) for part in _parts(rows, engine.batch)]
+        parts = tqdm(_parts(rows, engine.batch), "Predict", unit="step", disable=silent)
+        found = [engine.predict(self._input(part, engine)) for part in parts]
         return np.concatenate(found).astype(np.float32)
 
+    @takes(**_OF_BATCH)
+    def train_on_batch(
+        self, x: Any, y: Any, *, return_dict: bool = False
+    ) -> float | list[float] | dict[str, float]:
+        """Train one step with all of these samples; return loss and metrics before it, as Keras
+        does. Raises TrainingError as fit() does."""
+        return_dict = flag("return_dict", return_dict)
+        rows, labels = self._checked(x, y)
+        self._input_bits = self._fitting_bits(rows)
+        most = max(len(rows), self._engine.batch if self._engine else 0)
+        engine, total = self._training_engine(most), self._totals()
+        batch = self._step(engine, rows, labels)
+        self._batches_since_epoch += 1
+        total.add(batch.loss, batch.outputs, labels)
+        return _as_asked(total.logs(), return_dict)
+
+    @takes(**_OF_BATCH)
+    def test_on_batch(
+        self, x: Any, y: Any, *, return_dict: bool = False
+    ) -> float | list[float] | dict[str, float]:
+        """Measure loss and metrics of these samples. Raises TrainingError as fit() does."""
+        return_dict = flag("return_dict", return_dict)
+        rows, labels = self._checked(x, y)
+        found = self._measured(self._ready(rows, len(rows)), rows, labels, silent=True)
+        return _as_asked(found, return_dict)
+
+    @takes(
+        line_length=Only((None,), "columns are as wide as their text"),
+        positions=Only((None,), "columns are as wide as their text"),
+        expand_nested=Only((False, True)),
+        show_trainable=Only((False,), "all layers are trained"),
+        layer_range=Only((None,), "all layers are shown"),
+    )
+    def summary(self, *, print_fn: Callable[[str], object] | None = None) -> None:
+        """Print the layers as Keras does: names, shapes of results, and numbers of weights.
+
+        `print_fn` gets the text instead of standard output. Raises TrainingError for layers that
+        cannot be trained together.
+        """
+        text = table(self.layers, self.name)
+        if print_fn is None:
+            print(printable(text), end="")
+        elif callable(print_fn):  # type: ignore[reportUnnecessaryComparison]
+            print_fn(text)
+        else:
+            raise TrainingError(f"print_fn must be a function, not {shown(print_fn)}")
+
+    def count_params(self) -> int:
+        """Count the weights. Raises TrainingError where the shape of a sample is not known."""
+        counts = weights_of_layers(self.layers)
+        if counts is None:
+            raise TrainingError("the shape of a sample is not known: begin with Input, or call fit")
+        return sum(counts)
+
+    @takes()
+    def save_weights(self, filepath: str | PathLike[str], overwrite: bool = True) -> None:
+        """Save the weights alone, as arrays of numpy; with a name that ends in .h5, for Keras.
+
+        Raises TrainingError for .h5 where h5py is not installed, for a folder, and for a file that
+        is there already where `overwrite` is False; OSError where the file cannot be written.
+        """
+        path = check_target(filepath, overwrite=overwrite)
+        write_weights(path, self.layers, self.get_weights())
+
+    @takes(skip_mismatch=Only((False,), "all weights must fit"))
+    def load_weights(self, filepath: str | PathLike[str]) -> None:
+        """Take the weights from a file of save_weights(), or of Keras's for the same layers.
+
+        Raises TrainingError for a file with other weights, OSError where it cannot be read.
+        """
+        path = check_path(filepath)
+        try:
+            found = read_weights(path.read_bytes(), self.layers, keras_shapes(self.stages()))
+        except TrainingError as error:
+            raise TrainingError(f"{path}: {error}") from None
+        self.set_weights(found)
+
     def get_weights(self) -> list[Floats]:
-        """Those of each layer in turn, as Keras has them: exactly the numbers of the masters."""
+        """Return the weights of each layer in turn, as Keras has them: exactly the numbers of the
+        masters."""
         found = self.stages()
         return as_keras(found, weights(found, self.state()))
 
-    def set_weights(self, given: Sequence[Floats]) -> None:
+    @takes()
+    def set_weights(self, weights: Sequence[Floats]) -> None:
         """Take weights, to the nearest numbers that masters can be. Raises TrainingError for
         others than get_weights() would give."""
-        self._state, self._engine = from_weights(self.stages(), given), None
+        self._state, self._engine = from_weights(self.stages(), weights), None
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Saves everything: a model that is loaded again goes on byte for byte."""
+    @takes(include_optimizer=Only((True,), "save_weights() saves weights alone"))
+    def save(self, filepath: str | PathLike[str], overwrite: bool = True) -> None:
+        """Save everything: a model that is loaded again goes on byte for byte.
+
+        Raises TrainingError for a model that has not been compiled, for a folder, and for a file
+        that is there already where `overwrite` is False; OSError where it cannot be written.
+        """
         from systola.training.checkpoint import save
 
-        save(self, path)
+        save(self, check_target(filepath, overwrite=overwrite))
+
+    def move(self, strategy: Strategy) -> None:
+        """Go on on the pod of a Strategy, with everything that has been learnt. Raises
+        TrainingError for a pod that cannot train."""
+        self._strategy = strategy
+        if self.settings is not None:
+            learning = ("optimizer", "loss", "metrics", "seed")
+            with strategy.scope():
+                self.compile(**{name: self.settings[name] for name in learning})
+
+    def sync_to_cpu(self) -> Any:
+        """Bring the weights back to the Keras model that from_keras() was given, and return that;
+        a model of its own is returned as it is, with its weights on the host."""
+        if self.keras_model is None:
+            return self
+        self.keras_model.set_weights(self.get_weights())
+        return self.keras_model
 
     def stages(self, features: int | None = None) -> tuple[Stage, ...]:
         """The stages of the layers; `features`: the numbers of a sample, where no Input tells."""
@@ -260,6 +422,17 @@ class Sequential:
         if self._state is None:
             self._state = glorot(self.stages(), self._seed())
         return self._state
+
+    @property
+    def optimizer(self) -> RunningOptimizer:
+        """The optimiser of compile(), whose learning_rate may be set. Raises TrainingError before
+        compile()."""
+        self._compiled()
+        return RunningOptimizer(self)
+
+    def use_optimizer(self, optimizer: SGD) -> None:
+        """Go on with another optimiser of the same class; nothing else changes."""
+        self._compiled()["optimizer"] = optimizer
 
     @property
     def input_bits(self) -> int | None:
@@ -288,24 +461,40 @@ class Sequential:
         order = np.arange(len(rows))
         if shuffle:
             order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
-        total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
+        total = self._totals()
         for number, chosen in enumerate(_parts(order, batch_size)):
+            for each in everyone:
+                each.on_train_batch_begin(number, {})
             # A callback may have called compile() or set_weights(): there is a new engine, then.
             engine = self._training_engine(batch_size)
-            batch = engine.train(self._input(rows[chosen], engine), labels[chosen], self.steps)
-            self.steps += 1
+            batch = self._step(engine, rows[chosen], labels[chosen])
             total.add(batch.loss, batch.outputs, labels[chosen])
             for each in everyone:
                 each.on_train_batch_end(number, total.logs())
+            if self.stop_training:
+                break
         self._training_engine(batch_size).end_epoch()
         self.epochs += 1
         return total.logs()
 
+    def _step(self, engine: Engine | FastEngine, rows: Numbers, labels: NDArray[np.int16]) -> Batch:
+        """Train with a batch, at the rate of its step."""
+        engine.learn_at(rate_at(self._compiled()["optimizer"].learning_rate, self.steps))
+        batch = engine.train(self._input(rows, engine), labels, self.steps)
+        self.steps += 1
+        return batch
+
     def _measured(
-        self, engine: Engine | FastEngine, rows: Numbers, labels: NDArray[np.int16]
+        self,
+        engine: Engine | FastEngine,
+        rows: Numbers,
+        labels: NDArray[np.int16],
+        *,
+        silent: bool,
     ) -> dict[str, float]:
-        total = _Total(self._metrics(), binary=self._compiled()["loss"] == BINARY)
-        for chosen in _parts(np.arange(len(rows)), engine.batch):
+        total = self._totals()
+        parts = _parts(np.arange(len(rows)), engine.batch)
+        for chosen in tqdm(parts, "Evaluate", unit="step", disable=silent):
             batch = engine.evaluate(self._input(rows[chosen], engine), labels[chosen])
             total.add(batch.loss, batch.outputs, labels[chosen])
         return total.logs()
@@ -362,6 +551,7 @@ class Sequential:
         next call: nothing is cut off, and what is learnt does not depend on it.
         """
         batch = self._engine.batch if self._engine else min(batch_size, len(rows))
+        self._end_batches()
         return self._prepare(batch, self._fitting_bits(rows))
 
     def _training_engine(self, batch_size: int) -> Engine | FastEngine:
@@ -381,7 +571,7 @@ class Sequential:
             master_bits=state.bits,
             loss=settings["loss"],
             count=batch_size,
-            learning_rate=chosen.learning_rate,
+            learning_rate=rate_at(chosen.learning_rate, self.steps),
             momentum=chosen.momentum,
             stochastic=chosen.stochastic,
             seed=settings["seed"],
@@ -406,7 +596,15 @@ class Sequential:
             )
         return self._machine
 
+    def _end_batches(self) -> None:
+        """Take the batches of train_on_batch() for an epoch: what is evaluated now, or saved, has
+        the fraction bits that fit all of them."""
+        if self._engine is not None and self._batches_since_epoch:
+            self._engine.end_epoch()
+        self._batches_since_epoch = 0
+
     def _keep_state(self) -> None:
+        self._end_batches()
         if self._engine is not None:
             self._state = self._engine.state()
 
@@ -418,33 +616,22 @@ class Sequential:
     def _seed(self) -> int:
         return self.settings["seed"] if self.settings else 0
 
-    def _metrics(self) -> list[str]:
-        return self._compiled()["metrics"]
+    def _totals(self) -> Totals:
+        settings = self._compiled()
+        return Totals(settings["metrics"], settings["loss"], self.stages()[-1])
 
 
-class _Total:
-    """Sums up loss and metrics over batches."""
+def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float] | dict[str, float]:
+    """Return loss and metrics as Keras does: a loss alone is a number."""
+    values = list(found.values())
+    return found if return_dict else values[0] if len(values) == 1 else values
 
-    def __init__(self, metrics: Sequence[str], *, binary: bool) -> None:
-        self._metrics = metrics
-        self._binary = binary
-        self._count = 0
-        self._right = self._loss = 0.0
 
-    def add(self, loss: float, outputs: Numbers, labels: NDArray[np.int16]) -> None:
-        """Takes a batch."""
-        self._count += len(labels)
-        self._loss += loss
-        if self._binary:
-            hits = ((outputs > 0) == (labels > 1 << 14)).mean(axis=1)
-        else:
-            hits = outputs.argmax(axis=1) == labels.argmax(axis=1)
-        self._right += float(hits.sum())
-
-    def logs(self) -> dict[str, float]:
-        """Means over the samples so far."""
-        found = {"loss": self._loss / self._count}
-        return found | dict.fromkeys(self._metrics, self._right / self._count)
+def _silent(verbose: object) -> bool:
+    """Return whether nothing shall be shown; raise TrainingError for no such setting."""
+    if is_name(verbose, ("auto",)):
+        return False
+    return not whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
 
 
 def _layer(layer: object) -> Any:

@@ -14,26 +14,26 @@ class Progress(Callback):
     """A bar for each epoch, which stays with its loss and metrics; nothing with `verbose` 0."""
 
     def __init__(self, verbose: int, epochs: int, batches: int) -> None:
+        self.batches = batches
         self._silent = not verbose
         self._epochs = epochs
-        self._batches = batches
         self._bar: tqdm[NoReturn] | None = None
 
-    def on_epoch_begin(self, epoch: int) -> None:
-        """Begins a bar."""
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        """Begin a bar."""
         title = f"Epoch {epoch + 1}/{self._epochs}"
-        self._bar = tqdm(total=self._batches, desc=title, unit="step", disable=self._silent)
+        self._bar = tqdm(total=self.batches, desc=title, unit="step", disable=self._silent)
 
-    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
-        """Moves it."""
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Move the bar."""
         assert self._bar is not None
-        self._bar.set_postfix_str(_text(logs), refresh=False)
+        self._bar.set_postfix_str(_text(logs or {}), refresh=False)
         self._bar.update()
 
-    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
-        """Ends it."""
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """End the bar."""
         assert self._bar is not None
-        self._bar.set_postfix_str(_text(logs))
+        self._bar.set_postfix_str(_text(logs or {}))
         self._bar.close()
 
 

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from systola.runtime import make_backend
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.training.checks import choice, items, whole
-from systola.training.loss import LOSSES
+from systola.training.names import loss_name, metric_name
 from systola.training.optimizers import SGD
 
 FAST = "fast"
 """The back end that has no machine, but its bytes."""
 BACKENDS = (*make_backend.BACKENDS, FAST)
-METRICS = ("accuracy", "acc")
 MOST_SEED = (1 << 31) - 1
+MOST_BATCH = 1 << 24
+"""The largest batch size that a model remembers."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Settings:
     optimizer: SGD
     loss: str
     metrics: tuple[str, ...]
+    """Names as compile() was given them: logs have the same."""
     seed: int
     preset: str
     """The name of the configuration."""
@@ -34,12 +37,19 @@ class Settings:
     cores: int
 
     def __post_init__(self) -> None:
-        choice("loss", self.loss, LOSSES)
-        names = items("metrics", self.metrics, "names")
-        metrics = tuple(choice("metric", name, METRICS) for name in names)
+        loss = loss_name(self.loss)
+        given: Any = self.metrics
+        names = (
+            [given]
+            if isinstance(given, str)
+            else items("metrics", () if given is None else given, "names")
+        )
+        for name in names:
+            metric_name(name, loss)
         choice("back end", self.backend, BACKENDS)
         kept = {
-            "metrics": metrics,
+            "loss": loss,
+            "metrics": tuple(names),
             "seed": whole("seed", self.seed, 0, MOST_SEED),
             "latency": whole("latency", self.latency, 0, make_backend.MAX_LATENCY),
             "cores": whole("cores", self.cores, 1, MAX_CORES),

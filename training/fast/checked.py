@@ -28,6 +28,11 @@ class CheckedEngine(FastEngine):
         self._engine = Engine(machine, task, batch)
         self._every = every
 
+    def learn_at(self, rate: float) -> None:
+        """Set the learning rate of the next steps, on the machine, too."""
+        super().learn_at(rate)
+        self._engine.learn_at(rate)
+
     def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
         """Take a step; raise TrainingError where the machine comes to something else."""
         if step % self._every:

@@ -61,6 +61,10 @@ class FastEngine:
             self._make_room()
         return self._batch(found, logits)
 
+    def learn_at(self, rate: float) -> None:
+        """Set the learning rate of the next steps."""
+        self.task = replace(self.task, learning_rate=rate)
+
     def end_epoch(self) -> None:
         """Take the fraction bits that fitted all steps of the epoch for prediction."""
         if self._least_bits:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systola.training import load
+from systola.training import SGD, load
 from systola.verif.cli.test_errors import run
 from systola.verif.training.data import digits
 
@@ -51,6 +51,36 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert (status, err) == (0, "") and "results as of training" in out
         expected = load("m.tpu", backend="iss").predict(np.load("d.npz")["x_test"])
         assert np.array_equal(np.load("y.npz")["y"], expected)
+
+
+def test_a_saved_model_goes_on_with_its_settings(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Preset, back end, cores, batch and optimiser are the file's, but for those that are given."""
+    machine = "--backend iss --preset 8x8-training --cores 2 --latency 3"
+    options = "--batch-size 20 --learning-rate 0.25 --momentum 0.5 --loss categorical_crossentropy"
+    np.savez("hot.npz", x=np.load("plain.npz")["x"], y=np.eye(10)[np.load("plain.npz")["y"]])
+    command = f"train 12,10 --data hot.npz --save m.tpu -q {options} {machine}"
+    assert run(command, capsys)[0] == 0
+    for given, expected, steps in (
+        ("", SGD(0.25, 0.5), 3),
+        ("--momentum 0.75", SGD(0.25, 0.75), 3),
+        ("--learning-rate 0.125 --batch-size 50", SGD(0.125, 0.5), 1),
+        ("--momentum 0 --rounding stochastic", SGD(0.25, 0, "stochastic"), 3),
+    ):
+        command = f"train m.tpu --data hot.npz -q --json - --save n.tpu {given}"
+        status, out, err = run(command, capsys)
+        assert (status, err) == (0, "")
+        figures = json.loads(out)
+        found = [figures[name] for name in ("preset", "backend", "cores", "steps")]
+        assert found == ["8x8-training", "iss", 2, 3 + steps]
+        settings = load("n.tpu").settings
+        assert settings
+        assert (settings["optimizer"], settings["latency"]) == (expected, 3)
+    found = json.loads(run("train m.tpu --data hot.npz -q --json - --cores 1", capsys)[1])
+    assert (found["cores"], found["backend"]) == (1, "iss")
+    status, out, err = run("train m.tpu --data hot.npz -q --rounding stochastic", capsys)
+    assert (status, out) == (2, "") and "take no momentum" in err and err.count("\n") == 1
 
 
 def test_cores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ NO_COUNT = (0, -1, 1.5, 2.0, "a", "2", None, True, [1], np.float64(2), np.array(
 NO_FLAG = ("x", 0, 1, None, [True])
 NO_NUMBER = ("a", None, [0.1], True, float("nan"), float("inf"), 1j, 10**400)
 NO_NAME = ("nonsense", "", 5, None, [], ["sgd"], b"sgd", "\x1b[31m\n")
-NO_LIST = ("accuracy", 5, {"a": 1}, object())
+NO_LIST = ("nonsense", 5, {"a": 1}, object())
 NO_SAMPLES: tuple[Any, ...] = (
     *(None, 5, "text", [], {}, object(), [[1, 2], [3]], ["a"], X + 1j, X + np.nan, X + np.inf),
     *(X.astype(object), X.astype("datetime64[s]"), X.astype(str), np.zeros(8)),
@@ -86,7 +86,7 @@ FIT: dict[str, tuple[Any, ...]] = {
         *(5, X, (X,), (X, Y, Y), [], "xy", (X, Y[:7]), (X[:, :3], Y), (X, None), (X, Y + 3)),
     ),
     "shuffle": NO_FLAG,
-    "class_weight": ({0: 1.0}, None),
+    "class_weight": ({0: 1.0}, Y, 0),
     "sample_weight": (Y,),
     "steps_per_epoch": (1,),
     "validation_batch_size": (8,),
@@ -94,15 +94,15 @@ FIT: dict[str, tuple[Any, ...]] = {
 COMPILE: dict[str, tuple[Any, ...]] = {
     "optimizer": NO_NAME,
     "loss": NO_NAME,
-    "metrics": (*NO_LIST, None, ["auc"], [5], [["accuracy"]]),
+    "metrics": (*NO_LIST, 0, "", ["auc"], [5], [["accuracy"]], ["mse"], "binary_accuracy"),
     "seed": (*NO_COUNT[1:], 1 << 31),
     "preset": ("nonsense", "base", 5, [], "8x8", b"8x8-training", "\x1b[31m"),
     "backend": ("nonsense", 5, [], "serial"),
     "latency": (-1, 1.5, "a", 10**7),
     "cores": (0, -1, 1.5, "a", True, 1025),
     "run_eagerly": (True,),
-    "loss_weights": (None,),
-    "jit_compile": ("auto",),
+    "loss_weights": ([1.0],),
+    "jit_compile": (False,),
 }
 
 
@@ -180,7 +180,9 @@ def test_other_options() -> None:
     for value in NO_FLAG:
         refused(lambda value=value: which.evaluate(X, Y, return_dict=value), "return_dict")
     refused(lambda: which.evaluate(X, Y, steps=1), "steps")
-    refused(lambda: which.predict(X, verbose=0), "verbose")
+    for value in ("x", 3, -1, None, 1.5):
+        refused(lambda value=value: which.predict(X, verbose=value), "verbose")
+        refused(lambda value=value: which.evaluate(X, Y, verbose=value), "verbose")
     refused(lambda: Sequential([Dense(3)]).evaluate(X, Y), "compile")
 
 
@@ -218,7 +220,7 @@ def test_layers(kind: Any) -> None:
 
 
 def test_no_layers() -> None:
-    for given in (5, None, "layers", [5], [Dense], [None]):
+    for given in (5, "layers", [5], [Dense], [None]):
         refused(lambda given=given: Sequential(given), "layers", "is no layer")
         refused(lambda given=given: Sequential().add(given), "is no layer")
     refused(lambda: Sequential(Dense(3)), "layers")  # type: ignore[arg-type]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls as a user of Keras writes them: all that cannot be honoured is refused in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+
+from systola.training.checks import shown
+from systola.training.errors import TrainingError
+
+_Kind = TypeVar("_Kind", bound=type[Any])
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+_PLAIN = (type(None), bool, int, float, str, tuple)
+"""Types of the values that an argument of Keras may have here."""
+
+
+@dataclass(frozen=True)
+class Only:
+    """An argument of Keras that may have no value but `values`, its default first."""
+
+    values: tuple[object, ...]
+    instead: str = ""
+    """The way to do it here, for the message."""
+
+    def allows(self, value: object) -> bool:
+        """Return whether `value` changes nothing."""
+        return type(value) in _PLAIN and any(
+            type(each) is type(value) and each == value for each in self.values
+        )
+
+
+def takes(
+    **only: Only,
+) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Decorate a function, which raises TrainingError for arguments that it does not have.
+
+    Arguments named in `only` may be given with their allowed values, and go no further.
+    """
+
+    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+        known, place = signature(function), "self" in signature(function).parameters
+
+        @wraps(function)
+        def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
+            name = function.__name__
+            if name == "__init__" and place:
+                name = type(args[0]).__name__
+            for each in [each for each in given if each in only]:
+                value, rule = given.pop(each), only[each]
+                if not rule.allows(value):
+                    more = f": {rule.instead}" if rule.instead else ""
+                    raise TrainingError(f"{name}() does not take {each}={shown(value)}{more}")
+            try:
+                known.bind(*args, **given)
+            except TypeError as error:
+                raise TrainingError(f"{name}() {_reason(error)}") from None
+            return function(*args, **given)
+
+        return checked
+
+    return decorate
+
+
+def constructor(**only: Only) -> Callable[[_Kind], _Kind]:
+    """Decorate a class: its constructor checks its arguments as `takes` does."""
+
+    def decorate(kind: _Kind) -> _Kind:
+        kind.__init__ = takes(**only)(kind.__init__)
+        return kind
+
+    return decorate
+
+
+def _reason(error: TypeError) -> str:
+    """Return why arguments do not fit, after the name of the function."""
+    return str(error).replace("got an unexpected keyword argument", "does not take")

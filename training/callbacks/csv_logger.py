@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CSVLogger: the logs of all epochs in a table."""
+
+from __future__ import annotations
+
+import csv
+from os import PathLike
+
+from systola.training.arguments import constructor
+from systola.training.callbacks.callback import Callback, Logs
+from systola.training.checks import flag, shown
+from systola.training.errors import TrainingError
+from systola.training.paths import check_path
+
+
+@constructor()
+class CSVLogger(Callback):
+    """A callback that writes a row for each epoch into the file `filename`.
+
+    Columns are as in Keras: the epoch, then the logs by name; without validation the columns of
+    validation have NA. With `append` rows are added to a file that is there. Raises TrainingError
+    for other arguments and for a folder, OSError where the file cannot be written.
+    """
+
+    def __init__(
+        self, filename: str | PathLike[str], separator: str = ",", append: bool = False
+    ) -> None:
+        self._path = check_path(filename)
+        if not isinstance(separator, str) or len(separator) != 1 or separator in '\r\n"':  # type: ignore[reportUnnecessaryIsInstance]
+            raise TrainingError(f"separator must be one character, not {shown(separator)}")
+        self._separator = separator
+        self._append = flag("append", append)
+        self._columns: list[str] = []
+        self._header = True
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        """Begin the file."""
+        if self._path.is_dir():
+            raise TrainingError(f"cannot write to {self._path}: it is a folder")
+        with self._path.open("a" if self._append else "w", newline="") as file:
+            self._header = not file.tell()
+        self._columns = []
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        """Add the row of an epoch."""
+        logs = logs or {}
+        with self._path.open("a", newline="") as file:
+            writer = csv.writer(file, delimiter=self._separator)
+            if not self._columns:
+                self._columns = sorted(logs)
+                if not any(name.startswith("val_") for name in logs):
+                    self._columns += [f"val_{name}" for name in self._columns]
+                if self._header:
+                    writer.writerow(["epoch", *self._columns])
+            writer.writerow([epoch, *(logs.get(name, "NA") for name in self._columns)])

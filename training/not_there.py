@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of Keras that training does not have, and the way to go on without them."""
+
+from __future__ import annotations
+
+_LAYERS = "the layers that train are Conv2D, Dense, LSTM, Embedding, MaxPooling2D and Dropout"
+_CHAIN = "Sequential takes a chain of layers"
+INSTEAD = {
+    **dict.fromkeys(("GRU", "SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM is there"),
+    **dict.fromkeys(
+        ("BatchNormalization", "LayerNormalization", "GroupNormalization"),
+        "normalise the samples, or fold it into the weights and set_weights()",
+    ),
+    **dict.fromkeys(
+        ("AveragePooling2D", "GlobalAveragePooling2D", "GlobalMaxPooling2D"),
+        "MaxPooling2D is there, or Flatten before a Dense",
+    ),
+    **dict.fromkeys(
+        ("Conv1D", "Conv3D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"),
+        "Conv2D is there",
+    ),
+    **dict.fromkeys(("MaxPooling1D", "GlobalMaxPooling1D", "GlobalAveragePooling1D"), _LAYERS),
+    **dict.fromkeys(("Add", "Concatenate", "Multiply", "Average", "Model", "Functional"), _CHAIN),
+    **dict.fromkeys(("Rescaling", "Normalization"), "scale the samples before fit()"),
+    **dict.fromkeys(("LeakyReLU", "ELU", "PReLU"), "ReLU is there"),
+    **dict.fromkeys(
+        ("Reshape", "Permute", "RepeatVector", "ZeroPadding2D"), "give Input the shape"
+    ),
+    **dict.fromkeys(("SpatialDropout2D", "GaussianNoise", "GaussianDropout"), "Dropout is there"),
+    **dict.fromkeys(("MultiHeadAttention", "Attention"), _LAYERS),
+    **dict.fromkeys(
+        ("Adam", "AdamW", "Adamax", "Nadam", "Adagrad", "Adadelta", "RMSprop", "Ftrl", "Lion"),
+        "SGD is there, with momentum",
+    ),
+    **dict.fromkeys(
+        ("TensorBoard", "BackupAndRestore", "RemoteMonitor"),
+        "CSVLogger and ModelCheckpoint are there",
+    ),
+    "mixed_precision": "all training is in block floating point of 8 and 16 bits",
+}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimiser of a model while it trains: its settings, and a learning rate that may change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+from systola.training.errors import TrainingError
+from systola.training.optimizers import SGD
+from systola.training.schedules import rate_at
+
+
+class _Owner(Protocol):
+    """A model that has been compiled."""
+
+    settings: dict[str, Any] | None
+    steps: int
+
+    def use_optimizer(self, optimizer: SGD) -> None:
+        """Go on with another optimiser."""
+        ...
+
+
+class RunningOptimizer:
+    """The optimiser of a model, with Keras's `learning_rate`, which may be set at any time.
+
+    All settings of the optimiser can be read.
+    """
+
+    def __init__(self, model: _Owner) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chosen, name)
+
+    @property
+    def _chosen(self) -> SGD:
+        assert self._model.settings is not None
+        return self._model.settings["optimizer"]
+
+    @property
+    def iterations(self) -> int:
+        """Steps trained so far."""
+        return self._model.steps
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next step. Setting it raises TrainingError for a rate that the machine
+        does not have, and where a schedule makes the rate."""
+        return rate_at(self._chosen.learning_rate, self._model.steps)
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self.check_settable()
+        self._model.use_optimizer(replace(self._chosen, learning_rate=rate))
+
+    def check_settable(self) -> None:
+        """Raise TrainingError where a schedule makes the rate."""
+        if not isinstance(self._chosen.learning_rate, float):
+            raise TrainingError(
+                "the learning rate has a schedule: compile with a number to set it in callbacks"
+            )

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a network's layers, as Keras prints it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from systola.training.layers import (
+    LSTM,
+    Conv2D,
+    Dense,
+    Embedding,
+    Flatten,
+    Input,
+    Layer,
+    MaxPooling2D,
+    pair,
+)
+from systola.training.stages import stages
+from systola.training.state import keras_shapes
+from systola.training.weight_files import count_of, snake_case
+from systola.training.windows import convolved, pooled
+
+_TITLES = ("Layer (type)", "Output Shape", "Param #")
+_WIDTHS = (31, 22, 13)
+_MASTER_BYTES = 2
+_PLAIN = str.maketrans("━─┃│┏┳┓┡╇┩├┼┤└┴┘", "--||++++++++++++")
+"""Plain characters for terminals that lack lines."""
+
+
+def names(layers: Sequence[Layer]) -> list[str]:
+    """Return the name of each layer: its own, or Keras's for the class, such as dense_1."""
+    taken = {layer.name for layer in layers if layer.name}
+    found: list[str] = []
+    for layer in layers:
+        name = layer.name
+        if name is None:
+            name = kind = snake_case(layer)
+            number = 0
+            while name in taken:
+                number += 1
+                name = f"{kind}_{number}"
+            taken.add(name)
+        found.append(name)
+    return found
+
+
+def weights_of_layers(layers: Sequence[Layer]) -> list[int] | None:
+    """Return how many weights each layer has; None where the shape of a sample is not known.
+
+    Raises TrainingError for layers that cannot be trained.
+    """
+    if not (layers and isinstance(layers[0], Input)):
+        return None
+    sizes = iter([prod(shape) for shape in keras_shapes(stages(layers, None))])
+    return [sum(next(sizes) for _ in range(count_of(layer))) for layer in layers]
+
+
+def table(layers: Sequence[Layer], name: str) -> str:
+    """Return the table of a network called `name`, line by line.
+
+    Sizes in bytes are for masters of int16. Raises TrainingError for layers that cannot be
+    trained.
+    """
+    counts, shapes = weights_of_layers(layers), _shapes(layers)
+    cells: list[tuple[str, str, str]] = []
+    for number, (layer, own) in enumerate(zip(layers, names(layers), strict=True)):
+        if isinstance(layer, Input):
+            continue
+        shape = "?" if shapes is None else str((None, *shapes[number]))
+        count = f"{counts[number]:,}" if counts else "0 (unbuilt)"
+        cells.append((f"{own} ({type(layer).__name__})", shape, count))
+    columns = zip(_TITLES, *cells, strict=True)
+    widths = [max(least, *map(len, column)) for least, column in zip(_WIDTHS, columns, strict=True)]
+    lines = [f'Model: "{name}"', _rule("┏━┳┓", widths), _row("┃", _TITLES, widths)]
+    lines += [_rule("┡━╇┩", widths)]
+    for number, row in enumerate(cells):
+        if number:
+            lines.append(_rule("├─┼┤", widths))
+        lines.append(_row("│", row, widths))
+    lines.append(_rule("└─┴┘", widths))
+    total = _size(sum(counts or []))
+    lines += [f" Total params: {total}", f" Trainable params: {total}"]
+    return "\n".join([*lines, f" Non-trainable params: {_size(0)}", ""])
+
+
+def printable(text: str) -> str:
+    """Return a table as standard output can show it."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(_PLAIN)
+    return text
+
+
+def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
+    """Return the shape of each layer's results; None where the shape of a sample is not known."""
+    if not (layers and isinstance(layers[0], Input)):
+        return None
+    shape: Any = ()
+    found: list[tuple[int, ...]] = []
+    for layer in layers:
+        match layer:
+            case Input(shape=shape):
+                pass
+            case Flatten():
+                shape = (prod(shape),)
+            case Dense(units=units):
+                shape = (units,)
+            case Conv2D(filters=filters):
+                kernel = pair("kernel_size", layer.kernel_size, 15)
+                strides = pair("strides", layer.strides, 2)
+                window = convolved((shape[0], shape[1]), kernel, strides, layer.padding)
+                shape = (*window.out, filters)
+            case MaxPooling2D(pool_size=size):
+                window = pooled((shape[0], shape[1]), pair("pool_size", size, 15))
+                shape = (*window.out, shape[2])
+            case Embedding(output_dim=numbers):
+                shape = (*shape, numbers)
+            case LSTM(units=units):
+                shape = (units,)
+            case _:
+                pass
+        found.append(shape)
+    return found
+
+
+def _rule(corners: str, widths: Sequence[int]) -> str:
+    left, line, middle, right = corners
+    return left + middle.join(line * (width + 2) for width in widths) + right
+
+
+def _row(line: str, cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, second, third = (f" {cell:<{width}} " for cell, width in zip(cells, widths, strict=True))
+    third = f" {cells[2]:>{widths[2]}} "
+    return line + line.join((first, second, third)) + line
+
+
+def _size(count: int) -> str:
+    """Return a number of weights, with the bytes of their masters."""
+    size, unit = float(count * _MASTER_BYTES), "B"
+    for larger in ("KB", "MB", "GB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count:,} ({size:.2f} {unit})"

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights in files: arrays of numpy, or Keras's .weights.h5 where h5py is installed."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.runtime.npz import Npz, NpzError
+from systola.runtime.write_file import write_file
+from systola.training.errors import TrainingError
+from systola.training.layers import LSTM, Conv2D, Dense, Embedding, Layer
+from systola.training.numbers import Floats
+
+_COUNTS: dict[type, int] = {Dense: 2, Conv2D: 2, Embedding: 1, LSTM: 3}
+"""Arrays of weights that a layer of each class has."""
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_MOST_HEADER = 1 << 12
+"""Bytes of the header of an array at most."""
+
+
+def count_of(layer: Layer) -> int:
+    """Return how many arrays of weights a layer has."""
+    return _COUNTS.get(type(layer), 0)
+
+
+def snake_case(layer: Layer) -> str:
+    """Return the name that Keras makes of a layer's class: max_pooling2d."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(layer).__name__)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def write_weights(
+    path: str | PathLike[str], layers: Sequence[Layer], weights: Sequence[Floats]
+) -> None:
+    """Write weights in Keras's order. A name that ends in .h5 is for Keras.
+
+    Raises TrainingError for such a name where h5py is not installed, OSError where the file cannot
+    be written.
+    """
+    content = io.BytesIO()
+    if str(path).endswith(".h5"):
+        file: Any
+        with _h5py("write").File(content, "w") as file:
+            for name, values in zip(_places(layers), weights, strict=True):
+                file[name] = values
+    else:
+        np.savez_compressed(content, *weights)
+    write_file(path, content.getvalue())
+
+
+def read_weights(
+    content: bytes, layers: Sequence[Layer], shapes: Sequence[tuple[int, ...]]
+) -> list[NDArray[Any]]:
+    """Read weights of these shapes from a file of write_weights or of Keras.
+
+    Raises TrainingError, which begins with "it", for anything else.
+    """
+    if content.startswith(_HDF5):
+        module = _h5py("read")
+        # Of damaged bytes h5py raises almost anything.
+        try:
+            with module.File(io.BytesIO(content), "r") as file:
+                found = [file[name] for name in _places(layers)]
+                there: list[str] = []
+                file["layers"].visit(there.append)
+                arrays = [name for name in there if hasattr(file["layers"][name], "shape")]
+                if len(arrays) != len(found):
+                    raise TrainingError(
+                        f"it has {len(arrays)} arrays of weights, the model has {len(found)}"
+                    )
+                _check([tuple(each.shape) for each in found], shapes)
+                return [np.asarray(each) for each in found]
+        except TrainingError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            raise TrainingError(f"it has no weights of these layers: {reason}") from None
+    try:
+        archive = Npz(content)
+        names = [f"arr_{n}" for n in range(len(shapes))]
+        if set(names) != set(archive.names):
+            raise TrainingError(f"it has not the {len(shapes)} arrays of this model's weights")
+        for name, shape in zip(names, shapes, strict=True):
+            if archive.stored_bytes(name) > 8 * prod(shape) + _MOST_HEADER:
+                raise TrainingError(f"it has weights that do not fit, {list(shapes)} do")
+        arrays = [archive.read(name) for name in names]
+    except NpzError as error:
+        raise TrainingError(f"it is no file of weights: {error}") from None
+    _check([each.shape for each in arrays], shapes)
+    return arrays
+
+
+def check_weights_path(path: str | PathLike[str]) -> None:
+    """Raise TrainingError for a name that needs h5py, where h5py is not installed."""
+    if str(Path(path)).endswith(".h5"):
+        _h5py("write")
+
+
+def _check(found: Sequence[tuple[int, ...]], wanted: Sequence[tuple[int, ...]]) -> None:
+    if list(found) != list(wanted):
+        raise TrainingError(f"it has weights of shapes {list(found)}, {list(wanted)} fit")
+
+
+def _places(layers: Sequence[Layer]) -> list[str]:
+    """Return the place of each array in a .weights.h5 file of Keras 3."""
+    found: list[str] = []
+    counts: dict[str, int] = {}
+    for layer in layers:
+        name = snake_case(layer)
+        number = counts.get(name, 0)
+        counts[name] = number + 1
+        folder = f"layers/{name}_{number}" if number else f"layers/{name}"
+        cell = "/cell" if isinstance(layer, LSTM) else ""
+        found += [f"{folder}{cell}/vars/{n}" for n in range(count_of(layer))]
+    return found
+
+
+def _h5py(verb: str) -> Any:
+    """Import h5py. Raises TrainingError where it is not installed."""
+    try:
+        return import_module("h5py")
+    except ImportError:
+        raise TrainingError(
+            f"h5py is needed to {verb} .h5 files: pip install h5py, or take another name, "
+            "such as weights.npz"
+        ) from None
