@@ -37,6 +37,7 @@ FOR_DEVELOPERS = {
     Path("runtime/serial_port.py"),
     Path("sim/runner.py"),
     Path("training/keras_file.py"),
+    Path("training/weight_files.py"),  # for .h5 files, with a line that names h5py
     Path("views/plots.py"),
 }
 """Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so, without

@@ -251,14 +251,14 @@ def test_callbacks_and_history() -> None:
         def __init__(self) -> None:
             self.seen: list[str] = []
 
-        def on_train_begin(self) -> None:
+        def on_train_begin(self, logs: Any = None) -> None:
             self.seen.append("begin")
 
         def on_epoch_end(self, epoch: int, logs: Any) -> None:
             self.seen.append(f"{epoch} {' '.join(logs)}")
             self.model.stop_training = epoch == 1
 
-        def on_train_end(self) -> None:
+        def on_train_end(self, logs: Any = None) -> None:
             self.seen.append("end")
 
     watch = Watch()
