@@ -252,6 +252,21 @@ class ResizeBilinear:
 
 
 @dataclass(frozen=True)
+class Extreme:
+    """The first place of the largest or smallest element along an axis, as ARG_MAX and ARG_MIN."""
+
+    axis: int
+    """Counted without the axis of samples."""
+    largest: bool
+    dtype: str
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        find = np.argmax if self.largest else np.argmin
+        return find(x, axis=self.axis + 1).astype(self.dtype)
+
+
+@dataclass(frozen=True)
 class RealMean:
     """Means of float32 along the axes that make the middle one of `shape`, as ReduceMean's."""
 
@@ -395,6 +410,7 @@ HostFunction = (
     | RealMean
     | AveragePool
     | ResizeBilinear
+    | Extreme
     | Embedding
     | FlipSign
     | Transpose

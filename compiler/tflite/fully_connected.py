@@ -99,7 +99,7 @@ def fully_connected(
     values = centred(weights).T
     biases = bias_values(bias, n)
     rounding, inexact = Rounding.DOUBLE, 0
-    if semantics == Semantics.LITERT_1_2 and not weights.unsigned:
+    if semantics == Semantics.LITERT_1_2:
         multipliers, shift = _double_multipliers(source, result, weights, n)
     else:
         rounding = Rounding.SINGLE

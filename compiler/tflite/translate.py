@@ -32,6 +32,7 @@ from systola.compiler.tflite.translate_convolution import (
     translate_transpose_conv,
 )
 from systola.compiler.tflite.translate_host import (
+    translate_arg_extreme,
     translate_cast,
     translate_dequantize,
     translate_embedding_lookup,
@@ -77,6 +78,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "QUANTIZE": translate_quantize,
     "DEQUANTIZE": translate_dequantize,
     "CAST": translate_cast,
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), translate_arg_extreme),
     **dict.fromkeys(("RELU", "RELU6"), translate_rescale),
     "SOFTMAX": translate_softmax,
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), translate_reshape),

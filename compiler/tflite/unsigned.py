@@ -17,6 +17,8 @@ FLIP_SIGN = "FLIP_SIGN"
 """Between uint8 and int8: an operator of inputs and outputs that no file has."""
 _ALIKE = (
     "ADD",
+    "ARG_MAX",
+    "ARG_MIN",
     "AVERAGE_POOL_2D",
     "CONV_2D",
     "DEPTHWISE_CONV_2D",

@@ -15,6 +15,8 @@ VERSIONS = {"FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3}
 """Versions of operators; the others have the first."""
 OPTIONS = {
     "ADD": "AddOptions",
+    "ARG_MAX": "ArgMaxOptions",
+    "ARG_MIN": "ArgMinOptions",
     "AVERAGE_POOL_2D": "Pool2DOptions",
     "CONCATENATION": "ConcatenationOptions",
     "CONV_2D": "Conv2DOptions",

@@ -17,6 +17,8 @@ from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 SAME = 0
+INT64 = 4
+"""The type of indices in the schema."""
 
 
 class UnsignedNetwork:
@@ -113,6 +115,19 @@ def test_classifier() -> None:
     writer.operator("SOFTMAX", [network.last], [result], beta=1.0)
     network.last = result
     network.check("base")
+
+
+def test_place_of_the_largest() -> None:
+    """ARG_MAX at the end, of codes that are in the same order as int8."""
+    network = UnsignedNetwork((1, 20))
+    network.weighted("FULLY_CONNECTED", (9, 20), (1, 9), 9)
+    axes = network.writer.tensor((1,), "int32", data=np.array([1], np.int32))
+    result = network.writer.tensor((1,), "int64")
+    network.writer.operator("ARG_MAX", [network.last, axes], [result], outputType=INT64)
+    content = network.writer.content([network.input], [result])
+    x = network.rng.integers(0, 256, (9, 1, 20), np.uint8)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x)
+    assert np.array_equal(run.y, interpret(content, x))
 
 
 def test_other_operators() -> None:
