@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenth of each of the original's applications, at full size on the RTL of `v1`.
 
-Whole ones take an hour and are left to `make bench-original`. Here are the first layers, those with
-a tenth of the multiply-accumulates, for the whole batch.
+Whole ones take an hour and are left to `make bench-original`. Here are the first layers, with a
+tenth of the multiply-accumulates, for the whole batch. The simulator of a machine of this size takes
+ten minutes to build, so these tests run with `--exhaustive` only.
 """
 
 import pytest
@@ -15,7 +16,7 @@ from systola.bench.original.result import PRESET
 from systola.bench.original.shapes import applications
 
 
-@pytest.mark.thorough
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", list(applications()))
 def test_a_tenth(name: str) -> None:
     """Every byte is the golden model's, and the cycles are within 2 % of the timing model's."""
