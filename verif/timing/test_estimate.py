@@ -158,8 +158,9 @@ def test_equal_iterations_are_walked_once(monkeypatch):
     load = "load_parameters host=1024, parameter=0, count=1"
     loops = f"{load}\nloop count=4\nloop count=16\n{50 * one}\nend_loop\nend_loop\nhalt"
     image = assembled(loops)
+    length = len(image.program) // INSTRUCTION_BYTES
     _, walked = with_segments(monkeypatch, image, 4)
-    assert walked < 4 * len(image.program) // INSTRUCTION_BYTES
+    assert walked < 4 * length
 
 
 LOOPS = """
