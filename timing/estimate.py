@@ -4,8 +4,8 @@
 The program is walked through in its order, an instruction at a time. Units work in order and an
 instruction waits for older ones only, so its times follow from those of the instructions before it:
 when it was fetched, when its queue and its unit had room, and when the lines and rows that it needs
-were there, one by one. A loop is walked through until its course repeats itself. A segment of a loop
-is walked through once for each state in which it begins, whatever the cycle.
+were there, one by one. A loop is walked through until its course repeats itself. A segment of a
+loop is walked through once for each state in which it begins, whatever the cycle.
 
 Not in the model: who wins a bank of the buffer or of the accumulators, bursts cut at pages, a fetch
 that is asked for while a read is on its way from its queue to the bus and gets there first, and the

@@ -2,8 +2,8 @@
 """A tenth of each of the original's applications, at full size on the RTL of `v1`.
 
 Whole ones take an hour and are left to `make bench-original`. Here are the first layers, with a
-tenth of the multiply-accumulates, for the whole batch. The simulator of a machine of this size takes
-ten minutes to build, so these tests run with `--exhaustive` only.
+tenth of the multiply-accumulates, for the whole batch. The simulator of a machine of this size
+takes ten minutes to build, so these tests run with `--exhaustive` only.
 """
 
 import pytest
