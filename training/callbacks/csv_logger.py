@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import csv
+import io
 from os import PathLike
 
+from systola.runtime.write_file import check_writable, write_file
 from systola.training.arguments import constructor
 from systola.training.callbacks.callback import Callback, Logs
 from systola.training.checks import flag, shown
@@ -31,25 +33,31 @@ class CSVLogger(Callback):
         self._separator = separator
         self._append = flag("append", append)
         self._columns: list[str] = []
-        self._header = True
+        self._text = ""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin the file."""
+        """Look at the file: rows are added to its text, or replace it."""
         if self._path.is_dir():
             raise TrainingError(f"cannot write to {self._path}: it is a folder")
-        with self._path.open("a" if self._append else "w", newline="") as file:
-            self._header = not file.tell()
+        check_writable(self._path)
+        kept = self._append and self._path.is_file()
+        content = self._path.read_bytes() if kept else b""
+        self._text = content.decode(errors="surrogateescape")
         self._columns = []
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Add the row of an epoch."""
-        logs = logs or {}
-        with self._path.open("a", newline="") as file:
-            writer = csv.writer(file, delimiter=self._separator)
-            if not self._columns:
-                self._columns = sorted(logs)
-                if not any(name.startswith("val_") for name in logs):
-                    self._columns += [f"val_{name}" for name in self._columns]
-                if self._header:
-                    writer.writerow(["epoch", *self._columns])
-            writer.writerow([epoch, *(logs.get(name, "NA") for name in self._columns)])
+        logs, rows = logs or {}, io.StringIO(newline="")
+        writer = csv.writer(rows, delimiter=self._separator)
+        if not self._columns:
+            self._columns = sorted(logs)
+            if not any(name.startswith("val_") for name in logs):
+                self._columns += [f"val_{name}" for name in self._columns]
+            if not self._text:
+                writer.writerow(["epoch", *self._columns])
+        writer.writerow([epoch, *(logs.get(name, "NA") for name in self._columns)])
+        self._text += rows.getvalue()
+        # A pipe has taken the rows of earlier epochs.
+        whole = self._path.is_file() or not self._path.exists()
+        text = self._text if whole else rows.getvalue()
+        write_file(self._path, text.encode(errors="surrogateescape"))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pytest plugin: which tests a run takes.
 
-`make test` takes the quick ones (`--quick`), `make test-all` all, `--rest` what `--quick` leaves
-out: tests that are marked thorough, and of those with several simulators or variants of a unit all
-but the first variant on one simulator. UNIT in the environment keeps the tests that depend on a
+`make test` takes the quick tests (`--quick`), `make test-all` all. `--quick` leaves out tests that
+are marked thorough. Of a test with several simulators or variants of a unit it takes the first
+variant on one simulator. `--rest` takes all other tests, but units on one simulator only: Verilator
+takes a quarter of an hour to build them. UNIT in the environment keeps the tests that depend on a
 unit of the hardware, see systola.verif.plan.dependents.
 """
 
@@ -30,7 +31,7 @@ def thorough(*parameters: Any) -> Any:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="one test of each kind, no thorough ones")
-    parser.addoption("--rest", action="store_true", help="only what --quick leaves out")
+    parser.addoption("--rest", action="store_true", help="what --quick leaves out; units once")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,9 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    quick, rest = config.getoption("--quick"), config.getoption("--rest")
-    chosen = _quick(items)
-    kept = [item for item in items if not (rest if item in chosen else quick)]
+    kept = items
+    if config.getoption("--quick"):
+        quick = _quick(items)
+        kept = [item for item in items if item in quick]
+    elif config.getoption("--rest"):
+        shown = _quick(items) | _repeated(items)
+        kept = [item for item in items if item not in shown]
     if unit := os.environ.get("UNIT"):
         modules = dependents(unit)
         kept = [item for item in kept if f"{item.path.parent.name}/{item.path.stem}" in modules]
@@ -57,8 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Those of units on Icarus Verilog, which builds in no time; those of the machine share what
-    Verilator builds once."""
+    """Find one test of each kind.
+
+    Tests of units run on Icarus Verilog, which builds in no time; tests of the machine share a
+    simulator that Verilator builds once.
+    """
     installed = shutil.which("iverilog") is not None
     kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -68,6 +76,22 @@ def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     return {
         min(kind, key=lambda item: _parameters(item).get("simulator") != _first(item, installed))
         for kind in kinds.values()
+    }
+
+
+def _repeated(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Find tests of units of which another one differs in nothing but its simulator."""
+    installed = shutil.which("iverilog") is not None
+    kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.path.parent.name == "units":
+            others = {k: v for k, v in _parameters(item).items() if k != "simulator"}
+            kinds[item.nodeid.partition("[")[0], repr(others)].append(item)
+    return {
+        item
+        for kind in kinds.values()
+        for item in kind
+        if len(kind) > 1 and _parameters(item).get("simulator") != _first(item, installed)
     }
 
 
