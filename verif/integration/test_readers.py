@@ -30,14 +30,14 @@ from systola.verif.kit import scoreboard
 from systola.verif.kit.bench import TB, config_under_test
 from systola.verif.kit.launch import run_module
 from systola.verif.kit.seeds import random_seed
-from systola.verif.plan.selection import thorough
+from systola.verif.plan.selection import exhaustive, thorough
 
 POD = "pod"
 MACHINES = [
     "tiny",
     *(thorough(name) for name in PRESETS if name not in ("tiny", "v1")),
     # Verilator needs 4 GB and a quarter of an hour for it.
-    pytest.param("v1", marks=pytest.mark.exhaustive),
+    exhaustive("v1"),
     *(thorough(f"tiny{suffix}") for suffix in SUFFIXES),
     *(thorough(f"base{suffix}") for suffix in ("-compact", "-parity", "-training")),
     thorough(POD),

@@ -25,8 +25,13 @@ _OF_A_KIND = ("simulator", "variant")
 
 
 def thorough(*parameters: Any) -> Any:
-    """One set of parameters of a test that is left to `make test-all`."""
+    """Mark one set of parameters of a test, which is left to `make test-all` then."""
     return pytest.param(*parameters, marks=pytest.mark.thorough)
+
+
+def exhaustive(*parameters: Any) -> Any:
+    """Mark one set of parameters of a test, which then runs with --exhaustive only."""
+    return pytest.param(*parameters, marks=[pytest.mark.thorough, pytest.mark.exhaustive])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

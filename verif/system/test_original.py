@@ -16,6 +16,7 @@ from systola.bench.original.result import PRESET
 from systola.bench.original.shapes import applications
 
 
+@pytest.mark.thorough
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", list(applications()))
 def test_a_tenth(name: str) -> None:

@@ -16,7 +16,7 @@ from systola.verif.kit.images import text_image
 from systola.verif.kit.pod_ends import ENDS, check_done, check_end, check_named_end, images_of
 from systola.verif.kit.pod_programs import damage, random_pod
 from systola.verif.kit.seeds import random_seed
-from systola.verif.plan.selection import thorough
+from systola.verif.plan.selection import exhaustive, thorough
 
 CONFIG = preset("tiny-links")
 TIMEOUT = 3_000
@@ -32,6 +32,12 @@ PODS = {
     "a core by itself": (1, 3, 0.1, 3, False),
 }
 """Cores, latency and stalls of their memories, registers between two of them, uneven links."""
+NAMES = [
+    "3 cores",
+    *map(thorough, ("3 cores, credits late", "a core by itself")),
+    *map(exhaustive, ("2 cores", "5 cores")),
+]
+"""Each pod has a simulator of its own, which takes minutes to build."""
 
 
 def simulator(name: str) -> PodSimulator:
@@ -42,7 +48,7 @@ def simulator(name: str) -> PodSimulator:
     )
 
 
-@pytest.mark.parametrize("name", [next(iter(PODS)), *map(thorough, list(PODS)[1:])])
+@pytest.mark.parametrize("name", NAMES)
 def test_random_programs(name: str) -> None:
     """What the golden pod computes, one after the other without a reset."""
     with simulator(name) as pod:
@@ -54,7 +60,7 @@ def test_random_programs(name: str) -> None:
             check_done(pod.run(writer.images(), bus_timeout=TIMEOUT), outcomes, images)
 
 
-@pytest.mark.parametrize("name", [next(iter(PODS)), *map(thorough, list(PODS)[1:4])])
+@pytest.mark.parametrize("name", [*NAMES[:2], *NAMES[3:]])
 def test_random_damage(name: str) -> None:
     """With an instruction less, or a wrong one, each core ends as in the golden pod, or is stopped;
     none hangs, and the next programs are not disturbed."""

@@ -16,7 +16,7 @@ from systola.verif.kit.launch import preset_name, quick_simulators, run_machine,
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
-from systola.verif.plan.selection import thorough
+from systola.verif.plan.selection import exhaustive, thorough
 
 PROGRAMS = 8
 """Programs of one simulation; every fourth ends in a fault."""
@@ -54,9 +54,13 @@ RUNS = [
     *((config, quick) for config in CONFIGS for quick in quick_simulators()),
 ]
 
+MARKS = {"tiny": pytest.param, "small": thorough}
+"""The others have random programs in the library, too, which needs no second simulator."""
+
 
 @pytest.mark.parametrize(
-    ("config", "simulator"), [run if run[0] == "tiny" else thorough(*run) for run in RUNS]
+    ("config", "simulator"),
+    [MARKS.get(config, exhaustive)(config, simulator) for config, simulator in RUNS],
 )
 def test_random_programs(config, simulator):
     environment = {"TPU_RUN": str(RUNS.index((config, simulator)))}

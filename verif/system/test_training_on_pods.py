@@ -21,7 +21,7 @@ from systola.training import (
     Sequential,
 )
 from systola.training.engine import Engine
-from systola.verif.plan.selection import thorough
+from systola.verif.plan.selection import exhaustive, thorough
 
 CLASSES = 10
 
@@ -78,10 +78,8 @@ BAR = 0.8
 @pytest.mark.parametrize(
     ("network", "cores", "latency"),
     [
-        *(
-            thorough(SMALL, cores, latency)
-            for cores, latency in ((3, 0), (3, LATENCY), (2, LATENCY))
-        ),
+        *(thorough(SMALL, 3, latency) for latency in (0, LATENCY)),
+        exhaustive(SMALL, 2, LATENCY),
         *(thorough(network, 3, LATENCY) for network in (MAPS, SEQUENCES)),
     ],
 )
