@@ -39,7 +39,7 @@ MACHINES = [
     # Verilator needs 4 GB and a quarter of an hour for it.
     exhaustive("v1"),
     *(thorough(f"tiny{suffix}") for suffix in SUFFIXES),
-    *(thorough(f"base{suffix}") for suffix in ("-compact", "-parity", "-training")),
+    *(exhaustive(f"base{suffix}") for suffix in ("-compact", "-parity", "-training")),
     thorough(POD),
 ]
 STANDARDS = ["2005", thorough("2012")]
