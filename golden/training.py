@@ -27,16 +27,21 @@ class Exponents:
 
     def set(self, register: int, value: int) -> None:
         """Set a register, modulo 2^8."""
-        self._registers[register] = (value + 128) % 256 - 128
+        self._registers[register] = held(value)
 
     def total(self, first: int, second: int, third: int, value: int) -> int:
         """Compute e of Measure."""
-        held = self._registers
-        return (held[first] + held[second] - held[third] + value + 128) % 256 - 128
+        registers = self._registers
+        return held(registers[first] + registers[second] - registers[third] + value)
 
     def shifts(self, register: int) -> tuple[int, int]:
         """Compute l and r of Activate with this register."""
         return shifts(self._registers[register])
+
+
+def held(value: int) -> int:
+    """Return the eight bits of a value that an exponent register keeps."""
+    return (value + 128) % 256 - 128
 
 
 def shifts(exponent: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from systola.arch.isa import Source
-from systola.training.exchange import add_up, agree, give_to_all, own_rows
+from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
@@ -130,8 +130,7 @@ class Backward:
                 rows, row = part.count * size, half * turn
                 line = block * shape.lines + part.first * size
                 masters = Masters(writer, task, number, line, cut(places[turn], rows))
-                for own in own_rows(task, rows):
-                    masters.some(own).read()
+                masters.read_own()
                 weights = gradient.start + block * samples
                 how = {"wide_vectors": int(part.wide)}
                 writer.multiply(vectors, weights, row, rows, layout.groups, 1, **how)
@@ -139,10 +138,7 @@ class Backward:
                 # While this multiplies, the masters before may still be on their way to others.
                 if before:
                     before.write()
-                for own in add_up(writer, task, row, rows):
-                    masters.some(own).add(row + own.start, entry)
-                for lines in masters.lines:
-                    give_to_all(writer, task, lines)
+                masters.add_of_all(row, entry)
                 before = masters
                 turn ^= 1
         if before:

@@ -38,49 +38,43 @@ class LearningRateSchedule:
             flag(f"{name} of {type(self).__name__}", getattr(self, name))
 
 
+@dataclass(frozen=True)
+class _Decay(LearningRateSchedule):
+    """A rate that falls with the number of `decay_steps` steps, whole ones with `staircase`."""
+
+    initial_learning_rate: float
+    decay_steps: float
+    decay_rate: float
+    staircase: bool = False
+
+    def __post_init__(self) -> None:
+        self._check(
+            rates="initial_learning_rate", positive="decay_steps decay_rate", flags="staircase"
+        )
+
+    def _count(self, step: int) -> float:
+        count = step / self.decay_steps
+        return floor(count) if self.staircase else count
+
+
 @constructor()
 @dataclass(frozen=True)
-class ExponentialDecay(LearningRateSchedule):
+class ExponentialDecay(_Decay):
     """A rate that is multiplied by `decay_rate` in `decay_steps` steps; with `staircase` at once
     after so many."""
 
-    initial_learning_rate: float
-    decay_steps: float
-    decay_rate: float
-    staircase: bool = False
-
-    def __post_init__(self) -> None:
-        self._check(
-            rates="initial_learning_rate", positive="decay_steps decay_rate", flags="staircase"
-        )
-
     def __call__(self, step: int) -> float:
-        part = step / self.decay_steps
-        return self.initial_learning_rate * self.decay_rate ** (
-            floor(part) if self.staircase else part
-        )
+        return self.initial_learning_rate * self.decay_rate ** self._count(step)
 
 
 @constructor()
 @dataclass(frozen=True)
-class InverseTimeDecay(LearningRateSchedule):
+class InverseTimeDecay(_Decay):
     """A rate that is divided by 1 + `decay_rate` for each `decay_steps` steps; with `staircase`
     only after whole ones."""
 
-    initial_learning_rate: float
-    decay_steps: float
-    decay_rate: float
-    staircase: bool = False
-
-    def __post_init__(self) -> None:
-        self._check(
-            rates="initial_learning_rate", positive="decay_steps decay_rate", flags="staircase"
-        )
-
     def __call__(self, step: int) -> float:
-        part = step / self.decay_steps
-        count = floor(part) if self.staircase else part
-        return self.initial_learning_rate / (1 + self.decay_rate * count)
+        return self.initial_learning_rate / (1 + self.decay_rate * self._count(step))
 
 
 @constructor()

@@ -62,14 +62,25 @@ class Masters:
 
         Each core does so with its own rows, and gives these to all others.
         """
-        writer, task, rows = self.writer, self.task, len(self.lines[0]) // 2
-        for own in own_rows(task, rows):
+        self.read_own()
+        self.add_of_all(row, entry)
+        self.write()
+
+    def read_own(self) -> None:
+        """Bring the rows that this core updates."""
+        for own in own_rows(self.task, self._rows):
             self.some(own).read()
-        for own in add_up(writer, task, row, rows):
+
+    def add_of_all(self, row: int, entry: Entry) -> None:
+        """Add the sums of all cores to the rows of this core, and share the results."""
+        for own in add_up(self.writer, self.task, row, self._rows):
             self.some(own).add(row + own.start, entry)
         for lines in self.lines:
-            give_to_all(writer, task, lines)
-        self.write()
+            give_to_all(self.writer, self.task, lines)
+
+    @property
+    def _rows(self) -> int:
+        return len(self.lines[0]) // 2
 
     def add(self, row: int, entry: Entry) -> None:
         """Adds the sums from a row on, by way of the velocities where there are some."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from systola.arch.isa import Rounding
 from systola.golden.gates import exponential, sigmoid, tanh
 from systola.golden.requantise import INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, requantise
-from systola.golden.training import magnitude_bits, shifts
+from systola.golden.training import held, magnitude_bits, shifts
 from systola.training.writer import HALF, Entry
 
 Integers = NDArray[np.integer[Any]]
@@ -25,14 +25,9 @@ _EXACT_BITS = 24
 """Whole numbers of so many bits are exact in float32."""
 
 
-def register(value: int) -> int:
-    """Return the eight bits of a value that an exponent register keeps."""
-    return (value + 128) % 256 - 128
-
-
 def measured(values: Integers, floor: int) -> int:
     """Return the shift that leaves eight bits of the largest magnitude, at least `floor`."""
-    return register(max(floor, magnitude_bits(values) - 8))
+    return held(max(floor, magnitude_bits(values) - 8))
 
 
 def product(a: Integers, b: Integers) -> Sums:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from systola.golden.training import held
 from systola.training.fast.arithmetic import (
     Narrow,
     Sums,
@@ -16,7 +17,6 @@ from systola.training.fast.arithmetic import (
     logistic,
     measured,
     narrow,
-    register,
     scaled,
     times,
     wide,
@@ -63,7 +63,7 @@ def gradient(found: Loss) -> tuple[Narrow, int]:
     """Narrow the error to int8; the second result are its fraction bits."""
     shift = measured(found.error, -8)
     codes = narrow(scaled(found.error, Entry(), shift))
-    return codes, register(found.bits - 1 - shift)
+    return codes, held(found.bits - 1 - shift)
 
 
 def probabilities(logits: Wide) -> Wide:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from systola.golden.training import held
 from systola.training.fast.arithmetic import (
     Narrow,
     Sums,
@@ -18,7 +19,6 @@ from systola.training.fast.arithmetic import (
     measured,
     narrow,
     product,
-    register,
     scaled,
     tangent,
     times,
@@ -104,7 +104,7 @@ class Lstm:
             self.cells.append(cell)
             self.states.append(state)
             shift = measured(state, shift)
-        self.state_bits = register(STATE_SHIFT - shift)
+        self.state_bits = held(STATE_SHIFT - shift)
         return self.states[-1]
 
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
@@ -115,7 +115,7 @@ class Lstm:
         found, (steps, samples, _) = self.weights, self.inputs.shape
         most = gradient_bits(steps * count)
         left = min(TOP_BITS, most) - INT8_BITS
-        bits = register(bits + left)
+        bits = held(bits + left)
         dh = wide(scaled(gradient, shifted(-left - 1)))
         dc: Wide | None = None
         kernel, recurrent = found.kernel.T, found.recurrent.T
@@ -132,7 +132,7 @@ class Lstm:
         if embedded:
             below = wide(scaled(product(rows, kernel), through)).reshape(self.inputs.shape)
         states = np.stack(self.states[:-1]).reshape(steps * samples, -1)
-        shift = register(STATE_SHIFT - self.state_bits)
+        shift = held(STATE_SHIFT - self.state_bits)
         narrowed = narrow(scaled(states, Entry(), shift))
         return Gradients(
             kernel=product(self.inputs.reshape(steps * samples, -1).T, rows),

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from systola.golden.training import held
 from systola.training.fast.arithmetic import (
     Integers,
     Narrow,
@@ -15,7 +16,6 @@ from systola.training.fast.arithmetic import (
     Wide,
     narrow,
     product,
-    register,
     scaled,
 )
 from systola.training.fast.windows import gathered, spread
@@ -34,7 +34,7 @@ def weights(masters: Wide) -> Narrow:
 
 def one(bits: int, *, wide: bool) -> int:
     """Return the code of one with so many fraction bits, an int8, or int16 where it is `wide`."""
-    code = scaled(np.array(1 << _ONE_BITS), Entry(), register(_ONE_BITS - 1 - bits))
+    code = scaled(np.array(1 << _ONE_BITS), Entry(), held(_ONE_BITS - 1 - bits))
     return min(int(code), (1 << (15 if wide else 7)) - 1)
 
 

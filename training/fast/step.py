@@ -8,13 +8,13 @@ from math import prod
 
 import numpy as np
 
+from systola.golden.training import held
 from systola.training.fast.arithmetic import (
     Integers,
     Narrow,
     Wide,
     measured,
     narrow,
-    register,
     scaled,
     wide,
 )
@@ -74,7 +74,7 @@ class Step:
                 x, bits = self._units(number, self._products(number, x, bits))
         passed.bits.append(bits)
         sums = self._products(last, x, bits).sums()
-        return wide(scaled(sums, Entry(), register(self._sum_bits(last) - LOGIT_BITS - 1)))
+        return wide(scaled(sums, Entry(), held(self._sum_bits(last) - LOGIT_BITS - 1)))
 
     def unit_bits(self) -> list[int]:
         """Return the fraction bits of the units of all stages but the last one."""
@@ -108,7 +108,7 @@ class Step:
         return products
 
     def _sum_bits(self, number: int) -> int:
-        return register(self.passed.bits[number] + self.task.master_bits[number] - MASTER_SHIFT)
+        return held(self.passed.bits[number] + self.task.master_bits[number] - MASTER_SHIFT)
 
     def _units(self, number: int, products: Products) -> tuple[Narrow, int]:
         """Make the inputs of the next stage from the sums of a stage; and their fraction bits."""
@@ -143,10 +143,10 @@ class Step:
         q, lost = hidden_scale(task.stages[number].rate, train)
         known = bool(task.unit_bits) and not train
         bits = task.unit_bits[number] if known else most_unit_bits(task.stages[number])
-        shift = register(sum_bits - bits - lost)
+        shift = held(sum_bits - bits - lost)
         if not known:
             shift = measured(sums, shift)
-        return q, shift, register(sum_bits - lost - shift)
+        return q, shift, held(sum_bits - lost - shift)
 
     def _drawn(self, number: int, shape: tuple[int, int, int]) -> Narrow:
         assert self.number is not None
@@ -194,7 +194,7 @@ class Step:
         q, lost = hidden_scale(stage.rate, True)
         sums = products.below(above)
         shift = measured(sums, -8)
-        bits = register(bits - shift + task.master_bits[number] - MASTER_SHIFT - lost)
+        bits = held(bits - shift + task.master_bits[number] - MASTER_SHIFT - lost)
         below = narrow(scaled(sums, Entry(q), shift))
         mask, marks = self.passed.masks[number - 1], self.passed.routes[number - 1]
         if mask is not None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from systola.training.fast.arithmetic import Sums, Wide, register, scaled, wide
+from systola.golden.training import held
+from systola.training.fast.arithmetic import Sums, Wide, scaled, wide
 from systola.training.loss import gradient_factor
 from systola.training.numbers import multiplier, velocity_bits
 from systola.training.state import State
@@ -34,7 +35,7 @@ class Update:
         task, masters = self._task, self._masters[tensor]
         q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
         more = velocity_bits(task.momentum) if task.momentum else 0
-        moved = scaled(sums, Entry(q), register(sum_bits - bits - more + right))
+        moved = scaled(sums, Entry(q), held(sum_bits - bits - more + right))
         if not task.momentum:
             masters[rows] = wide(moved + masters[rows])
             return
