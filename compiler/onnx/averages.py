@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Operation, Reduction, Rounding
+from systola.arch.isa import Reduction, Rounding
 from systola.compiler.errors import ModelError
+from systola.compiler.exact_sum import exact_sum
 from systola.compiler.onnx.entries import Limits
 from systola.compiler.onnx.fitting import Fit, Wanted, fit_bias, nearest_multiplier
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.multipliers import code_limits
 from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.onnx.scope import Scope
-from systola.compiler.operations import Binary, Pooling, Scale, Value, Window, scalar_requantisation
+from systola.compiler.operations import Pooling, Value, Window, scalar_requantisation
 from systola.compiler.quantise import MAX_STEPS
 
 MAX_COUNT = 1 << 22
@@ -204,21 +205,8 @@ def _add_two(
     for number, part in enumerate(parts):
         values.append(Value(f"{result.name} part {number}", result.shape))
         _add_averages(scope, node, value, values[-1], window, part)
-    # 2^20 * 2^29 / 2^31 = 2^18 for each, and back.
-    scope.add(
-        Binary(
-            operator=str(node),
-            result=result,
-            operation=Operation.ADD,
-            a=values[0],
-            b=values[1],
-            scale_a=Scale(parts[0].zero_point, 1 << 29),
-            scale_b=Scale(parts[1].zero_point, 1 << 29),
-            output=scalar_requantisation(
-                1 << 30, -17, rounding=Rounding.SINGLE, zero_point=zero_point
-            ),
-        )
-    )
+    zero_points = parts[0].zero_point, parts[1].zero_point
+    scope.add(exact_sum(str(node), result, (values[0], values[1]), zero_points, zero_point))
 
 
 def _add_averages(

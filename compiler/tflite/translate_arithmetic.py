@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Operation, Rounding
+from systola.arch.isa import Function, Operation
 from systola.compiler.errors import ModelError
+from systola.compiler.exact_sum import exact_sum
 from systola.compiler.extremes import larger_codes
 from systola.compiler.host_stage import LookUp, Quantise
 from systola.compiler.layer import MAX_LEFT
@@ -305,22 +306,9 @@ def translate_prelu(scope: Scope, operator: Operator) -> None:
             output=scalar_requantisation(q, shift, zero_point=zero_point),
         )
     )
-    # One of the two is 0: x * 2^20 * 2^29 / 2^31 = x * 2^18, and back.
-    part = Scale(zero_point, 1 << 29)
-    scope.add(
-        Binary(
-            operator=str(operator),
-            result=result,
-            operation=Operation.ADD,
-            a=parts[0],
-            b=parts[2],
-            scale_a=part,
-            scale_b=part,
-            output=scalar_requantisation(
-                1 << 30, -17, rounding=Rounding.SINGLE, zero_point=zero_point
-            ),
-        )
-    )
+    # One of the two is 0.
+    zero_points = zero_point, zero_point
+    scope.add(exact_sum(str(operator), result, (parts[0], parts[2]), zero_points, zero_point))
 
 
 def _add_table(

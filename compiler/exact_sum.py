@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sum of two tensors of codes with one scale, element by element, without a rounding."""
+
+from __future__ import annotations
+
+from systola.arch.isa import Operation, Rounding
+from systola.compiler.operations import Binary, Scale, Value, scalar_requantisation
+
+_FACTOR = 1 << 29
+"""An operand becomes x 2^20 2^29 / 2^31 = x 2^18, which the result takes back."""
+
+
+def exact_sum(
+    operator: str,
+    result: Value,
+    parts: tuple[Value, Value],
+    zero_points: tuple[int, int],
+    zero_point: int,
+) -> Binary:
+    """Return the operation; `zero_points` are taken from the parts, `zero_point` is added."""
+    first, second = parts
+    return Binary(
+        operator=operator,
+        result=result,
+        operation=Operation.ADD,
+        a=first,
+        b=second,
+        scale_a=Scale(zero_points[0], _FACTOR),
+        scale_b=Scale(zero_points[1], _FACTOR),
+        output=scalar_requantisation(1 << 30, -17, rounding=Rounding.SINGLE, zero_point=zero_point),
+    )
