@@ -150,6 +150,27 @@ def test_arrays_of_any_size_learn_the_same(name: str) -> None:
     assert others == [first, first]
 
 
+@pytest.mark.parametrize("name", ["sequences", "pooled"])
+def test_rows_without_samples(name: str) -> None:
+    """Biases alone make larger units of nothing than of any sample; they are not measured."""
+    case = CASES[name]
+    layers = [each for each in case.layers() if not isinstance(each, Dropout)]
+    data = np.ones((5, *layers[0].shape)), samples(layers, case.loss, 5)[1]
+    left: list[tuple[tuple[int, ...], list[bytes]]] = []
+    for backend in ("iss", "fast"):
+        model = Sequential(layers)
+        model.compile(SGD(1.0), loss=case.loss, preset=MACHINE, backend=backend, seed=3)
+        weights = model.get_weights()
+        kernel, bias, most = weights[0], *((2, 1.0) if name == "sequences" else (1, 16.0))
+        kernel[...] = -1.5 * most / kernel[..., 0].size
+        weights[bias][...] = most
+        model.set_weights(weights)
+        model.fit(*data, batch_size=5, verbose=0)
+        state = model.state()
+        left.append((state.unit_bits, [each.tobytes() for each in state.masters]))
+    assert left[0] == left[1]
+
+
 @pytest.mark.parametrize(
     ("name", "cores"),
     [
