@@ -26,7 +26,7 @@ from systola.training.describe import is_description, layers
 from systola.training.keras_file import read_keras
 from systola.training.loss import LOSSES
 from systola.training.model import DEFAULT_PRESET
-from systola.training.optimizers import ROUNDINGS
+from systola.training.optimizers import NAMES, ROUNDINGS
 from systola.training.settings import BACKENDS
 
 DEFAULT_BATCH = 64
@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--epochs", type=whole_number(1), default=1, metavar="E")
     parser.add_argument("--batch-size", type=whole_number(1), default=None, metavar="B")
+    parser.add_argument(
+        "--optimizer", choices=NAMES, default=None, help="default: sgd, with the rate of Keras"
+    )
     parser.add_argument("--learning-rate", type=positive, default=None, metavar="R")
     parser.add_argument("--momentum", type=float, default=None, metavar="M")
     parser.add_argument(
@@ -155,15 +158,16 @@ def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
 def _model(arguments: argparse.Namespace) -> Sequential:
     machine = _given(arguments, "preset", "backend", "latency", "cores", "check_every")
     learning = _given(arguments, "loss", "seed")
-    optimizer = _given(arguments, "learning_rate", "momentum", "rounding")
+    chosen = NAMES[arguments.optimizer] if arguments.optimizer else None
+    changed = _given(arguments, "learning_rate", "momentum", "rounding")
     with _mistakes():
         if not (is_description(arguments.model) or arguments.model.endswith(".keras")):
             model = load(arguments.model, **machine, **learning)
             assert model.settings is not None
-            model.use_optimizer(replace(model.settings["optimizer"], **optimizer))
+            model.use_optimizer(replace(chosen or model.settings["optimizer"], **changed))
             return model
-        if optimizer:
-            learning["optimizer"] = SGD(**optimizer)
+        if chosen or changed:
+            learning["optimizer"] = replace(chosen or SGD(), **changed)
     with _mistakes(arguments.model):
         if is_description(arguments.model):
             model = Sequential(layers(arguments.model))

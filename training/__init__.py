@@ -29,7 +29,7 @@ from systola.training.layers import (
 )
 from systola.training.model import Sequential
 from systola.training.not_there import INSTEAD
-from systola.training.optimizers import SGD
+from systola.training.optimizers import SGD, Adam, RMSprop
 from systola.training.schedules import (
     CosineDecay,
     CosineDecayRestarts,
@@ -43,6 +43,7 @@ __all__ = [
     "LSTM",
     "SGD",
     "Activation",
+    "Adam",
     "CSVLogger",
     "Callback",
     "Conv2D",
@@ -63,6 +64,7 @@ __all__ = [
     "ModelCheckpoint",
     "PiecewiseConstantDecay",
     "PolynomialDecay",
+    "RMSprop",
     "ReLU",
     "ReduceLROnPlateau",
     "Sequential",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model in a file: layers, settings, and every byte of what it has learnt.
 
-The file is an archive as numpy.savez makes it: a description in JSON, and the masters and
-velocities. It is read like a program file: nothing in it is believed before it has been checked.
+The file is an archive as numpy.savez makes it: a description in JSON, the masters, and the
+velocities or moments. It is read like a program file: nothing in it is believed before it has been
+checked.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from os import PathLike
 from typing import Any, Protocol, cast
 
@@ -29,8 +30,9 @@ from systola.training.checks import shown, whole
 from systola.training.errors import TrainingError
 from systola.training.layers import Activation, Input, Layer
 from systola.training.model import Sequential
+from systola.training.moments import Moments, Scale, Scales
 from systola.training.numbers import velocity_bits
-from systola.training.optimizers import SGD
+from systola.training.optimizers import SGD, Optimizer
 from systola.training.paths import check_path
 from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
@@ -40,6 +42,8 @@ VERSION = 2
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")
+_KINDS = ("master", "velocity", "moment", "root")
+"""Names of the arrays, before the number of their tensor."""
 _ABOUT = "about"
 """The name of the description; it stands in an array of one text."""
 _MOST_ABOUT = 1 << 20
@@ -86,13 +90,23 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
         | {"optimizer": _optimizer(settings["optimizer"]), "preset": settings["preset"].name},
         "bits": state.bits,
         "unit_bits": state.unit_bits,
+        "scales": [_with_class(each) for each in state.moments.scales] if state.moments else (),
+        "updates": state.moments.updates if state.moments else 0,
         "input_bits": model.input_bits,
         "epochs": model.epochs,
         "steps": model.steps,
         "batch_size": model.batch_size,
     }
-    arrays: dict[str, Any] = {f"master{n}": values for n, values in enumerate(state.masters)}
-    arrays |= {f"velocity{n}": values for n, values in enumerate(state.velocities)}
+    moments = state.moments
+    kinds = {
+        "master": state.masters,
+        "velocity": state.velocities,
+        "moment": moments.first if moments else (),
+        "root": moments.roots if moments else (),
+    }
+    arrays: dict[str, Any] = {
+        f"{kind}{n}": values for kind, all_ in kinds.items() for n, values in enumerate(all_)
+    }
     content = io.BytesIO()
     np.savez_compressed(content, about=np.array(json.dumps(about)), **arrays)
     write_file(path, content.getvalue())
@@ -120,6 +134,10 @@ class _About:
     settings: Settings
     bits: tuple[int, ...]
     unit_bits: tuple[int, ...]
+    scales: tuple[Scales, ...]
+    """Those of the moments; none before the first update."""
+    updates: int
+    """Updates that the moments are of."""
     input_bits: int | None
     epochs: int
     steps: int
@@ -128,11 +146,17 @@ class _About:
     def __post_init__(self) -> None:
         whole("epochs", self.epochs, 0, _MOST_COUNT)
         whole("steps", self.steps, 0, _MOST_COUNT)
+        whole("updates", self.updates, 0, _MOST_COUNT)
         if self.batch_size is not None:
             whole("batch_size", self.batch_size, 1, MOST_BATCH)
         if not (self.layers and isinstance(self.layers[0], Input)):
             raise TrainingError("its first layer is no Input")
-        check_bits(stages(self.layers, None), self.bits, self.unit_bits, self.input_bits)
+        found = stages(self.layers, None)
+        check_bits(found, self.bits, self.unit_bits, self.input_bits)
+        if len(self.scales) != (len(self.bits) if self.updates else 0):
+            raise TrainingError(f"scales has {len(self.scales)} items")
+        for each in self.scales:
+            each.check()
 
 
 def read(content: bytes) -> Checkpoint:
@@ -147,14 +171,13 @@ def read(content: bytes) -> Checkpoint:
     try:
         about = _about(archive)
         found = stages(about.layers, None)
-        masters, velocities = _arrays(archive, found)
+        arrays = _arrays(archive, found, about.settings.optimizer)
     except (NpzError, DataError) as error:
         raise TrainingError(f"it is damaged: {error}") from None
-    more = velocity_bits(about.settings.optimizer.momentum) if velocities else 0
     return Checkpoint(
         layers=list(about.layers),
         settings=about.settings,
-        state=State(masters, velocities, about.bits, about.unit_bits, more),
+        state=_state(about, arrays),
         input_bits=about.input_bits,
         epochs=about.epochs,
         steps=about.steps,
@@ -185,8 +208,6 @@ def _about(archive: Npz) -> _About:
         )
     # As plain_data stores them, objects have the names of their classes in them.
     settings = _fields(about.get("settings"), "settings")
-    optimizer = _fields(settings.get("optimizer"), "optimizer")
-    settings["optimizer"] = {"class": SGD.__name__, **optimizer}
     about["settings"] = {"class": Settings.__name__, **settings}
     if isinstance(about.get("layers"), list):
         about["layers"] = [_layer(each) for each in about["layers"]]
@@ -207,21 +228,41 @@ def _layer(written: Any) -> Any:
     return {"class" if name == "kind" else name: value for name, value in fields.items()}
 
 
-def _arrays(archive: Npz, found: Sequence[Stage]) -> list[tuple[NDArray[np.int16], ...]]:
-    """Read masters and velocities, which may be left out. Raises DataError where an array is
-    missing, is one too many, or does not fit the tensors of these stages."""
+def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -> State:
+    """Put together what the network has learnt."""
+    optimizer = about.settings.optimizer
+    velocities, roots = arrays["velocity"], arrays["root"]
+    more = velocity_bits(optimizer.momentum) if isinstance(optimizer, SGD) and velocities else 0
+    state = State(arrays["master"], velocities, about.bits, about.unit_bits, more)
+    if not (optimizer.decays and roots):
+        return state
+    kept = arrays["moment"], roots, about.scales, about.updates
+    return replace(state, moments=Moments(*kept, optimizer.decays))
+
+
+def _arrays(
+    archive: Npz, found: Sequence[Stage], optimizer: Optimizer
+) -> dict[str, tuple[NDArray[np.int16], ...]]:
+    """Read masters, and velocities or moments, which may be left out, by their kind.
+
+    Raises DataError where an array is missing, is one too many, or does not fit the tensors of
+    these stages.
+    """
     shapes = master_shapes(found)
-    kinds = [[f"{kind}{n}" for n in range(len(shapes))] for kind in ("master", "velocity")]
+    kinds = {kind: [f"{kind}{n}" for n in range(len(shapes))] for kind in _KINDS}
     names = set(archive.names) - {_ABOUT}
-    if names == set(kinds[0]):
-        kinds[1] = []
-    wanted = {name for kind in kinds for name in kind}
+    decays = optimizer.decays
+    kept = ("root", *(("moment",) if decays.first else ())) if decays else ("velocity",)
+    if names == set(kinds["master"]):
+        kept = ()
+    kinds = {kind: each if kind in ("master", *kept) else [] for kind, each in kinds.items()}
+    wanted = {name for kind in kinds.values() for name in kind}
     for name in sorted(wanted ^ names):
         raise DataError(f"array {shown(name)} {'is missing' if name in wanted else 'is too many'}")
-    return [
-        tuple(_array(archive, name, shape) for name, shape in zip(kind, shapes, strict=False))
-        for kind in kinds
-    ]
+    return {
+        kind: tuple(_array(archive, name, shape) for name, shape in zip(each, shapes, strict=False))
+        for kind, each in kinds.items()
+    }
 
 
 def _array(archive: Npz, name: str, shape: tuple[int, int]) -> NDArray[np.int16]:
@@ -243,7 +284,7 @@ def _array(archive: Npz, name: str, shape: tuple[int, int]) -> NDArray[np.int16]
 def load(
     path: str | PathLike[str],
     *,
-    optimizer: str | SGD | None = None,
+    optimizer: str | Optimizer | None = None,
     loss: str | None = None,
     metrics: Sequence[str] | str | None = None,
     seed: int | None = None,
@@ -288,12 +329,21 @@ def _stored_preset(path: str | PathLike[str], name: str) -> Config:
         ) from None
 
 
-def _optimizer(optimizer: SGD) -> dict[str, Any]:
-    """Return the fields of an optimiser; a schedule of its rate has the name of its class."""
-    fields, rate = asdict(optimizer), optimizer.learning_rate
+def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
+    """Return the fields of an optimiser; it has the name of its class, as a schedule has."""
+    fields, rate = _with_class(optimizer), optimizer.learning_rate
     if not isinstance(rate, float):
-        fields["learning_rate"] = {"class": type(rate).__name__, **fields["learning_rate"]}
+        fields["learning_rate"] = _with_class(rate)
     return fields
+
+
+def _with_class(item: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as plain_data takes them: its name is among them."""
+    values = {each.name: getattr(item, each.name) for each in fields(item)}
+    return {
+        "class": type(item).__name__,
+        **{n: _with_class(v) if isinstance(v, Scale) else v for n, v in values.items()},
+    }
 
 
 def _written(layer: Layer) -> dict[str, Any]:

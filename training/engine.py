@@ -24,7 +24,7 @@ from systola.training.lines import (
     store_wide,
 )
 from systola.training.loss import BINARY, LOSS_BITS
-from systola.training.numbers import LOGIT_BITS, velocity_bits
+from systola.training.numbers import FULL_BITS, LOGIT_BITS, velocity_bits
 from systola.training.passes import bits_without_dropout
 from systola.training.programs import (
     StepProgram,
@@ -43,8 +43,6 @@ SURVEY_STEPS = 16
 """Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
 MOST_HOST_BYTES = 1 << 32
 """Bytes of host memory that a core takes at most."""
-FULL_BITS = 15
-"""Bits of masters that have used up their room to grow."""
 
 
 def survey_is_due(steps: int) -> bool:
@@ -93,7 +91,7 @@ class Engine:
     def load(self, state: State) -> None:
         """Puts masters and velocities in place."""
         layout = self.layout
-        state = state.for_momentum(self.task.momentum)
+        state = state.for_optimizer(self.task.momentum, self.task.decays)
         for host in self.hosts:
             host[: layout.state_bytes] = 0
             self._put(host, layout.masters, state.masters)

@@ -10,11 +10,9 @@ from systola.training.checks import shown
 from systola.training.errors import TrainingError
 from systola.training.names import ACCURACIES, OWN_ACCURACY, loss_name, metric_name
 from systola.training.not_there import INSTEAD
-from systola.training.optimizers import NAMES, SGD
+from systola.training.optimizers import KINDS, Optimizer
 from systola.training.schedules import SCHEDULES
 
-_KINDS = {type(each).__name__: type(each) for each in NAMES.values()}
-"""Classes of optimisers by name."""
 _AVERAGE = "sum_over_batch_size"
 _ALLOWED: dict[str, tuple[object, ...]] = {
     "reduction": (_AVERAGE, None),
@@ -50,13 +48,13 @@ def compile_arguments(config: Mapping[str, Any], *, probabilities: bool) -> dict
     }
 
 
-def _optimizer(given: Any) -> SGD:
+def _optimizer(given: Any) -> Optimizer:
     if isinstance(given, str):
         given = {"class_name": given, "config": {}}
     name, config = _class("optimizer", given)
-    kind = {each.lower(): found for each, found in _KINDS.items()}.get(name.lower())
+    kind = {each.lower(): found for each, found in KINDS.items()}.get(name.lower())
     if kind is None:
-        raise TrainingError(f"optimizer {name} is not there: {INSTEAD.get(name, 'SGD is there')}")
+        raise TrainingError(f"optimizer {name} is not there: {INSTEAD.get(name, 'Adam is there')}")
     settings = {each: value for each, value in config.items() if each != "name"}
     rate = settings.get("learning_rate")
     if isinstance(rate, dict):

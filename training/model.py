@@ -28,7 +28,7 @@ from systola.training.fast.engine import FastEngine
 from systola.training.layers import Input, Layer
 from systola.training.metrics import Totals
 from systola.training.numbers import Floats, codes, input_bits
-from systola.training.optimizers import SGD
+from systola.training.optimizers import SGD, Optimizer
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.paths import check_path, check_target
 from systola.training.progress import Progress
@@ -123,7 +123,7 @@ class Sequential:
     @takes(**_OF_COMPILE)
     def compile(
         self,
-        optimizer: str | SGD = "sgd",
+        optimizer: str | Optimizer = "sgd",
         loss: str = "sparse_categorical_crossentropy",
         metrics: Sequence[str] | str | None = None,
         *,
@@ -156,9 +156,7 @@ class Sequential:
         else:
             config = _config(preset)
         settings = Settings(
-            optimizer=named_optimizer(
-                optimizer.lower() if isinstance(optimizer, str) else optimizer
-            ),
+            optimizer=named_optimizer(optimizer),
             loss=loss,
             metrics=metrics,  # type: ignore[arg-type]  # which makes a tuple of it
             seed=seed,
@@ -174,6 +172,7 @@ class Sequential:
         check_every = whole("check_every", check_every, 0)
         if check_every and settings.backend != FAST:
             raise TrainingError(f"check_every goes with backend='{FAST}'")
+        _check_optimizer(settings.optimizer, settings.backend, check_every)
         self._keep_state()
         self._check_every = check_every
         self._engine = self._machine = None
@@ -430,9 +429,14 @@ class Sequential:
         self._compiled()
         return RunningOptimizer(self)
 
-    def use_optimizer(self, optimizer: SGD) -> None:
-        """Go on with another optimiser of the same class; nothing else changes."""
-        self._compiled()["optimizer"] = optimizer
+    def use_optimizer(self, optimizer: Optimizer) -> None:
+        """Go on with another optimiser; nothing else changes."""
+        settings = self._compiled()
+        _check_optimizer(optimizer, settings["backend"], self._check_every)
+        if type(optimizer) is not type(settings["optimizer"]):
+            self._keep_state()
+            self._engine = None
+        settings["optimizer"] = optimizer
 
     @property
     def input_bits(self) -> int | None:
@@ -564,7 +568,8 @@ class Sequential:
         if engine and (engine.batch, engine.task.input_bits) == (batch_size, bits):
             return engine
         settings, state = self._compiled(), self.state()
-        chosen: SGD = settings["optimizer"]
+        chosen: Optimizer = settings["optimizer"]
+        plain = chosen if isinstance(chosen, SGD) else SGD()
         task = Task(
             stages=self.stages(),
             input_bits=bits,
@@ -572,8 +577,9 @@ class Sequential:
             loss=settings["loss"],
             count=batch_size,
             learning_rate=rate_at(chosen.learning_rate, self.steps),
-            momentum=chosen.momentum,
-            stochastic=chosen.stochastic,
+            momentum=plain.momentum,
+            decays=chosen.decays,
+            stochastic=plain.stochastic,
             seed=settings["seed"],
         )
         if settings["backend"] != FAST:
@@ -625,6 +631,13 @@ def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float]
     """Return loss and metrics as Keras does: a loss alone is a number."""
     values = list(found.values())
     return found if return_dict else values[0] if len(values) == 1 else values
+
+
+def _check_optimizer(optimizer: Optimizer, backend: str, check_every: int) -> None:
+    """Raise TrainingError for an optimiser of which there are no programs, where one would run."""
+    if optimizer.decays and (backend != FAST or check_every):
+        name = type(optimizer).__name__
+        raise TrainingError(f"{name} runs on back end '{FAST}', and not with check_every")
 
 
 def _silent(verbose: object) -> bool:

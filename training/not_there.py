@@ -29,8 +29,8 @@ INSTEAD = {
     **dict.fromkeys(("SpatialDropout2D", "GaussianNoise", "GaussianDropout"), "Dropout is there"),
     **dict.fromkeys(("MultiHeadAttention", "Attention"), _LAYERS),
     **dict.fromkeys(
-        ("Adam", "AdamW", "Adamax", "Nadam", "Adagrad", "Adadelta", "RMSprop", "Ftrl", "Lion"),
-        "SGD is there, with momentum",
+        ("AdamW", "Adamax", "Nadam", "Adagrad", "Adadelta", "Ftrl", "Lion"),
+        "Adam, RMSprop and SGD are there",
     ),
     **dict.fromkeys(
         ("TensorBoard", "BackupAndRestore", "RemoteMonitor"),

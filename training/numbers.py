@@ -25,6 +25,8 @@ MOST_STATE_BITS = 13
 """The same of what an LSTM gives, for whose bias there is an int16."""
 LEAST_MASTER_BITS, MOST_MASTER_BITS = -64, 32
 """Fraction bits of masters: the exponent registers have 8 bits, and shifts end at 31."""
+FULL_BITS = 15
+"""Bits of masters, or moments, that have used up their room to grow."""
 _TINY = 2.0**-200
 """The least magnitude that counts when a tensor gets its fraction bits."""
 _HEADROOM = 14

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from systola.training.arguments import Only, constructor
 from systola.training.checks import choice, real
 from systola.training.errors import TrainingError
+from systola.training.moments import Decays
 from systola.training.schedules import Schedule, check_rate
 
 ROUNDINGS = ("nearest", "stochastic")
+_LEAST_DECAY, _MOST_FIRST, _MOST_SECOND = 0.5, 0.99, 0.9999
+"""The least decay of a moment, and the largest ones of first and second moments."""
 _MOST_MOMENTUM = 0.999
 """The largest momentum: beyond it, too few of the 16 bits of a velocity are left for updates."""
 
@@ -28,13 +31,27 @@ OFF = {
     "gradient_accumulation_steps": Only((None,), "take a larger batch"),
 }
 """Arguments of Keras's optimisers that must have the values with which they do nothing."""
+_OFF_ADAPTIVE = {name: rule for name, rule in OFF.items() if name != "nesterov"} | {
+    "epsilon": Only((1e-7, 1e-8), "the last places of the moments stand for it")
+}
+
+
+def _check_decay(optimizer: object, name: str, most: float) -> None:
+    """Make a decay a float; raise TrainingError where it is out of range."""
+    value = real(name, getattr(optimizer, name))
+    if not _LEAST_DECAY <= value <= most:
+        raise TrainingError(f"{name} must be {_LEAST_DECAY} to {most}, not {value}")
+    object.__setattr__(optimizer, name, value)
 
 
 @constructor(**OFF)
 @dataclass(frozen=True)
 class SGD:
-    """Gradient descent: v = momentum * v - learning_rate * g, w += v. `rounding` is how updates
-    become masters: "nearest", or "stochastic", at random, without momentum."""
+    """Gradient descent: v = momentum * v - learning_rate * g, w += v.
+
+    `rounding` tells how updates become masters: "nearest", or "stochastic", at random, without
+    momentum.
+    """
 
     learning_rate: float | Schedule = 0.01
     momentum: float = 0.0
@@ -51,16 +68,77 @@ class SGD:
             raise TrainingError("velocities are rounded to nearest: take no momentum")
 
     @property
+    def decays(self) -> None:
+        """None: there are no moments."""
+
+    @property
     def stochastic(self) -> bool:
         """Whether updates are rounded at random."""
         return self.rounding == "stochastic"
 
 
-NAMES = {"sgd": SGD(), "momentum": SGD(momentum=0.9)}
+@constructor(**_OFF_ADAPTIVE, amsgrad=Only((False,), "moments follow the last gradients"))
+@dataclass(frozen=True)
+class Adam:
+    """Adam: steps of the first moment of the gradients over the root of their second moment.
+
+    The numerics are those of `systola.training.moments`.
+    """
+
+    learning_rate: float | Schedule = 0.001
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
+        _check_decay(self, "beta_1", _MOST_FIRST)
+        _check_decay(self, "beta_2", _MOST_SECOND)
+
+    @property
+    def decays(self) -> Decays:
+        """Return those of the moments."""
+        return Decays(self.beta_1, self.beta_2, corrected=True)
 
 
-def optimizer(which: str | SGD) -> SGD:
-    """Find the optimiser of that name; an SGD is one already. Raises TrainingError for others."""
-    if isinstance(which, SGD):
+@constructor(
+    **_OFF_ADAPTIVE,
+    momentum=Only((0.0,), "Adam is there"),
+    centered=Only((False,), "moments are about zero"),
+)
+@dataclass(frozen=True)
+class RMSprop:
+    """RMSprop: steps of the gradient over the root of the second moment of all gradients."""
+
+    learning_rate: float | Schedule = 0.001
+    rho: float = 0.9
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
+        _check_decay(self, "rho", _MOST_SECOND)
+
+    @property
+    def decays(self) -> Decays:
+        """Return that of the second moment."""
+        return Decays(0.0, self.rho, corrected=False)
+
+
+Optimizer = SGD | Adam | RMSprop
+NAMES: dict[str, Optimizer] = {
+    "sgd": SGD(),
+    "momentum": SGD(momentum=0.9),
+    "adam": Adam(),
+    "rmsprop": RMSprop(),
+}
+KINDS = {type(each).__name__: type(each) for each in NAMES.values()}
+"""Classes of optimisers by name."""
+
+
+def optimizer(which: object) -> Optimizer:
+    """Find the optimiser of that name, in any case; return one that is an optimiser already.
+
+    Raises TrainingError for others.
+    """
+    if isinstance(which, Optimizer):
         return which
-    return NAMES[choice("optimizer", which, NAMES, ", or SGD")]
+    name = which.lower() if isinstance(which, str) else which
+    return NAMES[choice("optimizer", name, NAMES, f", or one of {', '.join(KINDS)}")]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from systola.training.errors import TrainingError
-from systola.training.optimizers import SGD
+from systola.training.optimizers import Optimizer
 from systola.training.schedules import rate_at
 
 
@@ -17,7 +17,7 @@ class _Owner(Protocol):
     settings: dict[str, Any] | None
     steps: int
 
-    def use_optimizer(self, optimizer: SGD) -> None:
+    def use_optimizer(self, optimizer: Optimizer) -> None:
         """Go on with another optimiser."""
         ...
 
@@ -35,7 +35,7 @@ class RunningOptimizer:
         return getattr(self._chosen, name)
 
     @property
-    def _chosen(self) -> SGD:
+    def _chosen(self) -> Optimizer:
         assert self._model.settings is not None
         return self._model.settings["optimizer"]
 

@@ -10,7 +10,7 @@ from systola.runtime import make_backend
 from systola.runtime.pod.strategy import MAX_CORES
 from systola.training.checks import choice, items, whole
 from systola.training.names import loss_name, metric_name
-from systola.training.optimizers import SGD
+from systola.training.optimizers import Optimizer
 
 FAST = "fast"
 """The back end that has no machine, but its bytes."""
@@ -24,7 +24,7 @@ MOST_BATCH = 1 << 24
 class Settings:
     """Arguments of compile(); raises TrainingError for a value of the wrong type or range."""
 
-    optimizer: SGD
+    optimizer: Optimizer
     loss: str
     metrics: tuple[str, ...]
     """Names as compile() was given them: logs have the same."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from systola.training.checks import items, numbers, whole
 from systola.training.errors import TrainingError
+from systola.training.moments import Decays, Moments
 from systola.training.numbers import (
     LEAST_MASTER_BITS,
     MOST_INPUT_BITS,
@@ -46,10 +47,26 @@ class State:
     before the first epoch."""
     velocity_bits: int = 0
     """Fraction bits of the velocities beyond those of the masters."""
+    moments: Moments | None = None
+    """None but for Adam and RMSprop."""
 
-    def for_momentum(self, momentum: float) -> State:
-        """Return the state with the velocities that an optimiser with this momentum takes: none
-        without momentum, zeros where there were none."""
+    def for_optimizer(self, momentum: float, decays: Decays | None) -> State:
+        """Return the state with the velocities, or moments, that an optimiser takes.
+
+        It has none without momentum or decays. They are zeros where there were none, and where
+        moments decayed in another way.
+        """
+        if decays:
+            return replace(self._for_momentum(0.0), moments=self._moments(decays))
+        return replace(self._for_momentum(momentum), moments=None)
+
+    def _moments(self, decays: Decays) -> Moments:
+        if self.moments and self.moments.decays == decays:
+            return self.moments
+        fresh = tuple(map(np.zeros_like, self.masters))
+        return Moments(fresh if decays.first else (), fresh, (), 0, decays)
+
+    def _for_momentum(self, momentum: float) -> State:
         if not momentum:
             return replace(self, velocities=(), velocity_bits=0)
         bits = velocity_bits(momentum)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from systola.training.moments import Decays
 from systola.training.stages import Stage
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
@@ -35,6 +36,8 @@ class Task:
     """Samples in the batch: the loss is their mean."""
     learning_rate: float = 0.0
     momentum: float = 0.0
+    decays: Decays | None = None
+    """Those of the moments of Adam and RMSprop; None for other optimisers."""
     stochastic: bool = False
     """Whether the update of the masters is rounded at random."""
     unit_bits: tuple[int, ...] = ()

@@ -60,6 +60,15 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
     return requantise(sums, *numbers, rounding=Rounding.SINGLE)
 
 
+def quotient(values: Integers, divisors: Wide, exponent: int) -> NDArray[np.int64]:
+    """Divide by 2^(1 + exponent + b), halves upwards; b are the magnitude bits of each divisor."""
+    magnitudes = (divisors ^ (divisors >> 15)).astype(np.float32)
+    right = np.frexp(magnitudes)[1] + exponent
+    left = np.clip(-right, 0, 7)
+    right = np.clip(right, 0, 31)
+    return ((values.astype(np.int64) << left) + (np.int64(1) << right)) >> (right + 1)
+
+
 def narrow(values: Integers, *, least: int = INT8_MIN) -> Narrow:
     """Clamp to int8, with `least` at the lower end."""
     return np.clip(values, least, INT8_MAX).astype(np.int8)

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.golden.training import magnitude_bits
-from systola.training.engine import FULL_BITS, Batch, Codes, survey_is_due
+from systola.training.engine import Batch, Codes, survey_is_due
 from systola.training.errors import TrainingError
+from systola.training.fast.adaptive import surveyed
 from systola.training.fast.arithmetic import Wide, scaled, wide
 from systola.training.fast.loss import Loss, loss, probabilities, probability
 from systola.training.fast.step import Step
 from systola.training.loss import BINARY, LOSS_BITS, PROBABILITY_BITS
-from systola.training.numbers import LOGIT_BITS
+from systola.training.moments import SURVEY_STEPS
+from systola.training.numbers import FULL_BITS, LOGIT_BITS
 from systola.training.passes import bits_without_dropout, most_unit_bits
 from systola.training.state import State
 from systola.training.task import Task
@@ -43,7 +45,7 @@ class FastEngine:
 
     def load(self, state: State) -> None:
         """Put masters and velocities in place."""
-        self._state = state.for_momentum(self.task.momentum)
+        self._state = state.for_optimizer(self.task.momentum, self.task.decays)
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
@@ -59,6 +61,9 @@ class FastEngine:
         self._state = passing.learn(found)
         if survey_is_due(step + 1):
             self._make_room()
+        moments = self._state.moments
+        if moments and moments.updates % SURVEY_STEPS == 0:
+            self._state = replace(self._state, moments=surveyed(moments))
         return self._batch(found, logits)
 
     def learn_at(self, rate: float) -> None:

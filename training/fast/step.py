@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from systola.golden.training import held
+from systola.training.fast.adaptive import AdaptiveUpdate
 from systola.training.fast.arithmetic import (
     Integers,
     Narrow,
@@ -23,7 +24,7 @@ from systola.training.fast.lstm import Lstm, Weights
 from systola.training.fast.masks import dropout
 from systola.training.fast.pooling import back, largest, routes
 from systola.training.fast.stage import Products, one, weights
-from systola.training.fast.update import Update
+from systola.training.fast.update import PlainUpdate, Update
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import STATE_BITS, after_lstm, hidden_scale, most_unit_bits
 from systola.training.programs import COUNTER_STEP
@@ -83,7 +84,7 @@ class Step:
     def learn(self, found: Loss) -> State:
         """Go back from the loss, and return the state after the update."""
         task, passed = self.task, self.passed
-        update = Update(task, self.state)
+        update = (AdaptiveUpdate if task.decays else PlainUpdate)(task, self.state)
         below, bits = gradient(found)
         for number in reversed(range(len(task.stages))):
             products = passed.products[number]
@@ -203,7 +204,9 @@ class Step:
             below = back(below.reshape(len(self.x), -1, stage.units), marks, stage.pool)
         return below.reshape(-1, below.shape[-1]), bits
 
-    def _update_lstm(self, update: Update, lstm: Lstm, above: Narrow, bits: int) -> None:
+    def _update_lstm(
+        self, update: Update | AdaptiveUpdate, lstm: Lstm, above: Narrow, bits: int
+    ) -> None:
         task, stage, count = self.task, self.task.stages[0], len(self.task.stages)
         vocabulary = stage.lstm.vocabulary if stage.lstm else 0
         found = lstm.backward(above, bits, task.count, embedded=vocabulary > 0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -16,8 +17,25 @@ from systola.training.task import Task
 from systola.training.writer import Entry, shifted
 
 
-class Update:
-    """Masters and velocities on their way to the next step."""
+class Update(Protocol):
+    """The update of a step, from the sums of its gradients."""
+
+    def add(
+        self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
+    ) -> None:
+        """Take the sums of the negative gradient for some rows of the masters of a tensor.
+
+        `bits`: fraction bits of these masters; `sum_bits`: fraction bits of the sums.
+        """
+        ...
+
+    def state(self) -> State:
+        """Return the state after all additions."""
+        ...
+
+
+class PlainUpdate:
+    """The update of SGD, with its velocities where there is momentum."""
 
     def __init__(self, task: Task, state: State) -> None:
         self._task = task
@@ -28,10 +46,7 @@ class Update:
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Add the sums of the negative gradient to some rows of the masters of a tensor.
-
-        `bits`: fraction bits of these masters; `sum_bits`: fraction bits of the sums.
-        """
+        """Add the sums to the masters."""
         task, masters = self._task, self._masters[tensor]
         q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
         more = velocity_bits(task.momentum) if task.momentum else 0

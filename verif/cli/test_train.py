@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systola.training import SGD, load
+from systola.training import SGD, Adam, load
 from systola.verif.cli.test_errors import run
 from systola.verif.training.data import digits
 
@@ -81,6 +81,25 @@ def test_a_saved_model_goes_on_with_its_settings(
     assert (found["cores"], found["backend"]) == (1, "iss")
     status, out, err = run("train m.tpu --data hot.npz -q --rounding stochastic", capsys)
     assert (status, out) == (2, "") and "take no momentum" in err and err.count("\n") == 1
+
+
+def test_adam(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--data plain.npz -q --preset 8x8-training"
+    command = f"train 24,10 --optimizer adam --backend fast --save m.tpu {options}"
+    assert run(command, capsys)[0::2] == (0, "")
+    assert load("m.tpu").optimizer.beta_2 == 0.999
+    assert run(f"train m.tpu --learning-rate 0.01 --save n.tpu {options}", capsys)[0] == 0
+    model = load("n.tpu")
+    assert model.settings and model.settings["optimizer"] == Adam(0.01)
+    assert model.state().moments.updates == 2  # type: ignore[union-attr]
+    assert run(f"train n.tpu --optimizer sgd --save o.tpu {options}", capsys)[0] == 0
+    assert load("o.tpu").settings["optimizer"] == SGD()  # type: ignore[index]
+    for more, says in (
+        ("--momentum 0.9", "Adam() does not take"),
+        ("--backend iss", "Adam runs on"),
+    ):
+        status, _, err = run(f"train m.tpu --optimizer adam {more} {options}", capsys)
+        assert status == 2 and err.startswith(f"tpu: error: {says}") and err.count("\n") == 1
 
 
 def test_cores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

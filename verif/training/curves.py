@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from systola.training import (
     LSTM,
     SGD,
+    Adam,
     Callback,
     Conv2D,
     Dense,
@@ -31,9 +32,11 @@ from systola.training import (
     Flatten,
     Input,
     MaxPooling2D,
+    RMSprop,
     Sequential,
 )
 from systola.training.layers import Layer
+from systola.training.optimizers import Optimizer
 from systola.training.settings import BACKENDS, FAST
 from systola.training.state import glorot, weights
 from systola.verif.training.data import Samples, clusters, digits, images, reviews
@@ -51,7 +54,7 @@ class Task:
 
     name: str
     layers: tuple[Layer, ...]
-    optimizer: SGD
+    optimizer: Optimizer
     data: tuple[Samples, Samples]
     batch: int = 64
     epochs: int = 5
@@ -73,6 +76,8 @@ def tasks() -> list[Task]:
     return [
         Task("digits, 64-512-10, SGD", wide, SGD(0.4), digits()),
         Task("digits, 64-512-10, momentum", wide, SGD(0.05, 0.9), digits()),
+        Task("digits, 64-512-10, Adam", wide, Adam(), digits()),
+        Task("digits, 64-512-10, RMSprop", wide, RMSprop(), digits()),
         Task("6,400 points, 784-512-10, SGD", wide, SGD(0.01), (train, test)),
         Task("6,400 points, 784-512-10, momentum", wide, SGD(0.001, 0.9), (train, test)),
         Task("digits, two convolutions, SGD", small_cnn(), SGD(0.1), images(), 32),
@@ -80,6 +85,13 @@ def tasks() -> list[Task]:
             "texts, LSTM 100, SGD",
             (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),
             SGD(1.0),
+            (texts(800, 1), texts(400, 2)),
+            *(16, 6, "binary_crossentropy"),
+        ),
+        Task(
+            "texts, LSTM 100, Adam",
+            (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),
+            Adam(0.003),
             (texts(800, 1), texts(400, 2)),
             *(16, 6, "binary_crossentropy"),
         ),
@@ -167,7 +179,9 @@ def main() -> int:
     if arguments.store:
         before = {result["name"]: result for result in stored()}
         results = [
-            train(task, FAST, say=True) if arguments.only in task.name else before[task.name]
+            train(task, FAST, say=True)
+            if arguments.only in task.name or task.name not in before
+            else before[task.name]
             for task in tasks()
         ]
         rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 6))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from systola.golden.training import Generators
 from systola.training.masks import block_seed, keep_table
-from systola.training.optimizers import SGD
+from systola.training.optimizers import SGD, Optimizer
 from systola.training.programs import COUNTER_STEP
+from systola.training.schedules import rate_at
 from systola.training.stages import Stage
 from systola.training.windows import Window
 from systola.verif.training.recurrent import Recurrent
@@ -66,7 +67,7 @@ class Referee:
 
     stages: Sequence[Stage]
     weights: list[Floats]
-    optimizer: SGD
+    optimizer: Optimizer
     loss: str = "sparse_categorical_crossentropy"
     seed: int = 0
     size: int = 16
@@ -75,6 +76,8 @@ class Referee:
     def __post_init__(self) -> None:
         self.weights = [np.asarray(each, np.float32) for each in self.weights]
         self.velocities = [np.zeros_like(each) for each in self.weights]
+        """Or first moments; `squares` has the second ones."""
+        self.squares = [np.zeros_like(each) for each in self.weights]
         self.steps = self.epochs = 0
         lstm = self.stages[0].lstm
         self._lstm = Recurrent(lstm) if lstm else None
@@ -140,13 +143,30 @@ class Referee:
                 gradient = below
                 if winner is not None and pool:
                     gradient = from_windows(winner * below[..., np.newaxis, :], pool)
-        for place, update in enumerate(updates):
-            velocity = self.velocities[place]
-            velocity *= np.float32(self.optimizer.momentum)
-            velocity -= np.float32(self.optimizer.learning_rate) * update
-            self.weights[place] += velocity
         self.steps += 1
+        for place, update in enumerate(updates):
+            self.weights[place] += self._moved(place, update)
         return float(losses.sum()), self._right(logits, y)
+
+    def _moved(self, place: int, gradient: Floats) -> Floats:
+        """What a step adds to weights."""
+        optimizer, velocity, square = self.optimizer, self.velocities[place], self.squares[place]
+        rate = np.float32(rate_at(optimizer.learning_rate, self.steps - 1))
+        if isinstance(optimizer, SGD):
+            velocity *= np.float32(optimizer.momentum)
+            velocity -= rate * gradient
+            return velocity
+        decays = optimizer.decays
+        for moment, decay, addend in (
+            (velocity, decays.first, gradient),
+            (square, decays.second, gradient**2),
+        ):
+            moment *= np.float32(decay)
+            moment += np.float32(1 - decay) * addend
+        if decays.corrected:
+            t = self.steps
+            rate *= np.float32(np.sqrt(1 - decays.second**t) / (1 - decays.first**t))
+        return -rate * velocity / (np.sqrt(square) + np.float32(1e-7))
 
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Loss and accuracy without dropout."""

@@ -288,7 +288,7 @@ NETWORK = [Dense(3)]
         (lambda: compiled([Dense(0)]), "units of Dense must be"),
         (lambda: compiled([Dense(3, "gelu")]), "activation 'gelu' cannot be trained"),
         (lambda: compiled([Dropout(1.0)]), "rate from 0 to 0.99"),
-        (lambda: compiled(NETWORK, "adam"), "optimizer 'adam' is not there"),
+        (lambda: compiled(NETWORK, "lion"), "optimizer 'lion' is not there"),
         (lambda: compiled(NETWORK, SGD(99.0)), "learning_rate must be"),
         (lambda: compiled(NETWORK, SGD(0.1, 1.0)), "momentum must be"),
         (lambda: compiled(NETWORK, SGD(0.1, rounding="up")), "rounding 'up' is not there"),

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adam and RMSprop in integers: the scales, shifts and offsets of each step, for all back ends.
+
+Of each weight, with the gradient g, the optimiser keeps the first moment m <- b1 m + (1 - b1) g and
+the root s of the second moment v <- b2 v + (1 - b2) g^2. To the first order in 1 - b2,
+s <- sqrt(b2) s + (1 - b2) / 2 g^2 / s.
+
+- Both are int16 codes with a scale for each tensor. Decays cost no pass: the codes stay, and one
+  code stands for less. Codes are halved where the next ones could leave int16.
+- The divisor s is a power of two, 2^b with the magnitude bits b of its code. It is up to twice as
+  large as s, which a factor of sqrt(2) makes up for on average; 1.45 in the step of a weight, for
+  the first order makes s some 2 % too large.
+- |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
+  Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
+- Additions of less than half a unit arrive on average: what is rounded gets an offset, the same
+  for all weights, from the van der Corput sequence of the steps.
+- All scales are known before a step: they follow the largest gradients of the steps before.
+
+The last places of the codes stand for epsilon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import frexp, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.checks import whole
+from systola.training.errors import TrainingError
+from systola.training.numbers import FULL_BITS, multiplier
+from systola.training.writer import Entry
+
+Codes = NDArray[np.int16]
+QUOTIENT_BITS, STEP_BITS = 2, 8
+"""Fraction bits of |g| / s, and of m / s."""
+GRADIENT_BITS = 11
+"""Bits of the largest gradient of a tensor, if it is that of the step before."""
+KEPT_BITS = 13
+"""Bits of the largest codes of a tensor, at first and where small ones are doubled."""
+SURVEY_STEPS = 4
+"""Steps from one look at the magnitudes of the codes to the next."""
+MOMENT_BITS = -64, 96
+"""The least and the most fraction bits of gradients."""
+_DIVISOR = 1.45
+"""The power of two that a first moment is divided by, over s, on average."""
+_FIRST_ROOT = 0.85
+"""The root of the second moment after a first gradient, over that of Adam."""
+_END = 2.0**15
+_LEAST_UNIT = 2.0**-256
+_MOST_BIAS = 1 << 30
+_MOST_SHIFT, _MOST_DOUBLED = 31, 6
+
+
+@dataclass(frozen=True)
+class Decays:
+    """How the moments of an optimiser decay."""
+
+    first: float
+    """b1; 0 where there is no first moment."""
+    second: float
+    """b2."""
+    corrected: bool
+    """Whether the rate makes up for moments that began with zeros."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the codes of a moment of a tensor stand for."""
+
+    unit: float
+    """The code of one."""
+    bound: float
+    """The largest magnitude that a code may have."""
+
+    def decayed(self, decay: float) -> Scale:
+        """Return the scale of the same codes after a decay."""
+        return replace(self, unit=self.unit / decay)
+
+    def halved(self, times: int) -> Scale:
+        """Return the scale of codes that have been halved so often; doubled, if negative."""
+        return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
+
+    def surveyed(self, bits: int) -> Scale:
+        """Return the scale where codes have no more than so many bits."""
+        return replace(self, bound=min(self.bound, 2.0**bits))
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Those of the gradients of a tensor and of their moments."""
+
+    gradient: int
+    """Fraction bits of the gradients, with which the last ones had GRADIENT_BITS."""
+    first: Scale
+    root: Scale
+
+    @classmethod
+    def at_first(cls, decays: Decays, gradient: int) -> Scales:
+        """Return those before the first step, whose gradients have so many fraction bits."""
+        unit = 2.0 ** (KEPT_BITS - GRADIENT_BITS + gradient)
+        first, root = unit / (1 - decays.first), unit / sqrt(1 - decays.second)
+        return cls(gradient, Scale(first, 0.0), Scale(root, 0.0))
+
+    def check(self) -> None:
+        """Raise TrainingError where numbers from a file are out of range."""
+        whole("gradient of scales", self.gradient, *MOMENT_BITS)
+        for scale in (self.first, self.root):
+            if not (_LEAST_UNIT <= scale.unit <= 1 / _LEAST_UNIT and 0 <= scale.bound <= _END):
+                raise TrainingError("a scale is out of range")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The moments of all tensors, each in the shape of its masters, after some updates."""
+
+    first: tuple[Codes, ...]
+    """Empty where there is no first moment."""
+    roots: tuple[Codes, ...]
+    scales: tuple[Scales, ...]
+    """Empty before the first update."""
+    updates: int
+    decays: Decays
+
+
+class MomentStep:
+    """The numbers of an update of a tensor: update `number`, from 1, with scales from before it."""
+
+    def __init__(self, decays: Decays, number: int, before: Scales) -> None:
+        self._decays, self._number = decays, number
+        largest = 2.0 ** (GRADIENT_BITS - before.gradient)
+        first = before.first.decayed(decays.first) if decays.first else before.first
+        first, self.first_halved = _with_room(first, self._first_grown(first, largest))
+        root = before.root.decayed(sqrt(decays.second))
+        root, self.root_halved = _with_room(root, self._root_grown(root, largest))
+        self.scales = Scales(before.gradient, first, root)
+        """Those of the codes that are added to, which were halved so often before that, or doubled
+        where the numbers are negative."""
+
+    def after(self, wanted: int) -> Scales:
+        """Return the scales after it, where its gradients would have taken `wanted` bits."""
+        largest, scales = 2.0 ** (GRADIENT_BITS - wanted), self.scales
+        first = self._first_grown(scales.first, largest)
+        root = self._root_grown(scales.root, largest)
+        return Scales(
+            wanted,
+            replace(scales.first, bound=min(first, _END)),
+            replace(scales.root, bound=min(root, _END)),
+        )
+
+    @property
+    def first_factor(self) -> float:
+        """The factor from a gradient to what is added to the code of its first moment."""
+        return (1 - self._decays.first) * self.scales.first.unit
+
+    @property
+    def quotient_exponent(self) -> int:
+        """The exponent of a gradient that is divided by 2^b, for QUOTIENT_BITS."""
+        return _register(-1 - QUOTIENT_BITS - self._root_ratio[1])
+
+    @property
+    def limit(self) -> int:
+        """The largest |g| / s that counts, of QUOTIENT_BITS."""
+        part, _ = self._root_ratio
+        most = _FIRST_ROOT * sqrt(2 / (1 - self._decays.second))
+        return round(most * 2**QUOTIENT_BITS / part)
+
+    @property
+    def root_entry(self) -> tuple[Entry, int]:
+        """Entry and exponent from |g| / s times |g| to what is added to the code of s."""
+        part, bits = self._root_ratio
+        return self._dithered((1 - self._decays.second) / sqrt(2) * part**2, bits - QUOTIENT_BITS)
+
+    @property
+    def step_exponent(self) -> int:
+        """The exponent of a first moment, or gradient, that is divided by 2^b, for STEP_BITS."""
+        return _register(-1 - STEP_BITS - self._step_ratio[1])
+
+    def update_entry(self, rate: float, bits: int) -> tuple[Entry, int]:
+        """Return entry and exponent from m / s to what is added to masters of `bits`."""
+        b1, b2, t = self._decays.first, self._decays.second, self._number
+        scale = rate * _DIVISOR * (_FIRST_ROOT if t == 1 else 1.0) * self._step_ratio[0]
+        if self._decays.corrected:
+            scale *= sqrt(1 - b2**t) / (1 - b1**t)
+        return self._dithered(scale, bits - STEP_BITS)
+
+    def _first_grown(self, scale: Scale, largest: float) -> float:
+        """Return the bound of codes after a gradient of this magnitude."""
+        return scale.bound + (1 - self._decays.first) * scale.unit * largest
+
+    def _root_grown(self, scale: Scale, largest: float) -> float:
+        return sqrt(scale.bound**2 + (1 - self._decays.second) * (scale.unit * largest) ** 2)
+
+    @property
+    def _root_ratio(self) -> tuple[float, int]:
+        """The code of one of s over that of a gradient: 1 to 2, times a power of two."""
+        return _apart(self.scales.root.unit * 2.0**-self.scales.gradient)
+
+    @property
+    def _step_ratio(self) -> tuple[float, int]:
+        """The same over the code of one of what is divided by s."""
+        if self._decays.first:
+            return _apart(self.scales.root.unit / self.scales.first.unit)
+        return self._root_ratio
+
+    def _dithered(self, scale: float, bits: int) -> tuple[Entry, int]:
+        """Return the entry of 2^`bits` times `scale`, and the exponent of its shift."""
+        # In float32, so that the last places of a computer's functions change nothing.
+        q, right = multiplier(float(np.float32(scale)))
+        # Towards zero: what is zero stays so with every offset.
+        offset = int(_offset(self._number) * 2.0 ** (31 + right - bits) / q)
+        return Entry(q, bias=min(max(offset, -_MOST_BIAS), _MOST_BIAS)), _register(right - bits)
+
+
+def halving(times: int, number: int) -> Entry:
+    """Return the entry that codes are halved with so often, in update `number`; or doubled.
+
+    Halves go up and down in turn: else a one would be halved to a one for ever.
+    """
+    if times < 0:
+        return Entry(left=1 - times)
+    return Entry(right=min(times - 1, _MOST_SHIFT), bias=-(number & 1) if times == 1 else 0)
+
+
+def wanted_bits(magnitude: int, sum_bits: int, right: int) -> int:
+    """Return the fraction bits with which the largest gradient of a tensor has GRADIENT_BITS.
+
+    `magnitude`: bits of the largest of its sums, which have `sum_bits` fraction bits and are
+    multiplied with at most 2^-`right`.
+    """
+    least, most = MOMENT_BITS
+    return min(max(GRADIENT_BITS - magnitude + sum_bits + right, least), most)
+
+
+def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
+    """Halve codes until `bound`, which they may grow to, fits int16; or double small ones."""
+    times = frexp(bound / _END)[1]
+    small = KEPT_BITS - FULL_BITS
+    times = times if times >= 0 else max(min(times - small, 0), -_MOST_DOUBLED) if bound else 0
+    return scale.halved(times), times
+
+
+def _apart(value: float) -> tuple[float, int]:
+    fraction, bits = frexp(value)
+    return 2 * fraction, bits - 1
+
+
+def _register(value: int) -> int:
+    """Return what an exponent register holds for a shift: beyond its ends shifts are the same."""
+    return min(max(value, -128), 127)
+
+
+def _offset(number: int) -> float:
+    """Return the van der Corput number of a step, less one half."""
+    found, place = 0.0, 0.5
+    while number:
+        found += place * (number & 1)
+        number, place = number >> 1, place / 2
+    return found - 0.5
