@@ -3,15 +3,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.training.checks import numbers
+from systola.training.checks import numbers, real, shown, whole
 from systola.training.errors import TrainingError
 from systola.training.numbers import LOGIT_BITS, codes
 from systola.training.stages import Stage
+
+_HALF = 1 << 14
+"""The code of a label between both classes."""
+
+
+class Data(NamedTuple):
+    """Samples with their labels, and with their weights where they have some."""
+
+    rows: NDArray[np.float64]
+    labels: NDArray[np.int16]
+    weights: NDArray[np.float64] | None
+
+    def chosen(self, which: NDArray[np.integer[Any]] | slice) -> Data:
+        """Return some of them."""
+        weights = None if self.weights is None else self.weights[which]
+        return Data(self.rows[which], self.labels[which], weights)
 
 
 def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64]:
@@ -55,3 +72,35 @@ def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDA
     if rows.min() < 0 or rows.max() > 1:
         raise TrainingError(f"{name} must be probabilities, from 0 to 1")
     return np.rint(rows * 32767).astype(np.int16)
+
+
+def sample_weights(
+    given: Any, classes: Any, labels: NDArray[np.int16], name: str
+) -> NDArray[np.float64] | None:
+    """Return the weight of each sample, None where neither samples nor classes have one.
+
+    `given`: a number for each sample; `classes`: those of classes by number, 1 for others. Raises
+    TrainingError for anything else, negative weights, and where all of them are zero.
+    """
+    if given is None and classes is None:
+        return None
+    weights = np.ones(len(labels)) if given is None else numbers(given, name).reshape(-1)
+    if len(weights) != len(labels):
+        raise TrainingError(f"{name} has {len(weights)} numbers for {len(labels)} samples")
+    if classes is not None:
+        weights = weights * _class_weights(classes, labels)
+    if weights.min() < 0 or not weights.max() > 0:
+        raise TrainingError(f"{name} must not be negative, nor all zero")
+    return weights
+
+
+def _class_weights(given: object, labels: NDArray[np.int16]) -> NDArray[np.float64]:
+    if not isinstance(given, Mapping):
+        raise TrainingError(f"class_weight must be weights by class, not {shown(given)}")
+    units = labels.shape[1]
+    found = labels.argmax(axis=1) if units > 1 else (labels[:, 0] > _HALF).astype(int)
+    weights = np.ones(max(units, 2))
+    for number, weight in cast("Mapping[object, object]", given).items():
+        which = whole("a class of class_weight", number, 0, len(weights) - 1)
+        weights[which] = real(f"class_weight of {which}", weight)
+    return weights[found]

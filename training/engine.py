@@ -23,7 +23,7 @@ from systola.training.lines import (
     store_classes,
     store_wide,
 )
-from systola.training.loss import BINARY, LOSS_BITS
+from systola.training.loss import BINARY, LOSS_BITS, WEIGHT_BITS
 from systola.training.numbers import FULL_BITS, LOGIT_BITS, velocity_bits
 from systola.training.passes import bits_without_dropout
 from systola.training.programs import (
@@ -39,6 +39,8 @@ from systola.training.task import Task
 
 Codes = NDArray[np.integer[Any]]
 """Of samples: int8, or words."""
+Weights = NDArray[np.float64]
+"""Of samples, (samples,)."""
 SURVEY_STEPS = 16
 """Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
 MOST_HOST_BYTES = 1 << 32
@@ -49,6 +51,19 @@ def survey_is_due(steps: int) -> bool:
     """Whether the magnitudes of the weights are looked at after so many steps."""
     early = steps < SURVEY_STEPS and steps & (steps - 1) == 0
     return early or steps % SURVEY_STEPS == 0
+
+
+def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
+    """Return the codes of the weights of samples, (samples, 1), of WEIGHT_BITS."""
+    return np.rint(weights / task.largest_weight * 2**WEIGHT_BITS).astype(np.int16)[:, np.newaxis]
+
+
+def total_loss(task: Task, losses: Codes, weights: Weights | None) -> float:
+    """Return the sum of the losses of a batch, each times the weight of its sample."""
+    sign = 1 if task.loss in ("mse", BINARY) else -1
+    numbers = losses.astype(np.int64)
+    total = numbers.sum() if weights is None else numbers @ weights
+    return sign * float(total) / 2**LOSS_BITS
 
 
 @dataclass(frozen=True)
@@ -132,9 +147,11 @@ class Engine:
             result.append(np.concatenate((whole[shape.places], bias)))
         return tuple(result)
 
-    def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
-        """One step with a batch of samples."""
-        batch = self._feed("train", x, y, step)
+    def train(
+        self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
+    ) -> Batch:
+        """Take a step with a batch of samples, which have weights or not."""
+        batch = self._feed("train", x, y, step, weights)
         self._note_unit_bits()
         if survey_is_due(step + 1):
             self._survey()
@@ -161,16 +178,23 @@ class Engine:
         ]
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
-    def evaluate(self, x: Codes, y: NDArray[np.int16]) -> Batch:
-        """Loss and logits of a batch, nothing changes."""
-        return self._feed("evaluate", x, y, 0)
+    def evaluate(self, x: Codes, y: NDArray[np.int16], weights: Weights | None = None) -> Batch:
+        """Compute loss and logits of a batch; nothing changes."""
+        return self._feed("evaluate", x, y, 0, weights)
 
     def predict(self, x: Codes) -> NDArray[np.float64]:
         """What the network puts out for a batch."""
         y = np.zeros((len(x), self.task.stages[-1].units), np.int16)
         return self._feed("predict", x, y, 0).outputs
 
-    def _feed(self, kind: str, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
+    def _feed(
+        self,
+        kind: str,
+        x: Codes,
+        y: NDArray[np.int16],
+        step: int,
+        weights: Weights | None = None,
+    ) -> Batch:
         layout, units = self.layout, self.task.stages[-1].units
         shares = self._shares(len(x))
         for host, share in zip(self.hosts, shares, strict=True):
@@ -178,19 +202,22 @@ class Engine:
             store(host, layout.x, layout, self._samples(x[own]))
             store_classes(host, layout.labels, layout, y[own])
             store_classes(host, layout.valid, layout, np.ones((len(share), units), np.int16))
+            if weights is not None and self.task.largest_weight:
+                codes = weight_codes(self.task, weights[own])
+                store_classes(host, layout.weights, layout, np.repeat(codes, units, axis=1))
         self.cycles = self._run(self._programs_of(kind, len(x)), step)
         bits, last = LOGIT_BITS, self.task.stages[-1]
         if kind == "predict" and (last.softmax or last.sigmoid):
             bits = 15
         outputs: list[NDArray[np.float64]] = []
-        total = 0
+        losses: list[NDArray[np.int16]] = []
         for host, share in zip(self.hosts, shares, strict=True):
             count = len(share)
             outputs.append(load_classes(host, layout.logits, layout)[:count, :units] / 2.0**bits)
-            losses = load_wide(host, layout.losses, layout, layout.groups)
-            total += int(losses.reshape(-1)[:count].astype(np.int64).sum())
-        sign = 1 if self.task.loss in ("mse", BINARY) else -1
-        return Batch(sign * total / 2**LOSS_BITS, np.concatenate(outputs))
+            found = load_wide(host, layout.losses, layout, layout.groups)
+            losses.append(found.reshape(-1)[:count])
+        total = total_loss(self.task, np.concatenate(losses), weights)
+        return Batch(total, np.concatenate(outputs))
 
     def _shares(self, count: int) -> list[range]:
         """The samples of each core."""

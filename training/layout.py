@@ -107,6 +107,7 @@ class Layout:
         label_lines = 2 * self.groups * self.classes
         self.labels = self._take(label_lines)
         self.valid = self._take(label_lines)
+        self.weights = self._take(label_lines)
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
         self.survey = self._take(2 * len(self.shapes))

@@ -27,6 +27,8 @@ LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", BINARY,
 LOSS_BITS = 11
 """Fraction bits of losses and logarithms: up to 16."""
 PROBABILITY_BITS = 15
+WEIGHT_BITS = 14
+"""Fraction bits of the weight of a sample, over the largest one."""
 MARGIN = 0.25
 """What m may exceed the largest logit by."""
 LINE_ABOVE = 0.03
@@ -39,7 +41,8 @@ _SELECT = 1 << 6
 def gradient_factor(task: Task) -> float:
     """What the error is multiplied with for the gradient of the loss of a sample."""
     units = task.stages[-1].units
-    return {"mse": 2 / units, BINARY: 1 / units}.get(task.loss, 1.0)
+    factor = {"mse": 2 / units, BINARY: 1 / units}.get(task.loss, 1.0)
+    return factor * (task.largest_weight or 1.0)
 
 
 class Loss:
@@ -86,7 +89,11 @@ class Loss:
         writer.activate(0, result.start, layout.groups, ONE, wide=1)
         writer.write(layout.losses, result)
         writer.free(result, losses, labels, valid)
-        gradient = self._gradient(error, bits) if train else range(0)
+        gradient = range(0)
+        if train:
+            if self._task.largest_weight:
+                self._weigh(error)
+            gradient = self._gradient(error, bits)
         writer.free(error)
         return gradient
 
@@ -171,6 +178,15 @@ class Loss:
         self._combine(Operation.SUBTRACT, wanted, found, error, ONE)
         at = (error.start, valid.start, error.start, self._rows, ONE, WIDE)
         self._writer.vector(Operation.MULTIPLY, *at)
+
+    def _weigh(self, error: range) -> None:
+        """Multiply the errors with the weights of their samples."""
+        writer, rows = self._writer, self._rows
+        weights = writer.allocate(2 * rows)
+        writer.read(self._layout.weights, weights)
+        at = (error.start, weights.start, error.start, rows)
+        writer.vector(Operation.MULTIPLY, *at, shifted(WEIGHT_BITS - 1), WIDE)
+        writer.free(weights)
 
     def _gradient(self, error: range, bits: int) -> range:
         """The error as int8 with an exponent of its own, samples as lines."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from os import PathLike
@@ -21,6 +21,7 @@ from systola.training import data
 from systola.training.arguments import Only, takes
 from systola.training.callbacks import Callback, History, check_callbacks
 from systola.training.checks import check_name, flag, is_name, items, real, shown, whole
+from systola.training.data import Data
 from systola.training.engine import Batch, Codes, Engine
 from systola.training.errors import TrainingError
 from systola.training.fast.checked import CheckedEngine
@@ -43,7 +44,7 @@ from systola.training.weight_files import read_weights, write_weights
 
 DEFAULT_PRESET = "base-training"
 Numbers = NDArray[np.float64]
-Validation = tuple[Any, Any]
+Validation = tuple[Any, Any] | tuple[Any, Any, Any]
 _OF_COMPILE = {
     "loss_weights": Only((None,), "there is one loss"),
     "weighted_metrics": Only((None,), "metrics= is there"),
@@ -53,17 +54,13 @@ _OF_COMPILE = {
     "auto_scale_loss": Only((True,), "tensors have exponents of their own"),
 }
 _STEPS = Only((None,), "give fewer samples")
-_SAMPLE_WEIGHT = Only((None,), "give samples that count more several times")
 _OF_FIT = {
-    "sample_weight": _SAMPLE_WEIGHT,
-    "class_weight": _SAMPLE_WEIGHT,
     "steps_per_epoch": _STEPS,
     "validation_steps": _STEPS,
     "validation_batch_size": Only((None,), "results are the same for any"),
     "validation_freq": Only((1,), "a callback may call evaluate()"),
 }
-_OF_EVALUATE = {"sample_weight": _SAMPLE_WEIGHT, "steps": _STEPS, "callbacks": Only((None,))}
-_OF_BATCH = {"sample_weight": _SAMPLE_WEIGHT, "class_weight": _SAMPLE_WEIGHT}
+_OF_EVALUATE = {"steps": _STEPS, "callbacks": Only((None,))}
 
 
 class Sequential:
@@ -92,6 +89,7 @@ class Sequential:
         self._strategy = current_strategy()
         self._state: State | None = None
         self._input_bits: int | None = None
+        self._largest_weight = 0.0
         self._batches_since_epoch = 0
         """Batches of train_on_batch() that end_epoch() of the engine has not seen."""
         self._engine: Engine | FastEngine | None = None
@@ -191,13 +189,16 @@ class Sequential:
         validation_split: float = 0.0,
         validation_data: Validation | None = None,
         shuffle: bool = True,
+        class_weight: Mapping[int, float] | None = None,
+        sample_weight: Any = None,
         initial_epoch: int = 0,
     ) -> History:
         """Train, as Keras does: up to epoch `epochs`, the first one being `initial_epoch`.
 
         The last `validation_split` of the samples, or `validation_data`, are evaluated after each
-        epoch. Raises TrainingError for bad data, and for arguments of the wrong type or range,
-        before anything runs.
+        epoch. The loss of a sample is multiplied with its weight, and with that of its class; other
+        metrics are not. Raises TrainingError for bad data, and for arguments of the wrong type or
+        range, before anything runs.
         """
         batch_size = whole("batch_size", batch_size, 1)
         epochs = whole("epochs", epochs, 0)
@@ -208,24 +209,25 @@ class Sequential:
         validation_split = real("validation_split", validation_split)
         if not 0 <= validation_split < 1:
             raise TrainingError(f"validation_split must be 0 to 1, not {validation_split}")
-        rows, labels = self._checked(x, y)
-        checked: tuple[Numbers, NDArray[np.int16]] | None = None
+        given = self._checked(x, y, sample_weight, class_weight)
+        checked: Data | None = None
         if validation_data is not None:
-            pair = items("validation_data", validation_data, "x and y")
-            if len(pair) != 2:
-                raise TrainingError(f"validation_data must be x and y, not {len(pair)} items")
-            checked = self._checked(*pair, prefix="validation ")
+            parts = items("validation_data", validation_data, "x and y")
+            if len(parts) not in (2, 3):
+                raise TrainingError(f"validation_data must be x and y, not {len(parts)} items")
+            checked = self._checked(*parts, prefix="validation ")
         elif validation_split:
-            count = int(len(rows) * (1 - validation_split))
-            if not 0 < count < len(rows):
+            count = int(len(given.rows) * (1 - validation_split))
+            if not 0 < count < len(given.rows):
                 raise TrainingError("validation_split leaves no samples")
-            checked = rows[count:], labels[count:]
-            rows, labels = rows[:count], labels[:count]
+            checked = given.chosen(slice(count, None))
+            given = given.chosen(slice(count))
 
-        self._input_bits = self._fitting_bits(rows)
+        rows = given.rows
+        bits = self._note(given)
         self.batch_size = min(batch_size, MOST_BATCH)
         batch_size = min(batch_size, len(rows))
-        self._prepare(batch_size, self._input_bits)  # it must fit, before callbacks begin
+        self._prepare(batch_size, bits)  # it must fit, before callbacks begin
         history = History()
         progress = Progress(0 if silent else 1, epochs, -(-len(rows) // batch_size))
         everyone: list[Callback] = [*callbacks, history, progress]
@@ -243,10 +245,10 @@ class Sequential:
         for epoch in range(initial_epoch, epochs):
             for each in everyone:
                 each.on_epoch_begin(epoch, {})
-            logs = self._epoch(rows, labels, batch_size, shuffle, everyone)
+            logs = self._epoch(given, batch_size, shuffle, everyone)
             if checked is not None:
-                engine = self._ready(checked[0], batch_size)
-                found = self._measured(engine, *checked, silent=True)
+                engine = self._ready(checked.rows, batch_size)
+                found = self._measured(engine, checked, silent=True)
                 logs |= {f"val_{name}": value for name, value in found.items()}
             for each in everyone:
                 each.on_epoch_end(epoch, logs)
@@ -263,6 +265,7 @@ class Sequential:
         y: Any,
         batch_size: int = 32,
         verbose: int | str = "auto",
+        sample_weight: Any = None,
         *,
         return_dict: bool = False,
     ) -> float | list[float] | dict[str, float]:
@@ -274,8 +277,8 @@ class Sequential:
         batch_size = whole("batch_size", batch_size, 1)
         silent = is_name(verbose, ("auto",)) or _silent(verbose)
         return_dict = flag("return_dict", return_dict)
-        rows, labels = self._checked(x, y)
-        found = self._measured(self._ready(rows, batch_size), rows, labels, silent=silent)
+        given = self._checked(x, y, sample_weight)
+        found = self._measured(self._ready(given.rows, batch_size), given, silent=silent)
         return _as_asked(found, return_dict)
 
     @takes(steps=_STEPS, callbacks=Only((None,)))
@@ -294,30 +297,35 @@ class Sequential:
         found = [engine.predict(self._input(part, engine)) for part in parts]
         return np.concatenate(found).astype(np.float32)
 
-    @takes(**_OF_BATCH)
+    @takes()
     def train_on_batch(
-        self, x: Any, y: Any, *, return_dict: bool = False
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any = None,
+        class_weight: Mapping[int, float] | None = None,
+        return_dict: bool = False,
     ) -> float | list[float] | dict[str, float]:
         """Train one step with all of these samples; return loss and metrics before it, as Keras
         does. Raises TrainingError as fit() does."""
         return_dict = flag("return_dict", return_dict)
-        rows, labels = self._checked(x, y)
-        self._input_bits = self._fitting_bits(rows)
-        most = max(len(rows), self._engine.batch if self._engine else 0)
+        given = self._checked(x, y, sample_weight, class_weight)
+        self._note(given)
+        most = max(len(given.rows), self._engine.batch if self._engine else 0)
         engine, total = self._training_engine(most), self._totals()
-        batch = self._step(engine, rows, labels)
+        batch = self._step(engine, given)
         self._batches_since_epoch += 1
-        total.add(batch.loss, batch.outputs, labels)
+        total.add(batch.loss, batch.outputs, given.labels)
         return _as_asked(total.logs(), return_dict)
 
-    @takes(**_OF_BATCH)
+    @takes()
     def test_on_batch(
-        self, x: Any, y: Any, *, return_dict: bool = False
+        self, x: Any, y: Any, sample_weight: Any = None, return_dict: bool = False
     ) -> float | list[float] | dict[str, float]:
         """Measure loss and metrics of these samples. Raises TrainingError as fit() does."""
         return_dict = flag("return_dict", return_dict)
-        rows, labels = self._checked(x, y)
-        found = self._measured(self._ready(rows, len(rows)), rows, labels, silent=True)
+        given = self._checked(x, y, sample_weight)
+        found = self._measured(self._ready(given.rows, len(given.rows)), given, silent=True)
         return _as_asked(found, return_dict)
 
     @takes(
@@ -456,13 +464,12 @@ class Sequential:
 
     def _epoch(
         self,
-        rows: Numbers,
-        labels: NDArray[np.int16],
+        given: Data,
         batch_size: int,
         shuffle: bool,
         everyone: Sequence[Callback],
     ) -> dict[str, float]:
-        order = np.arange(len(rows))
+        order = np.arange(len(given.rows))
         if shuffle:
             order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
         total = self._totals()
@@ -471,8 +478,9 @@ class Sequential:
                 each.on_train_batch_begin(number, {})
             # A callback may have called compile() or set_weights(): there is a new engine, then.
             engine = self._training_engine(batch_size)
-            batch = self._step(engine, rows[chosen], labels[chosen])
-            total.add(batch.loss, batch.outputs, labels[chosen])
+            part = given.chosen(chosen)
+            batch = self._step(engine, part)
+            total.add(batch.loss, batch.outputs, part.labels)
             for each in everyone:
                 each.on_train_batch_end(number, total.logs())
             if self.stop_training:
@@ -481,26 +489,23 @@ class Sequential:
         self.epochs += 1
         return total.logs()
 
-    def _step(self, engine: Engine | FastEngine, rows: Numbers, labels: NDArray[np.int16]) -> Batch:
+    def _step(self, engine: Engine | FastEngine, given: Data) -> Batch:
         """Train with a batch, at the rate of its step."""
         engine.learn_at(rate_at(self._compiled()["optimizer"].learning_rate, self.steps))
-        batch = engine.train(self._input(rows, engine), labels, self.steps)
+        x = self._input(given.rows, engine)
+        batch = engine.train(x, given.labels, self.steps, given.weights)
         self.steps += 1
         return batch
 
     def _measured(
-        self,
-        engine: Engine | FastEngine,
-        rows: Numbers,
-        labels: NDArray[np.int16],
-        *,
-        silent: bool,
+        self, engine: Engine | FastEngine, given: Data, *, silent: bool
     ) -> dict[str, float]:
         total = self._totals()
-        parts = _parts(np.arange(len(rows)), engine.batch)
+        parts = _parts(np.arange(len(given.rows)), engine.batch)
         for chosen in tqdm(parts, "Evaluate", unit="step", disable=silent):
-            batch = engine.evaluate(self._input(rows[chosen], engine), labels[chosen])
-            total.add(batch.loss, batch.outputs, labels[chosen])
+            part = given.chosen(chosen)
+            batch = engine.evaluate(self._input(part.rows, engine), part.labels, part.weights)
+            total.add(batch.loss, batch.outputs, part.labels)
         return total.logs()
 
     def _input(self, rows: Numbers, engine: Engine | FastEngine) -> Codes:
@@ -531,10 +536,29 @@ class Sequential:
             data.words(rows, vocabulary, name)
         return rows
 
-    def _checked(self, x: Any, y: Any, prefix: str = "") -> tuple[Numbers, NDArray[np.int16]]:
+    def _checked(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        prefix: str = "",
+    ) -> Data:
         rows = self._rows(x, prefix + "x")
-        stage = self.stages(rows.shape[1])[-1]
-        return rows, data.targets(y, len(rows), stage, self._compiled()["loss"], prefix + "y")
+        stage, loss = self.stages(rows.shape[1])[-1], self._compiled()["loss"]
+        labels = data.targets(y, len(rows), stage, loss, prefix + "y")
+        if class_weight is not None and loss == "mse":
+            raise TrainingError("class_weight goes with classes, not with mse")
+        name = f"{prefix}sample_weight"
+        weights = data.sample_weights(sample_weight, class_weight, labels, name)
+        return Data(rows, labels, weights)
+
+    def _note(self, given: Data) -> int:
+        """Note the largest weight of samples to train with, and their fraction bits, which it
+        returns."""
+        self._largest_weight = 0.0 if given.weights is None else float(given.weights.max())
+        self._input_bits = self._fitting_bits(given.rows)
+        return self._input_bits
 
     def _features(self, x: Any) -> int | None:
         """Numbers of a sample, where the network has them already; makes them known else."""
@@ -564,8 +588,10 @@ class Sequential:
 
     def _prepare(self, batch_size: int, bits: int) -> Engine | FastEngine:
         """Return the present engine, or a new one for this batch size and these input bits."""
-        engine = self._engine
-        if engine and (engine.batch, engine.task.input_bits) == (batch_size, bits):
+        engine, largest = self._engine, self._largest_weight
+        if engine and (batch_size, bits, largest) == (
+            *(engine.batch, engine.task.input_bits, engine.task.largest_weight),
+        ):
             return engine
         settings, state = self._compiled(), self.state()
         chosen: Optimizer = settings["optimizer"]
@@ -579,6 +605,7 @@ class Sequential:
             learning_rate=rate_at(chosen.learning_rate, self.steps),
             momentum=plain.momentum,
             decays=chosen.decays,
+            largest_weight=largest,
             stochastic=plain.stochastic,
             seed=settings["seed"],
         )

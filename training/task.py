@@ -38,6 +38,8 @@ class Task:
     momentum: float = 0.0
     decays: Decays | None = None
     """Those of the moments of Adam and RMSprop; None for other optimisers."""
+    largest_weight: float = 0.0
+    """Of all samples; 0 where they have no weights."""
     stochastic: bool = False
     """Whether the update of the masters is rounded at random."""
     unit_bits: tuple[int, ...] = ()

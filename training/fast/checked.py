@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.runtime.pod.linked import Linked
-from systola.training.engine import Batch, Codes, Engine
+from systola.training.engine import Batch, Codes, Engine, Weights
 from systola.training.errors import TrainingError
 from systola.training.fast.engine import FastEngine
 from systola.training.task import Task
@@ -33,13 +33,15 @@ class CheckedEngine(FastEngine):
         super().learn_at(rate)
         self._engine.learn_at(rate)
 
-    def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
+    def train(
+        self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
+    ) -> Batch:
         """Take a step; raise TrainingError where the machine comes to something else."""
         if step % self._every:
-            return super().train(x, y, step)
+            return super().train(x, y, step, weights)
         self._engine.load(self.state())
-        again = self._engine.train(x, y, step)
-        batch = super().train(x, y, step)
+        again = self._engine.train(x, y, step, weights)
+        batch = super().train(x, y, step, weights)
         self.cycles = self._engine.cycles
         here, there = self.state(), self._engine.state()
         found = {

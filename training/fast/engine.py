@@ -10,13 +10,20 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.golden.training import magnitude_bits
-from systola.training.engine import Batch, Codes, survey_is_due
+from systola.training.engine import (
+    Batch,
+    Codes,
+    Weights,
+    survey_is_due,
+    total_loss,
+    weight_codes,
+)
 from systola.training.errors import TrainingError
 from systola.training.fast.adaptive import surveyed
 from systola.training.fast.arithmetic import Wide, scaled, wide
-from systola.training.fast.loss import Loss, loss, probabilities, probability
+from systola.training.fast.loss import Loss, loss, probabilities, probability, weighted
 from systola.training.fast.step import Step
-from systola.training.loss import BINARY, LOSS_BITS, PROBABILITY_BITS
+from systola.training.loss import PROBABILITY_BITS
 from systola.training.moments import SURVEY_STEPS
 from systola.training.numbers import FULL_BITS, LOGIT_BITS
 from systola.training.passes import bits_without_dropout, most_unit_bits
@@ -52,11 +59,15 @@ class FastEngine:
         """Return masters and velocities, for `load`."""
         return replace(self._state, bits=self.task.master_bits, unit_bits=self.task.unit_bits)
 
-    def train(self, x: Codes, y: NDArray[np.int16], step: int) -> Batch:
-        """Take a step with a batch of samples."""
+    def train(
+        self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
+    ) -> Batch:
+        """Take a step with a batch of samples, which have weights or not."""
         passing = self._step(x, step)
         logits = passing.forward()
         found = loss(passing.task, logits, y)
+        if weights is not None:
+            found = weighted(found, weight_codes(self.task, weights))
         self._note(passing.unit_bits())
         self._state = passing.learn(found)
         if survey_is_due(step + 1):
@@ -64,7 +75,7 @@ class FastEngine:
         moments = self._state.moments
         if moments and moments.updates % SURVEY_STEPS == 0:
             self._state = replace(self._state, moments=surveyed(moments))
-        return self._batch(found, logits)
+        return self._batch(found, logits, weights)
 
     def learn_at(self, rate: float) -> None:
         """Set the learning rate of the next steps."""
@@ -76,11 +87,11 @@ class FastEngine:
             self.task = replace(self.task, unit_bits=tuple(self._least_bits))
         self._least_bits = []
 
-    def evaluate(self, x: Codes, y: NDArray[np.int16]) -> Batch:
+    def evaluate(self, x: Codes, y: NDArray[np.int16], weights: Weights | None = None) -> Batch:
         """Compute loss and logits of a batch; nothing changes."""
         passing = self._step(x)
         logits = passing.forward()
-        return self._batch(loss(passing.task, logits, y), logits)
+        return self._batch(loss(passing.task, logits, y), logits, weights)
 
     def predict(self, x: Codes) -> NDArray[np.float64]:
         """Compute the outputs of the network for a batch."""
@@ -94,9 +105,8 @@ class FastEngine:
     def _step(self, x: Codes, number: int | None = None) -> Step:
         return Step(replace(self.task, count=len(x)), self._state, x, self._columns, number)
 
-    def _batch(self, found: Loss, logits: Wide) -> Batch:
-        sign = 1 if self.task.loss in ("mse", BINARY) else -1
-        return Batch(sign * found.total / 2**LOSS_BITS, _outputs(logits))
+    def _batch(self, found: Loss, logits: Wide, weights: Weights | None) -> Batch:
+        return Batch(total_loss(self.task, found.losses, weights), _outputs(logits))
 
     def _note(self, unit_bits: list[int]) -> None:
         """Note the fraction bits of the units, as far as a step of the machine shows them."""

@@ -28,6 +28,7 @@ from systola.training.loss import (
     LOSS_BITS,
     MARGIN,
     PROBABILITY_BITS,
+    WEIGHT_BITS,
 )
 from systola.training.numbers import LOGIT_BITS, multiplier
 from systola.training.task import Task
@@ -43,8 +44,8 @@ class Loss(NamedTuple):
     """The negative gradient of the loss of a sample, (samples, units)."""
     bits: int
     """Fraction bits of the error."""
-    total: int
-    """The sum of the losses, which has LOSS_BITS."""
+    losses: Wide
+    """Those of the samples, of LOSS_BITS."""
 
 
 def loss(task: Task, logits: Wide, labels: Wide) -> Loss:
@@ -55,8 +56,12 @@ def loss(task: Task, logits: Wide, labels: Wide) -> Loss:
         error, losses, bits = _binary(logits, labels)
     else:
         error, losses, bits = _crossentropy(logits, labels)
-    totals = wide(losses.sum(axis=1, dtype=np.int32))
-    return Loss(error, bits, int(totals.sum(dtype=np.int64)))
+    return Loss(error, bits, wide(losses.sum(axis=1, dtype=np.int32)))
+
+
+def weighted(found: Loss, codes: Wide) -> Loss:
+    """Multiply the errors with the weights of their samples, (samples, 1) of WEIGHT_BITS."""
+    return found._replace(error=wide(times(found.error, codes, WEIGHT_BITS)))
 
 
 def gradient(found: Loss) -> tuple[Narrow, int]:

@@ -275,8 +275,6 @@ TRIED: dict[str, Callable[[], object]] = {
     "strides of 3": lambda: Conv2D(3, 3, strides=3),
     "strides of a pool": lambda: MaxPooling2D(3, strides=2),
     "padding of a pool": lambda: MaxPooling2D(3, padding="same"),
-    "sample_weight": lambda: compiled().fit(X, Y, sample_weight=np.ones(21)),
-    "class_weight": lambda: compiled().fit(X, Y, class_weight={0: 2.0}),
     "no such argument": lambda: Dense(3, colour="red"),
     "no units": lambda: Dense(),
     "too many": lambda: Dense(3, "relu", True),
