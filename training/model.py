@@ -159,7 +159,7 @@ class Sequential:
             metrics=metrics,  # type: ignore[arg-type]  # which makes a tuple of it
             seed=seed,
             preset=config.name,
-            backend=pod.backend if backend is None else backend,
+            backend=pod.training_backend if backend is None else backend,
             latency=pod.latency if latency is None else latency,
             cores=pod.cores if cores is None else cores,
         )

@@ -8,7 +8,8 @@
     with strategy.scope():
         model = Sequential([...])  # trains on the pod
 
-The cores are simulated in this process: an address is kept, but nothing is connected.
+The cores are simulated in this process: an address is kept, but nothing is connected. Training
+takes the fast back end, which makes the bytes of the pod, unless the resolver has another one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Any
 
 from systola.arch.config import Config, ConfigError
 from systola.arch.config import preset as named_preset
-from systola.runtime.make_backend import BACKENDS, MAX_LATENCY
+from systola.runtime.make_backend import MAX_LATENCY
 from systola.runtime.pod.strategy import MAX_CORES, Strategy, current_strategy
 from systola.training.arguments import Only, constructor, takes
 from systola.training.checks import choice, shown, whole
 from systola.training.errors import TrainingError
 from systola.training.keras_model import from_keras
 from systola.training.model import DEFAULT_PRESET, Sequential
+from systola.training.settings import BACKENDS, FAST
 
 _CLOUD = Only((None,), "cores are simulated here")
 
@@ -33,7 +35,8 @@ class TPUClusterResolver:
     """A pod by the address `tpu`: eight simulated cores, or `cores`.
 
     Each core has the preset `preset`, the back end `backend` and memories of `latency` cycles, as
-    compile() takes them. Raises TrainingError for settings that are not there.
+    compile() takes them. Back end "fast" learns the bytes of the pod in numpy; "rtl" and "iss"
+    simulate its cores. Raises TrainingError for settings that are not there.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class TPUClusterResolver:
         *,
         cores: int = 8,
         preset: str | Config = DEFAULT_PRESET,
-        backend: str = "rtl",
+        backend: str = FAST,
         latency: int = 0,
     ) -> None:
         if tpu is not None and not isinstance(tpu, str):  # type: ignore[reportUnnecessaryIsInstance]
@@ -66,13 +69,24 @@ class TPUClusterResolver:
 class TPUStrategy(Strategy):
     """The pod of a resolver: a model that is made or compiled in scope() trains on it.
 
-    Raises TrainingError for anything but a TPUClusterResolver.
+    A network that `compile` or `load` of systola.runtime returns in scope() needs machines to run:
+    these are golden models, "iss", where the back end of the resolver is "fast". Raises
+    TrainingError for anything but a TPUClusterResolver.
     """
+
+    _training_backend: str
 
     @takes()
     def __init__(self, tpu_cluster_resolver: TPUClusterResolver | None = None) -> None:
         found = _resolver(tpu_cluster_resolver)
-        super().__init__(found.cores, found.preset, backend=found.backend, latency=found.latency)
+        backend = "iss" if found.backend == FAST else found.backend
+        super().__init__(found.cores, found.preset, backend=backend, latency=found.latency)
+        object.__setattr__(self, "_training_backend", found.backend)  # a Strategy is frozen
+
+    @property
+    def training_backend(self) -> str:
+        """The back end on which models train."""
+        return self._training_backend
 
 
 TPUDistributionStrategy = TPUStrategy

@@ -62,6 +62,11 @@ class Strategy:
         return self.preset if isinstance(self.preset, Config) else named_preset(self.preset)
 
     @property
+    def training_backend(self) -> str:
+        """The back end on which models train."""
+        return self.backend
+
+    @property
     def num_replicas_in_sync(self) -> int:
         """Into how many shares samples are divided."""
         return 1 if self.split else self.cores

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from systola.runtime import Strategy
+from systola.runtime import compile as compile_network
 from systola.training import Dense, Dropout, Sequential, TrainingError
 from systola.training.tpu import (
     TPUClusterResolver,
@@ -71,6 +73,33 @@ def test_a_model_that_is_made_in_the_scope(inside: bool) -> None:
     assert all(map(np.array_equal, trained(model), expected()))
     assert model.predict(X[:7]).shape == (7, 3)
     assert model.sync_to_cpu() is model
+
+
+def test_fast_by_itself(tmp_path: Path) -> None:
+    """Without a back end models learn in numpy, and networks run on golden models."""
+    strategy = TPUStrategy(TPUClusterResolver(cores=3, preset="8x8-training"))
+    with strategy.scope():
+        model = Sequential(LAYERS)
+        model.compile("sgd", metrics=["accuracy"])
+    assert model.settings
+    assert (model.settings["backend"], model.settings["cores"]) == ("fast", 3)
+    assert all(map(np.array_equal, trained(model), expected()))
+    model.save(tmp_path / "model.tpu")
+    with strategy.scope():
+        network = compile_network(tmp_path / "model.tpu")
+    run = network.run({network.inputs[0].name: X})
+    assert [each.samples for each in run.cores] == [9, 9, 9]
+    assert np.array_equal(run.y.argmax(axis=1), model.predict(X).argmax(axis=1))
+    with strategy.scope():
+        model.compile("sgd", backend="iss")
+    assert model.settings["backend"] == "iss"
+
+
+@pytest.mark.parametrize("backend", ["rtl", "iss", "fast"])
+def test_a_back_end_of_ones_own(backend: str) -> None:
+    strategy = TPUStrategy(TPUClusterResolver(backend=backend))
+    assert strategy.training_backend == backend
+    assert strategy.backend == ("iss" if backend == "fast" else backend)
 
 
 def test_another_scope_goes_first() -> None:
