@@ -7,7 +7,7 @@ import io
 import zipfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +63,7 @@ class Npz:
         with _reasons():
             # The length is checked first: numpy takes the memory that a header asks for.
             with self._archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                if version == (1, 0):
-                    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-                else:
-                    shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+                shape, dtype = _header(file)
                 rest = member.file_size - file.tell()
                 size = dtype.itemsize
                 for length in shape:
@@ -76,6 +72,26 @@ class Npz:
                     raise NpzError(f"it has {rest} bytes of numbers, not {size}")
             with self._archive.open(member) as file:
                 return np.lib.format.read_array(file, allow_pickle=False)
+
+    def pickled(self, name: str) -> bytes:
+        """Read an array of objects as the pickle that it is stored as, which may be any program.
+
+        Raises NpzError where it is damaged, encrypted, or no array of objects.
+        """
+        with _reasons(), self._archive.open(self._members[name]) as file:
+            _, dtype = _header(file)
+            if not dtype.hasobject:
+                raise NpzError(f"{name} is an array of {dtype}, not of objects")
+            return file.read()
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Read the header of an array: its shape and its type."""
+    if np.lib.format.read_magic(file) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    return shape, dtype
 
 
 @contextmanager

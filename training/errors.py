@@ -6,8 +6,12 @@ class TrainingError(ValueError):
     """A model, data or option that cannot be trained with, in one line of printable characters."""
 
     def __init__(self, reason: str) -> None:
-        line = (
-            each if each.isprintable() else each.encode("unicode_escape").decode()
-            for each in " ".join(reason.split())
-        )
-        super().__init__("".join(line))
+        super().__init__(one_line(reason))
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line of printable characters."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode()
+        for each in " ".join(text.split())
+    )

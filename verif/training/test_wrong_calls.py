@@ -28,6 +28,7 @@ from systola.training import (
     MaxPooling2D,
     Sequential,
     TrainingError,
+    datasets,
     from_keras,
     load,
     to_keras,
@@ -179,6 +180,8 @@ USUAL: dict[str, tuple[Any, ...]] = {
     **{"initial_learning_rate": (0.1,), "decay_steps": (10,), "decay_rate": (0.5,)},
     **{"input_dim": (9,), "output_dim": (4,), "activation": ("relu", None), "layer": (Dense(3),)},
     **{"filename": ("log.csv",), "monitor": ("loss",), "schedule": (lambda epoch: 0.1,)},
+    **{"num_words": (None, 50), "maxlen": (None, 3), "index_from": (0, 3)},
+    **{"sequences": ([[1], [2, 3]],), "padding": ("pre", "same"), "truncating": ("post",)},
     **{"boundaries": ([2],), "values": ([0.1, 0.2],), "keras_model": (None,)},
 }
 """Values of arguments with which calls succeed."""
@@ -190,6 +193,7 @@ OTHERS: dict[str, Any] = {
     **{name: getattr(training, name) for name in training.__all__ if name != "TrainingError"},
     **{name: getattr(tpu, name) for name in ("TPUClusterResolver", "TPUStrategy")},
     **{name: getattr(tpu, name) for name in ("initialize_tpu_system", "keras_to_tpu_model")},
+    **{"imdb.load_data": datasets.imdb.load_data, "pad_sequences": datasets.pad_sequences},
 }
 
 
@@ -214,6 +218,8 @@ def test_random_calls(
 ) -> None:
     """A call succeeds, or is one line; files may be missing, as the docstrings have it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("SYSTOLA_DATASET_SAMPLES", "3")
     rng = random.Random(case_seed())
     model().save_weights("w")
     model().save("m.tpu")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of words that praise, blame or say nothing, in the shape of IMDB's reviews."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.datasets.parts import BLOCK, generators
+from systola.training.datasets.word_lists import Words
+
+_WORDS = 88_584
+"""The least frequent word; the most frequent one is 1."""
+_LENGTHS = (10, 1000)
+"""The least and the most words of a text."""
+_MEDIAN = 175
+_SPREAD = 0.7
+"""The standard deviation of the logarithm of a length."""
+_FIRST = 20
+"""The most frequent word that praises, and the number of words from it to the next such word."""
+_NOT = 4
+"""The word that turns the next word that praises or blames round."""
+_AGREEING = 0.85
+"""The fraction of words that praise or blame with the label of their text."""
+
+
+def made_up_reviews(part: int, count: int) -> tuple[list[Words], NDArray[np.int64]]:
+    """Make `count` texts, and 1 for each that praises, 0 for each that blames.
+
+    Words have frequencies by Zipf's law. 20, 40, 60 and so on praise, 21, 41, 61 and so on blame,
+    and a word 4 before them turns the next of them into its opposite, so order matters.
+    """
+    texts: list[Words] = []
+    labels: list[NDArray[np.int64]] = []
+    for rng in generators(part, count):
+        praise = rng.permutation(BLOCK) % 2
+        lengths = np.rint(_MEDIAN * np.exp(_SPREAD * rng.standard_normal(BLOCK)))
+        ends = np.cumsum(np.clip(lengths, *_LENGTHS).astype(np.int64))
+        # Word n has the probability log(1 + 1 / n) / log(1 + _WORDS), close to Zipf's 1 / n.
+        words = np.exp(rng.random(int(ends[-1])) * np.log(1 + _WORDS)).astype(np.int64)
+        words = np.minimum(words, _WORDS)
+        _take_sides(rng, words, ends, praise)
+        texts += np.split(words, ends[:-1])
+        labels.append(praise)
+    return texts[:count], np.concatenate(labels)[:count]
+
+
+def _take_sides(
+    rng: np.random.Generator, words: Words, ends: Words, praise: NDArray[np.int64]
+) -> None:
+    """Change the words that praise or blame for the labels of the texts, which end at `ends`."""
+    places = np.flatnonzero((words % _FIRST < 2) & (words >= _FIRST))
+    text = np.searchsorted(ends, places, side="right")
+    turns = np.cumsum(words == _NOT)
+    turns_at = turns[places]
+    turns_before_text = np.concatenate([[0], turns[ends[:-1] - 1]])[text]
+    turns_before_word = np.concatenate([[0], turns_at[:-1]])
+    turned = turns_at > np.maximum(turns_before_text, turns_before_word)
+    agrees = rng.random(len(places)) < _AGREEING
+    praises = (praise[text] == 1) ^ turned ^ ~agrees
+    words[places] = words[places] - words[places] % 2 + ~praises

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of different lengths as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from systola.training.arguments import takes
+from systola.training.checks import choice, shown, whole
+from systola.training.errors import TrainingError
+
+_ENDS = ("pre", "post")
+
+
+@takes()
+def pad_sequences(
+    sequences: Sequence[Sequence[Any]] | NDArray[Any],
+    maxlen: int | None = None,
+    dtype: DTypeLike = "int32",
+    padding: str = "pre",
+    truncating: str = "pre",
+    value: float = 0.0,
+) -> NDArray[Any]:
+    """Return sequences as rows of one array of `maxlen` columns, by default as long as the longest.
+
+    Shorter sequences get `value`, longer ones lose items: with "pre" at the beginning, with "post"
+    at the end. Raises TrainingError for sequences that cannot be rows of an array, and for wrong
+    arguments.
+    """
+    at_the_end = choice("padding", padding, _ENDS) == "post"
+    keep_the_first = choice("truncating", truncating, _ENDS) == "post"
+    if maxlen is not None:
+        maxlen = whole("maxlen", maxlen, 1)
+    try:
+        rows = [np.asarray(each, dtype) for each in sequences]
+        lengths = [len(row) for row in rows]
+        shape = next((row.shape[1:] for row in rows if len(row)), ())
+        most = max(lengths, default=0) if maxlen is None else maxlen
+        found = np.full((len(rows), most, *shape), value, dtype)
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise TrainingError(f"sequences cannot be padded: {error}") from None
+    for into, row in zip(found, rows, strict=True):
+        if not len(row):
+            continue
+        if row.shape[1:] != shape:
+            raise TrainingError(f"an item has the shape {shown(row.shape[1:])}, another {shape}")
+        kept = row[:most] if keep_the_first else row[-most:]
+        into[slice(len(kept)) if at_the_end else slice(most - len(kept), None)] = kept
+    return found

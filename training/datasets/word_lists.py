@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of words in a pickle, as numpy stores an array of lists. Nothing in it can run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.errors import TrainingError
+
+Words = NDArray[np.int64]
+_NUMPY = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),  # by which old pickles write bytes
+}
+"""Modules and names with which numpy writes an array of objects."""
+
+
+class _Kept:
+    """A stand-in for all that numpy writes: it keeps its state, and does nothing else."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> type[_Kept]:
+        """Return the stand-in; raise TrainingError for a name that numpy does not write."""
+        if (module_name, global_name) not in _NUMPY:
+            raise TrainingError(f"asks for {module_name}.{global_name}, which may be any program")
+        return _Kept
+
+
+def read_word_lists(content: bytes) -> list[Words]:
+    """Read the pickle of an array of lists of whole numbers.
+
+    Raises TrainingError, the text of which goes after the name of the array, for anything else.
+    """
+    try:
+        # The state of an array: version, shape, type, order, items.
+        lists: Any = _Unpickler(io.BytesIO(content)).load().state[4]
+        if not _are_lists(lists):
+            raise TypeError
+        lengths = [len(each) for each in lists]
+        # A list may stand in a file once, and in the array any number of times.
+        if sum(lengths) > len(content):
+            raise TypeError
+        words = np.array(list(chain.from_iterable(lists)))
+        if words.dtype.kind != "i" or words.ndim != 1:
+            raise TypeError
+    except TrainingError:
+        raise
+    # Of damaged bytes pickle raises almost anything.
+    except Exception:
+        raise TrainingError("has no lists of whole numbers") from None
+    return np.split(words.astype(np.int64), np.cumsum(lengths)[:-1])
+
+
+def _are_lists(given: object) -> bool:
+    """Return whether `given` is a list of lists."""
+    return type(given) is list and all(type(each) is list for each in cast("list[Any]", given))
