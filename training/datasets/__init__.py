@@ -8,7 +8,7 @@
 Nothing is fetched. Keras's files `mnist.npz` and `imdb.npz` are taken from the folder
 $KERAS_HOME/datasets, or ~/.keras/datasets where KERAS_HOME is not set. For data that is made up
 there is a line on standard error. With the environment variable SYSTOLA_DATASET_SAMPLES=N each part
-has N samples only, to try a program in seconds.
+has N samples only, to try a program quickly.
 """
 
 from systola.training.datasets import imdb, mnist
