@@ -103,4 +103,6 @@ def _class_weights(given: object, labels: NDArray[np.int16]) -> NDArray[np.float
     for number, weight in cast("Mapping[object, object]", given).items():
         which = whole("a class of class_weight", number, 0, len(weights) - 1)
         weights[which] = real(f"class_weight of {which}", weight)
+        if weights[which] < 0:
+            raise TrainingError(f"class_weight of {which} must not be negative")
     return weights[found]

@@ -33,12 +33,16 @@ from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import exhaustive, thorough
 
 POD = "pod"
+_ALONE = ("-links", "-training")
+"""Suffixes that add most to the text; `tiny` has not as many rows as columns, for training."""
 MACHINES = [
     "tiny",
     *(thorough(name) for name in PRESETS if name not in ("tiny", "v1")),
     # Verilator needs 4 GB and a quarter of an hour for it.
     exhaustive("v1"),
-    *(thorough(f"tiny{suffix}") for suffix in SUFFIXES),
+    thorough("tiny-links"),
+    thorough("4x4-training"),
+    *(exhaustive(f"tiny{suffix}") for suffix in SUFFIXES if suffix not in _ALONE),
     *(exhaustive(f"base{suffix}") for suffix in ("-compact", "-parity", "-training")),
     thorough(POD),
 ]

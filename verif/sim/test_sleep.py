@@ -20,12 +20,13 @@ from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import exhaustive
 
 CONFIG = replace(preset("40x36"), weight_throttle=(2, 7))
 PROGRAMS = 15
 LIMIT = 1_000_000
 """Cycles, many times more than a program takes."""
-WITH_LANES = ("small-training", "3x14-int8")
+WITH_LANES = [exhaustive("small-training"), "3x14-int8"]
 
 
 @pytest.mark.thorough
@@ -39,6 +40,7 @@ def test_an_array_that_waits_for_weights() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.exhaustive  # its simulator, with waveforms, has no other user
 def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
     """In a waveform fields have other names than the text of sleeping lanes looks for."""
     waves = tmp_path / "large.vcd"

@@ -54,7 +54,7 @@ RUNS = [
     *((config, quick) for config in CONFIGS for quick in quick_simulators()),
 ]
 
-MARKS = {"tiny": pytest.param, "small": thorough}
+MARKS = {"tiny": pytest.param}
 """The others have random programs in the library, too, which needs no second simulator."""
 
 
@@ -77,7 +77,11 @@ def test_random_programs(config, simulator):
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize(
     "name",
-    ["tiny", *map(thorough, ("7x5", "small", "base", "4x4-training", "8x8-compact-training"))],
+    [
+        "tiny",
+        *map(thorough, ("small", "base", "8x8-compact-training")),
+        *map(exhaustive, ("7x5", "4x4-training")),
+    ],
 )
 def test_random_programs_in_the_library(name, memory, count):
     """More of them, without cocotb; every fifth ends in a fault."""

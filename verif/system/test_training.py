@@ -17,7 +17,7 @@ from systola.training import (
 )
 from systola.training.engine import Engine
 from systola.training.optimizers import SGD
-from systola.verif.plan.selection import thorough
+from systola.verif.plan.selection import exhaustive, thorough
 
 INPUTS, CLASSES = 64, 10
 DENSE = ("8x8-training", 16, [Input((INPUTS,)), Dense(32, "relu"), Dropout(0.2), Dense(CLASSES)])
@@ -87,13 +87,14 @@ def after_each_step(
         (SMALL_DENSE, 8, SGD(0.1, 0.9), 7),
         (MAPS, 4, SGD(0.1, 0.5), 7),
         (STEPS, 4, SGD(0.1, 0.5), 7),
-        thorough(DENSE, 200, SGD(0.1), 0),
-        thorough(DENSE, 200, SGD(0.1, rounding="stochastic"), 7),
+        exhaustive(DENSE, 200, SGD(0.1), 0),
+        thorough(DENSE, 40, SGD(0.1, rounding="stochastic"), 7),
+        exhaustive(DENSE, 200, SGD(0.1, rounding="stochastic"), 7),
         thorough(COMPACT, 40, SGD(0.1, rounding="stochastic"), 30),
-        thorough(DENSE, 200, SGD(0.1, 0.9), 30),
+        exhaustive(DENSE, 200, SGD(0.1, 0.9), 30),
         thorough(MAPS, 40, SGD(0.1), 30),
-        thorough(WORDS, 40, SGD(0.1), 0),
-        thorough(WORDS, 40, SGD(0.1, rounding="stochastic"), 7),
+        exhaustive(WORDS, 40, SGD(0.1), 0),
+        exhaustive(WORDS, 40, SGD(0.1, rounding="stochastic"), 7),
         thorough(WORDS, 40, SGD(0.1, 0.9), 30),
     ],
 )

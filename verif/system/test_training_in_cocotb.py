@@ -14,7 +14,7 @@ from systola.runtime.iss import GoldenBackend
 from systola.training import SGD, Dense, Dropout, Input, Sequential
 from systola.verif.kit.bench import TB
 from systola.verif.kit.launch import quick_simulators, run_machine, simulators
-from systola.verif.plan.selection import thorough
+from systola.verif.plan.selection import exhaustive, thorough
 
 INPUTS, UNITS, CLASSES = 6, 8, 3
 BATCH, STEPS_OF_EPOCH = 4, 4
@@ -59,14 +59,11 @@ async def steps(dut):
 @pytest.mark.parametrize(
     ("simulator", "count"),
     [
-        # The quick tests have steps of training on the RTL in test_training.py.
+        # Other tests have steps of training on the RTL in test_training.py.
         *(thorough(simulator, 4) for simulator in quick_simulators()),
-        *(
-            thorough(simulator, 200 if simulator == "verilator" else 4)
-            for simulator in simulators()
-        ),
+        *(exhaustive(simulator, 4) for simulator in simulators()[1:]),
         # Icarus takes a quarter of an hour for them.
-        pytest.param("icarus", 200, marks=[pytest.mark.thorough, pytest.mark.exhaustive]),
+        *(exhaustive(simulator, 200) for simulator in simulators()),
     ],
 )
 def test_steps_in_cocotb(simulator, count):

@@ -78,9 +78,9 @@ BAR = 0.8
 @pytest.mark.parametrize(
     ("network", "cores", "latency"),
     [
-        *(thorough(SMALL, 3, latency) for latency in (0, LATENCY)),
-        exhaustive(SMALL, 2, LATENCY),
-        *(thorough(network, 3, LATENCY) for network in (MAPS, SEQUENCES)),
+        thorough(SMALL, 3, LATENCY),
+        *(exhaustive(SMALL, *how) for how in ((3, 0), (2, LATENCY))),
+        *(exhaustive(network, 3, LATENCY) for network in (MAPS, SEQUENCES)),
     ],
 )
 def test_masters(monkeypatch, network, cores, latency):
@@ -110,7 +110,7 @@ def step(
 @pytest.mark.parametrize(
     ("config", "cores", "sizes", "share"),
     [
-        thorough(LITTLE, 3, (196, 64), 64),
+        exhaustive(LITTLE, 3, (196, 64), 64),
         # The simulator of eight takes minutes to build.
         pytest.param(
             *(ROOMY, 8, (784, 512), 128), marks=[pytest.mark.thorough, pytest.mark.exhaustive]
