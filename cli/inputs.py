@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,17 +17,27 @@ from systola.runtime.npz import Npz, NpzError
 from systola.runtime.samples import as_input, sample_count
 
 
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """Add --key, the names of the arrays that load_samples takes."""
+    parser.add_argument(
+        "--key",
+        metavar="K,...",
+        help="arrays in that file, in the order of the model's inputs "
+        "(default: x; x0,x1,... or the names of the inputs where there are several)",
+    )
+
+
 def load_samples(
     path: str, keys: str | None, inputs: Sequence[Value], limit: int | None
 ) -> tuple[list[NDArray[Any]], int]:
     """An array for each of a model's inputs from a .npz file, and the number of samples in them.
 
-    `keys` are the names of the arrays, separated by commas; None for x, or x0, x1, ... where there
-    are several. Not more than `limit` samples are taken. Raises UserError where something does
-    not fit.
+    `keys` are the names of the arrays, separated by commas; None for x, or where there are several
+    for x0, x1, ..., or else for the names of the inputs. Not more than `limit` samples are taken.
+    Raises UserError where something does not fit.
     """
-    names = _names(keys, inputs)
     archive = open_npz(path)
+    names = _names(keys, inputs, archive.names)
     arrays = [read_array(path, archive, name) for name in names]
     for number, (name, value) in enumerate(zip(names, inputs, strict=True)):
         try:
@@ -47,9 +58,15 @@ def load_samples(
     return [each[:count] for each in arrays], count
 
 
-def _names(keys: str | None, inputs: Sequence[Value]) -> list[str]:
+def _names(keys: str | None, inputs: Sequence[Value], stored: Sequence[str]) -> list[str]:
+    """Return the names of the arrays, in the order of `inputs`; `stored` are all in the file."""
+    if keys is None and len(inputs) == 1:
+        return ["x"]
     if keys is None:
-        return ["x"] if len(inputs) == 1 else [f"x{number}" for number in range(len(inputs))]
+        numbered = [f"x{number}" for number in range(len(inputs))]
+        named = [each.name for each in inputs]
+        by_name = set(named) <= set(stored) and not set(numbered) <= set(stored)
+        return named if by_name else numbered
     names = keys.split(",")
     if len(names) != len(inputs):
         takes = ", ".join(f"{each.name} {each.shape}" for each in inputs)

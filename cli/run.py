@@ -22,7 +22,7 @@ from systola.cli.arguments import (
 from systola.cli.board import add_backend
 from systola.cli.errors import UserError
 from systola.cli.file_names import InputName, output_name
-from systola.cli.inputs import load_samples
+from systola.cli.inputs import add_key, load_samples
 from systola.cli.model import (
     add_compilation,
     check_options,
@@ -77,12 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X.npz",
         help="file with the samples",
     )
-    parser.add_argument(
-        "--key",
-        metavar="K,...",
-        help="arrays in that file, in the order of the model's inputs "
-        "(default: x, or x0,x1,... where there are several inputs)",
-    )
+    add_key(parser)
     parser.add_argument(
         "--output",
         type=output_name,

@@ -10,7 +10,7 @@ from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
 from systola.runtime.program_file import is_trained
 
-_ONNX_START = b"\x08"
+ONNX_START = b"\x08"
 """The tag of the first field of an ONNX model, the version of the format."""
 
 
@@ -33,7 +33,7 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
         if semantics not in (Semantics.LITERT_2, Semantics.LITERT_1_2):
             raise ModelError("a TensorFlow Lite model has the semantics litert-2 or litert-1.2")
         return build_network(graph, semantics), semantics
-    if not content.startswith(_ONNX_START):
+    if not content.startswith(ONNX_START):
         raise ModelError("neither a TensorFlow Lite nor an ONNX model, nor one trained here")
     if semantics not in (None, Semantics.ONNX):
         raise ModelError("an ONNX model has the semantics onnx")

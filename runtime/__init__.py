@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs on machines.
 
-For users: `compile` and `load` for networks, see systola.runtime.api; `ImageBuilder` and
+For users: `compile` and `load` for networks, see systola.runtime.api; `quantize` for float ones,
+see systola.runtime.quantiser.quantize; `ImageBuilder` and
 `machine` for programs of one's own, see systola.runtime.image_builder; `Strategy` for pods of
 several cores, see systola.runtime.pod.strategy.
 """
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from systola.runtime.api import compile, load, machine
     from systola.runtime.image_builder import ImageBuilder
     from systola.runtime.pod.strategy import Strategy
+    from systola.runtime.quantiser.quantize import quantize
 
-__all__ = ["ImageBuilder", "Strategy", "compile", "load", "machine"]
+__all__ = ["ImageBuilder", "Strategy", "compile", "load", "machine", "quantize"]
 
 
 def __getattr__(name: str) -> object:
@@ -24,6 +26,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from systola.runtime import api, image_builder
     from systola.runtime.pod import strategy
+    from systola.runtime.quantiser import quantize
 
-    modules = {"ImageBuilder": image_builder, "Strategy": strategy}
+    modules = {"ImageBuilder": image_builder, "Strategy": strategy, "quantize": quantize}
     return getattr(modules.get(name, api), name)

@@ -26,6 +26,7 @@ from systola.synth import flow
 from systola.training import Sequential
 from systola.training.checkpoint_names import CheckpointNames
 from systola.verif.cli.test_errors import MODEL, run
+from systola.verif.compiler import float_tflite
 from systola.verif.kit.user_files import (
     as_nobody,
     full_disk,
@@ -37,6 +38,7 @@ from systola.verif.plan.selection import thorough
 
 RUNS = {
     "run": "run model --input a --backend iss --preset tiny --limit 1",
+    "quantize": "quantize float --data floats --preset tiny",
     "compile": "compile model --preset tiny --batch 1",
     "train": "train 10 --data a --backend iss --preset 4x4-training -q",
     "demo": "demo --backend iss --preset small -q",
@@ -51,6 +53,8 @@ READS = {
     ("run", "model"): "run {} --input a",
     ("run", "input"): "run model --input {}",
     ("run", "port"): "run model --input a --backend serial --port {}",
+    ("quantize", "model"): "quantize {} --data a",
+    ("quantize", "data"): "quantize model --data {}",
     ("compile", "model"): "compile {}",
     ("train", "model"): "train {} --data a",
     ("train", "data"): "train 10 --data {}",
@@ -62,6 +66,8 @@ READS = {
 NO_FILES = {
     ("run", "key"): "names of arrays",
     ("run", "scheduler"): "an address",
+    ("quantize", "key"): "names of arrays",
+    ("quantize", "labels"): "the name of an array",
     ("synth", "unit"): "a name",
     ("synth", "speed"): "a name",
     ("deliver", "output"): "a folder",
@@ -145,6 +151,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     y = np.arange(20) % 10
     with open("a", "wb") as file:
         np.savez(file, allow_pickle=True, x=np.zeros((20, 1, 64), np.int8), y=y)
+    Path("float").write_bytes(float_tflite.sum_of_two(np.random.default_rng(1)))
+    with open("floats", "wb") as file:
+        np.savez(file, allow_pickle=True, x0=np.eye(6), x1=np.ones((6, 9)))
     Path("s").write_text("halt\n")
     Path("old").write_text("old")
     Path("old").chmod(0o640)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Float networks in ONNX, quantised by ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import external_data_helper, helper
+
+from systola.compiler.errors import ModelError
+from systola.compiler.operations import Value
+from systola.runtime.quantiser.float_model import (
+    COMPARED,
+    Sample,
+    known_shape,
+    shapes_in_order,
+)
+from systola.runtime.quantiser.libraries import library, refusals
+
+_QUANTISER = "onnxruntime.quantization"
+_AT_ONCE = 16
+"""Samples for which the quantiser holds all layers' results in memory at the same time."""
+_ERRORS_ONLY = 3
+"""The severity of the log of ONNX Runtime."""
+_REFUSED = "ONNX Runtime cannot quantise it"
+
+
+class OnnxModel:
+    """A float network in ONNX, a FloatModel."""
+
+    def __init__(self, content: bytes, shapes: Sequence[Sequence[int]] | None) -> None:
+        """Read the file `content`, with `shapes` for its inputs, None for those that it has.
+
+        Raises ModelError where it is damaged, quantised already, or has open sizes.
+        """
+        library(_QUANTISER)
+        with refusals("the model is damaged"):
+            model = onnx.load_from_string(content)
+        _check_float(model)
+        with refusals(_REFUSED):
+            self.inputs = _fix_sizes(model, shapes)
+            self._content = _prepared(model)
+        prepared = onnx.load_from_string(self._content)
+        self._kinds = {name: each.op_type for each in prepared.graph.node for name in each.output}
+
+    def quantise(self, samples: Sequence[Sample]) -> bytes:
+        """Quantise in the form QDQ, with a scale for each channel of weights; see FloatModel."""
+        quantiser = library(_QUANTISER)
+        with refusals(_REFUSED), TemporaryDirectory() as folder:
+            source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
+            source.write_bytes(self._content)
+            quantiser.quantize_static(
+                source,
+                result,
+                _reader(samples),
+                activation_type=quantiser.QuantType.QInt8,
+                weight_type=quantiser.QuantType.QInt8,
+                per_channel=True,
+                extra_options={"CalibMaxIntermediateOutputs": _AT_ONCE},
+            )
+            return result.read_bytes()
+
+    def run(self, samples: Sequence[Sample]) -> list[NDArray[Any]]:
+        """Run the float network, see FloatModel."""
+        return self.run_quantised(self._content, samples)
+
+    def run_quantised(self, content: bytes, samples: Sequence[Sample]) -> list[NDArray[Any]]:
+        """Run the quantised network, see FloatModel."""
+        runtime = library("onnxruntime")
+        with refusals("ONNX Runtime cannot run it"):
+            options = runtime.SessionOptions()
+            options.log_severity_level = _ERRORS_ONLY
+            # Without it sums saturate at 16 bits on processors that lack VNNI.
+            options.add_session_config_entry("session.x64quantprecision", "1")
+            session = runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
+            results = [session.run(None, dict(sample)) for sample in samples]
+            return [np.array(each) for each in zip(*results, strict=True)]
+
+    def signal_to_noise(self, content: bytes, samples: Sequence[Sample]) -> dict[str, float]:
+        """Compare layers, named by their operator and the result of it; see FloatModel."""
+        debug = library(f"{_QUANTISER}.qdq_loss_debug")
+        activations: list[Any] = []
+        with refusals("ONNX Runtime cannot compare the layers"), TemporaryDirectory() as folder:
+            for number, each in enumerate((content, self._content)):
+                path, with_results = Path(folder, f"{number}.onnx"), Path(folder, f"{number}r.onnx")
+                path.write_bytes(each)
+                debug.modify_model_output_intermediate_tensors(path, with_results)
+                reader = _reader(samples[:COMPARED])
+                activations.append(debug.collect_activations(str(with_results), reader))
+            pairs: dict[str, Any] = debug.create_activation_matching(*activations)
+            layers = {
+                f"{self._kinds[name]} {name}": pair
+                for name, pair in pairs.items()
+                if name in self._kinds and "float" in pair
+            }
+            errors: dict[str, Any] = debug.compute_activation_error(layers)
+        return {name: float(each["xmodel_err"]) for name, each in errors.items()}
+
+
+def _check_float(model: onnx.ModelProto) -> None:
+    """Raise ModelError for a model that is quantised already, or lies in several files."""
+    for node in model.graph.node:
+        if "Quantize" in node.op_type or "QLinear" in node.op_type or "Integer" in node.op_type:
+            raise ModelError(f"the model is quantised already: it has {node.op_type}")
+    for tensor in model.graph.initializer:
+        if external_data_helper.uses_external_data(tensor):
+            raise ModelError(f"the weights '{tensor.name}' are in another file: save it as one")
+
+
+def _fix_sizes(model: onnx.ModelProto, shapes: Sequence[Sequence[int]] | None) -> tuple[Value, ...]:
+    """Give the inputs of `model` their sizes; return the inputs."""
+    tools = library("onnxruntime.tools.onnx_model_utils")
+    constants = {each.name for each in model.graph.initializer}
+    inputs = {each.name: each for each in model.graph.input if each.name not in constants}
+    values: list[Value] = []
+    for name, given in shapes_in_order(list(inputs), shapes):
+        kind = inputs[name].type.tensor_type
+        stored = [each.dim_value if each.dim_value > 0 else None for each in kind.shape.dim]
+        shape = known_shape(name, stored, given)
+        tools.make_input_shape_fixed(model.graph, name, shape)
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        values.append(Value(name, shape, np.dtype(dtype).name))
+    tools.fix_output_shapes(model)
+    return tuple(values)
+
+
+def _prepared(model: onnx.ModelProto) -> bytes:
+    """Return the file of `model` with the optimisations that the quantiser asks for."""
+    prepare = library(f"{_QUANTISER}.shape_inference")
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "float.onnx"), Path(folder, "prepared.onnx")
+        source.write_bytes(model.SerializeToString())
+        # The symbolic inference takes SymPy; with known sizes nothing is symbolic.
+        prepare.quant_pre_process(source, result, skip_symbolic_shape=True)
+        return result.read_bytes()
+
+
+def _reader(samples: Sequence[Sample]) -> Any:
+    """Return a CalibrationDataReader of ONNX Runtime that gives `samples`."""
+
+    class Reader(library(_QUANTISER).CalibrationDataReader):
+        def __init__(self) -> None:
+            self._rest: Iterator[Sample] = iter(samples)
+
+        def get_next(self) -> Sample | None:
+            return next(self._rest, None)
+
+    return Reader()

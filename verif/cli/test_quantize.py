@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tpu quantize: float networks to int8, their printed figures, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper
+
+from systola import runtime
+from systola.compiler.errors import ModelError
+from systola.compiler.tflite.reader import read_tflite
+from systola.verif.cli.test_errors import run
+from systola.verif.compiler import float_tflite, model_writer, onnx_writer
+from systola.verif.compiler.float_onnx import NETWORKS, FloatNetwork
+from systola.verif.kit.seeds import random_seed
+from systola.verif.kit.user_files import tree
+
+SAMPLES = 12
+INTERPRETERS = {"tflite": model_writer.interpret, "onnx": onnx_writer.interpret}
+
+
+def float_onnx(name: str) -> bytes:
+    """Return a network of float_onnx, always with the same weights.
+
+    ONNX Runtime calculates with scales of float32: with other weights, single results may be off
+    by one on the machine.
+    """
+    net = FloatNetwork(np.random.default_rng(1))
+    result, shape = NETWORKS[name](net)
+    return net.content((result, "float32", shape))
+
+
+def filter_of_any_size() -> bytes:
+    """Return a convolution in ONNX that takes rows of any number."""
+    net = FloatNetwork(np.random.default_rng(1))
+    x = net.input(("batch", 1, "rows", 8), "float32")
+    return net.content((net.conv(x, (4, 1, 3, 3)), "float32", ("batch", 4, "r", 6)))
+
+
+def run_quantised(content: bytes, x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the results of an int8 network on a machine of 8x8, as the golden model has them."""
+    y = runtime.compile(content, preset="8x8", batch=4).run(x, backend="iss")
+    return np.asarray(y.outputs[0]).reshape(shape)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to a folder with float networks and samples of all kinds; return it."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(random_seed())
+    Path("m.tflite").write_bytes(float_tflite.classifier(rng))
+    Path("after.tflite").write_bytes(float_tflite.classifier(rng, after=True))
+    Path("rows.tflite").write_bytes(float_tflite.filter_of_any_size(rng))
+    Path("m.onnx").write_bytes(float_onnx("lenet"))
+    Path("rows.onnx").write_bytes(filter_of_any_size())
+    Path("int8.onnx").write_bytes(integer_onnx())
+    Path("int8.tflite").write_bytes(integer_tflite())
+    Path("cut.onnx").write_bytes(Path("m.onnx").read_bytes()[:900])
+    Path("cut.tflite").write_bytes(Path("m.tflite").read_bytes()[:900])
+    Path("text").write_text("no model")
+    pixels = np.random.default_rng(2).standard_normal((SAMPLES, 256)).astype(np.float32)
+    np.savez("onnx.npz", x=pixels.reshape(-1, 1, 16, 16), y=np.arange(SAMPLES) % 10)
+    x = rng.standard_normal((SAMPLES, 8, 8, 1))  # float64 does for float32
+    np.savez(
+        "tflite.npz",
+        x=x,
+        y=np.arange(SAMPLES) % 10,
+        narrow=x[:, :7],
+        nan=np.where(x > 1, np.nan, x),
+        bytes=x.astype(np.int8),
+        none=x[:0],
+        classes=np.arange(SAMPLES) + 1,
+        few=np.arange(3),
+        floats=np.zeros(SAMPLES),
+    )
+    np.savez("y.npz", y=x)
+    return tmp_path
+
+
+def integer_onnx() -> bytes:
+    net = onnx_writer.OnnxWriter()
+    x = net.input((1, 4), "float32")
+    return net.content((net.quantise(x, 0.1, 0, "int8"), "int8", (1, 4)))
+
+
+def integer_tflite() -> bytes:
+    net = model_writer.ModelWriter()
+    x, y = net.tensor((1, 4), "int8", 0.1), net.tensor((1, 4), "int8", 0.1)
+    net.operator("RELU", [x], [y])
+    return net.content([x], [y])
+
+
+def share(text: str, begin: str) -> float:
+    """Return the percentage that follows `begin` in a printed text, as a share."""
+    found = re.search(rf"{begin} ([\d.]+) %", text)
+    assert found, text
+    return float(found[1]) / 100
+
+
+@pytest.mark.parametrize("kind", INTERPRETERS)
+def test_accuracy_and_bytes(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The interpreter has the accuracies that are printed, and the machine's results."""
+    line = f"quantize m.{kind} --data {kind}.npz --labels y -o q --preset 8x8"
+    status, out, _ = run(line, capsys)
+    assert status == 0
+    with np.load(f"{kind}.npz") as data:
+        x, labels = data["x"].astype(np.float32), data["y"]
+    interpret, content = INTERPRETERS[kind], Path("q").read_bytes()
+    of_float = interpret(Path(f"m.{kind}").read_bytes(), x[:, np.newaxis])
+    of_int8 = interpret(content, x[:, np.newaxis])
+    for begin, results in (("accuracy", of_int8), ("of the float network", of_float)):
+        right = results.reshape(SAMPLES, 10).argmax(axis=1) == labels
+        assert share(out, begin) == pytest.approx(np.mean(right), abs=1e-4)
+    assert np.array_equal(run_quantised(content, x, of_int8.shape), of_int8)
+    assert "compiles for '8x8': " in out and "layers with the most noise: " in out
+    # Results of eight bits are near, but not equal.
+    noise = np.sum((of_float - of_int8) ** 2) / np.sum(of_float**2)
+    assert 0 < noise < 0.1
+
+
+@pytest.mark.parametrize("kind", INTERPRETERS)
+def test_open_sizes(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--shape sets sizes that a file leaves open; without labels and classes, noise is printed."""
+    shape = {"tflite": (2, 5, 8, 1), "onnx": (2, 1, 5, 8)}[kind]
+    x = np.random.default_rng(3).standard_normal((SAMPLES, *shape)).astype(np.float32)
+    np.savez("x.npz", x=x)
+    status, _, err = run(f"quantize rows.{kind} --data x.npz -o q", capsys)
+    assert (status, err.count("\n")) == (2, 1) and "has open sizes, ?x" in err and "--shape" in err
+    sizes = ",".join(map(str, shape))
+    line = f"quantize rows.{kind} --data x.npz -o q --shape {sizes} --json j"
+    status, out, _ = run(line, capsys)
+    assert status == 0
+    expected = INTERPRETERS[kind](Path("q").read_bytes(), x)
+    assert expected[0].size == {"tflite": 2 * 5 * 8 * 4, "onnx": 2 * 4 * 3 * 6}[kind]
+    y = run_quantised(Path("q").read_bytes(), x, expected.shape)
+    assert np.array_equal(y, expected)
+    figures = json.loads(Path("j").read_text())
+    assert (figures["samples"], figures["accuracy"], figures["agreement"]) == (SAMPLES, None, None)
+    (ratio,) = figures["signal_to_noise"]
+    assert 25 < ratio < 60
+    assert f"signal to noise of the results: {ratio:.1f} dB" in out
+    assert figures["refusal"] is None and len(figures["worst_layers"]) == 1
+
+
+def test_inputs_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arrays of several inputs are x0, x1, or have the names of the inputs."""
+    Path("two.tflite").write_bytes(float_tflite.sum_of_two(np.random.default_rng(1)))
+    rng = np.random.default_rng(random_seed())
+    x = {name: rng.standard_normal((SAMPLES, size)) for name, size in (("t1", 9), ("t0", 6))}
+    np.savez("named.npz", **x)
+    np.savez("numbered.npz", x0=x["t0"], x1=x["t1"])
+    contents: list[bytes] = []
+    for name in ("named", "numbered"):
+        assert run(f"quantize two.tflite --data {name}.npz -o q", capsys)[0] == 0
+        contents.append(Path("q").read_bytes())
+    by_python = runtime.quantize("two.tflite", x)
+    assert contents == [by_python.content] * 2
+    by_python.save("saved.tflite")
+    assert Path("saved.tflite").read_bytes() == by_python.content
+    arrays = [x[name].astype(np.float32) for name in ("t0", "t1")]
+    expected = model_writer.interpret(by_python.content, *(each[:, np.newaxis] for each in arrays))
+    y = runtime.compile(by_python.content, preset="8x8", batch=4).run(*arrays, backend="iss").y
+    assert np.array_equal(y.reshape(expected.shape), expected)
+
+
+def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file is written all the same, and the reason of the compiler printed."""
+    net = FloatNetwork(np.random.default_rng(1))
+    x = net.node("LRN", net.input((1, 4, 3, 3), "float32"), size=3)
+    Path("lrn.onnx").write_bytes(net.content((x, "float32", (1, 4, 3, 3))))
+    np.savez("x.npz", x=np.ones((2, 4, 3, 3), np.float32))
+    status, out, _ = run("quantize lrn.onnx --data x.npz -o q --json j", capsys)
+    assert status == 0 and "does not compile for 'base': " in out and "(LRN" in out
+    assert "LRN" in json.loads(Path("j").read_text())["refusal"] and Path("q").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("m.tflite --data y.npz", "y.npz has no array 'x' (it has: y)"),
+        ("m.tflite --data missing.npz", "cannot read missing.npz"),
+        ("m.tflite --data m.onnx", "m.onnx is not a .npz file"),
+        ("m.tflite --data tflite.npz --key narrow", "array 'narrow': an input of shape (12, 7, 8"),
+        ("m.tflite --data tflite.npz --key nan", "array 'nan': an input has values that are not"),
+        ("m.tflite --data tflite.npz --key bytes", "an input is int8, the model takes float32"),
+        ("m.tflite --data tflite.npz --key none", "array 'none' has no samples"),
+        ("m.tflite --data tflite.npz --labels z", "has no array 'z'"),
+        ("m.tflite --data tflite.npz --labels classes", "labels are from 1 to 12, classes 0 to 9"),
+        ("m.tflite --data tflite.npz --labels few", "labels are 12 whole numbers here, not int64"),
+        ("m.onnx --data onnx.npz --labels x", "labels are 12 whole numbers here, not float32"),
+        ("m.tflite --data tflite.npz --shape 1,9,8,1", "is ?x8x8x1 in the model, it cannot be 1x9"),
+        ("m.onnx --data onnx.npz --shape 1,16,16", "it cannot be 1x16x16"),
+        ("m.onnx --data onnx.npz --shape 1 --shape 1", "2 shapes are given, the model takes 1"),
+        ("m.onnx --data onnx.npz --shape 1,0", "'1,0' is no shape such as"),
+        ("m.onnx --data onnx.npz --to 16x8", "networks of 16x8 do not run on the machine"),
+        ("m.onnx --data onnx.npz --to int4", "int4"),
+        ("rows.tflite --data tflite.npz", "has open sizes, ?x?x8x1: give its shape (--shape)"),
+        ("after.tflite --data tflite.npz", "weights after the flatbuffer, and no signature"),
+        ("int8.onnx --data onnx.npz", "quantised already: it has QuantizeLinear"),
+        ("int8.tflite --data onnx.npz", "quantised already: tensor 't0' is int8"),
+        ("cut.onnx --data onnx.npz", "cut.onnx: the model is damaged"),
+        ("cut.tflite --data onnx.npz", "cut.tflite: the model is damaged"),
+        ("text --data onnx.npz", "text: neither a TensorFlow Lite nor an ONNX model"),
+    ],
+)
+def test_mistakes(line: str, says: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each is one line, and no file is written or changed."""
+    before = tree(folder)
+    status, out, err = run(f"quantize {line} -o q", capfd)
+    assert (status, out) == (2, "")
+    assert re.fullmatch(r"tpu: error: [^\n]+\n", err) and says in err, err
+    assert tree(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "library"), [("tflite", "ai_edge_quantizer"), ("onnx", "onnxruntime.quantization")]
+)
+def test_a_missing_library(
+    kind: str,
+    library: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    status, out, err = run(f"quantize m.{kind} --data {kind}.npz -o q", capsys)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"{library.split('.')[0]}, which is missing: pip install 'systola[quantize]'" in err
+
+
+def test_weights_in_another_file(folder: Path) -> None:
+    model = onnx.load("m.onnx")
+    model.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
+    with pytest.raises(ModelError, match="are in another file: save it as one"):
+        runtime.quantize(model.SerializeToString(), np.zeros((1, 1, 16, 16), np.float32))
+
+
+def test_what_the_quantiser_refuses(folder: Path) -> None:
+    """Exceptions of the library are one line of ModelError."""
+    node = helper.make_node("Unheard", ["x"], ["y"])
+    sizes = (onnx.TensorProto.FLOAT, (1, 2))
+    x, y = (helper.make_tensor_value_info(name, *sizes) for name in "xy")
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]))
+    with pytest.raises(ModelError, match=r"^ONNX Runtime cannot .*Unheard") as caught:
+        runtime.quantize(model.SerializeToString(), np.zeros((1, 2), np.float32))
+    assert "\n" not in str(caught.value)
+
+
+def test_each_channel_has_a_scale(folder: Path) -> None:
+    """The weights of the first convolution have as many scales as channels, six and four."""
+    pixels = np.ones((1, 1, 16, 16), np.float32)
+    graph = onnx.load_from_string(runtime.quantize("m.onnx", pixels).content).graph
+    constants = {each.name: each for each in graph.initializer}
+    scales = [
+        constants[node.input[1]].dims
+        for node in graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    ]
+    assert [6] in scales
+    content = runtime.quantize("m.tflite", pixels.reshape(4, 8, 8, 1)).content
+    assert 4 in {len(tensor.scales) for tensor in read_tflite(content).tensors}

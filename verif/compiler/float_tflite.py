@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small float32 networks in TensorFlow Lite's format."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from systola.verif.compiler.model_writer import ModelWriter, schema
+
+RELU = schema.ActivationFunctionType.RELU
+NO_ACTIVATION = schema.ActivationFunctionType.NONE
+
+
+def classifier(rng: np.random.Generator, *, after: bool = False) -> bytes:
+    """Return a convolution, a pool and a dense layer for 8x8 pixels; ten classes.
+
+    The batch is left open. The file has no signature; `after` puts weights after the flatbuffer.
+    """
+    net = ModelWriter()
+    x = _calculated(net, 8, 8, 1)
+    y = _calculated(net, 8, 8, 4)
+    _convolve(net, rng, x, y)
+    pooled = _calculated(net, 4, 4, 4)
+    net.operator(
+        "MAX_POOL_2D",
+        [y],
+        [pooled],
+        padding=schema.Padding.VALID,
+        strideW=2,
+        strideH=2,
+        filterWidth=2,
+        filterHeight=2,
+    )
+    flat = _calculated(net, 64)
+    sizes = net.tensor((2,), "int32", data=np.array([-1, 64], np.int32))
+    net.operator("RESHAPE", [pooled, sizes], [flat])
+    result = _calculated(net, 10)
+    dense = _weights(net, rng, 10, 64), _weights(net, rng, 10)
+    net.operator("FULLY_CONNECTED", [flat, *dense], [result], fusedActivationFunction=NO_ACTIVATION)
+    write = net.content_with_weights_behind if after else net.content
+    return write([x], [result])
+
+
+def filter_of_any_size(rng: np.random.Generator) -> bytes:
+    """Return a convolution that takes rows of any number; placeholders stand for their number."""
+    net = ModelWriter()
+    x = net.tensor((1, 1, 8, 1), "float32", signature=(-1, -1, 8, 1))
+    y = net.tensor((1, 1, 8, 4), "float32", signature=(-1, -1, 8, 4))
+    _convolve(net, rng, x, y)
+    return net.content([x], [y])
+
+
+def sum_of_two(rng: np.random.Generator) -> bytes:
+    """Return a dense layer of each of two inputs of 6 and 9 numbers, and their sum."""
+    net = ModelWriter()
+    inputs = [_calculated(net, size) for size in (6, 9)]
+    parts = [_calculated(net, 5) for _ in inputs]
+    for source, part, size in zip(inputs, parts, (6, 9), strict=True):
+        dense = _weights(net, rng, 5, size), _weights(net, rng, 5)
+        net.operator(
+            "FULLY_CONNECTED", [source, *dense], [part], fusedActivationFunction=NO_ACTIVATION
+        )
+    result = _calculated(net, 5)
+    net.operator("ADD", parts, [result], fusedActivationFunction=RELU)
+    return net.content(inputs, [result])
+
+
+def _calculated(net: ModelWriter, *sizes: int) -> int:
+    """Add a tensor of these sizes for each sample of an open batch; return its number."""
+    return net.tensor((1, *sizes), "float32", signature=(-1, *sizes))
+
+
+def _weights(net: ModelWriter, rng: np.random.Generator, *sizes: int) -> int:
+    """Add random weights; return the number of their tensor."""
+    return net.tensor(sizes, "float32", data=rng.standard_normal(sizes).astype(np.float32))
+
+
+def _convolve(net: ModelWriter, rng: np.random.Generator, x: int, y: int) -> None:
+    """Add a convolution of 3x3 from one channel to four, with RELU."""
+    net.operator(
+        "CONV_2D",
+        [x, _weights(net, rng, 4, 3, 3, 1), _weights(net, rng, 4)],
+        [y],
+        padding=schema.Padding.SAME,
+        strideW=1,
+        strideH=1,
+        dilationWFactor=1,
+        dilationHFactor=1,
+        fusedActivationFunction=RELU,
+    )
