@@ -12,10 +12,11 @@ from systola.arch.config import DEFAULT_PRESET
 from systola.arch.registers import CycleClass
 from systola.arch.shared_memory import SharedMemory
 from systola.cli.arguments import memory_of, progress_bar, whole_number
+from systola.cli.calibrate import read_network
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
 from systola.cli.model import check_options, in_file, print_notes
-from systola.cli.output import STANDARD_OUTPUT, npz, read_file, write_output
+from systola.cli.output import STANDARD_OUTPUT, npz, write_output
 from systola.cli.report import to_json
 from systola.cli.streams import printable
 from systola.compiler.read_model import read_model
@@ -90,7 +91,7 @@ def check_cores(arguments: argparse.Namespace) -> None:
 def run_on_pod(arguments: argparse.Namespace) -> int:
     """tpu run --cores."""
     path: str = arguments.model
-    content = read_file(path)
+    content = read_network(arguments)
     pod = partial(
         Strategy,
         arguments.cores,

@@ -20,6 +20,7 @@ from systola.cli.arguments import (
     whole_number,
 )
 from systola.cli.board import add_backend
+from systola.cli.calibrate import add_calibrate, read_network
 from systola.cli.errors import UserError
 from systola.cli.file_names import InputName, output_name
 from systola.cli.inputs import add_key, load_samples
@@ -31,7 +32,7 @@ from systola.cli.model import (
     spilled_bytes,
     spilling,
 )
-from systola.cli.output import STANDARD_OUTPUT, npz, read_file, write_output
+from systola.cli.output import STANDARD_OUTPUT, npz, write_output
 from systola.cli.pod import add_cores, add_split, check_cores, run_on_pod
 from systola.cli.report import cycle_table, to_json
 from systola.cli.streams import printable
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with the samples",
     )
     add_key(parser)
+    add_calibrate(parser)
     parser.add_argument(
         "--output",
         type=output_name,
@@ -118,7 +120,7 @@ def execute(arguments: argparse.Namespace) -> int:
         *(arguments.output, arguments.json, arguments.roofline),
         *(arguments.timeline, arguments.report),
     )
-    content = read_file(path)
+    content = read_network(arguments)
     with in_file(path):
         if is_program(content):
             model = read_compiled(content)

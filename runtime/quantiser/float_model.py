@@ -60,7 +60,9 @@ def known_shape(
     if given is None:
         shape = [1 if axis == 0 and size is None else size for axis, size in enumerate(stored)]
         if None in shape:
-            raise ModelError(f"input '{name}' has open sizes, {text}: give its shape (--shape)")
+            raise ModelError(
+                f"input '{name}' has open sizes, {text}: tpu quantize --shape sets them"
+            )
         return tuple(size for size in shape if size is not None)
     if len(given) != len(stored) or any(
         size not in (None, asked) for size, asked in zip(stored, given, strict=True)

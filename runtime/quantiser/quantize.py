@@ -15,7 +15,6 @@ from systola.compiler.read_model import ONNX_START
 from systola.compiler.tflite.reader import IDENTIFIER
 from systola.runtime.quantiser.comparison import Comparison, check_labels, compare
 from systola.runtime.quantiser.float_model import FloatModel, Sample
-from systola.runtime.quantiser.onnx_model import OnnxModel
 from systola.runtime.samples import as_samples
 from systola.runtime.write_file import write_file
 
@@ -69,12 +68,15 @@ def read_float(
         raise ModelError(f"unknown form '{to}' (known: {', '.join(FORMS)})")
     if to != FORMS[0]:
         raise ModelError(f"networks of {to} do not run on the machine: quantise to {FORMS[0]}")
+    # Each format is imported where it is asked for: every command would wait for package onnx.
     if content[4:8] == IDENTIFIER:
         from systola.runtime.quantiser.tflite_model import TfliteModel
 
         return TfliteModel(content, shapes)
     if not content.startswith(ONNX_START):
         raise ModelError("neither a TensorFlow Lite nor an ONNX model")
+    from systola.runtime.quantiser.onnx_model import OnnxModel
+
     return OnnxModel(content, shapes)
 
 

@@ -52,6 +52,7 @@ RUNS = {
 READS = {
     ("run", "model"): "run {} --input a",
     ("run", "input"): "run model --input {}",
+    ("run", "calibrate"): "run model --input a --calibrate {}",
     ("run", "port"): "run model --input a --backend serial --port {}",
     ("quantize", "model"): "quantize {} --data a",
     ("quantize", "data"): "quantize model --data {}",

@@ -203,7 +203,7 @@ def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("m.onnx --data onnx.npz --shape 1,0", "'1,0' is no shape such as"),
         ("m.onnx --data onnx.npz --to 16x8", "networks of 16x8 do not run on the machine"),
         ("m.onnx --data onnx.npz --to int4", "int4"),
-        ("rows.tflite --data tflite.npz", "has open sizes, ?x?x8x1: give its shape (--shape)"),
+        ("rows.tflite --data tflite.npz", "has open sizes, ?x?x8x1: tpu quantize --shape sets"),
         ("after.tflite --data tflite.npz", "weights after the flatbuffer, and no signature"),
         ("int8.onnx --data onnx.npz", "quantised already: it has QuantizeLinear"),
         ("int8.tflite --data onnx.npz", "quantised already: tensor 't0' is int8"),
@@ -268,3 +268,20 @@ def test_each_channel_has_a_scale(folder: Path) -> None:
     assert [6] in scales
     content = runtime.quantize("m.tflite", pixels.reshape(4, 8, 8, 1)).content
     assert 4 in {len(tensor.scales) for tensor in read_tflite(content).tensors}
+
+
+@pytest.mark.parametrize("cores", ["", "--cores 2"])
+def test_run_of_a_float_network(
+    cores: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --calibrate a float network is run, as the network that `tpu quantize` makes of it."""
+    line = "run m.tflite --input tflite.npz --output r.npz --backend iss --preset 8x8"
+    assert run(f"{line} {cores} --calibrate tflite.npz", capsys)[0] == 0
+    with np.load("tflite.npz") as data:
+        x = data["x"].astype(np.float32)
+    content = runtime.quantize("m.tflite", x).content
+    expected = model_writer.interpret(content, x[:, np.newaxis])
+    with np.load("r.npz") as data:
+        assert np.array_equal(data["y"].reshape(expected.shape), expected)
+    status, _, err = run(f"{line} {cores} --calibrate y.npz", capsys)
+    assert (status, err) == (2, "tpu: error: y.npz has no array 'x' (it has: y)\n")
