@@ -163,7 +163,7 @@ def _summary(result: QuantizedModel, compiled: CompiledModel | str, config: Conf
         host = _host(compiled)
         lines.append(
             f"compiles for '{config.name}': {compiled.macs:,} MACs, about "
-            f"{report.estimated_cycles:,.0f} cycles a sample"
+            f"{report.estimated_cycles:,.0f} cycles for one sample"
         )
         lines.append(f"on the host: {', '.join(host) or 'nothing'}")
     lines.append(f"{len(result.content):,} bytes")

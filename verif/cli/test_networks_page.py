@@ -8,11 +8,14 @@ from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from systola.compiler.semantics import Semantics
 from systola.runtime.report import LayerRow
 from systola.verif.cli.test_errors import run
+from systola.verif.compiler.float_digits import as_tflite, digits, trained
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "networks.md").read_text()
 MODEL = "cnn_residual_dw_pool"
@@ -46,6 +49,47 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(commands) == 3
     for command in commands:
         assert run(f"{command}", capsys)[0] == 0, command
+
+
+@pytest.mark.thorough
+def test_from_a_float_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines work, the page shows the output, and int8 loses less than a point."""
+    monkeypatch.chdir(tmp_path)
+    Path("digits_float.tflite").write_bytes(as_tflite())
+    for name, end in (("digits_float", ""), ("digits_test", "_test")):
+        data = digits()
+        np.savez(f"{name}.npz", x=data[f"x{end}"], y=data[f"y{end}"].astype(np.int64))
+    text = section("From a float model")
+    (quantise,) = re.findall(r"^tpu (quantize .*)$", text, re.MULTILINE)
+    (printed,) = re.findall(r"```\n(calibrated .*?)```", text, re.DOTALL)
+    status, out, _ = run(f"{quantise}", capsys)
+    # Sums of float32 depend on the processor.
+    assert (status, masked(out)) == (0, masked(printed))
+    (script,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert script.count("\n") <= 10
+    exec(script, {})
+    lines = capsys.readouterr().out.splitlines()
+    float_accuracy, accuracy = map(float, lines[0].split()[:2])
+    assert abs(float_accuracy - accuracy) < 0.01
+    of_int8 = float(lines[1].split()[1])
+    assert abs(of_int8 - np.mean(float_classes() == digits()["y_test"])) < 0.01
+    (run_line,) = re.findall(r"`tpu (run digits_float.*?)`", text)
+    assert run(f"{run_line} --backend iss", capsys)[0] == 0
+    with np.load("y.npz") as results:
+        assert of_int8 == np.mean(results["y"].argmax(axis=1) == digits()["y_test"])
+
+
+def masked(text: str) -> str:
+    """Return a text with a mark in place of each number."""
+    return re.sub(r"[\d.,]*\d", "#", text)
+
+
+def float_classes() -> NDArray[np.int64]:
+    """Return the classes of the float network for the samples that it was not trained on."""
+    w1, b1, w2, b2 = trained()
+    return (np.maximum(digits()["x_test"] @ w1 + b1, 0) @ w2 + b2).argmax(axis=1)
 
 
 def test_columns_and_semantics() -> None:
