@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import external_data_helper, helper
+from onnx import external_data_helper, helper, version_converter
 
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
@@ -26,6 +26,8 @@ from systola.runtime.quantiser.libraries import library, refusals
 _QUANTISER = "onnxruntime.quantization"
 _AT_ONCE = 16
 """Samples for which the quantiser holds all layers' results in memory at the same time."""
+_OPSET = 13
+"""The first version of the operators in which DequantizeLinear has a scale for each channel."""
 _ERRORS_ONLY = 3
 """The severity of the log of ONNX Runtime."""
 _REFUSED = "ONNX Runtime cannot quantise it"
@@ -40,10 +42,13 @@ class OnnxModel:
         Raises ModelError where it is damaged, quantised already, or has open sizes.
         """
         library(_QUANTISER)
+        # The quantiser makes sessions of its own, with this logger.
+        library("onnxruntime").set_default_logger_severity(_ERRORS_ONLY)
         with refusals("the model is damaged"):
             model = onnx.load_from_string(content)
         _check_float(model)
         with refusals(_REFUSED):
+            model = _upgraded(model)
             self.inputs = _fix_sizes(model, shapes)
             self._content = _prepared(model)
         prepared = onnx.load_from_string(self._content)
@@ -111,6 +116,14 @@ def _check_float(model: onnx.ModelProto) -> None:
     for tensor in model.graph.initializer:
         if external_data_helper.uses_external_data(tensor):
             raise ModelError(f"the weights '{tensor.name}' are in another file: save it as one")
+
+
+def _upgraded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with operators of version _OPSET at least."""
+    versions = {each.domain: each.version for each in model.opset_import}
+    if versions.get("", versions.get("ai.onnx", _OPSET)) >= _OPSET:
+        return model
+    return version_converter.convert_version(model, _OPSET)
 
 
 def _fix_sizes(model: onnx.ModelProto, shapes: Sequence[Sequence[int]] | None) -> tuple[Value, ...]:

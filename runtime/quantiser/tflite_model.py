@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import log10
 from typing import Any
@@ -74,7 +75,11 @@ class TfliteModel:
             self._names: dict[str, str] = {key: each["name"] for key, each in keys.items()}
 
     def quantise(self, samples: Sequence[Sample]) -> bytes:
-        """Quantise with a scale for each channel of weights, see FloatModel."""
+        """Quantise with a scale for each channel of weights, see FloatModel.
+
+        Ranges go from the least to the largest value in all samples, as in ONNX Runtime. The
+        library's default is an average that starts from the first sample, and cuts off the others.
+        """
         with refusals(_REFUSED):
             names = library(f"{_QUANTISER}.qtyping").TFLOperationName
             recipe = library(f"{_QUANTISER}.recipe").static_wi8_ai8()
@@ -84,7 +89,15 @@ class TfliteModel:
                 quantiser.update_quantization_recipe(
                     ".*", edge, algorithm_key=module.AlgorithmName.NO_QUANTIZE
                 )
-            ranges = quantiser.calibrate(self._data(samples))
+            manager = library(f"{_QUANTISER}.recipe_manager").RecipeManager()
+            manager.load_quantization_recipe(quantiser.get_quantization_recipe())
+            calibrator = library(f"{_QUANTISER}.calibrator").Calibrator(
+                self._content,
+                num_threads=os.cpu_count() or 1,
+                qsv_update_func=library(f"{_QUANTISER}.utils.qsv_utils").min_max_update,
+            )
+            calibrator.calibrate(self._data(samples), manager)
+            ranges = calibrator.get_model_qsvs()
             result = quantiser.quantize(ranges, enable_progress_report=False)
             return bytes(result.quantized_model)
 
@@ -113,6 +126,7 @@ class TfliteModel:
                 [metric],
                 [decibels],
                 use_xnnpack=False,
+                num_threads=os.cpu_count() or 1,
             )
             results: dict[str, Any] = compared.get_all_tensor_results()
         return {
@@ -163,7 +177,7 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
     signed = bool(interpreter.get_signature_list())
     sizes = {each["index"]: each["shape"] for each in interpreter.get_tensor_details()}
     fixed = all(
-        not tensor.open and tensor.shape == tuple(sizes[number])
+        tensor.dtype != "float16" and not tensor.open and tensor.shape == tuple(sizes[number])
         for number, tensor in enumerate(graph.tensors)
         if number in sizes
     )
@@ -174,6 +188,7 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
     if any(buffer.offset > _NO_OFFSET for buffer in model.buffers):
         raise ModelError("the model has weights after the flatbuffer, and no signature of its own")
     subgraph = model.subgraphs[0]
+    _widen(schema, model, subgraph)
     for number, tensor in enumerate(subgraph.tensors):
         if graph.tensors[number].data is None and number in sizes:
             tensor.shape, tensor.shapeSignature = list(map(int, sizes[number])), None
@@ -182,6 +197,22 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
     builder = library("flatbuffers").Builder(len(content))
     builder.Finish(model.Pack(builder), IDENTIFIER)
     return bytes(builder.Output())
+
+
+def _widen(schema: Any, model: Any, subgraph: Any) -> None:
+    """Make constants of float32 of those that DEQUANTIZE makes of float16 when the model runs."""
+    operators: list[Any] = []
+    for operator in subgraph.operators:
+        source, result = (subgraph.tensors[each[0]] for each in (operator.inputs, operator.outputs))
+        data = model.buffers[source.buffer].data
+        if source.type != schema.TensorType.FLOAT16 or data is None:
+            operators.append(operator)
+            continue
+        wide = np.asarray(data, np.uint8).view(np.float16).astype(np.float32)
+        result.buffer = len(model.buffers)
+        model.buffers.append(schema.BufferT())
+        model.buffers[-1].data = wide.view(np.uint8)
+    subgraph.operators = operators
 
 
 def _new_signature(schema: Any, subgraph: Any) -> Any:

@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from systola.verif.compiler.onnx_writer import OnnxWriter
+from systola.verif.compiler.onnx_writer import OPSET, OnnxWriter
 
 WORDS = 50
 """Rows of the embedding."""
@@ -25,8 +25,8 @@ Build = Callable[["FloatNetwork"], tuple[str, tuple[int | str, ...]]]
 class FloatNetwork(OnnxWriter):
     """A float32 network with random weights."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__()
+    def __init__(self, rng: np.random.Generator, opset: int = OPSET) -> None:
+        super().__init__(opset)
         self.rng = rng
 
     def weights(self, *shape: int) -> str:

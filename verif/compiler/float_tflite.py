@@ -41,6 +41,17 @@ def classifier(rng: np.random.Generator, *, after: bool = False) -> bytes:
     return write([x], [result])
 
 
+def weights_of_float16(rng: np.random.Generator) -> bytes:
+    """Return a dense layer with weights that DEQUANTIZE makes of float16, as converters do."""
+    net = ModelWriter()
+    x, y = _calculated(net, 40), _calculated(net, 30)
+    weights = rng.standard_normal((30, 40)).astype(np.float16)
+    stored, wide = net.tensor((30, 40), "float16", data=weights), net.tensor((30, 40), "float32")
+    net.operator("DEQUANTIZE", [stored], [wide])
+    net.operator("FULLY_CONNECTED", [x, wide, -1], [y], fusedActivationFunction=RELU)
+    return net.content([x], [y])
+
+
 def filter_of_any_size(rng: np.random.Generator) -> bytes:
     """Return a convolution that takes rows of any number; placeholders stand for their number."""
     net = ModelWriter()
