@@ -86,7 +86,8 @@ def _equal(
 def _decibels(signal: NDArray[Any], found: NDArray[Any]) -> float:
     """Return the ratio of signal to noise; infinity where both are equal."""
     exact = signal.astype(np.float64)
-    noise = float(np.sum((exact - found) ** 2))
-    power = float(np.sum(exact**2))
-    with np.errstate(divide="ignore"):
+    # Results may be infinite.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = float(np.sum((exact - found) ** 2))
+        power = float(np.sum(exact**2))
         return float(10 * np.log10(power / noise)) if noise else float("inf")

@@ -172,6 +172,21 @@ def test_inputs_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert np.array_equal(y.reshape(expected.shape), expected)
 
 
+def test_a_signature_of_its_own(folder: Path) -> None:
+    """A file's signature stays, and its names and order do not matter to the samples."""
+    rng = np.random.default_rng(random_seed())
+    samples = [rng.standard_normal((SAMPLES, size)) * size for size in (6, 9)]
+    plain, signed = (
+        runtime.quantize(float_tflite.sum_of_two(np.random.default_rng(1), signed=signed), *samples)
+        for signed in (False, True)
+    )
+    assert signed.comparison == plain.comparison
+    interpreter = model_writer.Interpreter(model_content=signed.content)
+    assert interpreter.get_signature_list() == {
+        "call": {"inputs": ["left", "right"], "outputs": ["sum"]}
+    }
+
+
 def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is written all the same, and the reason of the compiler printed."""
     net = FloatNetwork(np.random.default_rng(1))

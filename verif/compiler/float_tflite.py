@@ -61,8 +61,11 @@ def filter_of_any_size(rng: np.random.Generator) -> bytes:
     return net.content([x], [y])
 
 
-def sum_of_two(rng: np.random.Generator) -> bytes:
-    """Return a dense layer of each of two inputs of 6 and 9 numbers, and their sum."""
+def sum_of_two(rng: np.random.Generator, *, signed: bool = False) -> bytes:
+    """Return a dense layer of each of two inputs of 6 and 9 numbers, and their sum.
+
+    `signed` gives the file a signature with other names than the tensors have.
+    """
     net = ModelWriter()
     inputs = [_calculated(net, size) for size in (6, 9)]
     parts = [_calculated(net, 5) for _ in inputs]
@@ -72,6 +75,9 @@ def sum_of_two(rng: np.random.Generator) -> bytes:
             "FULLY_CONNECTED", [source, *dense], [part], fusedActivationFunction=NO_ACTIVATION
         )
     result = _calculated(net, 5)
+    if signed:
+        # In another order than the model's inputs.
+        net.sign("call", {"right": inputs[1], "left": inputs[0]}, {"sum": result})
     net.operator("ADD", parts, [result], fusedActivationFunction=RELU)
     return net.content(inputs, [result])
 

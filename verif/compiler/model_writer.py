@@ -176,6 +176,18 @@ class ModelWriter:
         builder.Finish(self._model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
+    def sign(self, key: str, inputs: dict[str, int], outputs: dict[str, int]) -> None:
+        """Add a signature, which has names of its own for inputs and outputs."""
+        signature = schema.SignatureDefT()
+        signature.signatureKey, signature.subgraphIndex = key, 0
+        signature.inputs, signature.outputs = [], []
+        for names, entries in ((inputs, signature.inputs), (outputs, signature.outputs)):
+            for name, tensor in names.items():
+                entry = schema.TensorMapT()
+                entry.name, entry.tensorIndex = name, tensor
+                entries.append(entry)
+        self._model.signatureDefs = [signature]
+
     def content_with_weights_behind(self, inputs: list[int], outputs: list[int]) -> bytes:
         """Return the file with the buffers after the flatbuffer, as models of 256 KiB are stored.
 
