@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adam and RMSprop in integers: the scales, shifts and offsets of each step, for all back ends.
 
-Of each weight, with the gradient g, the optimiser keeps the first moment m <- b1 m + (1 - b1) g and
-the root s of the second moment v <- b2 v + (1 - b2) g^2. To the first order in 1 - b2,
-s <- sqrt(b2) s + (1 - b2) / 2 g^2 / s.
+The optimiser keeps two moments of each weight: m <- b1 m + (1 - b1) g, and s, the root of
+v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2, s <- sqrt(b2) s +
+(1 - b2) / 2 g^2 / s.
 
 - Both are int16 codes with a scale for each tensor. Decays cost no pass: the codes stay, and one
   code stands for less. Codes are halved where the next ones could leave int16.
-- The divisor s is a power of two, 2^b with the magnitude bits b of its code. It is up to twice as
-  large as s, which a factor of sqrt(2) makes up for on average; 1.45 in the step of a weight, for
+- The divisor is a power of two, 2^b with the magnitude bits b of the code of s. It is up to twice
+  as large as s, so a factor of sqrt(2) is right on average. A step of a weight has 1.45, because
   the first order makes s some 2 % too large.
 - |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
   Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
-- Additions of less than half a unit arrive on average: what is rounded gets an offset, the same
-  for all weights, from the van der Corput sequence of the steps.
+- Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
+  gives an offset before the rounding, the same for all weights.
 - All scales are known before a step: they follow the largest gradients of the steps before.
 
 The last places of the codes stand for epsilon.
@@ -36,7 +36,7 @@ Codes = NDArray[np.int16]
 QUOTIENT_BITS, STEP_BITS = 2, 8
 """Fraction bits of |g| / s, and of m / s."""
 GRADIENT_BITS = 11
-"""Bits of the largest gradient of a tensor, if it is that of the step before."""
+"""Bits of the largest gradient of a tensor, if it is as large as in the step before."""
 KEPT_BITS = 13
 """Bits of the largest codes of a tensor, at first and where small ones are doubled."""
 SURVEY_STEPS = 4
@@ -46,7 +46,7 @@ MOMENT_BITS = -64, 96
 _DIVISOR = 1.45
 """The power of two that a first moment is divided by, over s, on average."""
 _FIRST_ROOT = 0.85
-"""The root of the second moment after a first gradient, over that of Adam."""
+"""The root of the second moment after a first gradient, over Adam's root."""
 _END = 2.0**15
 _LEAST_UNIT = 2.0**-256
 _MOST_BIAS = 1 << 30
@@ -67,7 +67,7 @@ class Decays:
 
 @dataclass(frozen=True)
 class Scale:
-    """What the codes of a moment of a tensor stand for."""
+    """The meaning of the codes of a moment of a tensor."""
 
     unit: float
     """The code of one."""
@@ -89,7 +89,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Scales:
-    """Those of the gradients of a tensor and of their moments."""
+    """The scales of the gradients of a tensor and of their moments."""
 
     gradient: int
     """Fraction bits of the gradients, with which the last ones had GRADIENT_BITS."""
@@ -98,7 +98,7 @@ class Scales:
 
     @classmethod
     def at_first(cls, decays: Decays, gradient: int) -> Scales:
-        """Return those before the first step, whose gradients have so many fraction bits."""
+        """Return the scales before the first step, for gradients of so many fraction bits."""
         unit = 2.0 ** (KEPT_BITS - GRADIENT_BITS + gradient)
         first, root = unit / (1 - decays.first), unit / sqrt(1 - decays.second)
         return cls(gradient, Scale(first, 0.0), Scale(root, 0.0))
@@ -135,8 +135,10 @@ class MomentStep:
         root = before.root.decayed(sqrt(decays.second))
         root, self.root_halved = _with_room(root, self._root_grown(root, largest))
         self.scales = Scales(before.gradient, first, root)
-        """Those of the codes that are added to, which were halved so often before that, or doubled
-        where the numbers are negative."""
+        """The scales with which codes are added to.
+
+        `first_halved` and `root_halved` tell how often codes are halved before; negative, doubled.
+        """
 
     def after(self, wanted: int) -> Scales:
         """Return the scales after it, where its gradients would have taken `wanted` bits."""
@@ -151,7 +153,7 @@ class MomentStep:
 
     @property
     def first_factor(self) -> float:
-        """The factor from a gradient to what is added to the code of its first moment."""
+        """The factor from a gradient to the addition to the code of its first moment."""
         return (1 - self._decays.first) * self.scales.first.unit
 
     @property
@@ -168,7 +170,7 @@ class MomentStep:
 
     @property
     def root_entry(self) -> tuple[Entry, int]:
-        """Entry and exponent from |g| / s times |g| to what is added to the code of s."""
+        """Entry and exponent from |g| / s times |g| to the addition to the code of s."""
         part, bits = self._root_ratio
         return self._dithered((1 - self._decays.second) / sqrt(2) * part**2, bits - QUOTIENT_BITS)
 
@@ -178,7 +180,7 @@ class MomentStep:
         return _register(-1 - STEP_BITS - self._step_ratio[1])
 
     def update_entry(self, rate: float, bits: int) -> tuple[Entry, int]:
-        """Return entry and exponent from m / s to what is added to masters of `bits`."""
+        """Return entry and exponent from m / s to the addition to masters of `bits`."""
         b1, b2, t = self._decays.first, self._decays.second, self._number
         scale = rate * _DIVISOR * (_FIRST_ROOT if t == 1 else 1.0) * self._step_ratio[0]
         if self._decays.corrected:
@@ -194,12 +196,12 @@ class MomentStep:
 
     @property
     def _root_ratio(self) -> tuple[float, int]:
-        """The code of one of s over that of a gradient: 1 to 2, times a power of two."""
+        """The unit of s over the unit of a gradient: 1 to 2, and a power of two."""
         return _apart(self.scales.root.unit * 2.0**-self.scales.gradient)
 
     @property
     def _step_ratio(self) -> tuple[float, int]:
-        """The same over the code of one of what is divided by s."""
+        """The unit of s over the unit of a first moment, or of a gradient where there is none."""
         if self._decays.first:
             return _apart(self.scales.root.unit / self.scales.first.unit)
         return self._root_ratio
@@ -208,7 +210,7 @@ class MomentStep:
         """Return the entry of 2^`bits` times `scale`, and the exponent of its shift."""
         # In float32, so that the last places of a computer's functions change nothing.
         q, right = multiplier(float(np.float32(scale)))
-        # Towards zero: what is zero stays so with every offset.
+        # Towards zero: zeros stay zeros with every offset.
         offset = int(_offset(self._number) * 2.0 ** (31 + right - bits) / q)
         return Entry(q, bias=min(max(offset, -_MOST_BIAS), _MOST_BIAS)), _register(right - bits)
 
@@ -247,7 +249,7 @@ def _apart(value: float) -> tuple[float, int]:
 
 
 def _register(value: int) -> int:
-    """Return what an exponent register holds for a shift: beyond its ends shifts are the same."""
+    """Return the value of an exponent register for a shift: beyond its ends shifts are equal."""
     return min(max(value, -128), 127)
 
 

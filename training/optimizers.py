@@ -49,7 +49,7 @@ def _check_decay(optimizer: object, name: str, most: float) -> None:
 class SGD:
     """Gradient descent: v = momentum * v - learning_rate * g, w += v.
 
-    `rounding` tells how updates become masters: "nearest", or "stochastic", at random, without
+    `rounding` is the way from updates to masters: "nearest", or "stochastic", at random, without
     momentum.
     """
 
@@ -82,7 +82,7 @@ class SGD:
 class Adam:
     """Adam: steps of the first moment of the gradients over the root of their second moment.
 
-    The numerics are those of `systola.training.moments`.
+    `systola.training.moments` has the numerics.
     """
 
     learning_rate: float | Schedule = 0.001
@@ -96,7 +96,7 @@ class Adam:
 
     @property
     def decays(self) -> Decays:
-        """Return those of the moments."""
+        """Return the decays of both moments."""
         return Decays(self.beta_1, self.beta_2, corrected=True)
 
 
@@ -118,7 +118,7 @@ class RMSprop:
 
     @property
     def decays(self) -> Decays:
-        """Return that of the second moment."""
+        """Return the decay of the second moment."""
         return Decays(0.0, self.rho, corrected=False)
 
 

@@ -96,7 +96,7 @@ class AdaptiveUpdate:
 
 
 def surveyed(moments: Moments) -> Moments:
-    """Take the bounds of codes from what they are."""
+    """Measure the codes of moments, and lower their bounds to the largest ones."""
     later = list(moments.scales)
     for n, scales in enumerate(moments.scales):
         root = scales.root.surveyed(magnitude_bits(moments.roots[n]))

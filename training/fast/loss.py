@@ -45,7 +45,7 @@ class Loss(NamedTuple):
     bits: int
     """Fraction bits of the error."""
     losses: Wide
-    """Those of the samples, of LOSS_BITS."""
+    """The loss of each sample, of LOSS_BITS."""
 
 
 def loss(task: Task, logits: Wide, labels: Wide) -> Loss:

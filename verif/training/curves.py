@@ -88,13 +88,6 @@ def tasks() -> list[Task]:
             (texts(800, 1), texts(400, 2)),
             *(16, 6, "binary_crossentropy"),
         ),
-        Task(
-            "texts, LSTM 100, Adam",
-            (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),
-            Adam(0.003),
-            (texts(800, 1), texts(400, 2)),
-            *(16, 6, "binary_crossentropy"),
-        ),
     ]
 
 

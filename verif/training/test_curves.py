@@ -30,6 +30,8 @@ def test_stored_curves(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(len(RESULTS)))
 def test_they_are_close_to_float32(number: int) -> None:
+    """With moments a step is a power of two away from the step of float32, see moments.py."""
+    moments = tasks()[number].optimizer.decays is not None
     for epoch in RESULTS[number]["epochs"]:
-        assert epoch["loss"] == pytest.approx(epoch["float_loss"], rel=0.02)
+        assert epoch["loss"] == pytest.approx(epoch["float_loss"], rel=0.05 if moments else 0.02)
         assert epoch["accuracy"] == pytest.approx(epoch["float_accuracy"], abs=0.005)

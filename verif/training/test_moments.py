@@ -69,7 +69,7 @@ def updated(state: State, optimizer: Adam | RMSprop, gradient: NDArray[np.float6
 
 
 class Float64:
-    """The same optimiser, exactly, with a rate of 2^-8."""
+    """An optimiser in float64, with a rate of 2^-8."""
 
     def __init__(self, optimizer: Adam | RMSprop, shape: tuple[int, int]) -> None:
         self.decays = optimizer.decays
@@ -127,7 +127,7 @@ def test_weights_without_gradients_come_to_rest(optimizer: Adam | RMSprop) -> No
 
 @pytest.mark.parametrize("optimizer", [Adam(), RMSprop()])
 def test_roots_and_their_bounds(optimizer: Adam | RMSprop) -> None:
-    """Roots are never negative, and a bound that is told is one, up to what a root is too large."""
+    """Roots are never negative, and no first moment is beyond its bound."""
     rng, shape = np.random.default_rng(random_seed()), (20, 30)
     state = fresh(optimizer, shape)
     for step in range(300):
@@ -142,7 +142,7 @@ def test_roots_and_their_bounds(optimizer: Adam | RMSprop) -> None:
 
 
 def test_scales_far_from_one() -> None:
-    """Whatever the gradients of two steps are, all entries can be encoded."""
+    """All entries can be encoded, for gradients of any size in two steps."""
     for before in (-64, 0, 96):
         for unit in (2.0**-250, 1.0, 2.0**100, 2.0**250):
             scales = Scales(before, Scale(unit, LARGE), Scale(1 / unit, LARGE))
@@ -238,7 +238,7 @@ def test_mistakes(build: Any, says: str) -> None:
 
 @pytest.mark.parametrize("how", [{"backend": "iss"}, {"backend": "fast", "check_every": 2}])
 def test_programs_have_none(how: Any) -> None:
-    """It is said before a machine is built."""
+    """The line comes before a machine is built."""
     model = Sequential([Input((3,)), Dense(2)])
     with pytest.raises(TrainingError, match="Adam runs on back end 'fast', and not with check_"):
         model.compile("adam", **how)

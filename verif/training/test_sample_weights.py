@@ -58,14 +58,14 @@ def test_bytes_of_the_golden_model(loss: str, cores: int) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_of_two_counts_as_two_samples(loss: str) -> None:
-    """Of a step: sums of gradients are exact, so they are those of a batch in which it is twice."""
+    """Sums of gradients are exact: a batch that has the sample twice has the same ones."""
     (x, y), twice = data(loss), 3
     weights = np.ones(BATCH)
     weights[twice] = 2
     one, two = made(loss), made(loss)
     one.train_on_batch(x[:BATCH], y[:BATCH], sample_weight=weights)
     again = np.append(np.arange(BATCH), twice)
-    # Keras divides by the number of samples, whatever they weigh.
+    # Keras divides by the number of samples, not by their weights.
     two.optimizer.learning_rate = 0.01 * (BATCH + 1) / BATCH
     two.train_on_batch(x[again], y[again])
     for here, there in zip(one.get_weights(), two.get_weights(), strict=True):
