@@ -9,12 +9,14 @@ from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.cli.errors import UserError
 from systola.cli.file_names import InputName, output_name
-from systola.cli.model import add_compilation, in_file, spilling
+from systola.cli.model import add_compilation, in_file, sides, spilling
 from systola.cli.output import STANDARD_OUTPUT, read_file, write_output
 from systola.compiler.host_stage import HostStage
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.printable import printable
 from systola.compiler.semantics import Semantics
-from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel, compile_content
+from systola.runtime.compile_content import compile_content
+from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
 from systola.runtime.program_file import is_program
 from systola.runtime.report_table import report_table
 
@@ -70,13 +72,17 @@ def overview(model: CompiledModel, file_size: int) -> str:
         if isinstance(stage, HostStage):
             lines.append(f"stage {number}, on the host: {printable(stage.operator)}")
             continue
+        if isinstance(stage, InterpretedStage):
+            operators = ", ".join(map(printable, stage.operators))
+            lines.append(f"stage {number}, on the host, by {stage.interpreter.value}: {operators}")
+            continue
         program, image = stage.program, stage.program.image
         lines.append(
             f"stage {number}, on the machine: {len(image.program) // INSTRUCTION_BYTES:,} "
             f"instructions, {image.weights.size:,} bytes of weights, {image.host.size:,} bytes of "
             f"host memory, {program.buffer_lines:,} of {config.buffer_lines:,} lines of the buffer"
         )
-    lines += spilling(model)
+    lines += [*sides(model), *spilling(model)]
     lines.append(report_table(model.estimate()))
     lines.append(f"{file_size:,} bytes")
     return "\n".join(lines)

@@ -18,7 +18,8 @@ from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.report import to_json
 from systola.cli.run import describe, summary
 from systola.cli.views import add_report, add_timeline, recording_backend
-from systola.runtime.compiled_model import DEFAULT_BATCH, compile_content, even_batch
+from systola.runtime.compile_content import compile_content
+from systola.runtime.compiled_model import DEFAULT_BATCH, even_batch
 from systola.runtime.litert import PACKAGE, VERSION, reference_outputs
 from systola.views.plots import new_figure
 from systola.views.report_page import report_page

@@ -13,7 +13,8 @@ from systola.cli.model import add_compilation, check_options, in_file, print_not
 from systola.cli.output import read_file
 from systola.cli.output_folder import OutputFolder
 from systola.compiler.semantics import Semantics
-from systola.runtime.compiled_model import compile_content, read_compiled
+from systola.runtime.compile_content import compile_content
+from systola.runtime.compiled_model import read_compiled
 from systola.runtime.image_folder import image_folder
 from systola.runtime.program_file import is_program
 from systola.synth.provenance import file_header

@@ -11,13 +11,19 @@ from contextlib import contextmanager
 from systola.arch.config import DEFAULT_PRESET
 from systola.cli.arguments import configuration, whole_number
 from systola.cli.errors import UserError
+from systola.compiler.cut.placement import Place, macs_share
 from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import DeviceStage
 from systola.compiler.printable import printable
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel
 from systola.runtime.processor import lacks_vnni
 from systola.runtime.program_file import ProgramFileError
+from systola.runtime.report_table import percent
+
+_MOST_NAMED = 4
+"""Operators that a line names for one reason; of more, the number is enough."""
 
 
 def add_compilation(
@@ -94,6 +100,34 @@ def spilled_bytes(model: CompiledModel) -> dict[str, int]:
         if isinstance(stage, DeviceStage)
         for name, size in stage.program.spilled.items()
     }
+
+
+def is_partial(model: CompiledModel) -> bool:
+    """Return whether an interpreter runs a part of the model on the host."""
+    return any(isinstance(stage, InterpretedStage) for stage in model.compiled.stages)
+
+
+def sides(model: CompiledModel) -> list[str]:
+    """Return a line with the share of the machine and the operators of the interpreter, if any."""
+    interpreted = [each for each in model.compiled.stages if isinstance(each, InterpretedStage)]
+    if not interpreted:
+        return []
+    reasons: dict[str, list[str]] = {}
+    names = {name for stage in interpreted for name in stage.operators}
+    for each in model.placement:
+        if each.place is Place.HOST and any(f" {each.number} (" in name for name in names):
+            reasons.setdefault(each.reason, []).append(f"{each.number} {each.kind}")
+    parts = "; ".join(f"{_named(those)}: {reason}" for reason, those in reasons.items())
+    share, macs = macs_share(model.placement), sum(each.macs for each in model.placement)
+    return [
+        f"{percent(share)} of {macs:,} MACs a sample on the machine; on the host, by "
+        f"{interpreted[0].interpreter.value}: {parts}"
+    ]
+
+
+def _named(operators: list[str]) -> str:
+    named, others = ", ".join(operators[:_MOST_NAMED]), len(operators) - _MOST_NAMED
+    return f"{named} and {others} more" if others > 0 else named
 
 
 def spilling(model: CompiledModel) -> list[str]:

@@ -16,7 +16,8 @@ from systola.cli.output import STANDARD_OUTPUT, read_file, write_output
 from systola.cli.report import to_json
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.printable import printable
-from systola.runtime.compiled_model import CompiledModel, compile_content
+from systola.runtime.compile_content import compile_content
+from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.quantiser.quantize import FORMS, QuantizedModel, quantize_float, read_float
 from systola.runtime.report import HOST
 

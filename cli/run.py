@@ -28,7 +28,9 @@ from systola.cli.model import (
     add_compilation,
     check_options,
     in_file,
+    is_partial,
     print_notes,
+    sides,
     spilled_bytes,
     spilling,
 )
@@ -43,14 +45,11 @@ from systola.cli.views import (
     recording_backend,
     waves_file,
 )
-from systola.compiler.read_model import read_model
+from systola.compiler.cut.placement import macs_share
+from systola.compiler.errors import ModelError
 from systola.compiler.semantics import Semantics
-from systola.runtime.compiled_model import (
-    CompiledModel,
-    compile_model,
-    even_batch,
-    read_compiled,
-)
+from systola.runtime.compile_content import read_for
+from systola.runtime.compiled_model import CompiledModel, even_batch, read_compiled
 from systola.runtime.execute import HostError
 from systola.runtime.program_file import is_program
 from systola.runtime.report import Report
@@ -129,10 +128,10 @@ def execute(arguments: argparse.Namespace) -> int:
         else:
             semantics = arguments.semantics and Semantics(arguments.semantics)
             config: Config = arguments.preset or preset(DEFAULT_PRESET)
-            network, semantics = read_model(content, semantics)
-            x, count = load_samples(arguments.input, arguments.key, network.inputs, arguments.limit)
-            batch = min(arguments.batch or even_batch(count), count)
-            model = compile_model(config, network, semantics, batch)
+            found = read_for(config, content, semantics)
+            inputs = found.network.inputs
+            x, count = load_samples(arguments.input, arguments.key, inputs, arguments.limit)
+            model = found.compile(min(arguments.batch or even_batch(count), count))
     if arguments.roofline or arguments.report:
         new_figure(1, 1)  # what draws it is there, before the work begins
     with ExitStack() as stack:
@@ -141,7 +140,7 @@ def execute(arguments: argparse.Namespace) -> int:
         with progress_bar(count, "sample") as advance:
             try:
                 run = model.run(*x, backend=backend, **memory, progress=advance)
-            except HostError as error:
+            except (HostError, ModelError) as error:
                 raise UserError(f"{path}: {error}") from None
         write_output(arguments.output, npz(run.outputs))
         report = run.report(arguments.mhz)
@@ -188,6 +187,7 @@ def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, 
         "cycles_per_sample": run.cycles / run.samples if run.cycles else None,
         "estimated_cycles_per_sample": report.estimated_cycles,
         "macs": model.macs * run.samples,
+        "machine_share": macs_share(model.placement) if is_partial(model) else 1.0,
         "utilization": run.utilization,
         "mhz": report.mhz,
         "inferences_per_second": run.inferences_per_second(report.mhz) if report.mhz else None,
@@ -205,6 +205,7 @@ def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
         f"{run.samples} sample{plural} of {model.macs:,} MACs on '{model.config.name}', "
         f"results as of {model.semantics.value}",
         report_table(report),
+        *sides(model),
         *spilling(model),
     ]
     if run.cycles and run.utilization is not None:

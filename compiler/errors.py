@@ -3,30 +3,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from systola.compiler.printable import printable
 
 
-class CompileError(ValueError):
+class Refusal(ValueError):
+    """A model or work that is refused, with the reason in one line."""
+
+    def __init__(self, reason: str, refused: Mapping[str, str] | None = None) -> None:
+        """`refused`: the reason for each operator, or result (see `result_name`), by its text."""
+        super().__init__(printable(reason))
+        self.refused: Mapping[str, str] = refused or {}
+
+
+class CompileError(Refusal):
     """Work that does not fit the machine, with the reason in one line."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(printable(reason))
 
-
-class ModelError(ValueError):
+class ModelError(Refusal):
     """A model file that cannot be read or is not supported, with the reason in one line."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(printable(reason))
+
+def result_name(tensor: object) -> str:
+    """Return the text for the origin of a tensor in `Refusal.refused`."""
+    return f"result {tensor}"
 
 
 @contextmanager
-def located(operator: object, error_type: type[ValueError]) -> Generator[None, None, None]:
+def located(operator: object, error_type: type[Refusal]) -> Generator[None, None, None]:
     """A CompileError or ModelError inside becomes an `error_type` that begins with `operator`."""
     try:
         yield
     except (CompileError, ModelError) as error:
-        raise error_type(f"{operator}: {error}") from None
+        refused = {**error.refused, str(operator): str(error)}
+        raise error_type(f"{operator}: {error}", refused) from None

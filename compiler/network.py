@@ -11,6 +11,7 @@ from systola.compiler.chain import Chain, as_chain
 from systola.compiler.errors import CompileError
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.host_stage import HostStage
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.large_pools import with_small_pools
 from systola.compiler.long_sequences import with_short_windows
 from systola.compiler.lower.compile_operations import compile_operations
@@ -59,7 +60,7 @@ class CompiledNetwork:
     """The inputs; in one of the network's samples are as many of theirs as it repeats."""
     results: tuple[Value, ...]
     """The outputs, likewise."""
-    stages: tuple[HostStage | DeviceStage, ...]
+    stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
 
 
 def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Network:

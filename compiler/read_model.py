@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from systola.compiler.cut.onnx_source import OnnxSource
+from systola.compiler.cut.source import Source
+from systola.compiler.cut.tflite_source import TfliteSource
 from systola.compiler.errors import ModelError
 from systola.compiler.network import Network, build_network, make_network
 from systola.compiler.onnx.translate import translate_onnx
@@ -38,3 +41,16 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
     if semantics not in (None, Semantics.ONNX):
         raise ModelError("an ONNX model has the semantics onnx")
     return make_network(translate_onnx(content)), Semantics.ONNX
+
+
+def read_source(content: bytes, semantics: Semantics | None = None) -> Source | None:
+    """Return the operators of a file, which an interpreter can run.
+
+    `semantics`: as for read_model; None is returned for those of no interpreter that is at hand.
+    Raises ModelError for what cannot be read.
+    """
+    if content[4:8] == IDENTIFIER and semantics in (None, Semantics.LITERT_2):
+        return TfliteSource(content)
+    if content.startswith(ONNX_START) and semantics in (None, Semantics.ONNX):
+        return OnnxSource(content)
+    return None

@@ -34,10 +34,31 @@ def translate_all(
     operators: Iterable[_Operator],
     translators: Mapping[str, Callable[[_Scope, _Operator], None]],
 ) -> None:
-    """Calls the translator of each operator's kind; raises ModelError with all that is refused."""
-    refused: dict[str, list[str]] = {}
-    unknown: set[Hashable] = set()
-    """Tensors that come of what is not supported: nobody can say more of who takes them."""
+    """Call the translator of each operator's kind; raise ModelError with all that is refused."""
+    found = refusals(scope, operators, translators)
+    if not found:
+        return
+    reasons: dict[str, list[str]] = {}
+    for operator, reason in found.items():
+        reasons.setdefault(reason, []).append(operator)
+    message = "; ".join(f"{_named(those)}: {reason}" for reason, those in reasons.items())
+    raise ModelError(message, found)
+
+
+def refusals(
+    scope: _Scope,
+    operators: Iterable[_Operator],
+    translators: Mapping[str, Callable[[_Scope, _Operator], None]],
+    unknown: Iterable[Hashable] = (),
+    given: Callable[[Hashable], bool] = lambda _: False,
+) -> dict[str, str]:
+    """Call the translator of each operator's kind; return the reason for each that is refused.
+
+    Operators that take an `unknown` tensor are passed over. The results of a refused operator
+    become unknown, unless `given` defines the tensor in the scope and returns True.
+    """
+    refused: dict[str, str] = {}
+    unknown = set(unknown)
     for operator in operators:
         try:
             if operator.kind not in translators:
@@ -46,11 +67,10 @@ def translate_all(
                 translators[operator.kind](scope, operator)
                 continue
         except (CompileError, ModelError) as error:
-            refused.setdefault(str(error), []).append(str(operator))
+            refused[str(operator)] = str(error)
         # A result that is left out has no name in ONNX, like an input that is.
-        unknown.update(each for each in operator.outputs if each != "")
-    if refused:
-        raise ModelError("; ".join(f"{_named(who)}: {why}" for why, who in refused.items()))
+        unknown.update(each for each in operator.outputs if each != "" and not given(each))
+    return refused
 
 
 def _named(operators: list[str]) -> str:

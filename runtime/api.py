@@ -11,12 +11,8 @@ from systola.arch.config import preset as named_preset
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend
-from systola.runtime.compiled_model import (
-    DEFAULT_BATCH,
-    CompiledModel,
-    compile_model,
-    read_compiled,
-)
+from systola.runtime.compile_content import compile_content
+from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel, read_compiled
 from systola.runtime.make_backend import make_backend
 from systola.runtime.pod.model import PodModel, compile_for_pod
 from systola.runtime.pod.strategy import current_strategy
@@ -49,10 +45,10 @@ def compile(
     if strategy and config != strategy.config:
         raise ValueError(f"the pod is of '{strategy.config.name}', not of '{config.name}'")
     chosen = None if semantics is None else _named_semantics(semantics)
-    network, chosen = read_model(_content(model), chosen)
+    content = _content(model)
     if strategy:
-        return compile_for_pod(strategy, network, chosen, batch)
-    return compile_model(config, network, chosen, DEFAULT_BATCH if batch is None else batch)
+        return compile_for_pod(strategy, *read_model(content, chosen), batch)
+    return compile_content(config, content, chosen, DEFAULT_BATCH if batch is None else batch)
 
 
 def load(program: Source) -> CompiledModel | PodModel:

@@ -13,6 +13,7 @@ from systola.arch.config import Config
 from systola.arch.image import check_image
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
 from systola.compiler.host_stage import HostStage
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import CompiledNetwork, DeviceStage
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
@@ -37,6 +38,8 @@ def check_compiled(
     samples = compiled.samples * repeats.pop()
     defined = set(compiled.sources)
     for stage in compiled.stages:
+        if isinstance(stage, InterpretedStage) and not (stage.operators and stage.results):
+            raise DataError("a stage of an interpreter has no operators or no results")
         results = (stage.result,) if isinstance(stage, HostStage) else stage.results
         if not defined.issuperset(stage.sources) or not defined.isdisjoint(results):
             raise DataError("its stages are not in order")

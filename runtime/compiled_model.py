@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from systola.arch.config import Config
+from systola.compiler.cut.partial import PartialNetwork
+from systola.compiler.cut.placement import Placement
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
 from systola.compiler.operations import Value
 from systola.compiler.printable import printable
 from systola.compiler.program import Program
-from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
 from systola.runtime.backend import Backend, Result
 from systola.runtime.check_model import MAX_MACS, check_compiled
-from systola.runtime.execute import run_compiled
+from systola.runtime.execute import open_sessions, run_compiled
 from systola.runtime.make_backend import make_backend
 from systola.runtime.plain_data import DataError
 from systola.runtime.predictor import Predictor
@@ -66,6 +67,8 @@ class CompiledModel(Predictor):
     """For one sample, where a batch has more."""
     rest_singly: int
     """Samples that are too few for a batch, up to so many, take less time one by one."""
+    placement: tuple[Placement, ...] = ()
+    """The place of each operator of the model file; empty where the model is from no such file."""
 
     def __post_init__(self) -> None:
         """Raises DataError where the parts do not belong together: they may come from a file."""
@@ -137,23 +140,25 @@ class CompiledModel(Predictor):
             )
         totals: dict[CompiledNetwork, Totals] = {}
         recorded: list[tuple[Program, Result]] = []
-        for compiled, start, end in self._portions(samples.count):
-            total = totals.setdefault(compiled, Totals(compiled))
-            total.samples += end - start
-            # Where there are too few samples the last of them is repeated.
-            chosen = np.minimum(np.arange(start, start + compiled.samples), end - 1)
+        # All programs of a model have the same models for interpreters.
+        with open_sessions(self.compiled) as sessions:
+            for compiled, start, end in self._portions(samples.count):
+                total = totals.setdefault(compiled, Totals(compiled))
+                total.samples += end - start
+                # Where there are too few samples the last of them is repeated.
+                chosen = np.minimum(np.arange(start, start + compiled.samples), end - 1)
 
-            def observe(stage: int, result: Result, total: Totals = total) -> None:
-                program = total.add(stage, result)
-                if result.recording:
-                    recorded.append((program, result))
+                def observe(stage: int, result: Result, total: Totals = total) -> None:
+                    program = total.add(stage, result)
+                    if result.recording:
+                        recorded.append((program, result))
 
-            inputs = [each[chosen] for each in samples.arrays]
-            results = run_compiled(backend, compiled, inputs, observe)
-            for output, result in zip(samples.outputs, results, strict=True):
-                output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
-            if progress:
-                progress(end)
+                inputs = [each[chosen] for each in samples.arrays]
+                results = run_compiled(backend, compiled, inputs, observe, sessions)
+                for output, result in zip(samples.outputs, results, strict=True):
+                    output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
+                if progress:
+                    progress(end)
         return RunResult(
             outputs=samples.results(),
             macs=self.macs,
@@ -186,16 +191,11 @@ class CompiledModel(Predictor):
         write_file(path, self.to_bytes())
 
 
-def compile_content(
-    config: Config, content: bytes, semantics: Semantics | None, batch: int
-) -> CompiledModel:
-    """Compiles the content of a model file, see read_model and compile_model."""
-    network, semantics = read_model(content, semantics)
-    return compile_model(config, network, semantics, batch)
-
-
 def compile_model(
-    config: Config, network: Network, semantics: Semantics, batch: int = DEFAULT_BATCH
+    config: Config,
+    network: Network | PartialNetwork,
+    semantics: Semantics,
+    batch: int = DEFAULT_BATCH,
 ) -> CompiledModel:
     """Compiles `network`, `batch` samples in one program.
 
@@ -203,10 +203,11 @@ def compile_model(
     """
     if batch < 1:
         raise CompileError(f"a batch has at least 1 sample, not {batch}")
-    compiled = compile_network(config, network, batch)
+    partial = isinstance(network, PartialNetwork)
+    compiled = _compiled(config, network, batch)
     single, rest_singly = None, 0
     if batch > 1:
-        single = compile_network(config, network, 1)
+        single = _compiled(config, network, 1)
         rest_singly = min(batch - 1, _cycles(config, compiled) // max(1, _cycles(config, single)))
     return CompiledModel(
         config=config,
@@ -214,11 +215,20 @@ def compile_model(
         inputs=network.inputs,
         outputs=network.outputs,
         macs=network.macs,
-        inexact_channels=network.translation.inexact_channels,
+        inexact_channels=(
+            network.inexact_channels if partial else network.translation.inexact_channels
+        ),
         compiled=compiled,
         single=single,
         rest_singly=rest_singly,
+        placement=network.placement if partial else (),
     )
+
+
+def _compiled(config: Config, network: Network | PartialNetwork, samples: int) -> CompiledNetwork:
+    if isinstance(network, PartialNetwork):
+        return network.compiled(config, samples)
+    return compile_network(config, network, samples)
 
 
 def _signature(values: Sequence[Value]) -> str:

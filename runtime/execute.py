@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.host_stage import HostStage
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import CompiledNetwork
 from systola.compiler.operations import Value
 from systola.compiler.printable import printable
 from systola.runtime.backend import Backend, BackendError, Result, fault_text
+from systola.runtime.interpreters import Session
 
 
 class HostError(ValueError):
@@ -28,11 +31,13 @@ def run_compiled(
     compiled: CompiledNetwork,
     x: Sequence[NDArray[Any]],
     observe: Callable[[int, Result], None],
+    sessions: Mapping[bytes, Session] | None = None,
 ) -> list[NDArray[Any]]:
     """Outputs of `compiled` for the samples `x`, as many as it was compiled for.
 
-    `observe` is called with the number of the stage and the result of each program. Raises
-    BackendError if the machine stops, HostError for values that a host stage cannot take.
+    `observe` is called with the number of the stage and the result of each program. `sessions` has
+    an interpreter for each model that one runs, see open_sessions. Raises BackendError if the
+    machine stops, HostError for values that a host stage cannot take.
     """
     # What the stages take as a sample may be a part of one of the model's.
     values: dict[Value, NDArray[Any]] = {
@@ -44,6 +49,10 @@ def run_compiled(
         sources = [values[source] for source in stage.sources]
         if isinstance(stage, HostStage):
             values[stage.result] = _run_host_stage(stage, sources, samples)
+        elif isinstance(stage, InterpretedStage):
+            assert sessions is not None
+            arrays = _run_interpreter(stage, sessions[stage.model], sources)
+            values.update(zip(stage.results, arrays, strict=True))
         else:
             result = backend.run(stage.program.bind(*sources))
             if result.fault:
@@ -68,3 +77,36 @@ def _run_host_stage(
     if array.dtype.name != result.dtype:
         raise HostError(f"{stage.operator}: its result is {array.dtype}, not {result.dtype}")
     return array
+
+
+@contextmanager
+def open_sessions(compiled: CompiledNetwork) -> Generator[dict[bytes, Session]]:
+    """Yield an interpreter for each model in the stages; its variables have their first values.
+
+    Raises ModelError where one is not installed.
+    """
+    with ExitStack() as stack:
+        yield {
+            stage.model: stack.enter_context(Session(stage.interpreter, stage.model))
+            for stage in compiled.stages
+            if isinstance(stage, InterpretedStage)
+        }
+
+
+def _run_interpreter(
+    stage: InterpretedStage, session: Session, sources: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Return the results of a stage, which an interpreter runs sample by sample."""
+    name = stage.operators[0] if len(stage.operators) == 1 else f"{stage.operators[0]} and others"
+    try:
+        rows = [session.run(sample) for sample in zip(*sources, strict=True)]
+    except ValueError as error:
+        raise HostError(f"{name}: {error}") from None
+    for results in rows:
+        for array, value in zip(results, stage.results, strict=True):
+            if array.shape != value.shape or array.dtype.name != value.dtype:
+                raise HostError(
+                    f"{name}: its result is {array.dtype} of shape {array.shape}, not "
+                    f"{value.dtype} of shape {value.shape}"
+                )
+    return [np.array(each) for each in zip(*rows, strict=True)]

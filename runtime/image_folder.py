@@ -9,6 +9,7 @@ from dataclasses import fields
 from systola.arch.c_header import define
 from systola.arch.image_files import image_macros, memory_hex
 from systola.compiler.host_stage import HostStage
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import DeviceStage
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap
@@ -61,6 +62,10 @@ def _stages(model: CompiledModel) -> Iterator[str]:
         if isinstance(stage, HostStage):
             what = f"the host, {_printable(stage.operator)}: {_function(stage)}"
             sources, results = stage.sources, (stage.result,)
+        elif isinstance(stage, InterpretedStage):
+            operators = ", ".join(map(_printable, stage.operators))
+            what = f"the host, {operators}: {stage.interpreter.value}"
+            sources, results = stage.sources, stage.results
         else:
             what, sources, results = "the machine", stage.sources, stage.results
         yield f"// {number}: {what}, {_signature(sources)} -> {_signature(results)}"

@@ -24,7 +24,7 @@ from systola.runtime.plain_archive import check_members
 from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
 FORMAT = "systola program"
-VERSION = 2
+VERSION = 3
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 
 TRAINED = b"about.npy"

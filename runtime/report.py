@@ -8,6 +8,7 @@ from math import prod
 
 from systola.arch.config import Config
 from systola.compiler.host_stage import HostStage, View
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import CompiledNetwork
 from systola.compiler.program import LayerWork, Program
 from systola.runtime.measurements import Measurements, ProgramTimes
@@ -101,6 +102,9 @@ def make_report(
         if isinstance(stage, HostStage):
             rows.append(_host_row(stage))
             continue
+        if isinstance(stage, InterpretedStage):
+            rows.append(_interpreted_row(stage))
+            continue
         times = programs.get(number)
         layers, cycles = _program_rows(config, stage.program, compiled.samples, times, memory)
         rows += layers
@@ -137,6 +141,14 @@ def _host_row(stage: HostStage) -> LayerRow:
     # A change of shape is no work.
     elements = 0 if isinstance(stage.function, View) else prod(shape)
     return LayerRow(operator=stage.operator, place=HOST, shape=shape, elements=elements)
+
+
+def _interpreted_row(stage: InterpretedStage) -> LayerRow:
+    """Return one row for all operators of a stage."""
+    others = len(stage.operators) - 1
+    operator = f"{stage.operators[0]} and {others} more" if others else stage.operators[0]
+    elements = sum(prod(value.shape) for value in stage.results)
+    return LayerRow(operator=operator, place=HOST, shape=stage.results[0].shape, elements=elements)
 
 
 def _program_rows(

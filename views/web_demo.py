@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.runtime.backend import BackendError
-from systola.runtime.compiled_model import compile_content
+from systola.runtime.compile_content import compile_content
 from systola.views.array_wave import CONFIG, FIRST, watch
 
 HOST = "127.0.0.1"

@@ -35,7 +35,7 @@ _FIELDS: Mapping[str, str] = {
     "BOOL": "int32_data",
 }
 """For the types of tensors that are read: the field for content that is not raw bytes."""
-_DTYPES: Mapping[str, str] = {
+ELEMENT_TYPES: Mapping[str, str] = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
     "INT64": "int64",
@@ -44,6 +44,7 @@ _DTYPES: Mapping[str, str] = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
+"""numpy's name of each type of ONNX's."""
 
 
 def read_onnx(content: bytes) -> OnnxModel:
@@ -106,12 +107,12 @@ class _Reader:
         """Content of a tensor."""
         name = _printable(tensor.name)
         kind = self._types.get(tensor.data_type, f"type {tensor.data_type}")
-        if kind not in _DTYPES:
+        if kind not in ELEMENT_TYPES:
             raise ModelError(f"tensor '{name}' is of type {kind}, which is not supported")
         shape = tuple(int(size) for size in tensor.dims)
         if len(shape) > _MAX_DIMENSIONS or any(not 0 <= size < _MAX_SIZE for size in shape):
             raise ModelError(f"tensor '{name}' has the shape {shape}")
-        dtype = np.dtype(_DTYPES[kind])
+        dtype = np.dtype(ELEMENT_TYPES[kind])
         size = int(np.prod(shape, dtype=object)) if shape else 1
         if tensor.HasField("raw_data"):
             data = np.frombuffer(tensor.raw_data, np.uint8)
@@ -136,7 +137,7 @@ class _Reader:
         name = _printable(value.name)
         tensor = value.type.tensor_type
         kind = self._types.get(tensor.elem_type, f"type {tensor.elem_type}")
-        if not value.type.HasField("tensor_type") or kind not in _DTYPES:
+        if not value.type.HasField("tensor_type") or kind not in ELEMENT_TYPES:
             raise ModelError(f"the input '{name}' is of type {kind}, which is not supported")
         if not tensor.HasField("shape") or len(tensor.shape.dim) > _MAX_DIMENSIONS:
             raise ModelError(f"the input '{name}' has no shape")
@@ -148,7 +149,7 @@ class _Reader:
             if not 1 <= size < _MAX_SIZE:
                 raise ModelError(f"the size of dimension {axis} of the input '{name}' is not known")
             shape.append(size)
-        return OnnxInput(_text(value.name), _DTYPES[kind], tuple(shape))
+        return OnnxInput(_text(value.name), ELEMENT_TYPES[kind], tuple(shape))
 
     def node(self, index: int, node: Any) -> OnnxNode:
         """A node with those of its attributes that any supported operator has."""

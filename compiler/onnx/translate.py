@@ -7,11 +7,11 @@ make QLinear operators of DequantizeLinear, an operator and QuantizeLinear.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
-from systola.compiler.errors import ModelError
+from systola.compiler.errors import ModelError, result_name
 from systola.compiler.host_stage import Dequantise, FlipSign, HostFunction, HostStage, LookUp
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain
@@ -31,7 +31,7 @@ from systola.compiler.onnx.translate_views import VIEWS
 from systola.compiler.operations import Value
 from systola.compiler.partition import Translation
 from systola.compiler.printable import printable
-from systola.compiler.translation import translate_all
+from systola.compiler.translation import refusals, translate_all
 
 TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
     "QuantizeLinear": translate_quantize,
@@ -56,17 +56,43 @@ def translate_onnx(content: bytes) -> Translation:
     return translate_model(read_onnx(content))
 
 
-def translate_model(model: OnnxModel) -> Translation:
-    """The operations of a model, those left out that its outputs do not need."""
+def translate_model(model: OnnxModel, repeat: int | None = None) -> Translation:
+    """Return the operations of a model, without those that its outputs do not need.
+
+    `repeat`: samples in one of the model's, None for what the shapes of its inputs suggest.
+    """
     if not model.inputs or not model.outputs:
         raise ModelError("the model has no inputs or no outputs")
-    scope = Scope(model.opset, _repeat(model))
+    scope = Scope(model.opset, repeat or _repeat(model))
     for name, constant in model.constants.items():
         scope.define(name, constant)
     inputs = tuple(_input(scope, each) for each in model.inputs)
     translate_all(scope, _needed(model), TRANSLATORS)
     outputs = tuple(_output(scope, name) for name in model.outputs)
     return Translation(inputs, outputs, tuple(scope.items), scope.repeat, scope.inexact_channels)
+
+
+def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[str, str]:
+    """Return the reason for each node that is refused, taken for itself.
+
+    The `results` of a refused node are given to the others, as inputs of the model are.
+    """
+    scope = Scope(model.opset, 1)
+    for name, constant in model.constants.items():
+        scope.define(name, constant)
+    tensors = {**results, **{each.name: each for each in model.inputs}}
+
+    def given(tensor: Hashable) -> bool:
+        if tensor not in tensors:
+            return False
+        try:
+            _input(scope, tensors[str(tensor)])
+        except ModelError:
+            return False
+        return True
+
+    unknown = [each.name for each in model.inputs if not given(each.name)]
+    return refusals(scope, _needed(model), TRANSLATORS, unknown, given)
 
 
 def _repeat(model: OnnxModel) -> int:
@@ -110,6 +136,13 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
 
 def _output(scope: Scope, name: str) -> Value:
     """What the user gets, in the order of the tensor's shape."""
+    try:
+        return _given_output(scope, name)
+    except ModelError as error:
+        raise ModelError(str(error), {result_name(name): str(error)}) from None
+
+
+def _given_output(scope: Scope, name: str) -> Value:
     user = f"output '{printable(name)}'"
     entry = scope.named(name)
     if isinstance(entry, Pending) and entry.numbers and entry.limits == Limits():

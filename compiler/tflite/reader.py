@@ -43,15 +43,16 @@ _DAMAGED = (
 _schema: Any = import_module("tflite")
 
 
-def read_tflite(content: bytes) -> Graph:
-    """The network in the content of a .tflite file.
+def read_tflite(content: bytes, *, main: bool = False) -> Graph:
+    """Return the network in the content of a .tflite file.
 
-    Raises ModelError for a file that is no such model, is damaged, or has more than one subgraph.
+    `main`: only the first of several subgraphs. Raises ModelError for a file that is no such
+    model or is damaged, and without `main` for one of more than one subgraph.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")
     try:
-        return _Reader(content).graph()
+        return _Reader(content).graph(main=main)
     except ModelError:
         raise
     except _DAMAGED:
@@ -65,7 +66,7 @@ class _Reader:
         self._kinds = _names(_schema.BuiltinOperator)
         self._types = _names(_schema.TensorType)
 
-    def graph(self) -> Graph:
+    def graph(self, *, main: bool) -> Graph:
         model = self._model
         # What nobody needs is read all the same: it shows whether the end of the file is there.
         for number in self._numbers(model.BuffersLength()):
@@ -73,7 +74,7 @@ class _Reader:
         for number in self._numbers(model.MetadataLength()):
             model.Metadata(number).Name()
         model.Description()
-        if model.SubgraphsLength() != 1:
+        if not model.SubgraphsLength() or (model.SubgraphsLength() > 1 and not main):
             raise ModelError(f"the model has {model.SubgraphsLength()} subgraphs, not one")
         subgraph = model.Subgraphs(0)
         subgraph.Name()
@@ -261,6 +262,7 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
     ),
+    "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (
         "UnidirectionalSequenceLSTMOptions",
         (

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
-from systola.compiler.errors import ModelError, located
+from systola.compiler.errors import ModelError, located, result_name
 from systola.compiler.operations import Value
 from systola.compiler.partition import Item, Translation
 from systola.compiler.semantics import Semantics
@@ -55,7 +55,7 @@ from systola.compiler.tflite.translate_pooling import (
 )
 from systola.compiler.tflite.translate_resize import translate_resize_bilinear
 from systola.compiler.tflite.unsigned import FLIP_SIGN, without_unsigned
-from systola.compiler.translation import translate_all
+from systola.compiler.translation import refusals, translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
 INPUT_TYPES = ("int8", "uint8", "int32", "int64", "float32")
@@ -88,12 +88,16 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "PACK": translate_pack,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": translate_lstm,
 }
+_ALL_TRANSLATORS = {**TRANSLATORS, FLIP_SIGN: translate_flip_sign}
 
 
-def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Translation:
-    """The operations of a network, those left out that its outputs do not need.
+def translate(
+    graph: Graph, semantics: Semantics = Semantics.LITERT_2, repeat: int | None = None
+) -> Translation:
+    """Return the operations of a network, without those that its outputs do not need.
 
-    Their results equal those of the interpreter that `semantics` names.
+    Their results equal those of the interpreter that `semantics` names. `repeat`: samples in one of
+    the model's, None for what its shapes suggest.
 
     Raises ModelError, with number and kind of the operator, for what is not supported.
     """
@@ -102,10 +106,9 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
     for number in graph.inputs:
         _check_input(graph.tensors[number])
     _check_order(graph)
-    graph = without_unsigned(fold_constants(graph))
-    graph = without_rare_activations(dilated_convolutions(graph))
+    graph = _prepared(graph)
     operators = _needed(graph)
-    repeat = _repeat(graph, operators)
+    repeat = repeat or _repeat(graph, operators)
     if repeat > 1:
         try:
             return _translated(graph, operators, repeat, semantics)
@@ -115,16 +118,46 @@ def translate(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Transl
     return _translated(graph, operators, 1, semantics)
 
 
+def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
+    """Return the reason for each operator that is refused, taken for itself.
+
+    The results of a refused operator are given to the others, as inputs of the model are.
+    """
+    graph = _prepared(graph)
+    scope = Scope(graph, 1, semantics)
+
+    def given(tensor: Hashable) -> bool:
+        assert isinstance(tensor, int)
+        try:
+            _check_input(graph.tensors[tensor])
+            scope.define(tensor)
+        except ModelError:
+            return False
+        return True
+
+    unknown = [number for number in graph.inputs if not given(number)]
+    return refusals(scope, _needed(graph), _ALL_TRANSLATORS, unknown, given)
+
+
+def _prepared(graph: Graph) -> Graph:
+    """Return a network of fewer kinds of operators, with its constants calculated."""
+    graph = without_unsigned(fold_constants(graph))
+    return without_rare_activations(dilated_convolutions(graph))
+
+
 def _translated(
     graph: Graph, operators: list[Operator], repeat: int, semantics: Semantics
 ) -> Translation:
     scope = Scope(graph, repeat, semantics)
     inputs = tuple(scope.define(number) for number in graph.inputs)
-    translate_all(scope, operators, {**TRANSLATORS, FLIP_SIGN: translate_flip_sign})
+    translate_all(scope, operators, _ALL_TRANSLATORS)
     outputs = tuple(scope.define(number) for number in graph.outputs)
     calculated = {*inputs, *(item.result for item in scope.items)}
     if not calculated.issuperset(outputs):
-        raise ModelError("an output is not what an operator calculates")
+        reason = "an output is not what an operator calculates"
+        pairs = zip(graph.outputs, outputs, strict=True)
+        origins = (result_name(number) for number, value in pairs if value not in calculated)
+        raise ModelError(reason, dict.fromkeys(origins, reason))
     items = _live(scope.items, outputs)
     return Translation(inputs, outputs, items, repeat, scope.inexact_channels)
 

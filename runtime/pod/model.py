@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from systola.arch.config import Config
 from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import Network, compile_network
 from systola.compiler.semantics import Semantics
 from systola.runtime.compiled_model import DEFAULT_BATCH, CompiledModel, compile_model, even_batch
@@ -46,6 +47,8 @@ class PodModel(Predictor):
                 f"the model is compiled for '{model.config.name}', "
                 f"the pod is of '{strategy.config.name}'"
             )
+        if any(isinstance(stage, InterpretedStage) for stage in model.compiled.stages):
+            raise ModelError("a network that an interpreter runs in part runs on one core")
         if strategy.split and network is None:
             raise ModelError("a compiled program stays in one piece: split the model it is made of")
         self.strategy = strategy

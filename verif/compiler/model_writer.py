@@ -18,6 +18,7 @@ OPTIONS = {
     "ARG_MAX": "ArgMaxOptions",
     "ARG_MIN": "ArgMinOptions",
     "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CALL_ONCE": "CallOnceOptions",
     "CONCATENATION": "ConcatenationOptions",
     "CONV_2D": "Conv2DOptions",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
@@ -47,6 +48,7 @@ OPTIONS = {
     "TRANSPOSE_CONV": "TransposeConvOptions",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTMOptions",
     "UNPACK": "UnpackOptions",
+    "VAR_HANDLE": "VarHandleOptions",
 }
 """Classes of the options of the kinds of operators that have some."""
 
@@ -126,6 +128,31 @@ class ModelWriter:
                 setattr(operator.builtinOptions, name, value)
         self._model.operatorCodes.append(code)
         self._graph.operators.append(operator)
+
+    def custom_operator(
+        self, name: str, inputs: list[int], outputs: list[int], options: bytes
+    ) -> None:
+        """Add a custom operator; `options` are bytes of its own."""
+        self.operator("CUSTOM", inputs, outputs)
+        self._model.operatorCodes[-1].customCode = name
+        self._graph.operators[-1].customOptions = np.frombuffer(options, np.uint8)
+
+    def variable(self, name: str) -> int:
+        """Add a VAR_HANDLE for the variable of that name; return its result."""
+        handle = self.tensor((), "resource")
+        self.operator("VAR_HANDLE", [], [handle], sharedName=name)
+        return handle
+
+    def begin_subgraph(self) -> None:
+        """Let further tensors and operators go to a new subgraph, which has no inputs."""
+        self._graph = schema.SubGraphT()
+        self._graph.tensors, self._graph.operators = [], []
+        self._graph.inputs, self._graph.outputs = [], []
+        self._model.subgraphs.append(self._graph)
+
+    def end_subgraph(self) -> None:
+        """Go on with the first subgraph."""
+        self._graph = self._model.subgraphs[0]
 
     def fully_connected(
         self,

@@ -55,6 +55,19 @@ class OnnxWriter:
         self.nodes.append(helper.make_node(kind, list(inputs), names, domain=domain, **attributes))
         return names[0] if results == 1 else names
 
+    def choice(self, flag: str, then: str, otherwise: str, source: str) -> str:
+        """Add an If between two kinds of nodes of one input, which it takes from outside."""
+        graphs = [
+            helper.make_graph(
+                [helper.make_node(kind, [source], [kind])],
+                kind,
+                [],
+                [onnx.ValueInfoProto(name=kind)],
+            )
+            for kind in (then, otherwise)
+        ]
+        return self.node("If", flag, then_branch=graphs[0], else_branch=graphs[1])
+
     def scale(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
         """Adds a scale and a zero point, or one for each channel; their names."""
         scales = np.asarray(scale, np.float32)

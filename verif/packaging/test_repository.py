@@ -32,6 +32,8 @@ FOR_DEVELOPERS = {
     Path("models/make_digits.py"),
     Path("models/make_networks.py"),
     Path("models/training_data.py"),
+    Path("compiler/cut/tflite_source.py"),  # after interpreters.py has found LiteRT
+    Path("runtime/interpreters.py"),  # for parts of networks; says what to install
     Path("runtime/engine.py"),  # of a cluster, which says what to install
     Path("runtime/litert.py"),
     Path("runtime/serial_port.py"),

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An .onnx file as operators that can go to the machine or to ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from math import prod
+from typing import Any, cast
+
+from systola.compiler.cut.source import Part, Source, Tensor
+from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import InterpretedStage, Interpreter
+from systola.compiler.network import Network, make_network
+from systola.compiler.onnx.model import OnnxInput, OnnxNode
+from systola.compiler.onnx.reader import ELEMENT_TYPES, read_onnx
+from systola.compiler.onnx.translate import refused_nodes, translate_model
+from systola.compiler.operations import Value
+from systola.compiler.semantics import Semantics
+from systola.runtime.interpreters import Session
+
+_CONVERSIONS = ("DequantizeLinear",)
+"""Nodes that ONNX Runtime joins to the operator after them."""
+_RUNTIME_TYPES = {f"tensor({kind.lower()})": dtype for kind, dtype in ELEMENT_TYPES.items()}
+"""numpy's name of each type of ONNX Runtime's."""
+_INPUT_TYPES = ("float32", "int8", "uint8", "int32", "int64")
+
+
+class OnnxSource(Source):
+    """A model with the results of ONNX Runtime."""
+
+    def __init__(self, content: bytes) -> None:
+        self.semantics = Semantics.ONNX
+        self._model = read_onnx(content)
+        # The package comes without type information.
+        self._onnx: Any = import_module("onnx")
+        self._proto: Any = self._onnx.ModelProto.FromString(content)
+        sizes = {each.name: each.shape for each in self._model.inputs}
+        for each in self._proto.graph.input:
+            for place, size in zip(
+                each.type.tensor_type.shape.dim, sizes.get(each.name, ()), strict=False
+            ):
+                place.dim_value = size
+        self.inputs = tuple(each.name for each in self._model.inputs)
+        self.outputs = self._model.outputs
+        inferred = self._onnx.shape_inference.infer_shapes(self._proto)
+        infos = (*inferred.graph.value_info, *inferred.graph.output)
+        self._describe(found for each in infos if (found := _tensor_type(self._onnx, each)))
+
+    def _describe(self, results: Iterable[OnnxInput]) -> None:
+        """Take the types and shapes of results."""
+        model = self._model
+        self._tensors = {each.name: each for each in (*model.inputs, *results)}
+        self.values = {
+            each.name: Value(each.name, each.shape, each.dtype) for each in self._tensors.values()
+        }
+        shapes = {name: each.shape for name, each in self._tensors.items()}
+        shapes |= {name: each.shape for name, each in model.constants.items()}
+        variable = set(self.inputs)
+        self.parts: Sequence[Part] = []
+        for node, proto in zip(model.nodes, self._proto.graph.node, strict=True):
+            inputs = tuple(
+                name for name in dict.fromkeys(_taken(proto)) if name not in model.constants
+            )
+            outputs = tuple(name for name in node.outputs if name)
+            depends = not variable.isdisjoint(inputs)
+            if depends:
+                variable.update(outputs)
+            copied = not depends or node.kind in _CONVERSIONS
+            self.parts.append(
+                Part(
+                    index=node.index,
+                    name=str(node),
+                    kind=node.kind,
+                    inputs=inputs,
+                    outputs=outputs,
+                    macs=_macs(node, shapes),
+                    copied=copied and not {*outputs} & {*self.outputs},
+                )
+            )
+
+    def refused(self) -> Mapping[str, str]:
+        """Return the reason for each node that the machine refuses, by its text."""
+        return refused_nodes(self._model, self._tensors)
+
+    def network(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Network:
+        """Return some of the parts as a network for the machine."""
+        model = self._model
+        for tensor in inputs:
+            value = self.values.get(tensor)
+            if value is None or value.dtype not in _INPUT_TYPES:
+                reason = f"the machine cannot be given its input '{tensor}'"
+                takers = (part.name for part in parts if tensor in part.inputs)
+                raise ModelError(reason, dict.fromkeys(takers, reason))
+        nodes = tuple(model.nodes[part.index] for part in parts)
+        taken = {name for node in nodes for name in node.inputs}
+        piece = replace(
+            model,
+            inputs=tuple(self._tensors[name] for name in _names(inputs)),
+            outputs=_names(outputs),
+            constants={name: each for name, each in model.constants.items() if name in taken},
+            nodes=nodes,
+        )
+        return make_network(translate_model(piece, repeat=1))
+
+    def interpreted(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> InterpretedStage:
+        """Return some of the parts as a model for ONNX Runtime."""
+        for tensor in (*inputs, *outputs):
+            if tensor not in self.values:
+                raise ModelError(f"the shape of tensor '{tensor}' is not known before it runs")
+        return InterpretedStage(
+            operators=tuple(part.name for part in parts),
+            interpreter=Interpreter.ONNX_RUNTIME,
+            model=self._piece(parts, _names(inputs), _names(outputs)),
+            sources=tuple(self.values[tensor] for tensor in inputs),
+            results=tuple(self.values[tensor] for tensor in outputs),
+        )
+
+    def _piece(self, parts: Sequence[Part], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+        helper, graph = self._onnx.helper, self._proto.graph
+        nodes = [graph.node[part.index] for part in parts]
+        taken = {name for node in nodes for name in _taken(node)}
+        piece = helper.make_graph(
+            nodes,
+            graph.name or "piece",
+            [self._info(name) for name in inputs],
+            [self._info(name) for name in outputs],
+            [each for each in graph.initializer if each.name in taken],
+        )
+        proto = self._proto
+        model = helper.make_model(
+            piece, opset_imports=proto.opset_import, ir_version=proto.ir_version
+        )
+        return cast("bytes", model.SerializeToString())
+
+    def _info(self, name: str) -> Any:
+        tensor = self._tensors[name]
+        kind = self._onnx.TensorProto.DataType.Value(
+            next(kind for kind, dtype in ELEMENT_TYPES.items() if dtype == tensor.dtype)
+        )
+        return self._onnx.helper.make_tensor_value_info(name, kind, tensor.shape)
+
+    def check_interpreter(self) -> None:
+        """Take shapes from ONNX Runtime; raise ModelError where it is missing or refuses."""
+        probe = self._onnx.ModelProto.FromString(self._proto.SerializeToString())
+        given = {each.name for each in probe.graph.output}
+        results = (name for part in self.parts for name in part.outputs if name not in given)
+        # It finds types and shapes by itself.
+        probe.graph.output.extend(self._onnx.ValueInfoProto(name=name) for name in results)
+        content = probe.SerializeToString()
+        with Session(Interpreter.ONNX_RUNTIME, content, optimised=False) as session:
+            found = session.tensors
+        self._describe(
+            OnnxInput(str(name), _RUNTIME_TYPES[kind], shape)
+            for name, (kind, shape) in found.items()
+            if kind in _RUNTIME_TYPES and all(shape)
+        )
+
+
+def _names(tensors: Sequence[Tensor]) -> tuple[str, ...]:
+    return tuple(cast("Sequence[str]", tensors))
+
+
+def _taken(node: Any) -> Iterator[str]:
+    """Yield the tensors that a node and its graphs take from outside."""
+    yield from (str(name) for name in node.input if name)
+    for attribute in node.attribute:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            own = {each.name for each in (*graph.input, *graph.initializer)}
+            own.update(name for each in graph.node for name in each.output)
+            inner = (name for each in graph.node for name in _taken(each))
+            outer = (each.name for each in graph.output)
+            yield from (name for name in (*inner, *outer) if name not in own)
+
+
+def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
+    """Return the type and shape of a result, None where they are not known."""
+    tensor = info.type.tensor_type
+    kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    if not tensor.HasField("shape") or kind not in ELEMENT_TYPES:
+        return None
+    shape = tuple(int(each.dim_value) for each in tensor.shape.dim)
+    if not all(shape):
+        return None
+    return OnnxInput(str(info.name), ELEMENT_TYPES[kind], shape)
+
+
+def _macs(node: OnnxNode, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Multiply-accumulates of a node in one sample."""
+
+    def shape(position: int) -> tuple[int, ...]:
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        return shapes.get(name, ())
+
+    result = prod(shapes.get(node.outputs[0], (0,)))
+    match node.kind:
+        case "Conv" | "ConvInteger":
+            return result * prod(shape(1)[1:])
+        case "QLinearConv":
+            return result * prod(shape(3)[1:])
+        case "ConvTranspose":
+            return prod(shape(0)) * prod(shape(1)[1:])
+        case "MatMul" | "MatMulInteger" | "QLinearMatMul":
+            return result * (shape(0)[-1] if shape(0) else 0)
+        case "Gemm" | "QGemm":
+            turned = node.attributes.get("transA", 0)
+            return result * (shape(0)[0 if turned else -1] if shape(0) else 0)
+        case "LSTM" | "GRU" | "RNN":
+            return prod(shape(0)[:-1]) * (prod(shape(1)) + prod(shape(2))) if shape(0) else 0
+        case _:
+            return 0

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the parts of a network that the machine takes, and compiles the pieces together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from systola.arch.config import Config
+from systola.compiler.cut.placement import Place, Placement
+from systola.compiler.cut.segments import Graph, Segment
+from systola.compiler.cut.source import Part, Source
+from systola.compiler.errors import CompileError, ModelError, result_name
+from systola.compiler.host_stage import HostStage, View
+from systola.compiler.interpreted import InterpretedStage
+from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
+from systola.compiler.operations import Operations, Value
+from systola.compiler.printable import printable
+from systola.runtime.interpreters import MissingInterpreterError
+
+_FOLLOWS = (
+    "it stays with operators of the host: it takes float32 of theirs, or a variable is shared"
+)
+_BETWEEN = "the host does this between programs"
+_IDLE = "its piece has no products: moving the data to the machine is more work"
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A segment and its work; `first` is the program of a network for one sample."""
+
+    segment: Segment
+    work: Network | InterpretedStage
+    first: CompiledNetwork | None
+
+
+@dataclass(frozen=True, eq=False)
+class PartialNetwork:
+    """A network of which the machine takes a part, for machines of one configuration."""
+
+    source: Source
+    pieces: tuple[_Piece, ...]
+    placement: tuple[Placement, ...]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The inputs as the network's user sees them."""
+        return tuple(self.source.values[tensor] for tensor in self.source.inputs)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The outputs as the network's user sees them."""
+        return tuple(self.source.values[tensor] for tensor in self.source.outputs)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The pieces for the machine."""
+        return tuple(each.work for each in self.pieces if isinstance(each.work, Network))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one sample on the machine."""
+        return sum(network.macs for network in self.networks)
+
+    @property
+    def inexact_channels(self) -> int:
+        """Channels with a scale that no multiplier equals for every sum."""
+        return sum(network.translation.inexact_channels for network in self.networks)
+
+    def compiled(self, config: Config, samples: int) -> CompiledNetwork:
+        """Compile the pieces for `samples` samples; raise CompileError where one does not fit."""
+        source = self.source
+        values = {tensor: source.values[tensor] for tensor in source.inputs}
+        stages: list[HostStage | DeviceStage | InterpretedStage] = []
+        for piece in self.pieces:
+            sources = tuple(values[tensor] for tensor in piece.segment.inputs)
+            if isinstance(piece.work, InterpretedStage):
+                stage = replace(piece.work, sources=sources)
+                stages.append(stage)
+                results = stage.results
+            else:
+                compiled = piece.first if samples == 1 else None
+                compiled = compiled or compile_network(config, piece.work, samples)
+                same = dict(zip(compiled.sources, sources, strict=True))
+                stages += (_with_sources(stage, same) for stage in compiled.stages)
+                results = tuple(same.get(value, value) for value in compiled.results)
+            for tensor, value in zip(piece.segment.outputs, results, strict=True):
+                values[tensor] = known = source.values[tensor]
+                if value.shape != known.shape:
+                    stages.append(_view(value, known))
+                elif value is not known:
+                    values[tensor] = value
+        inputs = tuple(values[tensor] for tensor in source.inputs)
+        outputs = tuple(values[tensor] for tensor in source.outputs)
+        return CompiledNetwork(samples, inputs, outputs, tuple(stages))
+
+
+def _view(source: Value, result: Value) -> HostStage:
+    name = f"shape of {result.name}"
+    return HostStage(operator=name, sources=(source,), result=result, function=View())
+
+
+def _with_sources(
+    stage: HostStage | DeviceStage | InterpretedStage, same: Mapping[Value, Value]
+) -> HostStage | DeviceStage | InterpretedStage:
+    return replace(stage, sources=tuple(same.get(value, value) for value in stage.sources))
+
+
+def cut_network(config: Config, source: Source) -> PartialNetwork | None:
+    """Cut a network into pieces for the machine and pieces for the interpreter.
+
+    None where nothing of it runs on the machine. Raises ModelError where the interpreter is not
+    installed or refuses the network.
+    """
+    missing: MissingInterpreterError | None = None
+    try:
+        source.check_interpreter()
+    except MissingInterpreterError as error:
+        missing = error
+    found = _Cut(config, source, Graph(source))
+    segments = found.segments()
+    if not any(segment.on_machine for segment in segments):
+        return None
+    if missing:
+        raise missing
+    pieces = tuple(found.piece(segment) for segment in segments)
+    for tensor in source.outputs:
+        if tensor not in source.values:
+            raise ModelError(f"the shape of its output {tensor} is not known before it runs")
+    return PartialNetwork(source, pieces, _place_parts(source, found.host, pieces))
+
+
+class _Cut:
+    """The search for the parts of the machine: all of them at first, without the refused ones."""
+
+    def __init__(self, config: Config, source: Source, graph: Graph) -> None:
+        self._config = config
+        self._source = source
+        self._graph = graph
+        self._networks: dict[Segment, Network] = {}
+        self._compiled: dict[Segment, CompiledNetwork] = {}
+        self.host: dict[int, str] = {}
+        """The reason for each part that the machine does not run, by its position."""
+        self._refuse(graph.parts, source.refused())
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Return segments such that all programs for the machine can be compiled."""
+        while True:
+            for index in self._graph.with_followers(self.host.keys()):
+                self.host.setdefault(index, _FOLLOWS)
+            segments = self._graph.segments(self.host.keys())
+            machine = [segment for segment in segments if segment.on_machine]
+            idle = [segment for segment in machine if not segment.macs]
+            if idle and len(idle) < len(machine):
+                for segment in idle:
+                    self._refuse(segment.parts, {}, _IDLE)
+            elif not self._refused_by(self._translate, machine) and not self._refused_by(
+                self._compile, machine
+            ):
+                return segments
+
+    def _refused_by(self, step: Callable[[Segment], None], machine: Sequence[Segment]) -> bool:
+        """Apply a step to each segment; move operators that it refuses to the host."""
+        refused = False
+        for segment in machine:
+            try:
+                step(segment)
+            except (CompileError, ModelError) as error:
+                refused = True
+                self._refuse(segment.parts, error.refused, str(error))
+        return refused
+
+    def _translate(self, segment: Segment) -> None:
+        if segment not in self._networks:
+            self._networks[segment] = self._source.network(
+                segment.parts, segment.inputs, segment.outputs
+            )
+
+    def _compile(self, segment: Segment) -> None:
+        if segment not in self._compiled:
+            network = self._networks[segment]
+            self._compiled[segment] = compile_network(self._config, network, 1)
+
+    def _refuse(
+        self, parts: Sequence[Part], refused: Mapping[str, str], otherwise: str = ""
+    ) -> None:
+        """Move the parts that `refused` names to the host, else all of them.
+
+        A copied part stays where it is needed: the parts that need it go.
+        """
+        reasons: dict[Part, str] = {}
+        for part in parts:
+            texts = (f"{part.name.split(' (')[0]} (", *map(result_name, part.outputs))
+            for name, reason in refused.items():
+                if texts[0] in name or name in texts:
+                    reasons.setdefault(part, reason)
+        own = [part for part in parts if not part.copied]
+        moved: dict[int, str] = {}
+        for part in own:
+            causes = [part, *self._graph.copies([part])]
+            reason = next((reasons[each] for each in causes if each in reasons), None)
+            if reason is not None:
+                moved[part.index] = reason
+        if otherwise and not moved:
+            moved = {part.index: otherwise for part in own}
+        self.host = {**moved, **self.host}
+
+    def piece(self, segment: Segment) -> _Piece:
+        """Return a segment with its work."""
+        if segment.on_machine:
+            return _Piece(segment, self._networks[segment], self._compiled[segment])
+        work = self._source.interpreted(segment.parts, segment.inputs, segment.outputs)
+        return _Piece(segment, work, None)
+
+
+def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
+    """Return the place of each part of a network that the machine takes as a whole."""
+    on_host = _on_host(network)
+    return tuple(
+        _placed(source, part, Place.HOST, _BETWEEN)
+        if part.name in on_host
+        else _placed(source, part, Place.MACHINE)
+        for part in source.parts
+    )
+
+
+def place_refused(source: Source) -> tuple[Placement, ...]:
+    """Return the parts of a network that does not run, with their own reasons."""
+    refused = source.refused()
+    return tuple(
+        _placed(source, part, Place.REFUSED, refused.get(part.name, "")) for part in source.parts
+    )
+
+
+def _place_parts(
+    source: Source, reasons: Mapping[int, str], pieces: Sequence[_Piece]
+) -> tuple[Placement, ...]:
+    """Return the place of each part; parts that nothing needs are the host's."""
+    on_machine = {part for each in pieces if each.segment.on_machine for part in each.segment.parts}
+    networks = (each.work for each in pieces if isinstance(each.work, Network))
+    on_host = {name for network in networks for name in _on_host(network)}
+    return tuple(
+        _placed(source, part, Place.MACHINE)
+        if part in on_machine and part.name not in on_host
+        else _placed(source, part, Place.HOST, reasons.get(part.index, _BETWEEN))
+        for part in source.parts
+    )
+
+
+def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Placement:
+    value = source.values.get(part.outputs[0]) if part.outputs else None
+    return Placement(
+        number=part.index,
+        kind=printable(part.kind),
+        shape=None if value is None else value.shape,
+        place=place,
+        macs=part.macs,
+        reason=printable(reason),
+    )
+
+
+def _on_host(network: Network) -> set[str]:
+    """Return the operators that a network for the machine leaves to stages of the host."""
+    host: set[str] = set()
+    machine: set[str] = set()
+    for stage in network.stages:
+        if isinstance(stage, Operations):
+            machine.update(node.operator for node in stage.nodes)
+        elif not isinstance(stage.function, View):
+            host.add(stage.operator)
+    return host - machine

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each operator of a model file runs, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Place(Enum):
+    """A side of the cut."""
+
+    MACHINE = "machine"
+    HOST = "host"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """An operator and its place."""
+
+    number: int
+    """Position in the file, counted from 0."""
+    kind: str
+    shape: tuple[int, ...] | None
+    """Shape of its first result in one sample of the model; None where it is not known."""
+    place: Place
+    macs: int
+    """Multiply-accumulates of one sample."""
+    reason: str = ""
+    """The reason why the machine does not run it."""
+
+    @property
+    def remedy(self) -> str:
+        """The change that would move the operator to the machine; empty where none is known."""
+        return next((text for part, text in _REMEDIES if part in self.reason), "")
+
+
+_QUANTISE = "'tpu quantize' makes a float network int8"
+_REMEDIES = (
+    ("float32", _QUANTISE),
+    ("float16", _QUANTISE),
+    ("not quantised", _QUANTISE),
+    ("must come from a DequantizeLinear", _QUANTISE),
+    ("int16", "quantise it to 8 bits"),
+    ("this kind of operator", "build it from the operators of docs/operators.md"),
+    ("no 16-bit modes", "take a larger preset"),
+)
+"""Parts of reasons, and the remedy for the first of them that occurs."""
+
+
+def macs_share(placements: Sequence[Placement]) -> float:
+    """Return the share of the multiply-accumulates that the machine does, from 0 to 1."""
+    total = sum(each.macs for each in placements)
+    on_machine = sum(each.macs for each in placements if each.place is Place.MACHINE)
+    return on_machine / total if total else 0.0

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A .tflite file as operators that can go to the machine or to LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from math import prod
+from typing import Any, cast
+
+from systola.compiler.cut.source import Part, Source, Tensor
+from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import InterpretedStage, Interpreter
+from systola.compiler.network import Network, make_network
+from systola.compiler.operations import Value
+from systola.compiler.semantics import Semantics
+from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator
+from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
+from systola.compiler.tflite.translate import INPUT_TYPES, refused_operators, translate
+from systola.runtime.interpreters import Session
+
+_OPENING = "CALL_ONCE"
+_CALLS = ("CALL", "IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE")
+"""Kinds of operators that run other subgraphs."""
+
+
+class TfliteSource(Source):
+    """A model with the results of LiteRT's reference kernels."""
+
+    def __init__(self, content: bytes) -> None:
+        self.semantics = Semantics.LITERT_2
+        self._content = content
+        self._graph = read_tflite(content, main=True)
+        self.inputs, self.outputs = self._graph.inputs, self._graph.outputs
+        self._describe()
+
+    def _describe(self) -> None:
+        graph = self._graph
+        calculated = {*graph.inputs, *(each for it in graph.operators for each in it.outputs)}
+        self.values = {
+            number: Value(tensor.name, tensor.shape, tensor.dtype)
+            for number, tensor in enumerate(graph.tensors)
+            if number in calculated and tensor.size and not tensor.open
+            if tensor.dtype in NUMPY_TYPES
+        }
+        variable = set(graph.inputs)
+        variables = self._variables()
+        self.parts: Sequence[Part] = []
+        for operator in graph.operators:
+            inputs = tuple(each for each in operator.inputs if each in calculated)
+            states = {variables[each] for each in (*inputs, *operator.outputs) if each in variables}
+            if operator.kind in _CALLS:
+                states.update(variables.values())
+            opening = operator.kind == _OPENING
+            depends = bool(variable & {*inputs}) or bool(states) or opening
+            if depends:
+                variable.update(operator.outputs)
+            self.parts.append(
+                Part(
+                    index=operator.index,
+                    name=str(operator),
+                    kind=operator.kind,
+                    inputs=inputs,
+                    outputs=operator.outputs,
+                    macs=_macs(graph, operator),
+                    copied=not depends and not {*operator.outputs} & {*graph.outputs},
+                    states=frozenset(states),
+                    opening=opening,
+                )
+            )
+
+    def _variables(self) -> dict[int, Tensor]:
+        """Return the variable of each tensor that is a reference to one, by the variable's name."""
+        graph = self._graph
+        return {
+            number: (operator.options.get("Container"), operator.options.get("SharedName"))
+            if operator.kind == "VAR_HANDLE"
+            else number
+            for operator in graph.operators
+            for number in operator.outputs
+            if graph.tensors[number].dtype in ("resource", "variant")
+        }
+
+    def refused(self) -> Mapping[str, str]:
+        """Return the reason for each operator that the machine refuses, by its text."""
+        return refused_operators(self._graph, self.semantics)
+
+    def network(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Network:
+        """Return some of the parts as a network for the machine."""
+        graph = self._graph
+        for tensor in inputs:
+            value = self.values.get(tensor)
+            if value is None or value.dtype not in INPUT_TYPES:
+                reason = f"the machine cannot be given its input '{_name(graph, tensor)}'"
+                takers = (part.name for part in parts if tensor in part.inputs)
+                raise ModelError(reason, dict.fromkeys(takers, reason))
+        chosen = tuple(graph.operators[part.index] for part in parts)
+        piece = Graph(graph.tensors, chosen, _numbers(inputs), _numbers(outputs))
+        return make_network(translate(piece, self.semantics, repeat=1))
+
+    def interpreted(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> InterpretedStage:
+        """Return some of the parts as a model for LiteRT."""
+        for tensor in (*inputs, *outputs):
+            if tensor not in self.values:
+                name = _name(self._graph, tensor)
+                raise ModelError(f"the shape of tensor '{name}' is not known before it runs")
+        return InterpretedStage(
+            operators=tuple(part.name for part in parts),
+            interpreter=Interpreter.LITERT,
+            model=_piece(
+                self._content,
+                [part.index for part in parts],
+                _numbers(inputs),
+                _numbers(outputs),
+            ),
+            sources=tuple(self.values[tensor] for tensor in inputs),
+            results=tuple(self.values[tensor] for tensor in outputs),
+        )
+
+    def check_interpreter(self) -> None:
+        """Take shapes from LiteRT; raise ModelError where it is missing or refuses the file."""
+        with Session(Interpreter.LITERT, self._content) as session:
+            found = session.tensors
+        tensors = tuple(
+            replace(tensor, shape=found[number][1], open=False)
+            if number in found and tensor.data is None
+            else tensor
+            for number, tensor in enumerate(self._graph.tensors)
+        )
+        self._graph = replace(self._graph, tensors=tensors)
+        self._describe()
+
+
+def _numbers(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    return tuple(cast("Sequence[int]", tensors))
+
+
+def _name(graph: Graph, tensor: Tensor) -> str:
+    return graph.tensors[cast("int", tensor)].name
+
+
+def _piece(
+    content: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+) -> bytes:
+    """Return the model of some operators of the first subgraph; other subgraphs stay."""
+    # LiteRT's own classes can be packed again; they come without type information.
+    schema: Any = import_module("ai_edge_litert.schema_py_generated")
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    graph = model.subgraphs[0]
+    graph.operators = [graph.operators[index] for index in operators]
+    graph.inputs, graph.outputs = list(inputs), list(outputs)
+    model.signatureDefs, model.metadata, model.metadataBuffer = None, None, None
+    used = {*inputs, *outputs}
+    for operator in graph.operators:
+        for numbers in (operator.inputs, operator.outputs, operator.intermediates):
+            used.update(() if numbers is None else map(int, numbers))
+    for number, tensor in enumerate(graph.tensors):
+        if number not in used:
+            tensor.buffer = 0
+    kept = {tensor.buffer for each in model.subgraphs for tensor in each.tensors or ()}
+    for number, buffer in enumerate(model.buffers):
+        if number not in kept:
+            buffer.data = None
+        elif buffer.data is None and buffer.offset > 1:
+            buffer.data = list(content[buffer.offset : buffer.offset + buffer.size])
+        buffer.offset = buffer.size = 0
+    builder: Any = import_module("flatbuffers").Builder(1024)
+    builder.Finish(model.Pack(builder), IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _macs(graph: Graph, operator: Operator) -> int:
+    """Multiply-accumulates of an operator in one sample."""
+
+    def shape(position: int) -> tuple[int, ...]:
+        number = operator.inputs[position] if position < len(operator.inputs) else -1
+        return graph.tensors[number].shape if number >= 0 else ()
+
+    if not operator.outputs:
+        return 0
+    result = graph.tensors[operator.outputs[0]].size
+    weights = shape(1)
+    match operator.kind:
+        case "CONV_2D" | "FULLY_CONNECTED":
+            return result * prod(weights[1:])
+        case "DEPTHWISE_CONV_2D":
+            return result * prod(weights[1:3])
+        case "TRANSPOSE_CONV":
+            return prod(shape(2)) * prod(weights[:3])
+        case "CONV_3D":
+            return result * prod(weights[:-1])
+        case "BATCH_MATMUL":
+            return result * shape(0)[-1] if shape(0) else 0
+        case "UNIDIRECTIONAL_SEQUENCE_LSTM":
+            return prod(shape(0)[:-1]) * 4 * (prod(shape(2)) + prod(shape(6)))
+        case _:
+            return 0

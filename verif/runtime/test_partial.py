@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of which the machine takes a part: every byte equals the interpreter's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import flatbuffers.flexbuffers
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from numpy.typing import NDArray
+
+from systola.compiler.cut.placement import Place, macs_share
+from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import InterpretedStage
+from systola.compiler.network import DeviceStage
+from systola.runtime import Strategy, compile, load
+from systola.runtime import interpreters as runtime_interpreters
+from systola.runtime.compiled_model import CompiledModel
+from systola.runtime.execute import HostError
+from systola.verif.compiler.model_writer import ModelWriter
+from systola.verif.compiler.onnx_session import run_samples
+from systola.verif.compiler.onnx_writer import OnnxWriter
+from systola.verif.kit.seeds import random_seed
+
+SAMPLES = 5
+BATCH = 2
+"""So that there are whole batches and a rest."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, and the kinds of its operators that the interpreter is to run."""
+
+    content: bytes
+    inputs: tuple[NDArray[Any], ...]
+    host: tuple[str, ...]
+    pieces: str
+    """Each stage of the machine is an m, each one of the interpreter an i."""
+    macs: int
+    """Multiply-accumulates that are to be on the machine."""
+
+
+def codes(rng: np.random.Generator, *shape: int) -> NDArray[np.int8]:
+    return rng.integers(-128, 128, (SAMPLES, *shape), np.int8)
+
+
+def dense(
+    writer: ModelWriter, rng: np.random.Generator, source: int, result: int, size: tuple[int, int]
+) -> None:
+    """Add a FULLY_CONNECTED of int8, `size` outputs and inputs."""
+    weights = rng.integers(-127, 128, size, np.int8)
+    bias = rng.integers(-500, 500, size[0], np.int32)
+    writer.fully_connected(source, result, weights, bias, 0.01)
+
+
+def middle(rng: np.random.Generator) -> Case:
+    """Make a network with an operator that the machine lacks between two dense layers."""
+    writer = ModelWriter()
+    x, h = writer.tensor((1, 16), scale=0.5), writer.tensor((1, 12), scale=0.4, zero_point=3)
+    n, y = writer.tensor((1, 12), scale=1 / 128), writer.tensor((1, 5), scale=0.1)
+    dense(writer, rng, x, h, (12, 16))
+    writer.operator("L2_NORMALIZATION", [h], [n])
+    dense(writer, rng, n, y, (5, 12))
+    content = writer.content([x], [y])
+    return Case(content, (codes(rng, 1, 16),), ("L2_NORMALIZATION",), "mim", 12 * 16 + 5 * 12)
+
+
+def float_tail(rng: np.random.Generator) -> Case:
+    """Make a network with float32 after the part in int8, and one result from the machine."""
+    writer = ModelWriter()
+    x, h = writer.tensor((1, 9), scale=0.5), writer.tensor((1, 8), scale=0.2, zero_point=-5)
+    f, y = writer.tensor((1, 8), "float32"), writer.tensor((1, 3), "float32")
+    dense(writer, rng, x, h, (8, 9))
+    writer.operator("DEQUANTIZE", [h], [f])
+    weights = writer.tensor((3, 8), "float32", data=rng.normal(size=(3, 8)).astype(np.float32))
+    writer.operator("FULLY_CONNECTED", [f, weights], [y], keepNumDims=True)
+    content = writer.content([x], [y, h])
+    return Case(content, (codes(rng, 1, 9),), ("FULLY_CONNECTED",), "mi", 8 * 9)
+
+
+def branches(rng: np.random.Generator) -> Case:
+    """Make a network of two inputs, one of a type for the host, and branches on both sides."""
+    writer = ModelWriter()
+    x, wanted = writer.tensor((1, 10), scale=0.5), writer.tensor((1, 6), "bool")
+    h, n = writer.tensor((1, 6), scale=0.4), writer.tensor((1, 6), scale=1 / 128)
+    g, s = writer.tensor((1, 6), scale=1 / 128), writer.tensor((1, 6), scale=1 / 128)
+    y, z = writer.tensor((1, 4), scale=0.1), writer.tensor((1, 7), scale=0.3)
+    dense(writer, rng, x, h, (6, 10))
+    dense(writer, rng, h, z, (7, 6))
+    writer.operator("L2_NORMALIZATION", [h], [n])
+    dense(writer, rng, h, g, (6, 6))
+    writer.operator("SELECT", [wanted, n, g], [s])
+    dense(writer, rng, s, y, (4, 6))
+    content = writer.content([x, wanted], [y, z])
+    inputs = (codes(rng, 1, 10), rng.integers(0, 2, (SAMPLES, 1, 6)).astype(bool))
+    return Case(content, inputs, ("L2_NORMALIZATION", "SELECT"), "mim", 60 + 42 + 36 + 24)
+
+
+def detector(rng: np.random.Generator) -> Case:
+    """Make a network that ends in a custom operator; the file lacks the shapes of its results."""
+    anchors, classes, most = 6, 3, 4
+    writer = ModelWriter()
+    x = writer.tensor((1, 12), scale=0.5)
+    boxes, scores = writer.tensor((1, 24), scale=0.05), writer.tensor((1, 24), scale=1 / 64)
+    dense(writer, rng, x, boxes, (24, 12))
+    dense(writer, rng, x, scores, (24, 12))
+    numbers: list[int] = []
+    for source in (boxes, scores):
+        wide = writer.tensor((1, anchors, 4), scale=writer.quantization(source)[0])
+        shape = writer.tensor((3,), "int32", data=np.array([1, anchors, 4], np.int32))
+        writer.operator("RESHAPE", [source, shape], [wide])
+        numbers.append(writer.tensor((1, anchors, 4), "float32"))
+        writer.operator("DEQUANTIZE", [wide], [numbers[-1]])
+    places = rng.uniform(0.1, 0.9, (anchors, 4)).astype(np.float32)
+    numbers.append(writer.tensor((anchors, 4), "float32", data=places))
+    results = [writer.tensor((), "float32") for _ in range(4)]
+    options = {"max_detections": most, "max_classes_per_detection": 1, "num_classes": classes}
+    scales = dict.fromkeys(("y_scale", "x_scale", "h_scale", "w_scale"), 10.0)
+    limits = {"nms_score_threshold": 0.0, "nms_iou_threshold": 0.5}
+    writer.custom_operator(
+        "TFLite_Detection_PostProcess",
+        numbers,
+        results,
+        bytes(flatbuffers.flexbuffers.Dumps({**options, **scales, **limits})),
+    )
+    content = writer.content([x], results)
+    kinds = ("CUSTOM TFLite_Detection_PostProcess",)
+    return Case(content, (codes(rng, 1, 12),), kinds, "mi", 2 * 24 * 12)
+
+
+def streaming(rng: np.random.Generator) -> Case:
+    """Make a network with a variable that keeps a value from one sample to the next."""
+    writer = ModelWriter()
+    state, shape = {"scale": 0.25}, (1, 6)
+    writer.begin_subgraph()
+    handle = writer.variable("state")
+    start = writer.tensor(shape, **state, data=rng.integers(-128, 128, shape, np.int8))
+    writer.operator("ASSIGN_VARIABLE", [handle, start], [])
+    writer.end_subgraph()
+    x, h = writer.tensor((1, 10), scale=0.5), writer.tensor(shape, **state)
+    old, both = writer.tensor(shape, **state), writer.tensor((1, 12), **state)
+    y = writer.tensor((1, 4), scale=0.5)
+    writer.operator("CALL_ONCE", [], [], initSubgraphIndex=1)
+    dense(writer, rng, x, h, (6, 10))
+    handle = writer.variable("state")
+    writer.operator("READ_VARIABLE", [handle], [old])
+    writer.operator("CONCATENATION", [old, h], [both], axis=1)
+    writer.operator("ASSIGN_VARIABLE", [handle, h], [])
+    dense(writer, rng, both, y, (4, 12))
+    content = writer.content([x], [y])
+    kinds = ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
+    return Case(content, (codes(rng, 1, 10),), kinds, "mim", 60 + 48)
+
+
+@pytest.mark.parametrize("make", [middle, float_tail, branches, detector, streaming])
+def test_tflite(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> None:
+    case = make(np.random.default_rng(random_seed()))
+    model = check(case)
+    expected = litert(case)
+    for where in (model, stored(model, tmp_path)):
+        compare(where.run(*case.inputs, backend="iss").outputs, expected)
+    # Each run begins anew.
+    compare(model.run(*(x[:1] for x in case.inputs), backend="iss").outputs, expected, 1)
+
+
+def float_middle(rng: np.random.Generator) -> Case:
+    """Make a network with a node in float32 between convolutions, and conversions around it."""
+    writer = OnnxWriter()
+    x = writer.input((1, 3, 6, 6), "float32")
+    first = convolution(writer, rng, x, (4, 3))
+    second = convolution(writer, rng, writer.node("LRN", first, size=3), (5, 4))
+    content = writer.content((second, "float32", (1, 5, 6, 6)))
+    inputs = rng.normal(size=(SAMPLES, 1, 3, 6, 6)).astype(np.float32)
+    kinds = ("LRN", "QuantizeLinear")
+    return Case(content, (inputs,), kinds, "mim", 36 * 9 * (4 * 3 + 5 * 4))
+
+
+def convolution(
+    writer: OnnxWriter, rng: np.random.Generator, source: str, size: tuple[int, int]
+) -> str:
+    """Add a Conv of 3 x 3 on codes; with its scales no sum is rounded in another way."""
+    source = writer.dequantise(writer.quantise(source, 0.031, 3, "int8"), 0.031, 3, "int8")
+    weights = writer.constant(rng.integers(-127, 128, (*size, 3, 3), np.int8))
+    numbers = writer.dequantise(weights, 0.017, 0, "int8")
+    result = writer.node("Conv", source, numbers, pads=[1, 1, 1, 1])
+    return writer.dequantise(writer.quantise(result, 0.43, -4, "int8"), 0.43, -4, "int8")
+
+
+def loop_and_branch(rng: np.random.Generator) -> Case:
+    """Make a network with control flow on a value of the machine and on a second input."""
+    writer = OnnxWriter()
+    x, flag = writer.input((1, 3, 6, 6), "float32"), writer.input((1,), "bool")
+    first = convolution(writer, rng, x, (4, 3))
+    second = convolution(writer, rng, first, (2, 4))
+    chosen = writer.choice(flag, "Relu", "Neg", first)
+    content = writer.content((second, "float32", (1, 2, 6, 6)), (chosen, "float32", (1, 4, 6, 6)))
+    inputs = rng.normal(size=(SAMPLES, 1, 3, 6, 6)).astype(np.float32)
+    flags = rng.integers(0, 2, (SAMPLES, 1)).astype(bool)
+    return Case(content, (inputs, flags), ("If",), "mi", 36 * 9 * (4 * 3 + 2 * 4))
+
+
+@pytest.mark.parametrize("make", [float_middle, loop_and_branch])
+def test_onnx(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> None:
+    case = make(np.random.default_rng(random_seed()))
+    model = check(case)
+    assert model.inexact_channels == 0
+    expected = run_samples(case.content, case.inputs, optimised=True)
+    for where in (model, stored(model, tmp_path)):
+        compare(where.run(*case.inputs, backend="iss").outputs, expected)
+
+
+def check(case: Case) -> CompiledModel:
+    """Compile a network; check its pieces and its placement."""
+    model = compile(case.content, preset="small", batch=BATCH)
+    assert isinstance(model, CompiledModel)
+    stages = model.compiled.stages
+    letters = {DeviceStage: "m", InterpretedStage: "i"}
+    assert "".join(letters.get(type(stage), "") for stage in stages) == case.pieces
+    run_by_interpreter = {
+        name for s in stages if isinstance(s, InterpretedStage) for name in s.operators
+    }
+    for kind in case.host:
+        assert any(f"({kind}" in name for name in run_by_interpreter)
+    placement = model.placement
+    assert [each.number for each in placement] == list(range(len(placement)))
+    refused = [each for each in placement if each.reason]
+    assert {each.kind for each in refused} <= {
+        *case.host,
+        "RESHAPE",
+        "DEQUANTIZE",
+        "DequantizeLinear",
+    }
+    assert all(each.place is Place.HOST for each in refused)
+    assert model.macs == case.macs
+    on_machine = sum(each.macs for each in placement if each.place is Place.MACHINE)
+    assert on_machine == case.macs
+    assert macs_share(placement) == case.macs / sum(each.macs for each in placement)
+    return model
+
+
+def stored(model: CompiledModel, folder: Path) -> CompiledModel:
+    """Return the model from a file."""
+    model.save(folder / "model.tpu")
+    found = load(folder / "model.tpu")
+    assert isinstance(found, CompiledModel)
+    assert found.placement == model.placement
+    return found
+
+
+def litert(case: Case) -> list[NDArray[Any]]:
+    """Return the outputs of the whole network in LiteRT, sample after sample."""
+    whole = Interpreter(
+        model_content=case.content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    whole.allocate_tensors()
+    rows: list[list[NDArray[Any]]] = []
+    for sample in zip(*case.inputs, strict=True):
+        for details, value in zip(whole.get_input_details(), sample, strict=True):
+            whole.set_tensor(details["index"], value)
+        whole.invoke()
+        results = whole.get_output_details()
+        rows.append([whole.get_tensor(each["index"]).copy() for each in results])
+    return [np.array(each) for each in zip(*rows, strict=True)]
+
+
+def compare(
+    found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], count: int = SAMPLES
+) -> None:
+    assert len(found) == len(expected)
+    for y, wanted in zip(found, expected, strict=True):
+        assert y.dtype == wanted.dtype
+        assert np.array_equal(y, wanted[:count].reshape(y.shape))
+
+
+def test_nothing_for_the_machine() -> None:
+    """The refusal gives the reason of the whole network, and asks for no interpreter."""
+    writer = ModelWriter()
+    x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")
+    weights = writer.tensor((3, 4), "float32", data=np.ones((3, 4), np.float32))
+    writer.operator("FULLY_CONNECTED", [x, weights], [y], keepNumDims=True)
+    with pytest.raises(
+        ModelError, match=r"^operator 0 \(FULLY_CONNECTED\): its .* is float32"
+    ) as e:
+        compile(writer.content([x], [y]))
+    assert "ai-edge-litert" not in str(e.value)
+
+
+def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line names the interpreter after the reason."""
+    monkeypatch.setattr(runtime_interpreters, "find_spec", lambda _: None)
+    case = middle(np.random.default_rng(random_seed()))
+    with pytest.raises(
+        ModelError, match=r"NORMALIZATION.*not supported; .*litert.*systola\[host\]"
+    ):
+        compile(case.content)
+
+
+def test_interpreter_refuses() -> None:
+    """An operator that nobody knows: the machine's reason comes first, then the interpreter's."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    x, h, y = (writer.tensor((1, 4), scale=0.5) for _ in range(3))
+    dense(writer, rng, x, h, (4, 4))
+    writer.custom_operator("Unheard", [h], [y], b"")
+    with pytest.raises(ModelError, match=r"CUSTOM Unheard.*; ai-edge-litert refuses the model: .*"):
+        compile(writer.content([x], [y]))
+
+
+def test_interpreter_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash of its process is one line for the user."""
+    case = middle(np.random.default_rng(random_seed()))
+    model = compile(case.content, preset="small", batch=1)
+    original = runtime_interpreters.Session.run
+
+    def crashing(session: Any, sample: Any) -> Any:
+        session._process.kill()
+        session._process.wait()
+        return original(session, sample)
+
+    monkeypatch.setattr(runtime_interpreters.Session, "run", crashing)
+    with pytest.raises(HostError, match=r"operator 1 \(L2_NORMALIZATION\): .* has crashed"):
+        model.run(case.inputs[0], backend="iss")  # type: ignore[call-arg]
+
+
+def test_pods_are_of_one_piece(tmp_path: Path) -> None:
+    case = middle(np.random.default_rng(random_seed()))
+    compile(case.content, preset="small", batch=1).save(tmp_path / "m.tpu")  # type: ignore[union-attr]
+    with Strategy(2, preset="small", backend="iss").scope():
+        with pytest.raises(ModelError, match="runs on one core"):
+            load(tmp_path / "m.tpu")
