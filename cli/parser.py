@@ -13,7 +13,7 @@ from systola.cli.arguments import OneLineParser
 from systola.sim.notices import Level
 
 GROUPS: Mapping[str, Sequence[str]] = {
-    "networks": ("run", "quantize", "compile", "image", "train", "demo"),
+    "networks": ("run", "check", "quantize", "compile", "image", "train", "demo"),
     "programs": ("asm", "disasm", "gemm"),
     "hardware": ("verilog", "deliver", "synth", "bitstream", "info"),
     "this command": ("cache", "completion"),

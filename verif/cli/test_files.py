@@ -39,6 +39,7 @@ from systola.verif.plan.selection import thorough
 RUNS = {
     "run": "run model --input a --backend iss --preset tiny --limit 1",
     "quantize": "quantize float --data floats --preset tiny",
+    "check": "check model --preset tiny",
     "compile": "compile model --preset tiny --batch 1",
     "train": "train 10 --data a --backend iss --preset 4x4-training -q",
     "demo": "demo --backend iss --preset small -q",
@@ -56,6 +57,7 @@ READS = {
     ("run", "port"): "run model --input a --backend serial --port {}",
     ("quantize", "model"): "quantize {} --data a",
     ("quantize", "data"): "quantize model --data {}",
+    ("check", "model"): "check {}",
     ("compile", "model"): "compile {}",
     ("train", "model"): "train {} --data a",
     ("train", "data"): "train 10 --data {}",
