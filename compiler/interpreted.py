@@ -27,3 +27,5 @@ class InterpretedStage:
     """The content of the file, which has the inputs and outputs below in the same order."""
     sources: tuple[Value, ...]
     results: tuple[Value, ...]
+    macs: int
+    """Multiply-accumulates of one sample."""

@@ -38,8 +38,10 @@ def check_compiled(
     samples = compiled.samples * repeats.pop()
     defined = set(compiled.sources)
     for stage in compiled.stages:
-        if isinstance(stage, InterpretedStage) and not (stage.operators and stage.results):
-            raise DataError("a stage of an interpreter has no operators or no results")
+        if isinstance(stage, InterpretedStage) and (
+            not stage.operators or not stage.results or not 0 <= stage.macs <= MAX_MACS
+        ):
+            raise DataError("a stage of an interpreter has no operators, results or work")
         results = (stage.result,) if isinstance(stage, HostStage) else stage.results
         if not defined.issuperset(stage.sources) or not defined.isdisjoint(results):
             raise DataError("its stages are not in order")

@@ -69,6 +69,7 @@ class Report:
 
     rows: tuple[LayerRow, ...]
     macs: int
+    """Multiply-accumulates on the machine."""
     estimated_cycles: float
     measured_cycles: float | None
     utilization: float
@@ -114,7 +115,7 @@ def make_report(
         else:
             timed = False
     total = total_measured if timed else total_estimated
-    macs = sum(row.macs for row in rows)
+    macs = sum(row.macs for row in rows if row.place != HOST)
     work = sum(row.macs or row.elements for row in rows)
     rows = [
         replace(
@@ -148,7 +149,13 @@ def _interpreted_row(stage: InterpretedStage) -> LayerRow:
     others = len(stage.operators) - 1
     operator = f"{stage.operators[0]} and {others} more" if others else stage.operators[0]
     elements = sum(prod(value.shape) for value in stage.results)
-    return LayerRow(operator=operator, place=HOST, shape=stage.results[0].shape, elements=elements)
+    return LayerRow(
+        operator=operator,
+        place=HOST,
+        shape=stage.results[0].shape,
+        macs=stage.macs,
+        elements=elements,
+    )
 
 
 def _program_rows(

@@ -81,7 +81,7 @@ def as_input(x: NDArray[Any], value: Value) -> NDArray[Any]:
         if not bool(np.isfinite(result).all()):
             raise ModelError("an input has values that are not finite in float32")
         return result
-    wide = value.dtype not in ("int8", "uint8", "float32", "bool")
+    wide = value.dtype not in ("int8", "uint8") and np.issubdtype(value.dtype, np.integer)
     if wide and np.issubdtype(x.dtype, np.integer):
         limits = np.iinfo(value.dtype)
         if x.size and not (limits.min <= int(x.min()) and int(x.max()) <= limits.max):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from math import prod
@@ -44,7 +45,10 @@ class OnnxSource(Source):
                 place.dim_value = size
         self.inputs = tuple(each.name for each in self._model.inputs)
         self.outputs = self._model.outputs
-        inferred = self._onnx.shape_inference.infer_shapes(self._proto)
+        shape_inference = self._onnx.shape_inference
+        inferred = self._proto
+        with suppress(shape_inference.InferenceError):
+            inferred = shape_inference.infer_shapes(inferred)
         infos = (*inferred.graph.value_info, *inferred.graph.output)
         self._describe(found for each in infos if (found := _tensor_type(self._onnx, each)))
 
@@ -119,6 +123,7 @@ class OnnxSource(Source):
             model=self._piece(parts, _names(inputs), _names(outputs)),
             sources=tuple(self.values[tensor] for tensor in inputs),
             results=tuple(self.values[tensor] for tensor in outputs),
+            macs=sum(part.macs for part in parts),
         )
 
     def _piece(self, parts: Sequence[Part], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:

@@ -123,10 +123,10 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
         return None
     if missing:
         raise missing
-    pieces = tuple(found.piece(segment) for segment in segments)
-    for tensor in source.outputs:
+    for tensor in (*source.inputs, *source.outputs):
         if tensor not in source.values:
-            raise ModelError(f"the shape of its output {tensor} is not known before it runs")
+            raise ModelError(f"the type or shape of tensor '{tensor}' is not known before it runs")
+    pieces = tuple(found.piece(segment) for segment in segments)
     return PartialNetwork(source, pieces, _place_parts(source, found.host, pieces))
 
 

@@ -17,7 +17,12 @@ from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator
 from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
-from systola.compiler.tflite.translate import INPUT_TYPES, refused_operators, translate
+from systola.compiler.tflite.translate import (
+    INPUT_TYPES,
+    check_order,
+    refused_operators,
+    translate,
+)
 from systola.runtime.interpreters import Session
 
 _OPENING = "CALL_ONCE"
@@ -32,6 +37,7 @@ class TfliteSource(Source):
         self.semantics = Semantics.LITERT_2
         self._content = content
         self._graph = read_tflite(content, main=True)
+        check_order(self._graph)
         self.inputs, self.outputs = self._graph.inputs, self._graph.outputs
         self._describe()
 
@@ -120,6 +126,7 @@ class TfliteSource(Source):
             ),
             sources=tuple(self.values[tensor] for tensor in inputs),
             results=tuple(self.values[tensor] for tensor in outputs),
+            macs=sum(part.macs for part in parts),
         )
 
     def check_interpreter(self) -> None:

@@ -105,7 +105,7 @@ def translate(
         raise ModelError("the model has no inputs or no outputs")
     for number in graph.inputs:
         _check_input(graph.tensors[number])
-    _check_order(graph)
+    check_order(graph)
     graph = _prepared(graph)
     operators = _needed(graph)
     repeat = repeat or _repeat(graph, operators)
@@ -182,8 +182,8 @@ def _check_input(tensor: Tensor) -> None:
         raise ModelError(f"the input has the shape {tensor.shape}, which is empty")
 
 
-def _check_order(graph: Graph) -> None:
-    """Raises ModelError unless each tensor has one origin, before all that takes it."""
+def check_order(graph: Graph) -> None:
+    """Raise ModelError unless each tensor has one origin, before all operators that take it."""
     origins = [*graph.inputs, *(each for operator in graph.operators for each in operator.outputs)]
     constants = {number for number, each in enumerate(graph.tensors) if each.data is not None}
     later = set(origins) - set(graph.inputs)

@@ -106,7 +106,7 @@ def test_messages() -> None:
     root = Path(__file__).resolve().parents[2]
     text = "".join(
         path.read_text()
-        for folder in ("arch", "compiler")
+        for folder in ("arch", "compiler", "runtime")
         for path in (root / folder).rglob("*.py")
     )
     # Parts of a text that stand in several lines; then everything that is filled in.
@@ -117,7 +117,7 @@ def test_messages() -> None:
     quoted = re.findall(
         r"^\| ([^|]*) \| [^|]* \|$", section("If a network is refused"), re.MULTILINE
     )
-    assert len(quoted) == 8 and quoted[:2] == ["message", "---"]
+    assert len(quoted) == 9 and quoted[:2] == ["message", "---"]
     for message in quoted[2:]:
         filled = re.sub(r"float32|(?<=is )int8|(?<=')\w+(?=')|\d+(?= lines)", "{}", message)
         assert filled in text, message

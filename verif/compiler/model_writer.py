@@ -26,6 +26,7 @@ OPTIONS = {
     "FULLY_CONNECTED": "FullyConnectedOptions",
     "GATHER": "GatherOptions",
     "GELU": "GeluOptions",
+    "IF": "IfOptions",
     "LEAKY_RELU": "LeakyReluOptions",
     "MAX_POOL_2D": "Pool2DOptions",
     "MEAN": "ReducerOptions",
@@ -144,14 +145,14 @@ class ModelWriter:
         return handle
 
     def begin_subgraph(self) -> None:
-        """Let further tensors and operators go to a new subgraph, which has no inputs."""
+        """Let further tensors and operators go to a new subgraph; its tensors count from 0."""
         self._graph = schema.SubGraphT()
         self._graph.tensors, self._graph.operators = [], []
-        self._graph.inputs, self._graph.outputs = [], []
         self._model.subgraphs.append(self._graph)
 
-    def end_subgraph(self) -> None:
-        """Go on with the first subgraph."""
+    def end_subgraph(self, inputs: list[int], outputs: list[int]) -> None:
+        """End a subgraph, and go on with the first one."""
+        self._graph.inputs, self._graph.outputs = inputs, outputs
         self._graph = self._model.subgraphs[0]
 
     def fully_connected(

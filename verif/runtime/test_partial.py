@@ -141,7 +141,7 @@ def streaming(rng: np.random.Generator) -> Case:
     handle = writer.variable("state")
     start = writer.tensor(shape, **state, data=rng.integers(-128, 128, shape, np.int8))
     writer.operator("ASSIGN_VARIABLE", [handle, start], [])
-    writer.end_subgraph()
+    writer.end_subgraph([], [])
     x, h = writer.tensor((1, 10), scale=0.5), writer.tensor(shape, **state)
     old, both = writer.tensor(shape, **state), writer.tensor((1, 12), **state)
     y = writer.tensor((1, 4), scale=0.5)
@@ -157,7 +157,35 @@ def streaming(rng: np.random.Generator) -> Case:
     return Case(content, (codes(rng, 1, 10),), kinds, "mim", 60 + 48)
 
 
-@pytest.mark.parametrize("make", [middle, float_tail, branches, detector, streaming])
+def choice(rng: np.random.Generator) -> Case:
+    """Make a network with a choice between two subgraphs at its end."""
+    writer = ModelWriter()
+    for kind in ("ABS", "SQUARE"):
+        writer.begin_subgraph()
+        given, result = writer.tensor((1, 5), "float32"), writer.tensor((1, 5), "float32")
+        writer.operator(kind, [given], [result])
+        writer.end_subgraph([given], [result])
+    x, flag = writer.tensor((1, 7), scale=0.5), writer.tensor((1,), "bool")
+    h, f = writer.tensor((1, 5), scale=0.2, zero_point=4), writer.tensor((1, 5), "float32")
+    y = writer.tensor((1, 5), "float32")
+    dense(writer, rng, x, h, (5, 7))
+    writer.operator("DEQUANTIZE", [h], [f])
+    writer.operator("IF", [flag, f], [y], thenSubgraphIndex=1, elseSubgraphIndex=2)
+    content = writer.content([x, flag], [y])
+    flags = rng.integers(0, 2, (SAMPLES, 1)).astype(bool)
+    return Case(content, (codes(rng, 1, 7), flags), ("IF",), "mi", 35)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        streaming,
+        *(
+            pytest.param(each, marks=pytest.mark.thorough)
+            for each in (middle, float_tail, branches, detector, choice)
+        ),
+    ],
+)
 def test_tflite(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> None:
     case = make(np.random.default_rng(random_seed()))
     model = check(case)
@@ -204,7 +232,9 @@ def loop_and_branch(rng: np.random.Generator) -> Case:
     return Case(content, (inputs, flags), ("If",), "mi", 36 * 9 * (4 * 3 + 2 * 4))
 
 
-@pytest.mark.parametrize("make", [float_middle, loop_and_branch])
+@pytest.mark.parametrize(
+    "make", [float_middle, pytest.param(loop_and_branch, marks=pytest.mark.thorough)]
+)
 def test_onnx(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> None:
     case = make(np.random.default_rng(random_seed()))
     model = check(case)
@@ -229,16 +259,15 @@ def check(case: Case) -> CompiledModel:
     placement = model.placement
     assert [each.number for each in placement] == list(range(len(placement)))
     refused = [each for each in placement if each.reason]
-    assert {each.kind for each in refused} <= {
-        *case.host,
-        "RESHAPE",
-        "DEQUANTIZE",
-        "DequantizeLinear",
-    }
+    conversions = {"QUANTIZE", "DEQUANTIZE", "QuantizeLinear", "DequantizeLinear"}
+    assert {each.kind for each in refused} <= {*case.host, *conversions, "RESHAPE"}
     assert all(each.place is Place.HOST for each in refused)
     assert model.macs == case.macs
     on_machine = sum(each.macs for each in placement if each.place is Place.MACHINE)
     assert on_machine == case.macs
+    report = model.estimate()
+    assert report.macs == case.macs
+    assert sum(row.macs for row in report.rows) == sum(each.macs for each in placement)
     assert macs_share(placement) == case.macs / sum(each.macs for each in placement)
     return model
 
