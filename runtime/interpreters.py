@@ -51,7 +51,8 @@ class Session:
                 "pip install 'systola[host]'"
             )
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            # Not from the working directory, in which anything may lie.
+            [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -18,9 +18,7 @@ from systola.compiler.operations import Operations, Value
 from systola.compiler.printable import printable
 from systola.runtime.interpreters import MissingInterpreterError
 
-_FOLLOWS = (
-    "it stays with operators of the host: it takes float32 of theirs, or a variable is shared"
-)
+_FOLLOWS = "it stays with operators of the host: it takes their numbers, or a variable is shared"
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
 
@@ -151,7 +149,7 @@ class _Cut:
             segments = self._graph.segments(self.host.keys())
             machine = [segment for segment in segments if segment.on_machine]
             idle = [segment for segment in machine if not segment.macs]
-            if idle and len(idle) < len(machine):
+            if idle and any(segment.macs for segment in segments):
                 for segment in idle:
                     self._refuse(segment.parts, {}, _IDLE)
             elif not self._refused_by(self._translate, machine) and not self._refused_by(

@@ -306,12 +306,19 @@ def compare(
         assert np.array_equal(y, wanted[:count].reshape(y.shape))
 
 
-def test_nothing_for_the_machine() -> None:
+@pytest.mark.parametrize("tail", [False, True])
+def test_nothing_for_the_machine(tail: bool) -> None:
     """The refusal gives the reason of the whole network, and asks for no interpreter."""
     writer = ModelWriter()
     x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")
     weights = writer.tensor((3, 4), "float32", data=np.ones((3, 4), np.float32))
     writer.operator("FULLY_CONNECTED", [x, weights], [y], keepNumDims=True)
+    if tail:
+        # The machine could take it, but it has no products.
+        quantised, z = writer.tensor((1, 3), scale=0.1), writer.tensor((1, 3), scale=0.2)
+        writer.operator("QUANTIZE", [y], [quantised])
+        writer.operator("ABS", [quantised], [z])
+        y = z
     with pytest.raises(
         ModelError, match=r"^operator 0 \(FULLY_CONNECTED\): its .* is float32"
     ) as e:
