@@ -54,7 +54,7 @@ from systola.compiler.tflite.translate_pooling import (
     translate_reduce_extreme,
 )
 from systola.compiler.tflite.translate_resize import translate_resize_bilinear
-from systola.compiler.tflite.unsigned import FLIP_SIGN, without_unsigned
+from systola.compiler.tflite.unsigned import FLIP_SIGN, without_unlike, without_unsigned
 from systola.compiler.translation import refusals, translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
@@ -123,6 +123,9 @@ def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
 
     The results of a refused operator are given to the others, as inputs of the model are.
     """
+    graph, unlike = without_unlike(graph)
+    reason = "this kind of operator is not supported on uint8"
+    refused = {str(operator): reason for operator in unlike}
     graph = _prepared(graph)
     scope = Scope(graph, 1, semantics)
 
@@ -136,7 +139,7 @@ def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
         return True
 
     unknown = [number for number in graph.inputs if not given(number)]
-    return refusals(scope, _needed(graph), _ALL_TRANSLATORS, unknown, given)
+    return {**refused, **refusals(scope, _needed(graph), _ALL_TRANSLATORS, unknown, given)}
 
 
 def _prepared(graph: Graph) -> Graph:

@@ -33,8 +33,7 @@ _ALIKE = (
 
 def without_unsigned(graph: Graph) -> Graph:
     """Return `graph` with int8 instead of uint8, if its operators on uint8 are alike for both."""
-    bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
-    touching = [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
+    bytes_, touching = _touching(graph)
     if not touching or any(operator.kind not in _ALIKE for operator in touching):
         return graph
     tensors = [_as_int8(tensor) if tensor.dtype == "uint8" else tensor for tensor in graph.tensors]
@@ -52,6 +51,26 @@ def without_unsigned(graph: Graph) -> Graph:
                     after.append(Operator(len(graph.operators), FLIP_SIGN, (number,), (outer,), {}))
     operators = (*before, *graph.operators, *after)
     return Graph(tuple(tensors), operators, tuple(inputs), tuple(outputs))
+
+
+def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
+    """Return `graph` without the operators that keep its others on uint8, and these operators.
+
+    The results of an operator that is left out are inputs.
+    """
+    _, touching = _touching(graph)
+    unlike = [operator for operator in touching if operator.kind not in _ALIKE]
+    if len(unlike) == len(touching):
+        return graph, []
+    results = (number for operator in unlike for number in operator.outputs)
+    rest = tuple(operator for operator in graph.operators if operator not in unlike)
+    return replace(graph, operators=rest, inputs=(*graph.inputs, *results)), unlike
+
+
+def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
+    """Return the tensors of uint8, and the operators that take or give one."""
+    bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
+    return bytes_, [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
 
 
 def _as_int8(tensor: Tensor) -> Tensor:

@@ -133,6 +133,25 @@ def detector(rng: np.random.Generator) -> Case:
     return Case(content, (codes(rng, 1, 12),), kinds, "mi", 2 * 24 * 12)
 
 
+def unsigned(rng: np.random.Generator) -> Case:
+    """Make a network of uint8 with an operator that is another one than on int8."""
+    writer = ModelWriter()
+    byte = {"dtype": "uint8", "zero_point": 128}
+    x, h = writer.tensor((1, 8), scale=0.5, **byte), writer.tensor((1, 6), scale=0.4, **byte)
+    n, y = writer.tensor((1, 6), scale=1 / 128, **byte), writer.tensor((1, 4), scale=0.1, **byte)
+    for source, result, size in ((x, h, (6, 8)), (n, y, (4, 6))):
+        if source == n:
+            writer.operator("L2_NORMALIZATION", [h], [n])
+        data = rng.integers(0, 256, size, np.uint8)
+        weights = writer.tensor(size, "uint8", 0.01, 128, data)
+        scale = 0.01 * writer.quantization(source)[0]
+        bias = writer.tensor(size[:1], "int32", scale, data=np.arange(size[0], dtype=np.int32))
+        writer.operator("FULLY_CONNECTED", [source, weights, bias], [result])
+    content = writer.content([x], [y])
+    inputs = (rng.integers(0, 256, (SAMPLES, 1, 8), np.uint8),)
+    return Case(content, inputs, ("L2_NORMALIZATION",), "mim", 48 + 24)
+
+
 STATE: dict[str, Any] = {"shape": (1, 6), "scale": 0.25}
 STATE_KINDS = ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
 
@@ -211,7 +230,7 @@ def choice(rng: np.random.Generator) -> Case:
         feedback,
         *(
             pytest.param(each, marks=pytest.mark.thorough)
-            for each in (middle, float_tail, branches, detector, streaming, choice)
+            for each in (middle, float_tail, branches, unsigned, detector, streaming, choice)
         ),
     ],
 )
