@@ -31,6 +31,8 @@ def compile(
     """Compiles a quantised .tflite or .onnx model, or one that systola.training has saved, `batch`
     samples in one program.
 
+    Operators that the machine does not take run on the host, in LiteRT or ONNX Runtime, which have
+    to be installed for this; `placement` of the result has the place of each operator.
     In the scope of a Strategy the model is one for its pod, whose preset it then has.
     `preset` is DEFAULT_PRESET and `batch` DEFAULT_BATCH where they are not given, `batch` of a pod
     what suits the share of a core.

@@ -119,7 +119,7 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
     segments = found.segments()
     if not any(segment.on_machine for segment in segments):
         return None
-    if missing:
+    if missing and not all(segment.on_machine for segment in segments):
         raise missing
     for tensor in (*source.inputs, *source.outputs):
         if tensor not in source.values:

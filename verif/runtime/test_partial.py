@@ -15,7 +15,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
 from systola.compiler.cut.placement import Place, macs_share
-from systola.compiler.errors import ModelError
+from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import DeviceStage
 from systola.runtime import Strategy, compile, load
@@ -382,6 +382,12 @@ def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ModelError, match=r"NORMALIZATION.*not supported; .*litert.*systola\[host\]"
     ):
         compile(case.content)
+    # A batch that no machine takes is no work for it.
+    writer = ModelWriter()
+    x, y = writer.tensor((1, 6), scale=0.5), writer.tensor((1, 4), scale=0.5)
+    dense(writer, np.random.default_rng(random_seed()), x, y, (4, 6))
+    with pytest.raises(CompileError, match=r"^a batch has at least 1 sample, not 0$"):
+        compile(writer.content([x], [y]), batch=0)
 
 
 def test_interpreter_refuses() -> None:
