@@ -205,6 +205,7 @@ WRITERS = {
     "runtime/write_file.py": "it is the one",
     "cli/output_folder.py": "a folder of files",
     "cli/streams.py": "the null device, in the place of a closed output",
+    "runtime/quantiser/onnx_model.py": "a temporary folder, which the quantiser reads",
 }
 
 MODE = re.compile(r"[rbt]*[wax+][wax+rbt]*")
