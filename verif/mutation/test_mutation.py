@@ -84,6 +84,7 @@ def course(mutants):
 
 
 @pytest.mark.thorough
+@pytest.mark.exhaustive  # its simulator, with all mutants, has no other user
 def test_verdicts(course, mutants, tmp_path):
     """Those that must be found are; the machine without a fault and the harmless are not."""
     record = Record.of(tmp_path, mutants, "small")
