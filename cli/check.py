@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from systola.arch.config import DEFAULT_PRESET, Config, preset
-from systola.cli.arguments import add_json, configuration
+from systola.arch.config import Config
+from systola.cli.arguments import add_json, add_preset
 from systola.cli.errors import UserError
 from systola.cli.file_names import InputName
 from systola.cli.model import in_file
@@ -28,12 +28,7 @@ _HEADINGS = ("number", "operator", "result", "MACs", "place", "reason")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     parser.add_argument("model", type=InputName, metavar="MODEL", help=".tflite or .onnx model")
-    parser.add_argument(
-        "--preset",
-        type=configuration,
-        metavar="P",
-        help=f"tiny, small, base, v1 or ROWSxCOLS (default: {DEFAULT_PRESET})",
-    )
+    add_preset(parser)
     add_json(parser)
 
 
@@ -41,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Run the command; raise UserError after the table where the network does not run."""
     path: str = arguments.model
     content = read_file(path)
-    config: Config = arguments.preset or preset(DEFAULT_PRESET)
+    config: Config = arguments.preset
     with in_file(path):
         source = read_source(content)
         if source is None:

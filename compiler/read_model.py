@@ -47,7 +47,7 @@ def read_source(content: bytes, semantics: Semantics | None = None) -> Source | 
     """Return the operators of a file, which an interpreter can run.
 
     `semantics`: as for read_model; None is returned for those of no interpreter that is at hand.
-    Raises ModelError for what cannot be read.
+    Raises ModelError for a file that cannot be read.
     """
     if content[4:8] == IDENTIFIER and semantics in (None, Semantics.LITERT_2):
         return TfliteSource(content)

@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any, Protocol, cast
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from systola.arch.config import Config, ConfigError
 from systola.arch.config import preset as named_preset
 from systola.runtime.npz import Npz, NpzError
-from systola.runtime.plain_data import DataError, Unpacker
+from systola.runtime.plain_data import DataError, Packer, Unpacker
 from systola.runtime.pod.strategy import current_strategy
 from systola.runtime.write_file import write_file
 from systola.training.arguments import takes
@@ -30,7 +30,7 @@ from systola.training.checks import shown, whole
 from systola.training.errors import TrainingError
 from systola.training.layers import Activation, Input, Layer
 from systola.training.model import Sequential
-from systola.training.moments import Moments, Scale, Scales
+from systola.training.moments import Moments, Scales
 from systola.training.numbers import velocity_bits
 from systola.training.optimizers import SGD, Optimizer
 from systola.training.paths import check_path
@@ -87,10 +87,10 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
         "format": f"{_FORMAT} {VERSION}",
         "layers": [_written(layer) for layer in model.layers],
         "settings": settings
-        | {"optimizer": _optimizer(settings["optimizer"]), "preset": settings["preset"].name},
+        | {"optimizer": Packer().pack(settings["optimizer"]), "preset": settings["preset"].name},
         "bits": state.bits,
         "unit_bits": state.unit_bits,
-        "scales": [_with_class(each) for each in state.moments.scales] if state.moments else (),
+        "scales": Packer().pack(state.moments.scales) if state.moments else (),
         "updates": state.moments.updates if state.moments else 0,
         "input_bits": model.input_bits,
         "epochs": model.epochs,
@@ -135,7 +135,7 @@ class _About:
     bits: tuple[int, ...]
     unit_bits: tuple[int, ...]
     scales: tuple[Scales, ...]
-    """Those of the moments; none before the first update."""
+    """The scales of the moments; none before the first update."""
     updates: int
     """Updates that the moments are of."""
     input_bits: int | None
@@ -229,7 +229,7 @@ def _layer(written: Any) -> Any:
 
 
 def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -> State:
-    """Put together what the network has learnt."""
+    """Put together the masters, and the velocities or moments."""
     optimizer = about.settings.optimizer
     velocities, roots = arrays["velocity"], arrays["root"]
     more = velocity_bits(optimizer.momentum) if isinstance(optimizer, SGD) and velocities else 0
@@ -327,23 +327,6 @@ def _stored_preset(path: str | PathLike[str], name: str) -> Config:
         raise TrainingError(
             f"{path}: it was trained on {shown(name)}, which is no preset: give another to load()"
         ) from None
-
-
-def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
-    """Return the fields of an optimiser; it has the name of its class, as a schedule has."""
-    fields, rate = _with_class(optimizer), optimizer.learning_rate
-    if not isinstance(rate, float):
-        fields["learning_rate"] = _with_class(rate)
-    return fields
-
-
-def _with_class(item: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as plain_data takes them: its name is among them."""
-    values = {each.name: getattr(item, each.name) for each in fields(item)}
-    return {
-        "class": type(item).__name__,
-        **{n: _with_class(v) if isinstance(v, Scale) else v for n, v in values.items()},
-    }
 
 
 def _written(layer: Layer) -> dict[str, Any]:

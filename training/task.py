@@ -37,7 +37,7 @@ class Task:
     learning_rate: float = 0.0
     momentum: float = 0.0
     decays: Decays | None = None
-    """Those of the moments of Adam and RMSprop; None for other optimisers."""
+    """The decays of the moments of Adam and RMSprop; None for other optimisers."""
     largest_weight: float = 0.0
     """Of all samples; 0 where they have no weights."""
     stochastic: bool = False

@@ -204,9 +204,7 @@ class Step:
             below = back(below.reshape(len(self.x), -1, stage.units), marks, stage.pool)
         return below.reshape(-1, below.shape[-1]), bits
 
-    def _update_lstm(
-        self, update: Update | AdaptiveUpdate, lstm: Lstm, above: Narrow, bits: int
-    ) -> None:
+    def _update_lstm(self, update: Update, lstm: Lstm, above: Narrow, bits: int) -> None:
         task, stage, count = self.task, self.task.stages[0], len(self.task.stages)
         vocabulary = stage.lstm.vocabulary if stage.lstm else 0
         found = lstm.backward(above, bits, task.count, embedded=vocabulary > 0)

@@ -149,7 +149,7 @@ class Referee:
         return float(losses.sum()), self._right(logits, y)
 
     def _moved(self, place: int, gradient: Floats) -> Floats:
-        """What a step adds to weights."""
+        """Return the addition of a step to weights."""
         optimizer, velocity, square = self.optimizer, self.velocities[place], self.squares[place]
         rate = np.float32(rate_at(optimizer.learning_rate, self.steps - 1))
         if isinstance(optimizer, SGD):
