@@ -19,7 +19,7 @@ from systola.compiler.printable import printable
 from systola.runtime.compile_content import compile_content
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.quantiser.quantize import FORMS, QuantizedModel, quantize_float, read_float
-from systola.runtime.report import HOST
+from systola.runtime.report import HOST, Report
 
 HELP = "quantise a float network (.tflite, .onnx) on samples of a .npz file"
 
@@ -127,14 +127,13 @@ def _placement(compiled: CompiledModel | str) -> Mapping[str, object]:
         "refusal": None,
         "macs": compiled.macs,
         "estimated_cycles": report.estimated_cycles,
-        "host": _host(compiled),
+        "host": _host(report),
     }
 
 
-def _host(compiled: CompiledModel) -> list[str]:
+def _host(report: Report) -> list[str]:
     """Return the names of all that the host does."""
-    rows = compiled.estimate().rows
-    return list(dict.fromkeys(printable(row.operator) for row in rows if row.place == HOST))
+    return list(dict.fromkeys(printable(row.operator) for row in report.rows if row.place == HOST))
 
 
 def _summary(result: QuantizedModel, compiled: CompiledModel | str, config: Config) -> str:
@@ -161,7 +160,7 @@ def _summary(result: QuantizedModel, compiled: CompiledModel | str, config: Conf
         lines.append(f"does not compile for '{config.name}': {compiled}")
     else:
         report = compiled.estimate()
-        host = _host(compiled)
+        host = _host(report)
         lines.append(
             f"compiles for '{config.name}': {compiled.macs:,} MACs, about "
             f"{report.estimated_cycles:,.0f} cycles for one sample"

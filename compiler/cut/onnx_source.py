@@ -11,8 +11,7 @@ from math import prod
 from typing import Any, cast
 
 from systola.compiler.cut.source import Part, Source, Tensor
-from systola.compiler.errors import ModelError
-from systola.compiler.interpreted import InterpretedStage, Interpreter
+from systola.compiler.interpreted import Interpreter
 from systola.compiler.network import Network, make_network
 from systola.compiler.onnx.model import OnnxInput, OnnxNode
 from systola.compiler.onnx.reader import ELEMENT_TYPES, read_onnx
@@ -32,7 +31,7 @@ class OnnxSource(Source):
     """A model with the results of ONNX Runtime."""
 
     def __init__(self, content: bytes) -> None:
-        self.semantics = Semantics.ONNX
+        self.semantics, self.interpreter = Semantics.ONNX, Interpreter.ONNX_RUNTIME
         self._model = read_onnx(content)
         # The package comes without type information.
         self._onnx: Any = import_module("onnx")
@@ -93,12 +92,7 @@ class OnnxSource(Source):
     ) -> Network:
         """Return some of the parts as a network for the machine."""
         model = self._model
-        for tensor in inputs:
-            value = self.values.get(tensor)
-            if value is None or value.dtype not in _INPUT_TYPES:
-                reason = f"the machine cannot be given its input '{tensor}'"
-                takers = (part.name for part in parts if tensor in part.inputs)
-                raise ModelError(reason, dict.fromkeys(takers, reason))
+        self.check_given(parts, inputs, _INPUT_TYPES)
         nodes = tuple(model.nodes[part.index] for part in parts)
         taken = {name for node in nodes for name in node.inputs}
         piece = replace(
@@ -110,31 +104,22 @@ class OnnxSource(Source):
         )
         return make_network(translate_model(piece, repeat=1))
 
-    def interpreted(
-        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-    ) -> InterpretedStage:
-        """Return some of the parts as a model for ONNX Runtime."""
-        for tensor in (*inputs, *outputs):
-            if tensor not in self.values:
-                raise ModelError(f"the shape of tensor '{tensor}' is not known before it runs")
-        return InterpretedStage(
-            operators=tuple(part.name for part in parts),
-            interpreter=Interpreter.ONNX_RUNTIME,
-            model=self._piece(parts, _names(inputs), _names(outputs)),
-            sources=tuple(self.values[tensor] for tensor in inputs),
-            results=tuple(self.values[tensor] for tensor in outputs),
-            macs=sum(part.macs for part in parts),
-        )
+    def tensor_name(self, tensor: Tensor) -> str:
+        """Return the name, which the tensor is known by."""
+        return str(tensor)
 
-    def _piece(self, parts: Sequence[Part], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    def piece(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> bytes:
+        """Return some of the parts as a model for ONNX Runtime."""
         helper, graph = self._onnx.helper, self._proto.graph
         nodes = [graph.node[part.index] for part in parts]
         taken = {name for node in nodes for name in _taken(node)}
         piece = helper.make_graph(
             nodes,
             graph.name or "piece",
-            [self._info(name) for name in inputs],
-            [self._info(name) for name in outputs],
+            [self._info(name) for name in _names(inputs)],
+            [self._info(name) for name in _names(outputs)],
             [each for each in graph.initializer if each.name in taken],
         )
         proto = self._proto
@@ -158,7 +143,7 @@ class OnnxSource(Source):
         # It finds types and shapes by itself.
         probe.graph.output.extend(self._onnx.ValueInfoProto(name=name) for name in results)
         content = probe.SerializeToString()
-        with Session(Interpreter.ONNX_RUNTIME, content, optimised=False) as session:
+        with Session(self.interpreter, content, optimised=False) as session:
             found = session.tensors
         self._describe(
             OnnxInput(str(name), _RUNTIME_TYPES[kind], shape)

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from systola.compiler.interpreted import InterpretedStage
+from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import InterpretedStage, Interpreter
 from systola.compiler.network import Network
 from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
@@ -43,6 +44,8 @@ class Source(ABC):
     """A model file. Methods raise ModelError, with `refused`, for operators not supported."""
 
     semantics: Semantics
+    interpreter: Interpreter
+    """The interpreter that defines the results of the file."""
     parts: Sequence[Part]
     """In an order in which they can be executed, position by position."""
     inputs: tuple[Tensor, ...]
@@ -60,11 +63,43 @@ class Source(ABC):
     ) -> Network:
         """Return some of the parts as a network for the machine."""
 
-    @abstractmethod
     def interpreted(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> InterpretedStage:
         """Return some of the parts as a model for the interpreter."""
+        for tensor in (*inputs, *outputs):
+            if tensor not in self.values:
+                name = self.tensor_name(tensor)
+                raise ModelError(f"the shape of tensor '{name}' is not known before it runs")
+        return InterpretedStage(
+            operators=tuple(part.name for part in parts),
+            interpreter=self.interpreter,
+            model=self.piece(parts, inputs, outputs),
+            sources=tuple(self.values[tensor] for tensor in inputs),
+            results=tuple(self.values[tensor] for tensor in outputs),
+            macs=sum(part.macs for part in parts),
+        )
+
+    @abstractmethod
+    def piece(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> bytes:
+        """Return some of the parts as a model file."""
+
+    @abstractmethod
+    def tensor_name(self, tensor: Tensor) -> str:
+        """Return the name of a tensor, for messages."""
+
+    def check_given(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], types: Collection[str]
+    ) -> None:
+        """Raise ModelError where an input of these parts is of none of these types."""
+        for tensor in inputs:
+            value = self.values.get(tensor)
+            if value is None or value.dtype not in types:
+                reason = f"the machine cannot be given its input '{self.tensor_name(tensor)}'"
+                takers = (part.name for part in parts if tensor in part.inputs)
+                raise ModelError(reason, dict.fromkeys(takers, reason))
 
     @abstractmethod
     def check_interpreter(self) -> None:

@@ -10,8 +10,7 @@ from math import prod
 from typing import Any, cast
 
 from systola.compiler.cut.source import Part, Source, Tensor
-from systola.compiler.errors import ModelError
-from systola.compiler.interpreted import InterpretedStage, Interpreter
+from systola.compiler.interpreted import Interpreter
 from systola.compiler.network import Network, make_network
 from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
@@ -34,7 +33,7 @@ class TfliteSource(Source):
     """A model with the results of LiteRT's reference kernels."""
 
     def __init__(self, content: bytes) -> None:
-        self.semantics = Semantics.LITERT_2
+        self.semantics, self.interpreter = Semantics.LITERT_2, Interpreter.LITERT
         self._content = content
         self._graph = read_tflite(content, main=True)
         check_order(self._graph)
@@ -97,41 +96,25 @@ class TfliteSource(Source):
     ) -> Network:
         """Return some of the parts as a network for the machine."""
         graph = self._graph
-        for tensor in inputs:
-            value = self.values.get(tensor)
-            if value is None or value.dtype not in INPUT_TYPES:
-                reason = f"the machine cannot be given its input '{_name(graph, tensor)}'"
-                takers = (part.name for part in parts if tensor in part.inputs)
-                raise ModelError(reason, dict.fromkeys(takers, reason))
+        self.check_given(parts, inputs, INPUT_TYPES)
         chosen = tuple(graph.operators[part.index] for part in parts)
         piece = Graph(graph.tensors, chosen, _numbers(inputs), _numbers(outputs))
         return make_network(translate(piece, self.semantics, repeat=1))
 
-    def interpreted(
+    def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-    ) -> InterpretedStage:
+    ) -> bytes:
         """Return some of the parts as a model for LiteRT."""
-        for tensor in (*inputs, *outputs):
-            if tensor not in self.values:
-                name = _name(self._graph, tensor)
-                raise ModelError(f"the shape of tensor '{name}' is not known before it runs")
-        return InterpretedStage(
-            operators=tuple(part.name for part in parts),
-            interpreter=Interpreter.LITERT,
-            model=_piece(
-                self._content,
-                [part.index for part in parts],
-                _numbers(inputs),
-                _numbers(outputs),
-            ),
-            sources=tuple(self.values[tensor] for tensor in inputs),
-            results=tuple(self.values[tensor] for tensor in outputs),
-            macs=sum(part.macs for part in parts),
-        )
+        chosen = [part.index for part in parts]
+        return _piece(self._content, chosen, _numbers(inputs), _numbers(outputs))
+
+    def tensor_name(self, tensor: Tensor) -> str:
+        """Return the name of the tensor with this number."""
+        return self._graph.tensors[cast("int", tensor)].name
 
     def check_interpreter(self) -> None:
         """Take shapes from LiteRT; raise ModelError where it is missing or refuses the file."""
-        with Session(Interpreter.LITERT, self._content) as session:
+        with Session(self.interpreter, self._content) as session:
             found = session.tensors
         tensors = tuple(
             replace(tensor, shape=found[number][1], open=False)
@@ -145,10 +128,6 @@ class TfliteSource(Source):
 
 def _numbers(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(cast("Sequence[int]", tensors))
-
-
-def _name(graph: Graph, tensor: Tensor) -> str:
-    return graph.tensors[cast("int", tensor)].name
 
 
 def _piece(
