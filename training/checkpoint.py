@@ -32,7 +32,7 @@ from systola.training.layers import Activation, Input, Layer
 from systola.training.model import Sequential
 from systola.training.moments import Moments, Scales
 from systola.training.numbers import velocity_bits
-from systola.training.optimizers import SGD, Optimizer
+from systola.training.optimizers import Optimizer
 from systola.training.paths import check_path
 from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
@@ -232,7 +232,7 @@ def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -
     """Put together the masters, and the velocities or moments."""
     optimizer = about.settings.optimizer
     velocities, roots = arrays["velocity"], arrays["root"]
-    more = velocity_bits(optimizer.momentum) if isinstance(optimizer, SGD) and velocities else 0
+    more = velocity_bits(optimizer.momentum) if velocities else 0
     state = State(arrays["master"], velocities, about.bits, about.unit_bits, more)
     if not (optimizer.decays and roots):
         return state

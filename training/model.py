@@ -29,7 +29,7 @@ from systola.training.fast.engine import FastEngine
 from systola.training.layers import Input, Layer
 from systola.training.metrics import Totals
 from systola.training.numbers import Floats, codes, input_bits
-from systola.training.optimizers import SGD, Optimizer
+from systola.training.optimizers import Optimizer
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.paths import check_path, check_target
 from systola.training.progress import Progress
@@ -595,7 +595,6 @@ class Sequential:
             return engine
         settings, state = self._compiled(), self.state()
         chosen: Optimizer = settings["optimizer"]
-        plain = chosen if isinstance(chosen, SGD) else SGD()
         task = Task(
             stages=self.stages(),
             input_bits=bits,
@@ -603,10 +602,10 @@ class Sequential:
             loss=settings["loss"],
             count=batch_size,
             learning_rate=rate_at(chosen.learning_rate, self.steps),
-            momentum=plain.momentum,
+            momentum=chosen.momentum,
             decays=chosen.decays,
             largest_weight=largest,
-            stochastic=plain.stochastic,
+            stochastic=chosen.stochastic,
             seed=settings["seed"],
         )
         if settings["backend"] != FAST:

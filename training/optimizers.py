@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from systola.training.arguments import Only, constructor
 from systola.training.checks import choice, real
@@ -77,9 +78,16 @@ class SGD:
         return self.rounding == "stochastic"
 
 
+class _Adaptive:
+    """The settings of SGD that an optimiser with moments does not have."""
+
+    momentum: ClassVar[float] = 0.0
+    stochastic: ClassVar[bool] = False
+
+
 @constructor(**_OFF_ADAPTIVE, amsgrad=Only((False,), "moments follow the last gradients"))
 @dataclass(frozen=True)
-class Adam:
+class Adam(_Adaptive):
     """Adam: steps of the first moment of the gradients over the root of their second moment.
 
     `systola.training.moments` has the numerics.
@@ -106,7 +114,7 @@ class Adam:
     centered=Only((False,), "moments are about zero"),
 )
 @dataclass(frozen=True)
-class RMSprop:
+class RMSprop(_Adaptive):
     """RMSprop: steps of the gradient over the root of the second moment of all gradients."""
 
     learning_rate: float | Schedule = 0.001
