@@ -203,6 +203,7 @@ def test_some_places(isolation: Isolation, name: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", KINDS)
 def test_every_97th_byte(isolation: Isolation, name: str) -> None:
     size = len(content_of(name))

@@ -70,7 +70,7 @@ def test_random_programs(config, simulator):
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(200, id="some"),
+        pytest.param(100, id="some"),
         pytest.param(1000, id="many", marks=pytest.mark.exhaustive),
     ],
 )

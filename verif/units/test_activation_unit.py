@@ -56,6 +56,7 @@ CONFIGS = {
         rows=2, cols=40, columns_per_stage=4, host_bus_bytes=64, weight_bus_bytes=64, **SIZES
     ),
 }
+RARE = ("two in a wide one", "only wide", "40 lanes placed")
 COUNT = 60
 WINDOW = {
     "height": 4,
@@ -299,7 +300,7 @@ async def corners(dut):
     await bench.finish(done)
 
 
-@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
 def test_activation_unit(simulator, variant):
     assert ActivationUnit.latency() == LATENCY
     assert HARDWARE_SUM_LATENCY == SUM_LATENCY

@@ -63,6 +63,7 @@ CONFIGS = {
         tables=8,
     ),
 }
+RARE = ("bare",)
 DECODED = {name: Decoded(config=config) for name, config in CONFIGS.items()}
 INSTRUCTION = EffectiveInstruction()
 LIMITS = {
@@ -401,6 +402,6 @@ async def extremes(dut):
         assert causes[1::2].count(Fault.NONE) > 20
 
 
-@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
 def test_decoder(simulator, variant):
     run_unit("test_decoder", simulator, unit(variant), variant=variant)

@@ -40,6 +40,7 @@ CONFIGS = {
     "128": small_config(host_bus_bytes=128, instruction_buffer=32),
     "32, deep": small_config(host_bus_bytes=32),
 }
+RARE = ("4", "128")
 PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3, 1, 1)]
 AFTER_JUMP = 3
 """Cycles from an End_Loop that goes back to the first instruction of its body. It leaves more after
@@ -246,6 +247,6 @@ async def wild_programs(dut, latency, ask, answer, take):
     await bench.run(1000)
 
 
-@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS))
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
 def test_scalar_loops(simulator, variant):
     run_unit("test_scalar_loops", simulator, unit(variant), variant=variant)

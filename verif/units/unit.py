@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import random
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_modul
 from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.seeds import random_seed
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog
+from systola.verif.plan.selection import exhaustive
 from systola.verif.units.packing import from_bits, to_bits
 
 TOP = "unit"
@@ -125,9 +127,16 @@ def variants(*names: str) -> list[tuple[str, str]]:
     return [(name, names[0]) for name in chosen] + [(quickest, name) for name in names[1:]]
 
 
-def long_variants(*names: str) -> list[tuple[str, str]]:
-    """Such pairs for tests that take minutes on Icarus: it runs them where SIM asks for it."""
-    return [(simulator, name) for simulator in quick_simulators() for name in names]
+def long_variants(*names: str, rare: Container[str] = ()) -> list[Any]:
+    """Pair simulators and variants for tests that take minutes on Icarus.
+
+    Icarus runs them where SIM asks for it. The `rare` variants run with --exhaustive only.
+    """
+    return [
+        exhaustive(simulator, name) if name in rare else (simulator, name)
+        for simulator in quick_simulators()
+        for name in names
+    ]
 
 
 def chosen_variant() -> str:
