@@ -17,7 +17,7 @@ from systola.golden.requantise import (
 )
 from systola.golden.state import State
 from systola.golden.training import magnitude_bits
-from systola.golden.vector import depthwise_sums, pooled, vector_sums
+from systola.golden.vector import depthwise_sums, pooled, quotient_sums, vector_sums
 
 
 class ActivationUnit(State):
@@ -133,7 +133,10 @@ class ActivationUnit(State):
         if operation != Operation.COPY:
             b = self._values(operand, 1, rows, bool(wide_operands))[0, :, :cols]
         scale = self._scale
-        sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
+        if function == Function.QUOTIENT and b is not None:
+            sums = quotient_sums(a, b, scale)
+        else:
+            sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
         y = self._requantised(sums, parameter, rounding, exponent)
         if not wide:
             result = self._activated(y, function, zero_point, scale.ceiling, table)
@@ -143,7 +146,7 @@ class ActivationUnit(State):
         if accumulate:
             addend = self._values(destination, 1, rows, True)[0, :, :cols]
         result = activate_wide(y, Function(function), addend, table)
-        if function == Function.NONE and scale.limit:
+        if function in (Function.NONE, Function.QUOTIENT) and scale.limit:
             result = np.clip(result, -scale.limit, scale.limit)
         self._store_wide(destination, result)
 

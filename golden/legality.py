@@ -13,6 +13,7 @@ from systola.arch.isa import (
     Function,
     Instruction,
     Opcode,
+    Operation,
     reserved_bits,
 )
 
@@ -52,6 +53,10 @@ def fields_legal(
 def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
     """Whether `function` of Activate or Vector goes with `wide`, `accumulate` and `table`."""
     function = operands["function"]
+    if function == Function.QUOTIENT:
+        # Of the two instructions only Vector has an operation.
+        multiplies = operands.get("operation") == Operation.MULTIPLY
+        return config.training and multiplies and operands["accumulate"] <= operands["wide"]
     if not operands["wide"]:
         return not operands["accumulate"] and function not in GATES
     if function == Function.EXP and config.training:

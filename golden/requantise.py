@@ -102,9 +102,9 @@ def activate_wide(
 ) -> NDArray[np.int16]:
     """Compute the result of Activate with `wide` for requantised values `y` (any shape, kept).
 
-    `function` is NONE or one of GATES. `addend` is the zero point, or, to accumulate, the int16
-    values so far; it broadcasts against `y`. `integer_bits`, the `table` of
-    the instruction, counts for TANH and EXP only.
+    `function` is NONE, QUOTIENT or one of GATES. `addend` is the zero point, or, to accumulate, the
+    int16 values so far; it broadcasts against `y`. `integer_bits`, the `table` of the instruction,
+    counts for TANH and EXP only.
     """
     v = np.clip(y.astype(np.int64) + addend, INT16_MIN, INT16_MAX)
     if function == Function.SIGMOID:

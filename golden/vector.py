@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Operation, Reduction
+from systola.arch.isa import QUOTIENT_BITS, Operation, Reduction
 from systola.golden.requantise import shifted
 from systola.golden.window import Window
 
@@ -87,6 +87,18 @@ def vector_sums(
     first = _scaled(x1, scale.multiplier_a, scale.shift_a, fraction_bits)
     second = _scaled(x2, scale.multiplier_b, scale.shift_b, fraction_bits)
     return (first + second if operation == Operation.ADD else first - second).astype(np.int32)
+
+
+def quotient_sums(
+    a: NDArray[np.integer[Any]], b: NDArray[np.integer[Any]], scale: Scale
+) -> NDArray[np.int32]:
+    """Compute s of Vector with function QUOTIENT for operands of any one shape."""
+    x1 = a.astype(np.int64) - scale.zero_a
+    x2 = b.astype(np.int64) - scale.zero_b
+    # The exponent of frexp is the number of bits of a whole number, 0 for 0.
+    bits = np.frexp((x1 ^ (x1 >> 63)).astype(np.float64))[1]
+    factor = np.int64(1) << QUOTIENT_BITS >> bits
+    return (x2 * factor).astype(np.int32)
 
 
 def _scaled(x: NDArray[np.int64], q: int, r: int, k: int) -> NDArray[np.int64]:

@@ -418,6 +418,7 @@ class ActivateCommand(data.StructLayout):
     the entry `parameter` + t - 1 a window of t taps inside the map. Results are clamped to `low`
     and `high`. `exponent`: the register whose shifts take the place of the entry's, if not 0.
     `stochastic`, with `rounding` SINGLE: random numbers are added in place of halves.
+    `quotient`, with MULTIPLY: the factor is a power of two that divides by operand a.
 
     With function OTHER an instruction with source DEPTHWISE has two phases as well, for each block,
     and reads lines in the first alone: the `taps` lines of a tile from `operand` on (TRANSPOSE), to
@@ -453,6 +454,6 @@ class ActivateCommand(data.StructLayout):
                 "low": signed(16),
                 "high": signed(16),
                 "table": 4,
-                **({"exponent": 3, "stochastic": 1} if config.training else {}),
+                **({"exponent": 3, "stochastic": 1, "quotient": 1} if config.training else {}),
             }
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from systola.arch.isa.codes import (
     EXPONENT_REGISTERS,
     INVERSE_ROOT,
+    QUOTIENT_BITS,
     RANDOM_GROUP,
     RANDOM_LANES,
     RANDOM_WARM_UP,
@@ -116,7 +117,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             "less than exact. "
             "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU, RELU6 or "
             f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS} (EXP where there is "
-            f"training: > {INVERSE_ROOT}), `stochastic` where there is no training. "
+            f"training: > {INVERSE_ROOT}), QUOTIENT, `stochastic` where there is no training. "
             "UNAVAILABLE: `wide` "
             "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
             "where there is no training."
@@ -227,15 +228,20 @@ ACTIVATION: tuple[Instruction, ...] = (
             "Set_Config_Scale). COPY: s = x1, operand b is not read. ADD and SUBTRACT: s = f(x1, "
             "`multiplier_a`, `shift_a`) + or - f(x2, `multiplier_b`, `shift_b`), modulo 2^32, "
             "where h = (x * q + 2^(k-1)) >> k with k = 11 (int16: 16), and f = r = 0 ? h : (h + "
-            "2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. Then as Activate with s and entry "
+            "2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. MULTIPLY with function QUOTIENT: s = "
+            f"x2 * 2^({QUOTIENT_BITS} - n), and 0 for n > {QUOTIENT_BITS}; n is the smallest "
+            "number from 0 on for which x1 lies in [-2^n, 2^n - 1], and what follows is as for "
+            "NONE. Then as Activate with s and entry "
             "`parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, `wide`, "
             "`accumulate`, `exponent` mean the same, `ceiling` is that of Set_Config_Scale. With "
-            "`wide`, function NONE and `limit` > 0 the result is clamped to [-`limit`, `limit`] "
-            "at last. The result goes to line `destination` + m, or lines + 2m and + 2m + 1 with "
-            "`wide`; bytes beyond C become 0. BUFFER_RANGE looks at `buffer`, then (not for COPY) "
+            "`wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to "
+            "[-`limit`, `limit`] at last. The result goes to line `destination` + m, or lines + 2m "
+            "and + 2m + 1 with `wide`; bytes beyond C become 0. BUFFER_RANGE looks at `buffer`, "
+            "then (not for COPY) "
             "`operand`, then `destination`. OVERLAP does not count an operand that lies in "
             "exactly the lines of the destination: results may replace operands. ILLEGAL_FIELD as "
-            "for Activate. UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit "
+            "for Activate, but QUOTIENT only with another operation than MULTIPLY, or where there "
+            "is no training. UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit "
             "modes, TABLE where there are no tables, EXP or `exponent` where there is no "
             "training."
         ),

@@ -22,6 +22,8 @@ TANH_INTEGER_BITS = 4
 """Most integer bits of the argument of functions TANH and EXP."""
 RECIPROCAL, INVERSE_ROOT = 5, 6
 """What `table` has for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
+QUOTIENT_BITS = 15
+"""Bits by which QUOTIENT shifts a dividend left, less those of the divisor's magnitude."""
 EXPONENT_REGISTERS = 8
 """Exponent registers of the activation unit; register 0 is always zero."""
 RANDOM_LANES = 8
@@ -83,6 +85,7 @@ class Function(IntEnum):
     SIGMOID = 4
     TANH = 5
     EXP = 6
+    QUOTIENT = 7
 
 
 GATES = (Function.SIGMOID, Function.TANH, Function.EXP)

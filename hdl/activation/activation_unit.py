@@ -3,7 +3,7 @@
 
 from contextlib import nullcontext
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
@@ -115,10 +115,11 @@ class ActivationUnit(wiring.Component):
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
     one of GATES `gate_spacing` more, a sum of lines that is added to what its lines hold
-    ADDEND_SPACING more; DRAIN_SPACING are lost behind an instruction that reads lines, TAP_SPACING
-    behind fewer than three taps. ADD and SUBTRACT need the requantisers for three cycles a vector,
-    or for two where an operand of int8 has a scale of one half, and lose LONG_SPACING where others
-    lose ADDEND_SPACING or DRAIN_SPACING; so do those that ResultLanes names.
+    ADDEND_SPACING more, but for one of ADDEND_LINES with training; DRAIN_SPACING are lost behind an
+    instruction that reads lines, TAP_SPACING behind fewer than three taps. ADD and SUBTRACT need
+    the requantisers for three cycles a vector, or for two where an operand of int8 has a scale of
+    one half, and lose LONG_SPACING where others lose ADDEND_SPACING or DRAIN_SPACING; so do those
+    that ResultLanes names.
 
     `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
     before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
@@ -380,6 +381,7 @@ class ActivationUnit(wiring.Component):
         scale = command.scale
         loads = taken & (step.phase == Phase.TAPS)
         other = self._config.training & (command.function == OTHER)
+        divides = in_operand & command.quotient if self._config.training else Const(0)
         pools = command.source == Source.POOL
         with m.If(~taken | scaled):
             m.d.comb += control.element.coefficient.eq(Coefficient.ZERO)
@@ -405,7 +407,7 @@ class ActivationUnit(wiring.Component):
                     Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0),
                 )
             ),
-            control.element.keep.eq(taken & in_elements),
+            control.element.keep.eq(taken & (in_elements | (divides & ~step.low))),
             control.scaling.scaled.eq(taken & step.scales),
             control.scaling.wide.eq(command.wide_operands),
             control.shift.eq(Mux(in_operand, scale.shift_b, scale.shift_a)),

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The front of one lane: from the bytes of buffer lines to the sum that is requantised."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.arch.isa import QUOTIENT_BITS
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.multiplier import Multiplier
@@ -25,13 +26,15 @@ class Coefficient(enum.Enum, shape=2):
     ONE = 1
     TAP = 2
     FIRST = 3
+    """The first element, or, with `keep`, the power of two that divides by it."""
 
 
 class ElementControl(data.StructLayout):
     """Stage 0, with the byte: it is the `low` half of an int16, or completes an element.
 
     The element is the number less `zero`. `coefficient`: its factor. `keep`: it is the FIRST of
-    those that follow. `addend`: it is what the result is added to.
+    those that follow, or is divided by the FIRST if it has that for its factor. `addend`: it is
+    what the result is added to.
     """
 
     def __init__(self) -> None:
@@ -83,6 +86,17 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
     if config.depthwise:
         members["tap"] = In(signed(8))
     return members
+
+
+def power_below(divisor: Value) -> Value:
+    """2^(QUOTIENT_BITS - n) for a divisor of n magnitude bits, 0 where there are more of them.
+
+    The first bit of the magnitude is the lowest one from the other end: the only one that a number
+    and its negative have in common. A one beyond the end stands for a magnitude of 0.
+    """
+    sign = divisor[QUOTIENT_BITS + 1]
+    backwards = Cat(divisor[: QUOTIENT_BITS + 1][::-1] ^ sign.replicate(QUOTIENT_BITS + 1), 1)
+    return (backwards & -backwards)[1 : QUOTIENT_BITS + 2]
 
 
 class VectorLane(wiring.Component):
@@ -169,6 +183,9 @@ class VectorLane(wiring.Component):
                 m.d.comb += coefficient.eq(1)
             with m.Case(Coefficient.FIRST):
                 m.d.comb += coefficient.eq(kept[-1])
+                if self._config.training:
+                    with m.If(element.keep):
+                        m.d.comb += coefficient.eq(power_below(kept[-1]))
             if self._config.depthwise:
                 with m.Case(Coefficient.TAP):
                     m.d.comb += coefficient.eq(self.tap)

@@ -179,6 +179,9 @@ class ActivateDecoder(wiring.Component):
             },
         }
         if config.training:
+            divides = fields[Opcode.VECTOR].function == Function.QUOTIENT
+            entries[Opcode.VECTOR]["quotient"] = divides
+            entries[Opcode.VECTOR]["function"] = Mux(divides, Function.NONE, vector.function)
             # With a random number in place of a half it is the same as SINGLE.
             entries[Opcode.ACTIVATE]["rounding"] = activate.rounding | activate.stochastic
             measure, transpose = fields[Opcode.MEASURE], fields[Opcode.TRANSPOSE]

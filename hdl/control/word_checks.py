@@ -17,6 +17,7 @@ from systola.arch.isa import (
     Field,
     Function,
     Opcode,
+    Operation,
     instructions_of,
 )
 from systola.hdl.control.activate_decoder import OTHERS
@@ -136,6 +137,10 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         if config.training:
             most = Mux(function == Function.EXP, INVERSE_ROOT, TANH_INTEGER_BITS)
         wrong |= has_bits & (fields.table > most)
+        divides: Value = function == Function.QUOTIENT
+        if opcode is Opcode.VECTOR and config.training:
+            divides &= fields.operation != Operation.MULTIPLY
+        wrong |= divides
     return wrong
 
 

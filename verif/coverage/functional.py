@@ -136,7 +136,9 @@ def _mode_bins() -> Iterator[str]:
             yield f"{opcode.name.lower()} {name}"
     for size in ("int8", "int16", "int16 added"):
         yield f"activate stochastic {size}"
-    for operation, operands, results in product(Operation, _SIZES, _SIZES):
+        for rounding in Rounding:
+            yield _mode(Opcode.VECTOR, Function.QUOTIENT, rounding, size)
+    for operation, operands, results in product((*Operation, Function.QUOTIENT), _SIZES, _SIZES):
         yield f"vector {operation.name.lower()} {operands} to {results}"
     for function, rounding in product(_RECTIFIERS, Rounding):
         yield _mode(Opcode.DEPTHWISE, function, rounding, "int8")
@@ -314,8 +316,10 @@ class Observer(Machine):
         match opcode:
             case Opcode.VECTOR:
                 operation = Operation(at["operation"])
+                divides = at["function"] == Function.QUOTIENT
+                computed = (Function.QUOTIENT if divides else operation).name.lower()
                 sizes = _SIZES[at["wide_operands"]], _SIZES[at["wide"]]
-                yield f"vector {operation.name.lower()} {sizes[0]} to {sizes[1]}"
+                yield f"vector {computed} {sizes[0]} to {sizes[1]}"
                 if at["destination"] == at["buffer"]:
                     yield "vector replaces a"
                 if operation != Operation.COPY and at["destination"] == at["operand"]:

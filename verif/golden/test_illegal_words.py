@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from systola.arch.config import Config, preset
-from systola.arch.isa import Fault, Function, Opcode, encode
+from systola.arch.isa import Fault, Function, Opcode, Operation, encode
 from systola.verif.golden.rig import HALT, PLAIN_TALL, SQUARE, TINY, TRAINING, Rig
 from systola.verif.golden.windows import Windows
 from systola.verif.golden.words import (
@@ -104,8 +104,7 @@ def test_reserved_bits(word: bytes, width: int) -> None:
         *((SQUARE, patched(Windows().word, bit, 0, 8)) for bit in (44, 52)),  # kernel
         *((SQUARE, patched(Windows().word, bit, 0, 7)) for bit in (60, 67)),  # strides
         *((SQUARE, patched(Windows().word, bit, 0, 4)) for bit in (74, 78)),  # dilations
-        # values that have no name
-        *((SQUARE, word(function=7, wide=wide)) for word in (activate, vector) for wide in (0, 1)),
+        # a value that has no name
         (SQUARE, pool(reduction=3)),
         # combinations
         (SQUARE, depthwise(function=Function.TABLE)),
@@ -124,6 +123,16 @@ def test_reserved_bits(word: bytes, width: int) -> None:
                 {"function": Function.EXP, "wide": 1, "table": 5},
             )
         ),
+        # a quotient but for Vector with MULTIPLY, and where there is no training
+        *((SQUARE, word(function=7, wide=wide)) for word in (activate, vector) for wide in (0, 1)),
+        (SQUARE, vector(function=7, operation=Operation.MULTIPLY)),
+        *((TRAINING, activate(function=7, wide=wide)) for wide in (0, 1)),
+        *(
+            (TRAINING, vector(function=7, wide=1, operation=operation))
+            for operation in Operation
+            if operation != Operation.MULTIPLY
+        ),
+        (TRAINING, vector(function=7, operation=Operation.MULTIPLY, accumulate=1)),
         # ... even where the hardware is missing
         (TINY, activate(function=Function.TANH, wide=1, table=5)),
         (TRAINING, activate(function=Function.TANH, wide=1, table=5)),

@@ -12,7 +12,7 @@ import pytest
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Operation, Rounding, encode
 from systola.verif.golden import scalar
-from systola.verif.golden.rig import HALT, SHAPES, SQUARE, Rig
+from systola.verif.golden.rig import HALT, SHAPES, SQUARE, TRAINING, Rig
 from systola.verif.kit.seeds import random_seed
 
 
@@ -113,6 +113,80 @@ def test_against_loops(config: Config) -> None:
         )
         rig.complete(encode(Opcode.SET_CONFIG_SCALE, **scale), word, HALT)
         assert rig.lines() == expected, (operation, function, rounding, at, scale)
+
+
+def magnitude_bits(x: int) -> int:
+    """The smallest n with -2^n <= x < 2^n."""
+    return next(n for n in range(40) if -(2**n) <= x < 2**n)
+
+
+@pytest.mark.parametrize("wide_operands", [0, 1])
+@pytest.mark.parametrize("wide", [0, 1])
+def test_quotients(wide_operands: int, wide: int) -> None:
+    """Operand b over the power of two above operand a, with the ends of both and any rounding."""
+    rng = random.Random(random_seed())
+    rig, ends = Rig(TRAINING), [-32768, 32767, -1, 0, 1, -2, 2, 16383, 16384, -16384, -16385]
+    if not wide_operands:
+        ends = [-128, 127, -1, 0, 1, 63, 64, -64, -65]
+    for zero_a in (0, -128, 127, 5):
+        for rounding in Rounding:
+            zero_b, limit = rng.choice((0, -128, 127)), rng.choice((0, 100))
+            accumulate = wide and rng.randrange(2)
+            rig.randomise(rng)
+            for c in range(4):
+                for line, x in enumerate(rng.choice(ends) for _ in range(2)):
+                    low, high = scalar.low_byte(x), scalar.high_byte(x)
+                    rig.machine.buffer[2 * line : 2 * line + 2, c] = low, high
+            lines = rig.lines()
+            expected: list[int] = []
+            for c in range(4):
+                x1, x2 = (scalar.int16(lines[at][c], lines[at + 1][c]) for at in (0, 2))
+                if not wide_operands:
+                    x1, x2 = lines[0][c], lines[2][c]
+                s = (x2 - zero_b) * floor(2 ** (15 - magnitude_bits(x1 - zero_a)))
+                y = rig.entry(3, c).requantised(s, rounding)
+                if wide:
+                    addend = scalar.int16(lines[20][c], lines[21][c]) if accumulate else -7
+                    v = scalar.clamped(y + addend, -32768, 32767)
+                    expected.append(scalar.clamped(v, -limit, limit) if limit else v)
+                else:
+                    expected.append(scalar.clamped(y - 7, -128, 127))
+            scale = {"zero_a": zero_a, "zero_b": zero_b, "limit": limit, "ceiling": -100}
+            at = {"buffer": 0, "operand": 2, "destination": 20, "rows": 1, "parameter": 3}
+            how = {"wide_operands": wide_operands, "wide": wide, "accumulate": accumulate}
+            word = encode(
+                Opcode.VECTOR,
+                **{"operation": Operation.MULTIPLY, "function": Function.QUOTIENT},
+                **{"rounding": rounding, "zero_point": -7},
+                **at,
+                **how,
+            )
+            rig.complete(encode(Opcode.SET_CONFIG_SCALE, **scale), word, HALT)
+            found = rig.lines()
+            there = [
+                scalar.int16(found[20][c], found[21][c]) if wide else found[20][c] for c in range(4)
+            ]
+            assert there == expected, (zero_a, rounding)
+
+
+def test_quotient_by_hand() -> None:
+    """1000 over 0, 1, 3, 500: 2^0, 2^1, 2^2 and 2^9 are the powers above them; halves upwards."""
+    rig = Rig(TRAINING)
+    for c in range(4):
+        rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=0, right=14))
+    rig.machine.buffer[0:2] = np.array([0, 1, 3, 500], "<i2").view(np.int8).reshape(4, 2).T
+    rig.machine.buffer[2:4] = (
+        np.array([1000, -1000, 1002, 1000], "<i2").view(np.int8).reshape(4, 2).T
+    )
+    at = {"buffer": 0, "operand": 2, "destination": 2, "rows": 1, "parameter": 0}
+    word = encode(
+        *(Opcode.VECTOR,),
+        **{"operation": Operation.MULTIPLY, "function": Function.QUOTIENT, "rounding": 1},
+        **{"wide_operands": 1, "wide": 1, **at},
+    )
+    rig.complete(word, HALT)
+    result = rig.machine.buffer[2:4].T.copy().view("<i2").reshape(-1)
+    assert result.tolist() == [1000, -500, 251, 2]
 
 
 def test_residual_add_by_hand() -> None:

@@ -146,8 +146,10 @@ class FaultWriter(SingleInstructions):
             case Opcode.ACTIVATE | Opcode.VECTOR:
                 if entry.opcode == Opcode.ACTIVATE and not self._config.training:
                     wrong.append({"stochastic": 1})
-                for function in GATES:
-                    wrong.append({"function": function, "wide": 0, "accumulate": 0, "table": 0})
+                for function in (*GATES, Function.QUOTIENT):
+                    if function != Function.QUOTIENT or not self._divides(at):
+                        changes = {"wide": 0, "accumulate": 0, "table": 0}
+                        wrong.append({"function": function, **changes})
                 for function in (Function.RELU, Function.RELU6, Function.TABLE):
                     wrong.append({"function": function, "wide": 1})
                 wrong.append({"wide": 0, "accumulate": 1})
@@ -163,6 +165,10 @@ class FaultWriter(SingleInstructions):
             self._word(entry, {**at, **rng.choice(wrong)})
         else:
             self._word(entry, at, 1 << rng.randrange(entry.width, 8 * INSTRUCTION_BYTES))
+
+    def _divides(self, at: dict[str, int]) -> bool:
+        """Whether function QUOTIENT is legal for these fields of an Activate or Vector."""
+        return self._config.training and at.get("operation") == Operation.MULTIPLY
 
     def _anything(self, entry: Instruction) -> dict[str, int]:
         """Fields none of which is illegal, and no index registers."""

@@ -374,6 +374,8 @@ class ProgramWriter(ProgramState):
         rng, lines, opcode = self.rng, self.spans.lines, Opcode.VECTOR
         operation = rng.choice(list(Operation))
         how = self._function()
+        if self.config.training and operation == Operation.MULTIPLY and rng.random() < 0.3:
+            how["function"] = Function.QUOTIENT
         wide_operands = int(self.config.wide and rng.random() < 0.5)
         rows = min(self.rows(9), lines.size // 4)
         if _is_gate(how):

@@ -172,13 +172,17 @@ class Job(NamedTuple):
         if function in (Function.RELU, Function.RELU6):
             found["low"] = f["zero_point"]
         if self.opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-            found["function"] = int(function)
+            divides = function == Function.QUOTIENT
+            found["function"] = int(Function.NONE if divides else function)
+            if config.training:
+                found["quotient"] = int(divides)
         if function == Function.RELU6:
             found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
         if self.wide:
             found |= {"low": -(1 << 15), "high": (1 << 15) - 1}
             limit = self.scale["limit"]
-            if self.opcode == Opcode.VECTOR and function == Function.NONE and limit:
+            limited = function in (Function.NONE, Function.QUOTIENT)
+            if self.opcode == Opcode.VECTOR and limited and limit:
                 found |= {"low": -limit, "high": limit}
         if self.opcode == Opcode.ACTIVATE:
             count = {"kx": 1, "ky": 1, "ox": f["rows"], "oy": 1, "block": f["n_tiles"]}
@@ -349,6 +353,8 @@ class Jobs:
     def _vector(self, f: Fields) -> None:
         random, config = self.random, self.config
         f.setdefault("operation", int(random.choice(list(Operation))))
+        if config.training and f["operation"] == Operation.MULTIPLY and random.random() < 0.4:
+            f["function"] = Function.QUOTIENT
         f.setdefault("wide_operands", random.getrandbits(1) if config.wide else 0)
         size = f["rows"] * (1 + f["wide_operands"])
         buffer, operand, destination = self._apart(size, size, f["rows"] * (1 + f["wide"]))

@@ -197,7 +197,7 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     elif wide:
         limit = text.scale["limit"] if opcode == Opcode.VECTOR else 0
         low, high = -(1 << 15), (1 << 15) - 1
-        if limit and function == Function.NONE:
+        if limit and function in (Function.NONE, Function.QUOTIENT):
             low, high = -limit, limit
     else:
         ceiling = text.scale["ceiling"] if opcode == Opcode.VECTOR else f["ceiling"]
@@ -209,6 +209,7 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     assert (c.rounding, c.zero_point) == (f["rounding"] | stochastic, f["zero_point"])
     if text.config.training:
         assert (c.exponent, c.stochastic) == (f.get("exponent", 0), stochastic)
+        assert c.quotient == (function == Function.QUOTIENT)
     for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
         assert (c.function == late) == (function == late)
         if function == late:

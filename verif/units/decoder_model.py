@@ -211,6 +211,10 @@ class Reader:
         if opcode == Opcode.DEPTHWISE:
             return function == Function.TABLE
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            if function == Function.QUOTIENT and (
+                not self.config.training or f.get("operation") != Operation.MULTIPLY
+            ):
+                return True
             if f["wide"]:
                 if function in (Function.RELU, Function.RELU6, Function.TABLE):
                     return True

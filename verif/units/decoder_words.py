@@ -174,6 +174,12 @@ class Writer:
         accumulate = self._flag(bool(wide))
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
+    def _divided(self, found: Fields, operation: int) -> Fields:
+        """The same fields, or those of a QUOTIENT where there is one for the operation."""
+        if self.reader.config.training and operation == Operation.MULTIPLY and self._flag(True):
+            return {**found, "function": Function.QUOTIENT}
+        return found
+
     def _place(self, *sizes: int) -> list[int]:
         """Places for regions of these sizes that touch but do not overlap, if they fit at all."""
         random = self.random
@@ -260,7 +266,7 @@ class Writer:
             operand = buffer if operation != Operation.COPY else random.getrandbits(20)
         if random.random() < 0.3 and found["wide"] == wide_operands:
             destination = buffer
-        return found | {
+        return self._divided(found, operation) | {
             "operation": operation,
             "buffer": buffer,
             "operand": operand,

@@ -20,6 +20,7 @@ CONFIGS = {
     "complete": small_config(),
     "no wide": small_config(wide=False),
     "no depthwise": small_config(depthwise=False),
+    "training": small_config(training=True),
 }
 SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
 """Cycles from a byte to the control of the sum and to the sum, of products and of others."""
@@ -46,6 +47,12 @@ class Element(NamedTuple):
 def wrapped(value, bits=32):
     """`value` modulo 2^bits, signed."""
     return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+def power_below(divisor):
+    """2^15 over the least power of two that the divisor does not reach; 0 below 1."""
+    bits = next(n for n in range(40) if -(1 << n) <= divisor < 1 << n)
+    return 1 << 15 >> bits
 
 
 class Numbers:
@@ -135,13 +142,14 @@ class Numbers:
                 product |= {"coefficient": Coefficient.ZERO}
                 summing |= {"halved": halved, "scaled": 1 - halved}
                 summing["subtract"] = int(operation == "subtract" and number == 1)
-            elif operation == "multiply":
+            elif operation in ("multiply", "divide"):
                 if number == 0:
                     summing["update"] = 0
                 else:
                     product["coefficient"] = Coefficient.FIRST
+                    product["keep"] = int(operation == "divide")
                     summing["first"] = 1
-                    total = x[0] * x[1]
+                    total = x[1] * (x[0] if operation == "multiply" else power_below(x[0]))
             else:
                 total = x[0]
             element = self.element(byte, element=control, product=product, summing=summing, x=x[-1])
@@ -163,7 +171,8 @@ class Numbers:
 
     def plain(self):
         """What adds up products, or nothing."""
-        kinds = [self.idle, self.pool, lambda: self.vector(("copy", "multiply"))]
+        operations = ["copy", "multiply", *["divide"] * self.config.training]
+        kinds = [self.idle, self.pool, lambda: self.vector(operations)]
         kinds += [self.depthwise] * self.config.depthwise + [self.addend] * self.config.wide
         return self.random.choice(kinds)()
 
