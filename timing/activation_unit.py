@@ -15,6 +15,7 @@ from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.spacings import (
+    ADDEND_LINES,
     ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
@@ -210,7 +211,9 @@ class ActivationUnit:
         elif scaled:
             spacing, drain = LONG_SPACING * accumulate, LONG_SPACING
         else:
-            spacing, drain = ADDEND_SPACING if accumulate else int(two_lines), DRAIN_SPACING
+            late_enough = self._config.training and halves * (1 + both) + ADDEND >= ADDEND_LINES
+            spacing = ADDEND_SPACING * (not late_enough) if accumulate else int(two_lines)
+            drain = DRAIN_SPACING
         reads = [operands["buffer"] + half for half in range(halves)]
         if both:
             reads += [operands["operand"] + half for half in range(halves)]

@@ -90,11 +90,11 @@ class ResultLanes(wiring.Component):
     elements are `scaled`, and GateSequencer.LATENCY later with SIGMOID or TANH, which are for int16
     results only; the second line of an int16 result a cycle later. Nothing stops a vector. Between
     vectors the caller leaves `gate_spacing` cycles behind one with SIGMOID or TANH, one behind any
-    other int16 result, ADDEND_SPACING behind a sum that is added to what is there, and
-    DRAIN_SPACING between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING
-    in both cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue. Behind a
-    gate these come on top of `gate_spacing`; TAP_SPACING between a tap and its use. `said.low` <=
-    `said.high`.
+    other int16 result, ADDEND_SPACING behind a sum that is added to what is there, if it has
+    fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and an accumulator row. Where elements
+    are scaled it is LONG_SPACING in both cases, and no element is to be scaled SLOT_DISTANCE cycles
+    after the issue. Behind a gate these come on top of `gate_spacing`; TAP_SPACING between a tap
+    and its use. `said.low` <= `said.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a

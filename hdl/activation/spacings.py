@@ -26,6 +26,9 @@ generators have made their steps."""
 ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.WAITING
 """Cycles between sums of lines that are added to what is there: the addend of a vector comes with
 its second line at the earliest, and then that of the vector before has been taken on."""
+ADDEND_LINES = 2 + ADDEND_SPACING
+"""Lines of a vector, with those of its addend, for which that is so by itself: machines with
+training leave no cycle out then."""
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY

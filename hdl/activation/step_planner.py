@@ -315,12 +315,18 @@ class StepPlanner(wiring.Component):
         m.d.comb += walker.advance.eq(goes_on & (moves_on | (now.elements & ~last_tap)))
 
         drains = ends & ~from_accumulators
+        # An addend that comes first comes late enough by itself.
+        adds_soon = final & command.accumulate & ~from_accumulators
+        if config.training:
+            few_lines = Signal(reset_less=True)  # fewer than ADDEND_LINES for a vector
+            with m.If(~walker.present):
+                m.d.sync += few_lines.eq(~coming_operand & ~command.wide_operands)
+            adds_soon &= few_lines
         pauses: list[tuple[Value, ValueLike]] = [
             (final & gate, Mux(drains | scaled, Pause.GATE_DRAIN, Pause.GATE)),
             (((final & command.accumulate) | drains) & scaled, Pause.LONG),
             (drains, Pause.DRAIN),
-            # An addend that comes first comes late enough by itself.
-            (final & command.accumulate & ~from_accumulators, Pause.ADDEND),
+            (adds_soon, Pause.ADDEND),
             (final & (two_lines | ends), Mux(addend_first & ~ends, Pause.NONE, Pause.ONE)),
             (taps_end & few_taps, Pause.TAPS),
         ]

@@ -95,7 +95,7 @@ def left_out(cycles, turns):
     return cycles and -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1
 
 
-def spacing(job, ends, turns):
+def spacing(job, ends, turns, config):
     """Cycles without a step behind a vector: at least, at most."""
     if job.is_gate:
         drains = job.is_scaled or (ends and job.opcode in READERS)
@@ -106,7 +106,8 @@ def spacing(job, ends, turns):
     if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
     if job.accumulates:
-        cycles = ADDEND_SPACING if job.opcode in READERS else int(ends)
+        late = config.training and job.steps()[0] >= ADDEND_SPACING + 2
+        cycles = ADDEND_SPACING * (not late) if job.opcode in READERS else int(ends)
         return cycles, cycles
     if job.wide:
         # Two lines are written. Where as many are read meanwhile, nothing need be lost.
@@ -161,7 +162,7 @@ def check_cycles(bench, runs):
                     assert least <= steps[0] - before - 1, (job, vector)
                     assert waits(run, 0, before, steps[0], turns) <= most, (job, vector)
             before = steps[-1]
-            pauses = spacing(job, vector + 1 == len(run.steps), turns)
+            pauses = spacing(job, vector + 1 == len(run.steps), turns, bench.config)
             least, most = (left_out(cycles, turns) for cycles in pauses)
         lines = bench.written[run.first : run.first + len(job.writes())]
         late = 3 * (turns - 1)  # a read may come in the second cycle, a write does
