@@ -18,9 +18,9 @@ from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import Pass, accumulated, hidden_scale, portions
 from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.task import GRADIENT, SHIFT, Task
-from systola.training.update import Masters, cut, rooms, update_shift
+from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import Turned
-from systola.training.writer import Entry, Writer
+from systola.training.writer import AnyEntry, Entry, Writer
 
 
 class Backward:
@@ -43,7 +43,7 @@ class Backward:
         for number in reversed(range(len(stages))):
             # The gradient below takes the weights before their update, and moves its exponent.
             bits, inputs = self._task.master_bits[number], left.inputs[number]
-            entry = update_shift(writer, self._task, bits, inputs)
+            entry = update_shift(writer, self._task, number, bits, inputs)
             below, below_masking = range(0), masking
             if number:
                 below = self._below(number, gradient)
@@ -59,10 +59,13 @@ class Backward:
                 deque(masking, maxlen=0)
                 RecurrentBackward(writer, self._task).write(gradient)
                 gradient = range(0)
-            elif stages[number].window:
-                self._maps.update(number, gradient, entry)
             else:
-                self._update(number, gradient, entry, masking)
+                begin_telling(writer, self._task, number)
+                if stages[number].window:
+                    self._maps.update(number, gradient, entry)
+                else:
+                    self._update(number, gradient, entry, masking)
+                tell(writer, self._task, number)
             writer.free(gradient, left.transposed[number])
             gradient, masking = below, below_masking
 
@@ -111,7 +114,9 @@ class Backward:
         writer.free(below)
         return maps
 
-    def _update(self, number: int, gradient: range, entry: Entry, masking: Iterator[None]) -> None:
+    def _update(
+        self, number: int, gradient: range, entry: AnyEntry, masking: Iterator[None]
+    ) -> None:
         """Adds the products of inputs and gradient to the masters, part by part.
 
         Each step of `masking` masks the next block of the gradient; the first one is.
@@ -120,7 +125,7 @@ class Backward:
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
         parts = portions(writer.config, task, shape, number)
         half = writer.config.accumulator_rows // 2
-        places = rooms(writer, parts[0].count * size, momentum=bool(task.momentum))
+        places = rooms(writer, parts[0].count * size, task)
         turn = 0
         before: Masters | None = None
         for block in range(shape.units):

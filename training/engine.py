@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from systola.arch.image import Image
 from systola.runtime.pod.linked import Linked
 from systola.training.errors import TrainingError
-from systola.training.layout import Layout
+from systola.training.layout import TOLD_LINES, Layout
 from systola.training.lines import (
     blocked,
     load_classes,
@@ -24,6 +24,9 @@ from systola.training.lines import (
     store_wide,
 )
 from systola.training.loss import BINARY, LOSS_BITS, WEIGHT_BITS
+from systola.training.moment_steps import moment_steps
+from systola.training.moments import LEAST_TOLD, Moments, MomentStep, halving
+from systola.training.moments import SURVEY_STEPS as MOMENT_SURVEY_STEPS
 from systola.training.numbers import FULL_BITS, LOGIT_BITS, velocity_bits
 from systola.training.passes import bits_without_dropout
 from systola.training.programs import (
@@ -36,6 +39,8 @@ from systola.training.programs import (
 )
 from systola.training.state import State
 from systola.training.task import Task
+from systola.training.update import TOLD_BITS
+from systola.training.writer import Entry
 
 Codes = NDArray[np.integer[Any]]
 """Of samples: int8, or words."""
@@ -89,7 +94,7 @@ class Engine:
         self.batch = batch
         # The first share of a whole batch may be smaller than the last one.
         shares = [len(share) for share in self._shares(batch)]
-        self.layout = Layout(config, task.stages, max(shares), momentum=bool(task.momentum))
+        self.layout = Layout(config, task.stages, max(shares), beside=task.beside)
         if self.layout.samples > config.accumulator_rows:
             raise TrainingError(f"a batch of {batch} does not fit '{config.name}'")
         if self.layout.window > MOST_HOST_BYTES:
@@ -97,6 +102,7 @@ class Engine:
         self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in shares]
         """Of each core."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}
+        self._moments: Moments | None = None
         self._least_bits: list[int] = []
         """Fraction bits of the units of each stage, the least in the epoch."""
         self.cycles: int | None = None
@@ -104,23 +110,30 @@ class Engine:
         self._programs_of("train", batch)  # they must fit, before anything runs
 
     def load(self, state: State) -> None:
-        """Puts masters and velocities in place."""
+        """Put masters, and velocities or moments, in place."""
         layout = self.layout
         state = state.for_optimizer(self.task.momentum, self.task.decays)
         for host in self.hosts:
             host[: layout.state_bytes] = 0
-            self._put(host, layout.masters, state.masters)
-            if layout.velocities:
-                self._put(host, layout.velocities, state.velocities)
+            for places, tensors in zip(
+                (layout.masters, *layout.beside), (state.masters, *state.beside), strict=True
+            ):
+                self._put(host, places, tensors)
+        # What the moments mean; their codes are in host memory.
+        self._moments = state.moments
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """What `load` takes: that of core 0, as all have the same."""
-        layout = self.layout
-        masters, velocities = self._get(layout.masters), self._get(layout.velocities)
-        task = self.task
-        more = velocity_bits(task.momentum) if velocities else 0
-        return State(masters, velocities, task.master_bits, task.unit_bits, more)
+        """Return what `load` takes, from core 0, as all have the same."""
+        layout, task = self.layout, self.task
+        masters = self._get(layout.masters)
+        *others, last = ((), *map(self._get, layout.beside))
+        found = State(masters, (), task.master_bits, task.unit_bits)
+        if self._moments:
+            first = others[-1] if self._moments.first else ()
+            return replace(found, moments=replace(self._moments, first=first, roots=last))
+        more = velocity_bits(task.momentum) if last else 0
+        return replace(found, velocities=last, velocity_bits=more)
 
     def _put(
         self,
@@ -151,17 +164,74 @@ class Engine:
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
         """Take a step with a batch of samples, which have weights or not."""
-        batch = self._feed("train", x, y, step, weights)
+        if self._moments:
+            batch = self._adapt(self._moments, x, y, step, weights)
+        else:
+            batch = self._feed("train", x, y, step, weights)
         self._note_unit_bits()
         if survey_is_due(step + 1):
             self._survey()
+        if self._moments and self._moments.updates % MOMENT_SURVEY_STEPS == 0:
+            self._moments = self._surveyed(self._moments)
         return batch
+
+    def _adapt(
+        self,
+        before: Moments,
+        x: Codes,
+        y: NDArray[np.int16],
+        step: int,
+        weights: Weights | None,
+    ) -> Batch:
+        """Take a step with an optimiser that has moments."""
+
+        def look(numbers: Sequence[MomentStep]) -> list[int]:
+            hosts = [host.copy() for host in self.hosts]
+            self._feed("train", x, y, step, weights, numbers)
+            told = self._told()
+            self.hosts = hosts
+            return told
+
+        numbers = moment_steps(replace(self.task, count=len(x)), before, look)
+        self._halve(numbers, before.updates + 1)
+        batch = self._feed("train", x, y, step, weights, numbers)
+        told = zip(numbers, self._told(), strict=True)
+        scales = tuple(each.after(bits) for each, bits in told)
+        self._moments = replace(before, scales=scales, updates=before.updates + 1)
+        return batch
+
+    def _told(self) -> list[int]:
+        """Return the bits of the largest gradient of each tensor, as the last step tells them."""
+        layout, count = self.layout, len(self.layout.shapes)
+        lines = TOLD_LINES // 2 * count
+        found = [load_wide(host, layout.told, layout, lines)[:, 0] for host in self.hosts]
+        told = [
+            [sum(TOLD_BITS - int(code).bit_length() for code in tensor) for tensor in each]
+            for each in (codes.reshape(count, -1).tolist() for codes in found)
+        ]
+        return [LEAST_TOLD + max(of_cores) for of_cores in zip(*told, strict=True)]
+
+    def _halve(self, numbers: Sequence[MomentStep], number: int) -> None:
+        """Halve the codes of moments, or double them, before update `number`."""
+        layout = self.layout
+        memories: list[tuple[int, int, Entry]] = []
+        for tensor, each in enumerate(numbers):
+            # Of RMSprop there are roots alone.
+            times = (each.first_halved, each.root_halved)[-len(layout.beside) :]
+            memories += [
+                (tensor, places[tensor], halving(count, number))
+                for places, count in zip(layout.beside, times, strict=True)
+                if count
+            ]
+        if memories:
+            self._run_everywhere(rescale_program(self._machine.config, layout, memories))
 
     def learn_at(self, rate: float) -> None:
         """Set the learning rate of the next steps."""
         if rate != self.task.learning_rate:
             self.task = replace(self.task, learning_rate=rate)
-            self._programs.clear()
+            if not self.task.decays:
+                self._programs.clear()
 
     def end_epoch(self) -> None:
         """Makes what fitted all steps of the epoch the fraction bits of the units."""
@@ -194,6 +264,7 @@ class Engine:
         y: NDArray[np.int16],
         step: int,
         weights: Weights | None = None,
+        numbers: Sequence[MomentStep] = (),
     ) -> Batch:
         layout, units = self.layout, self.task.stages[-1].units
         shares = self._shares(len(x))
@@ -205,7 +276,7 @@ class Engine:
             if weights is not None and self.task.largest_weight:
                 codes = weight_codes(self.task, weights[own])
                 store_classes(host, layout.weights, layout, np.repeat(codes, units, axis=1))
-        self.cycles = self._run(self._programs_of(kind, len(x)), step)
+        self.cycles = self._run(self._programs_of(kind, len(x)), step, numbers)
         bits, last = LOGIT_BITS, self.task.stages[-1]
         if kind == "predict" and (last.softmax or last.sigmoid):
             bits = 15
@@ -224,8 +295,10 @@ class Engine:
         return [task.share(self._machine.config.cols) for task in self._tasks(count)]
 
     def _tasks(self, count: int) -> list[Task]:
-        cores = range(self._machine.cores)
-        return [replace(self.task, count=count, core=core, cores=len(cores)) for core in cores]
+        cores, task = range(self._machine.cores), replace(self.task, count=count)
+        if task.decays:  # the rate comes with each step
+            task = replace(task, learning_rate=0.0)
+        return [replace(task, core=core, cores=len(cores)) for core in cores]
 
     def _samples(self, x: Codes) -> NDArray[np.int8]:
         """The samples as lines: of rows with a one for the bias, of maps, or of steps."""
@@ -256,27 +329,54 @@ class Engine:
 
     def _survey(self) -> None:
         """Gives masters room where they have used up theirs."""
-        config, layout, cores = self._machine.config, self.layout, self._machine.cores
-        self._run([survey_program(config, layout)] * cores)
-        found = load_wide(self.hosts[0], layout.survey, layout, len(layout.shapes))[:, 0]
-        full = [
-            number
-            for number, code in enumerate(found.tolist())
-            if 8 + 14 - int(code).bit_length() >= FULL_BITS
-        ]
+        config, layout = self._machine.config, self.layout
+        found = self._survey_of([layout.masters])
+        full = [number for number, bits in enumerate(found) if bits >= FULL_BITS]
         if full:
-            self._run([rescale_program(config, layout, full)] * cores)
+            tensors = [layout.masters, *(layout.beside if self.task.momentum else ())]
+            memories = [(number, places[number], Entry()) for number in full for places in tensors]
+            self._run_everywhere(rescale_program(config, layout, memories))
             bits = list(self.task.master_bits)
             for number in full:
                 bits[number] -= 1
             self.task = replace(self.task, master_bits=tuple(bits))
             self._programs.clear()
 
-    def _run(self, programs: Sequence[StepProgram], step: int = 0) -> int | None:
+    def _surveyed(self, moments: Moments) -> Moments:
+        """Lower the bounds of moments to the largest codes."""
+        count = len(self.layout.shapes)
+        found = self._survey_of(self.layout.beside)
+        scales = tuple(
+            replace(
+                each,
+                first=each.first.surveyed(first) if moments.first else each.first,
+                root=each.root.surveyed(root),
+            )
+            for each, first, root in zip(moments.scales, found[:count], found[-count:], strict=True)
+        )
+        return replace(moments, scales=scales)
+
+    def _survey_of(self, memories: Sequence[Sequence[int]]) -> list[int]:
+        """Return the bits of the largest code of all tensors, 8 at least, of each kind of them."""
+        layout = self.layout
+        self._run_everywhere(survey_program(self._machine.config, layout, memories))
+        count = len(memories) * len(layout.shapes)
+        found = load_wide(self.hosts[0], layout.survey, layout, count)[:, 0]
+        return [8 + 14 - int(code).bit_length() for code in found.tolist()]
+
+    def _run_everywhere(self, program: StepProgram) -> None:
+        self._run([program] * self._machine.cores)
+
+    def _run(
+        self,
+        programs: Sequence[StepProgram],
+        step: int = 0,
+        numbers: Sequence[MomentStep] = (),
+    ) -> int | None:
         """Runs a program on each core; the cycles of all of them."""
         images: list[Image] = []
         for program, host in zip(programs, self.hosts, strict=True):
-            code = program.place(self.layout, host, step)
+            code = program.place(self.layout, host, step, numbers)
             images.append(Image(code, host, self.layout.program, np.zeros(0, np.uint8)))
         result = self._machine.run(images)
         self.hosts = result.hosts

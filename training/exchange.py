@@ -33,7 +33,7 @@ from systola.training.writer import WIDE, Entry, Writer
 LEAST = -8
 _STEPS = 15
 _LINES = 3
-_WHOLE = Entry(multiplier=(1 << 31) - 1)
+WHOLE = Entry(multiplier=(1 << 31) - 1)
 """A scale of one, as -2^15 is concerned: HALF would lose a bit of it."""
 
 
@@ -49,7 +49,7 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
     writer.measure(scratch, first=SHIFT)
     for number, lines in enumerate(told):
         writer.measure(SHIFT, third=scratch, value=LEAST + (number + 1) * _STEPS)
-        writer.copy(source.start, lines.start, 1, _WHOLE, WIDE, exponent=SHIFT)
+        writer.copy(source.start, lines.start, 1, WHOLE, WIDE, exponent=SHIFT)
         # To both sides in turn, so that one need not wait for the other.
         side = (Side.RIGHT, Side.LEFT)[number % 2]
         writer.words += all_gather(cores, lines.start, 2, side)

@@ -22,6 +22,8 @@ PROGRAM_BYTES = 1 << 20
 LEAST_LINES = 2
 """Of the constant with which cores tell each other exponents."""
 TABLES = 4
+TOLD_LINES = 4
+"""Lines in which a step tells the bits of a largest gradient: two int16, of 0 to 15 each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ class Layout:
     """The places of everything in the host window, as byte offsets."""
 
     def __init__(
-        self, config: Config, stages: tuple[Stage, ...], batch: int, *, momentum: bool
+        self, config: Config, stages: tuple[Stage, ...], batch: int, *, beside: int
     ) -> None:
         size = self.size = config.cols
         self.pitch = config.input_pitch
@@ -100,9 +102,10 @@ class Layout:
         self._end = 0
         weights = [shape.units * shape.lines for shape in self.shapes]
         self.masters = [self._take(2 * lines) for lines in weights]
-        self.velocities = [self._take(2 * lines) for lines in weights] if momentum else []
+        self.beside = [[self._take(2 * lines) for lines in weights] for _ in range(beside)]
+        """What is kept beside the masters: velocities, or first moments and roots."""
         self.state_bytes = self._end
-        """Of masters and velocities: what a checkpoint keeps."""
+        """Of masters and what is beside them: what a checkpoint keeps."""
         self.x = self._take(self.samples * self._given(stages[0]))
         label_lines = 2 * self.groups * self.classes
         self.labels = self._take(label_lines)
@@ -110,7 +113,9 @@ class Layout:
         self.weights = self._take(label_lines)
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
-        self.survey = self._take(2 * len(self.shapes))
+        self.survey = self._take(2 * len(self.shapes) * max(1, beside))
+        self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
+        """What a step tells of the largest gradient of each tensor."""
         self.unit_bits = self._take(2 * len(stages))
         self.selected = _blocks(self.groups, size) * size
         """Lines of one for each block of samples, whole blocks of them."""

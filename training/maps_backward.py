@@ -15,7 +15,7 @@ from systola.training.passes import Pass, accumulated
 from systola.training.task import Task
 from systola.training.update import Masters, cut, rooms
 from systola.training.weights import all_turned
-from systola.training.writer import Entry, Writer
+from systola.training.writer import AnyEntry, Writer
 
 MOST_TILES = 4095
 """Of one instruction."""
@@ -59,7 +59,7 @@ class MapsBackward:
         writer.free(whole)
         return result
 
-    def update(self, number: int, gradient: range, entry: Entry) -> None:
+    def update(self, number: int, gradient: range, entry: AnyEntry) -> None:
         """Adds the products of inputs and gradient to the masters, some taps at a time."""
         writer, layout, task = self._writer, self._writer.layout, self._task
         stage, shape, size = task.stages[number], layout.shapes[number], layout.size
@@ -74,7 +74,7 @@ class MapsBackward:
         pieces: list[tuple[int, int] | None] = [*window.places, None]
         each = shape.channels * size
         parts = accumulated(writer.config, shape.units * each, len(pieces))
-        places = rooms(writer, len(parts[0]) * each, momentum=bool(task.momentum))
+        places = rooms(writer, len(parts[0]) * each, task)
         turn = 0
         for part in parts:
             chosen = pieces[part.start : part.stop]

@@ -170,7 +170,6 @@ class Sequential:
         check_every = whole("check_every", check_every, 0)
         if check_every and settings.backend != FAST:
             raise TrainingError(f"check_every goes with backend='{FAST}'")
-        _check_optimizer(settings.optimizer, settings.backend, check_every)
         self._keep_state()
         self._check_every = check_every
         self._engine = self._machine = None
@@ -440,7 +439,6 @@ class Sequential:
     def use_optimizer(self, optimizer: Optimizer) -> None:
         """Go on with another optimiser; nothing else changes."""
         settings = self._compiled()
-        _check_optimizer(optimizer, settings["backend"], self._check_every)
         if type(optimizer) is not type(settings["optimizer"]):
             self._keep_state()
             self._engine = None
@@ -657,13 +655,6 @@ def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float]
     """Return loss and metrics as Keras does: a loss alone is a number."""
     values = list(found.values())
     return found if return_dict else values[0] if len(values) == 1 else values
-
-
-def _check_optimizer(optimizer: Optimizer, backend: str, check_every: int) -> None:
-    """Raise TrainingError for an optimiser of which there are no programs, where one would run."""
-    if optimizer.decays and (backend != FAST or check_every):
-        name = type(optimizer).__name__
-        raise TrainingError(f"{name} runs on back end '{FAST}', and not with check_every")
 
 
 def _silent(verbose: object) -> bool:

@@ -7,14 +7,15 @@ v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2,
 
 - Both are int16 codes with a scale for each tensor. Decays cost no pass: the codes stay, and one
   code stands for less. Codes are halved where the next ones could leave int16.
-- The divisor is a power of two, 2^b with the magnitude bits b of the code of s. It is up to twice
-  as large as s, so a factor of sqrt(2) is right on average. A step of a weight has 1.45, because
-  the first order makes s some 2 % too large.
+- The divisor is a power of two, 2^b with the magnitude bits b of the code of s: the QUOTIENT of the
+  instruction set. It is up to twice as large as s, so a factor of sqrt(2) is right on average. A
+  step of a weight has 1.45, because the first order makes s some 2 % too large.
 - |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
   Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
 - Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
   gives an offset before the rounding, the same for all weights.
-- All scales are known before a step: they follow the largest gradients of the steps before.
+- All scales are known before a step: they follow the largest gradients of the steps before, by at
+  most MOST_TOLD - LEAST_TOLD bits up and down in a step, which is all that a step tells.
 
 The last places of the codes stand for epsilon.
 """
@@ -22,27 +23,37 @@ The last places of the codes stand for epsilon.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import frexp, sqrt
+from math import frexp, ldexp, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.isa import QUOTIENT_BITS
+from systola.golden.training import held
 from systola.training.checks import whole
 from systola.training.errors import TrainingError
 from systola.training.numbers import FULL_BITS, multiplier
 from systola.training.writer import Entry
 
 Codes = NDArray[np.int16]
-QUOTIENT_BITS, STEP_BITS = 2, 8
-"""Fraction bits of |g| / s, and of m / s."""
+RATIO_BITS = 2
+"""Fraction bits of |g| / s."""
 GRADIENT_BITS = 11
 """Bits of the largest gradient of a tensor, if it is as large as in the step before."""
 KEPT_BITS = 13
 """Bits of the largest codes of a tensor, at first and where small ones are doubled."""
 SURVEY_STEPS = 4
 """Steps from one look at the magnitudes of the codes to the next."""
+SURVEYED_BITS = 8
+"""The least number of bits that such a look tells."""
 MOMENT_BITS = -64, 96
 """The least and the most fraction bits of gradients."""
+LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
+"""The least and the most bits of a largest gradient that a step tells."""
+FIRST_GRADIENT = 18
+"""Fraction bits of the gradients with which a first step is looked at, before it is taken."""
+FIRST_LOOKS = 3
+"""How often a first step is looked at, at most: until it tells the bits of all gradients."""
 _DIVISOR = 1.45
 """The power of two that a first moment is divided by, over s, on average."""
 _FIRST_ROOT = 0.85
@@ -50,7 +61,8 @@ _FIRST_ROOT = 0.85
 _END = 2.0**15
 _LEAST_UNIT = 2.0**-256
 _MOST_BIAS = 1 << 30
-_MOST_SHIFT, _MOST_DOUBLED = 31, 6
+_MOST_MULTIPLIER = (1 << 31) - 1
+_MOST_LEFT, _MOST_SHIFT, _MOST_DOUBLED = 7, 31, 6
 
 
 @dataclass(frozen=True)
@@ -83,8 +95,8 @@ class Scale:
         return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
 
     def surveyed(self, bits: int) -> Scale:
-        """Return the scale where codes have no more than so many bits."""
-        return replace(self, bound=min(self.bound, 2.0**bits))
+        """Return the scale where codes have no more than so many bits, or SURVEYED_BITS."""
+        return replace(self, bound=min(self.bound, 2.0 ** max(bits, SURVEYED_BITS)))
 
 
 @dataclass(frozen=True)
@@ -125,10 +137,17 @@ class Moments:
 
 
 class MomentStep:
-    """The numbers of an update of a tensor: update `number`, from 1, with scales from before it."""
+    """The numbers of an update of a tensor: update `number`, from 1, with scales from before it.
 
-    def __init__(self, decays: Decays, number: int, before: Scales) -> None:
-        self._decays, self._number = decays, number
+    `factor`: from a sum without fraction bits to a gradient; `rate`: the learning rate. Sums become
+    codes of gradients, and additions to those of first moments, by the multipliers of two entries
+    and a shift of their fraction bits and `right` more.
+    """
+
+    def __init__(
+        self, decays: Decays, number: int, before: Scales, factor: float, rate: float
+    ) -> None:
+        self._decays, self._number, self._rate = decays, number, rate
         largest = 2.0 ** (GRADIENT_BITS - before.gradient)
         first = before.first.decayed(decays.first) if decays.first else before.first
         first, self.first_halved = _with_room(first, self._first_grown(first, largest))
@@ -139,9 +158,14 @@ class MomentStep:
 
         `first_halved` and `root_halved` tell how often codes are halved before; negative, doubled.
         """
+        self._gradient = factor * 2.0**before.gradient
+        self._first = factor * (1 - decays.first) * first.unit if decays.first else 0.0
+        _, self.right = multiplier(max(self._gradient, self._first))
+        _, self._wanted_right = multiplier(factor)
 
-    def after(self, wanted: int) -> Scales:
-        """Return the scales after it, where its gradients would have taken `wanted` bits."""
+    def after(self, told: int) -> Scales:
+        """Return the scales after it, where its largest gradient has told so many bits."""
+        wanted = self.wanted(told)
         largest, scales = 2.0 ** (GRADIENT_BITS - wanted), self.scales
         first = self._first_grown(scales.first, largest)
         root = self._root_grown(scales.root, largest)
@@ -151,41 +175,41 @@ class MomentStep:
             replace(scales.root, bound=min(root, _END)),
         )
 
-    @property
-    def first_factor(self) -> float:
-        """The factor from a gradient to the addition to the code of its first moment."""
-        return (1 - self._decays.first) * self.scales.first.unit
+    def wanted(self, told: int) -> int:
+        """Return the fraction bits with which its largest gradient would have GRADIENT_BITS."""
+        least, most = MOMENT_BITS
+        return min(max(GRADIENT_BITS - told - self.right + self._wanted_right, least), most)
 
     @property
-    def quotient_exponent(self) -> int:
-        """The exponent of a gradient that is divided by 2^b, for QUOTIENT_BITS."""
-        return _register(-1 - QUOTIENT_BITS - self._root_ratio[1])
+    def gradient_entry(self) -> Entry:
+        """The entry from sums to the codes of gradients; its shift comes from a register."""
+        return self._shared(self._gradient)
 
     @property
-    def limit(self) -> int:
-        """The largest |g| / s that counts, of QUOTIENT_BITS."""
-        part, _ = self._root_ratio
-        most = _FIRST_ROOT * sqrt(2 / (1 - self._decays.second))
-        return round(most * 2**QUOTIENT_BITS / part)
+    def first_entry(self) -> Entry:
+        """The entry from sums to the additions to the codes of first moments, likewise."""
+        return self._shared(self._first)
 
     @property
-    def root_entry(self) -> tuple[Entry, int]:
-        """Entry and exponent from |g| / s times |g| to the addition to the code of s."""
-        part, bits = self._root_ratio
-        return self._dithered((1 - self._decays.second) / sqrt(2) * part**2, bits - QUOTIENT_BITS)
+    def ratio_entry(self) -> Entry:
+        """The entry of the quotient of the code of a gradient and 2^b, for RATIO_BITS."""
+        return _entry(self._ratio, RATIO_BITS - QUOTIENT_BITS)
 
     @property
-    def step_exponent(self) -> int:
-        """The exponent of a first moment, or gradient, that is divided by 2^b, for STEP_BITS."""
-        return _register(-1 - STEP_BITS - self._step_ratio[1])
+    def root_entry(self) -> Entry:
+        """The entry from |g| / s times |g| to the addition to the code of s."""
+        scale = (1 - self._decays.second) / sqrt(2) * self._ratio
+        return _entry(scale, -RATIO_BITS, _offset(self._number))
 
-    def update_entry(self, rate: float, bits: int) -> tuple[Entry, int]:
-        """Return entry and exponent from m / s to the addition to masters of `bits`."""
+    def update_entry(self, bits: int) -> Entry:
+        """Return the entry of the quotient of the code of a first moment, or gradient, and 2^b, for
+        the addition to masters of `bits`."""
         b1, b2, t = self._decays.first, self._decays.second, self._number
-        scale = rate * _DIVISOR * (_FIRST_ROOT if t == 1 else 1.0) * self._step_ratio[0]
+        ratio = self.scales.root.unit / self.scales.first.unit if b1 else self._ratio
+        scale = self._rate * _DIVISOR * (_FIRST_ROOT if t == 1 else 1.0) * ratio
         if self._decays.corrected:
             scale *= sqrt(1 - b2**t) / (1 - b1**t)
-        return self._dithered(scale, bits - STEP_BITS)
+        return _entry(scale, bits - QUOTIENT_BITS, _offset(t))
 
     def _first_grown(self, scale: Scale, largest: float) -> float:
         """Return the bound of codes after a gradient of this magnitude."""
@@ -195,24 +219,25 @@ class MomentStep:
         return sqrt(scale.bound**2 + (1 - self._decays.second) * (scale.unit * largest) ** 2)
 
     @property
-    def _root_ratio(self) -> tuple[float, int]:
-        """The unit of s over the unit of a gradient: 1 to 2, and a power of two."""
-        return _apart(self.scales.root.unit * 2.0**-self.scales.gradient)
+    def _ratio(self) -> float:
+        """The unit of s over the unit of a gradient."""
+        return self.scales.root.unit * 2.0**-self.scales.gradient
 
-    @property
-    def _step_ratio(self) -> tuple[float, int]:
-        """The unit of s over the unit of a first moment, or of a gradient where there is none."""
-        if self._decays.first:
-            return _apart(self.scales.root.unit / self.scales.first.unit)
-        return self._root_ratio
+    def _shared(self, scale: float) -> Entry:
+        return Entry(min(round(ldexp(scale, 31 + self.right)), _MOST_MULTIPLIER))
 
-    def _dithered(self, scale: float, bits: int) -> tuple[Entry, int]:
-        """Return the entry of 2^`bits` times `scale`, and the exponent of its shift."""
-        # In float32, so that the last places of a computer's functions change nothing.
-        q, right = multiplier(float(np.float32(scale)))
-        # Towards zero: zeros stay zeros with every offset.
-        offset = int(_offset(self._number) * 2.0 ** (31 + right - bits) / q)
-        return Entry(q, bias=min(max(offset, -_MOST_BIAS), _MOST_BIAS)), _register(right - bits)
+
+def limit(decays: Decays) -> int:
+    """Return the largest |g| / s that counts, of RATIO_BITS."""
+    return round(_FIRST_ROOT * sqrt(2 / (1 - decays.second)) * 2**RATIO_BITS)
+
+
+def raised(told: int, bits: int, shift: int) -> int:
+    """Raise what a step tells to the bits of the largest of some sums, less those of their shift.
+
+    An exponent register holds each number in between.
+    """
+    return held(max(held(told + shift), bits) - shift)
 
 
 def halving(times: int, number: int) -> Entry:
@@ -225,16 +250,6 @@ def halving(times: int, number: int) -> Entry:
     return Entry(right=min(times - 1, _MOST_SHIFT), bias=-(number & 1) if times == 1 else 0)
 
 
-def wanted_bits(magnitude: int, sum_bits: int, right: int) -> int:
-    """Return the fraction bits with which the largest gradient of a tensor has GRADIENT_BITS.
-
-    `magnitude`: bits of the largest of its sums, which have `sum_bits` fraction bits and are
-    multiplied with at most 2^-`right`.
-    """
-    least, most = MOMENT_BITS
-    return min(max(GRADIENT_BITS - magnitude + sum_bits + right, least), most)
-
-
 def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
     """Halve codes until `bound`, which they may grow to, fits int16; or double small ones."""
     times = frexp(bound / _END)[1]
@@ -243,14 +258,18 @@ def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
     return scale.halved(times), times
 
 
-def _apart(value: float) -> tuple[float, int]:
-    fraction, bits = frexp(value)
-    return 2 * fraction, bits - 1
-
-
-def _register(value: int) -> int:
-    """Return the value of an exponent register for a shift: beyond its ends shifts are equal."""
-    return min(max(value, -128), 127)
+def _entry(scale: float, bits: int, offset: float = 0.0) -> Entry:
+    """Return the entry of 2^`bits` times `scale`, with an offset in units of the result."""
+    # In float32, so that the last places of a computer's functions change nothing.
+    fraction, exponent = frexp(scale)
+    q, right = multiplier(float(np.float32(fraction)))
+    right -= exponent + bits
+    if right > _MOST_SHIFT:
+        q, right = q >> min(right - _MOST_SHIFT, _MOST_SHIFT), _MOST_SHIFT
+    left, right = min(max(-right, 0), _MOST_LEFT), max(right, 0)
+    # Towards zero: zeros stay zeros with every offset.
+    bias = int(offset * 2.0 ** (31 + right - left) / q) if q else 0
+    return Entry(q, right, left, min(max(bias, -_MOST_BIAS), _MOST_BIAS))
 
 
 def _offset(number: int) -> float:

@@ -18,6 +18,8 @@ from systola.training.writer import HALF, NARROW, ONE, Writer
 
 STATE_BITS = 15
 """Fraction bits of what an LSTM gives from step to step."""
+ADAPTED_ROWS = 256
+"""Rows that are updated together where there are moments, or one block if that has more."""
 COUNTER_REGISTER = 1
 """Index register with the counter of the masks of a step."""
 
@@ -38,12 +40,19 @@ class Pass:
     """The weights of the last stage, transposed: [block of inputs][class]."""
 
 
-def chunks(config: Config, blocks: int) -> list[tuple[int, int]]:
-    """First block and number of blocks of each part of the inputs of an update.
+def most_blocks(config: Config, task: Task) -> int:
+    """Return how many blocks of inputs are updated together at most.
 
-    The sums of a part take at most half of the accumulators, so that two can be under way.
+    Their sums take at most half of the accumulators, so that two parts can be under way. With
+    moments they are fewer, as the buffer has three int16 for each weight.
     """
-    most = max(1, config.accumulator_rows // 2 // config.cols)
+    rows = config.accumulator_rows // 2
+    return max(1, (min(rows, ADAPTED_ROWS) if task.decays else rows) // config.cols)
+
+
+def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
+    """First block and number of blocks of each part of the inputs of an update."""
+    most = most_blocks(config, task)
     count = -(-blocks // most)
     size = -(-blocks // count)
     return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
@@ -62,9 +71,9 @@ class Portion:
 def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Portion]:
     """The blocks of the inputs of a Dense as an update takes them."""
     if not after_lstm(task, number):
-        return [Portion(first, count, False) for first, count in chunks(config, shape.inputs)]
+        return [Portion(first, count, False) for first, count in chunks(config, task, shape.inputs)]
     last = shape.inputs - 1
-    found = [Portion(first, count, False) for first, count in chunks(config, last)]
+    found = [Portion(first, count, False) for first, count in chunks(config, task, last)]
     return [*found, Portion(last, 1, True)]
 
 

@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from systola.arch.built_for import require_machine
 from systola.arch.config import Config
-from systola.arch.isa import INSTRUCTION_BYTES, Opcode, Source, encode
+from systola.arch.isa import INSTRUCTION_BYTES, PARAMETER_PLANES, Opcode, Source, encode
+from systola.golden.training import held
 from systola.training.backward import Backward
 from systola.training.forward import Forward
 from systola.training.layout import Layout
 from systola.training.loss import Loss
+from systola.training.moments import MomentStep
 from systola.training.passes import COUNTER_REGISTER, most_unit_bits
 from systola.training.stages import Stage
 from systola.training.task import INPUTS, SPARE, Task
-from systola.training.writer import WIDE, Entry, Writer
+from systola.training.writer import WIDE, Entry, StepEntry, Writer, entry_planes
 
 COUNTER_STEP = 1 << 12
 """What a step adds to the counter of the masks."""
@@ -35,11 +37,31 @@ class StepProgram:
     entries: NDArray[np.uint8]
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
+    later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
+    """Of each Measure that takes the shift of a step: its place in the code, the tensor of the
+    shift, and the operands without it."""
+    later_entries: tuple[tuple[int, StepEntry], ...] = ()
+    """Numbers of the entries that a step brings."""
 
-    def place(self, layout: Layout, host: NDArray[np.uint8], step: int = 0) -> bytes:
-        """Puts it into host memory for a step; the code as it stands there."""
+    def place(
+        self,
+        layout: Layout,
+        host: NDArray[np.uint8],
+        step: int = 0,
+        numbers: Sequence[MomentStep] = (),
+    ) -> bytes:
+        """Put it into host memory for a step, and return the code as it stands there.
+
+        `numbers`: those of the step for each tensor, where the optimiser has moments.
+        """
+        entries = self.entries
+        if self.later_entries:
+            entries = entries.copy()
+            planes = entries.reshape(-1, PARAMETER_PLANES, layout.pitch)
+            for number, later in self.later_entries:
+                planes[number] = np.array(entry_planes(_of_step(later, numbers)))[:, np.newaxis]
         for place, data in (
-            (layout.entries, self.entries),
+            (layout.entries, entries),
             (layout.constants, self.constants),
             (layout.tables, self.tables),
         ):
@@ -47,6 +69,10 @@ class StepProgram:
         counter = step * COUNTER_STEP % 2**32
         front, rest = self.code[:INSTRUCTION_BYTES], self.code[2 * INSTRUCTION_BYTES :]
         code = front + _set_counter(counter) + rest
+        for at, tensor, operands in self.later_shifts:
+            value = held(operands["value"] + numbers[tensor].right)
+            word = encode(Opcode.MEASURE, **{**operands, "value": value})
+            code = code[:at] + word + code[at + INSTRUCTION_BYTES :]
         host[layout.program : layout.program + len(code)] = np.frombuffer(code, np.uint8)
         return code
 
@@ -85,18 +111,25 @@ def predict_program(config: Config, layout: Layout, task: Task) -> StepProgram:
     return _end(writer)
 
 
-def survey_program(config: Config, layout: Layout) -> StepProgram:
-    """Measures the masters: 2^(13 - b + 8) for a stage with masters of b >= 8 bits."""
+def survey_program(
+    config: Config, layout: Layout, memories: Sequence[Sequence[int]]
+) -> StepProgram:
+    """Measure masters, or what is beside them: 2^(13 - b + 8) for a tensor of b >= 8 bits.
+
+    `memories`: the places of all tensors, of each kind of them.
+    """
     writer = Writer(config, layout)
     one = np.zeros((2, layout.size), np.int8)
     one[1] = 1 << 6
     source = writer.constant(one)
     places = _in_turn(writer)
-    for number, shape in enumerate(layout.shapes):
+    shapes = layout.shapes * len(memories)
+    everywhere = (place for memory in memories for place in memory)
+    for number, (shape, place) in enumerate(zip(shapes, everywhere, strict=True)):
         total = 2 * shape.units * shape.lines
         floor = {"value": 0}
         for first, lines in _portions(total, places):
-            writer.read(layout.masters[number] + first * layout.pitch, lines)
+            writer.read(place + first * layout.pitch, lines)
             rows = len(lines) // 2
             writer.measure(SPARE, Source.LINES, buffer=lines.start, rows=rows, bits=8, **floor)
             floor = {"first": SPARE}
@@ -107,20 +140,29 @@ def survey_program(config: Config, layout: Layout) -> StepProgram:
     return _end(writer)
 
 
-def rescale_program(config: Config, layout: Layout, stages: list[int]) -> StepProgram:
-    """Halves the masters and velocities of some stages."""
+def rescale_program(
+    config: Config, layout: Layout, memories: Sequence[tuple[int, int, Entry]]
+) -> StepProgram:
+    """Requantise tensors in host memory, each of them by an entry.
+
+    `memories`: the number of each tensor, its place and the entry.
+    """
     writer = Writer(config, layout)
     places = _in_turn(writer)
-    for number in stages:
+    for number, memory, entry in memories:
         total = 2 * layout.shapes[number].units * layout.shapes[number].lines
-        memories = [layout.masters[number], *layout.velocities[number : number + 1]]
-        for memory in memories:
-            for first, lines in _portions(total, places):
-                host = memory + first * layout.pitch
-                writer.read(host, lines)
-                writer.copy(lines.start, lines.start, len(lines) // 2, Entry(), WIDE)
-                writer.write(host, lines)
+        for first, lines in _portions(total, places):
+            host = memory + first * layout.pitch
+            writer.read(host, lines)
+            writer.copy(lines.start, lines.start, len(lines) // 2, entry, WIDE)
+            writer.write(host, lines)
     return _end(writer)
+
+
+def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
+    """Return the entry that a step has there."""
+    found = getattr(numbers[later.tensor], later.name)
+    return found if later.bits is None else found(later.bits)
 
 
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage]) -> None:
@@ -162,4 +204,16 @@ def _set_counter(counter: int) -> bytes:
 
 def _end(writer: Writer) -> StepProgram:
     code = require_machine(writer.config) + _set_counter(0) + writer.code()
-    return StepProgram(code, writer.entries(), writer.constants(), writer.tables())
+    first = len(code) - INSTRUCTION_BYTES * (len(writer.words) + 1)
+    shifts = [
+        (first + INSTRUCTION_BYTES * word, tensor, operands)
+        for word, tensor, operands in writer.later_shifts
+    ]
+    return StepProgram(
+        code,
+        writer.entries(),
+        writer.constants(),
+        writer.tables(),
+        tuple(shifts),
+        tuple(writer.later_entries()),
+    )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from systola.arch.isa import Function, Opcode, Operation
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import accumulated
+from systola.training.passes import accumulated, most_blocks
 from systola.training.recurrent import (
     CELL_BITS,
     CELL_INTEGER_BITS,
@@ -27,7 +27,7 @@ from systola.training.recurrent import (
 )
 from systola.training.stages import EMBEDDING, GATES, RECURRENT
 from systola.training.task import GRADIENT, SHIFT, STATE, Exponent, Task
-from systola.training.update import Masters, cut, rooms, update_shift
+from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import all_turned
 from systola.training.writer import (
     NARROWING,
@@ -77,9 +77,12 @@ class RecurrentBackward:
         """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
         self._bits = gradient_bits(lstm.steps * self._task.count)
         self._steps(gradient)
+        learnt = [0, *range(len(self._task.stages), len(layout.shapes))]
+        begin_telling(self._writer, self._task, *learnt)
         self._update_kernels()
         if lstm.vocabulary:
             self._update_embeddings()
+        tell(self._writer, self._task, *learnt)
 
     def _steps(self, gradient: range) -> None:
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
@@ -221,7 +224,7 @@ class RecurrentBackward:
         slopes = [writer.allocate(2 * count) for _ in range(2)]
         pieces = self._pieces(blocks)
         most = max(len(piece.blocks) for piece in pieces)
-        places = rooms(writer, most * size, momentum=bool(task.momentum))
+        places = rooms(writer, most * size, task)
         half = writer.config.accumulator_rows // 2
         turn = 0
         for unit in range(sizes.gates):
@@ -232,7 +235,7 @@ class RecurrentBackward:
                     vectors, row = turned[piece.tensor, block], turn * half + place * size
                     at = (vectors.start, lines.start, row, size, count // size, 1)
                     writer.multiply(*at, wide_weights=1)
-                entry = update_shift(writer, task, piece.master_bits, piece.inputs)
+                entry = update_shift(writer, task, piece.tensor, piece.master_bits, piece.inputs)
                 line = unit * layout.shapes[piece.tensor].lines + piece.blocks.start * size
                 room = cut(places[turn], len(piece.blocks) * size)
                 Masters(writer, task, piece.tensor, line, room).update(turn * half, entry)
@@ -243,7 +246,7 @@ class RecurrentBackward:
         """Blocks that lie together, biases apart, whose sums fit half of the accumulators."""
         task, sizes, config = self._task, self._sizes, self._writer.config
         less = task.stages[0].tensor.bias_less
-        most = config.accumulator_rows // 2 // config.cols
+        most = most_blocks(config, task)
         found: list[_Piece] = []
         for tensor, block in blocks:
             bits, inputs = task.master_bits[tensor], Exponent(STATE, 0)
@@ -307,8 +310,8 @@ class RecurrentBackward:
         parts = [
             range(first, min(first + each, shape.inputs)) for first in range(0, shape.inputs, each)
         ]
-        places = rooms(writer, len(parts[0]) * size, momentum=bool(task.momentum))
-        entry = update_shift(writer, task, task.master_bits[tensor], Exponent(0, 0))
+        places = rooms(writer, len(parts[0]) * size, task)
+        entry = update_shift(writer, task, tensor, task.master_bits[tensor], Exponent(0, 0))
         turn = 0
         for unit in range(sizes.inputs):
             writer.read(sizes.places.below + 2 * unit * count * layout.pitch, below)

@@ -50,6 +50,12 @@ class State:
     moments: Moments | None = None
     """None but for Adam and RMSprop."""
 
+    @property
+    def beside(self) -> tuple[tuple[Codes, ...], ...]:
+        """What is kept beside the masters: velocities, or first moments and roots."""
+        kept = (self.moments.first, self.moments.roots) if self.moments else (self.velocities,)
+        return tuple(each for each in kept if each)
+
     def for_optimizer(self, momentum: float, decays: Decays | None) -> State:
         """Return the state with the velocities, or moments, that an optimiser takes.
 

@@ -51,6 +51,13 @@ class Task:
     """Of `cores` that share the batch, see `share`."""
     cores: int = 1
 
+    @property
+    def beside(self) -> int:
+        """Number of tensors that are kept beside each one of masters: velocities, or moments."""
+        if self.decays:
+            return 1 + bool(self.decays.first)
+        return int(bool(self.momentum))
+
     def share(self, size: int) -> range:
         """The core's samples among those of the batch, neighbours: whole blocks of `size`, for the
         array takes no longer for a whole one, and at most one block more than another core has."""

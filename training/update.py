@@ -5,17 +5,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from systola.arch.isa import Opcode, Operation
-from systola.training.exchange import add_up, give_to_all, own_rows
+import numpy as np
+
+from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.training.exchange import WHOLE, add_up, give_to_all, own_rows
+from systola.training.layout import TOLD_LINES
 from systola.training.loss import gradient_factor
 from systola.training.masks import block_seed
+from systola.training.moments import LEAST_TOLD, Decays, limit
 from systola.training.numbers import multiplier, velocity_bits
-from systola.training.passes import COUNTER_REGISTER
-from systola.training.task import GRADIENT, SPARE, Exponent, Task
-from systola.training.writer import ONE, UNIT, WIDE, Entry, Writer, shifted
+from systola.training.passes import ADAPTED_ROWS, COUNTER_REGISTER
+from systola.training.task import GRADIENT, INPUTS, SHIFT, SPARE, Exponent, Task
+from systola.training.writer import (
+    ONE,
+    UNIT,
+    WIDE,
+    AnyEntry,
+    Entry,
+    StepEntry,
+    Writer,
+    shifted,
+)
 
 _OWN = 15
 """What tells the counters of random rounding from those of masks: no stage has this number."""
+_ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
+TOLD_BITS = 15
+"""The most bits that one of the numbers tells."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +43,15 @@ class Masters:
     number: int
     line: int
     """The first of them, among the lines of the stage."""
-    lines: tuple[range, range]
-    """For masters and velocities; the latter may be none."""
+    lines: tuple[range, ...]
+    """Lines of masters, and of what is kept beside them."""
     start: int = 0
     """The first row of them, of those that are one part of the update."""
 
     def some(self, rows: range) -> Masters:
         """Some rows of them."""
         pairs = slice(2 * rows.start, 2 * rows.stop)
-        lines = self.lines[0][pairs], self.lines[1][pairs]
+        lines = tuple(each[pairs] for each in self.lines)
         start = self.start + rows.start
         return replace(self, line=self.line + rows.start, lines=lines, start=start)
 
@@ -52,12 +68,10 @@ class Masters:
     def _places(self) -> list[tuple[int, range]]:
         layout, number = self.writer.layout, self.number
         offset = 2 * self.line * layout.pitch
-        places = [(layout.masters[number] + offset, self.lines[0])]
-        if self.lines[1]:
-            places.append((layout.velocities[number] + offset, self.lines[1]))
-        return places
+        places = [each[number] + offset for each in (layout.masters, *layout.beside)]
+        return list(zip(places, self.lines, strict=True))
 
-    def update(self, row: int, entry: Entry) -> None:
+    def update(self, row: int, entry: AnyEntry) -> None:
         """Bring them, add the sums of all cores from a row on, and take them back.
 
         Each core does so with its own rows, and gives these to all others.
@@ -71,7 +85,7 @@ class Masters:
         for own in own_rows(self.task, self._rows):
             self.some(own).read()
 
-    def add_of_all(self, row: int, entry: Entry) -> None:
+    def add_of_all(self, row: int, entry: AnyEntry) -> None:
         """Add the sums of all cores to the rows of this core, and share the results."""
         for own in add_up(self.writer, self.task, row, self._rows):
             self.some(own).add(row + own.start, entry)
@@ -82,24 +96,67 @@ class Masters:
     def _rows(self) -> int:
         return len(self.lines[0]) // 2
 
-    def add(self, row: int, entry: Entry) -> None:
-        """Adds the sums from a row on, by way of the velocities where there are some."""
-        writer, (master, velocity) = self.writer, self.lines
-        rows, how = len(master) // 2, {"wide": 1, "accumulate": 1, "exponent": SPARE}
-        if not velocity:
+    def add(self, row: int, entry: AnyEntry) -> None:
+        """Add the sums from a row on, by way of what is kept beside the masters."""
+        if self.task.decays:
+            self._tell(row)
+            for first in range(0, self._rows, ADAPTED_ROWS):
+                rows = range(first, min(first + ADAPTED_ROWS, self._rows))
+                self.some(rows)._adapt(row + first, self.task.decays, entry)
+        elif self.task.momentum:
+            self._add_momentum(row, entry)
+        else:
+            how = dict(_ADDED)
             if self.task.stochastic:
                 self._draw()
                 how["stochastic"] = 1
-            writer.activate(row, master.start, rows, entry, **how)
-            return
+            self.writer.activate(row, self.lines[0].start, self._rows, entry, **how)
+
+    def _add_momentum(self, row: int, entry: AnyEntry) -> None:
+        writer, rows = self.writer, self._rows
+        master, velocity = (each.start for each in self.lines)
         q, right = multiplier(self.task.momentum)
-        decay = shifted(right, multiplier=q)
-        writer.copy(velocity.start, velocity.start, rows, decay, WIDE)
-        writer.activate(row, velocity.start, rows, entry, **how)
+        writer.copy(velocity, velocity, rows, shifted(right, multiplier=q), WIDE)
+        writer.activate(row, velocity, rows, entry, **_ADDED)
         writer.vector(
-            *(Operation.ADD, master.start, velocity.start, master.start, rows, ONE, WIDE),
+            *(Operation.ADD, master, velocity, master, rows, ONE, WIDE),
             scales=(UNIT, UNIT >> velocity_bits(self.task.momentum)),
         )
+
+    def _tell(self, row: int) -> None:
+        """Raise what the step tells of the tensor's largest gradient: `moments.raised`."""
+        writer, told = self.writer, told_register(self.task, self.number)
+        writer.measure(told, first=told, second=SPARE)
+        if self._rows:
+            writer.measure(
+                *(told, Source.ACCUMULATORS),
+                accumulator=row,
+                rows=self._rows,
+                bits=0,
+                first=told,
+            )
+        writer.measure(told, first=told, third=SPARE)
+
+    def _adapt(self, row: int, decays: Decays, entry: AnyEntry) -> None:
+        """Update moments and masters, see `systola.training.moments`."""
+        writer, rows, how = self.writer, self._rows, {"wide": 1, "exponent": SPARE}
+        master, *firsts, root = (each.start for each in self.lines)
+        places = writer.allocate(2 * rows), writer.allocate(2 * rows)
+        gradient, ratio = (each.start for each in places)
+        gradients, ratios, roots = (
+            StepEntry(self.number, name) for name in ("gradient_entry", "ratio_entry", "root_entry")
+        )
+        writer.activate(row, gradient, rows, gradients, **how)
+        for first in firsts:
+            more = StepEntry(self.number, "first_entry")
+            writer.activate(row, first, rows, more, **how, accumulate=1)
+        at = (root, gradient, ratio, rows, ratios, WIDE)
+        writer.vector(*(Operation.MULTIPLY, *at), function=Function.QUOTIENT, limit=limit(decays))
+        writer.vector(Operation.MULTIPLY, ratio, gradient, root, rows, roots, WIDE, accumulate=1)
+        dividend = firsts[0] if firsts else gradient
+        at = (root, dividend, master, rows, entry, WIDE)
+        writer.vector(Operation.MULTIPLY, *at, function=Function.QUOTIENT, accumulate=1)
+        writer.free(*places)
 
     def _draw(self) -> None:
         """Sets the generators for these rows: as the rows of the part before them leave them, for
@@ -116,26 +173,58 @@ class Masters:
         writer.free(unused)
 
 
-def update_shift(writer: Writer, task: Task, bits: int, inputs: Exponent) -> Entry:
-    """Puts the shift of an update into SPARE; the entry has its multiplier.
+def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exponent) -> AnyEntry:
+    """Put the shift of an update into SPARE, and return the entry with its multiplier.
 
     `bits`: fraction bits of the masters; `inputs`: of what the gradient is multiplied with.
     """
+    register = inputs.register
+    if task.decays:
+        at = {"first": register, "second": GRADIENT, "value": inputs.value}
+        writer.measure_later(SPARE, tensor, **at)
+        return StepEntry(tensor, "update_entry", bits)
     q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
     bits += velocity_bits(task.momentum) if task.momentum else 0
     value = inputs.value - bits + right
-    writer.measure(SPARE, first=inputs.register, second=GRADIENT, value=value)
+    writer.measure(SPARE, first=register, second=GRADIENT, value=value)
     return Entry(q)
 
 
-def rooms(writer: Writer, rows: int, *, momentum: bool) -> list[tuple[range, range]]:
-    """Two rooms for so many rows of masters, to be used in turn."""
-    return [
-        (writer.allocate(2 * rows), writer.allocate(2 * rows if momentum else 0)) for _ in range(2)
-    ]
+def told_register(task: Task, tensor: int) -> int:
+    """Return the register for what a step tells of a tensor: one that its update leaves free."""
+    last = len(task.stages) - 1
+    if tensor > last:
+        return INPUTS + tensor - last
+    return SHIFT if tensor == last else INPUTS + tensor
 
 
-def cut(room: tuple[range, range], rows: int) -> tuple[range, range]:
-    """What so many rows of masters take of a room."""
-    masters, velocities = room
-    return masters[: 2 * rows], velocities[: 2 * rows]
+def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
+    """Begin to look at the gradients of tensors, where the optimiser has moments."""
+    for tensor in tensors if task.decays else ():
+        writer.measure(told_register(task, tensor), value=LEAST_TOLD)
+
+
+def tell(writer: Writer, task: Task, *tensors: int) -> None:
+    """Put what has been found into host memory: 2^14 less so many bits, twice, up to 15 each."""
+    if not task.decays:
+        return
+    one = np.zeros((2, writer.layout.size), np.int8)
+    one[1] = 1 << 6
+    source, result = writer.constant(one), writer.allocate(TOLD_LINES)
+    for tensor in tensors:
+        for number, line in enumerate(result[::2]):
+            value = -LEAST_TOLD - TOLD_BITS * number
+            writer.measure(SPARE, first=told_register(task, tensor), value=value)
+            writer.copy(source.start, line, 1, WHOLE, WIDE, exponent=SPARE)
+        writer.write(writer.layout.told + TOLD_LINES * tensor * writer.layout.pitch, result)
+    writer.free(source, result)
+
+
+def rooms(writer: Writer, rows: int, task: Task) -> list[tuple[range, ...]]:
+    """Return two rooms for so many rows of masters, to be used in turn."""
+    return [tuple(writer.allocate(2 * rows) for _ in range(1 + task.beside)) for _ in range(2)]
+
+
+def cut(room: tuple[range, ...], rows: int) -> tuple[range, ...]:
+    """Return the lines that so many rows of masters take of a room."""
+    return tuple(each[: 2 * rows] for each in room)

@@ -43,6 +43,17 @@ class Entry:
     bias: int = 0
 
 
+@dataclass(frozen=True)
+class StepEntry:
+    """A parameter entry whose numbers the host writes before each step."""
+
+    tensor: int
+    name: str
+    """The property of a MomentStep with the entry; with `bits`, a method that takes these."""
+    bits: int | None = None
+
+
+AnyEntry = Entry | StepEntry
 ONE = Entry(left=1)
 """y = x."""
 NARROW, NARROWING, WIDENING, WIDE = (0, 0), (1, 0), (0, 1), (1, 1)
@@ -62,7 +73,10 @@ class Writer:
         self.layout = layout
         self.words: list[bytes] = []
         self._free = [(0, config.buffer_lines)]
-        self._entries: dict[Entry, int] = {}
+        self._entries: dict[AnyEntry, int] = {}
+        self.later_shifts: list[tuple[int, int, dict[str, int]]] = []
+        """Of each Measure that takes the shift of a step: its number among the words, the tensor of
+        the shift, and the operands without it."""
         self._tables: dict[bytes, int] = {}
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
@@ -95,7 +109,7 @@ class Writer:
                 joined.append((start, size))
         self._free = joined
 
-    def entry(self, entry: Entry) -> int:
+    def entry(self, entry: AnyEntry) -> int:
         """The number of a parameter entry."""
         return self._entries.setdefault(entry, len(self._entries))
 
@@ -152,7 +166,9 @@ class Writer:
         sizes = {"rows": rows, "k_tiles": k_tiles, "n_tiles": n_tiles}
         self.emit(Opcode.MATRIX_MULTIPLY, **at, **sizes, from_buffer=1, **how)
 
-    def activate(self, accumulator: int, buffer: int, rows: int, entry: Entry, **how: int) -> None:
+    def activate(
+        self, accumulator: int, buffer: int, rows: int, entry: AnyEntry, **how: int
+    ) -> None:
         """Activate with one entry for all rows."""
         at = {"accumulator": accumulator, "buffer": buffer, "rows": rows, "n_tiles": 1}
         parameter = self.entry(entry)
@@ -165,7 +181,7 @@ class Writer:
         b: int,
         destination: int,
         rows: int,
-        entry: Entry,
+        entry: AnyEntry,
         sizes: tuple[int, int],
         *,
         function: Function = Function.NONE,
@@ -229,6 +245,12 @@ class Writer:
         """Measure."""
         self.emit(Opcode.MEASURE, exponent=exponent, source=source, **operands)
 
+    def measure_later(self, exponent: int, tensor: int, **operands: int) -> None:
+        """Measure without a source, whose value gets the shift of each step of a tensor added."""
+        operands |= {"exponent": exponent, "source": Source.NONE}
+        self.later_shifts.append((len(self.words), tensor, operands))
+        self.emit(Opcode.MEASURE, **operands)
+
     def transpose(self, source: int, destination: int, count: int, step: int) -> None:
         """Transpose."""
         at = {"buffer": source, "destination": destination}
@@ -264,10 +286,14 @@ class Writer:
         pitch = self.layout.pitch
         planes = np.zeros((len(self._entries), PARAMETER_PLANES), np.uint8)
         for number, entry in enumerate(self._entries):
-            words = (entry.bias % 2**32).to_bytes(4, "little")
-            words += entry.multiplier.to_bytes(4, "little")
-            planes[number] = [*words, entry.left << 5 | entry.right]
+            if isinstance(entry, Entry):
+                planes[number] = entry_planes(entry)
         return np.repeat(planes.reshape(-1), pitch)
+
+    def later_entries(self) -> list[tuple[int, StepEntry]]:
+        """Return the numbers of the entries that the host writes before each step."""
+        entries = enumerate(self._entries)
+        return [(number, entry) for number, entry in entries if isinstance(entry, StepEntry)]
 
     def tables(self) -> Bytes:
         """The same for the tables."""
@@ -282,3 +308,9 @@ class Writer:
         if count:
             lines[:, : self.config.cols] = np.concatenate(self._constants).view(np.uint8)
         return lines.reshape(-1)
+
+
+def entry_planes(entry: Entry) -> list[int]:
+    """Return the bytes of an entry in its planes, the same for all channels."""
+    words = (entry.bias % 2**32).to_bytes(4, "little") + entry.multiplier.to_bytes(4, "little")
+    return [*words, entry.left << 5 | entry.right]

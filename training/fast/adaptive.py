@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from systola.golden.training import held, magnitude_bits
 from systola.training.fast.arithmetic import Sums, Wide, quotient, scaled, wide
-from systola.training.loss import gradient_factor
-from systola.training.moments import Moments, MomentStep, Scales, halving, wanted_bits
-from systola.training.numbers import multiplier
+from systola.training.moment_steps import moment_steps
+from systola.training.moments import (
+    LEAST_TOLD,
+    MOST_TOLD,
+    Moments,
+    MomentStep,
+    halving,
+    limit,
+    raised,
+)
 from systola.training.state import State
 from systola.training.task import Task
-from systola.training.writer import Entry
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,6 @@ class AdaptiveUpdate:
         self._task = task
         self._state = state
         self._moments = state.moments
-        self._factor = gradient_factor(task) / task.count
         self._parts: list[_Part] = []
 
     def add(
@@ -50,9 +55,7 @@ class AdaptiveUpdate:
     def state(self) -> State:
         """Return the state after all additions."""
         before, number = self._moments, self._moments.updates + 1
-        wanted = self._wanted_bits()
-        scales = before.scales or [Scales.at_first(before.decays, bits) for bits in wanted]
-        steps = [MomentStep(before.decays, number, each) for each in scales]
+        steps = moment_steps(self._task, before, self._told)
         masters = [each.copy() for each in self._state.masters]
         first = [
             _halved(x, step.first_halved, number)
@@ -62,37 +65,32 @@ class AdaptiveUpdate:
             _halved(x, step.root_halved, number)
             for x, step in zip(before.roots, steps, strict=True)
         ]
+        most = limit(before.decays)
         for part in self._parts:
             n, rows, step = part.tensor, part.rows, steps[part.tensor]
-            gradient = moved = wide(self._gradient(part, 2.0**step.scales.gradient))
+            shift = held(part.sum_bits + step.right)
+            gradient = moved = wide(scaled(part.sums, step.gradient_entry, shift))
             if first:
-                more = self._gradient(part, step.first_factor)
+                more = scaled(part.sums, step.first_entry, shift)
                 moved = first[n][rows] = wide(more + first[n][rows])
-            limit, root = step.limit, roots[n][rows]
-            ratio = quotient(gradient, root, step.quotient_exponent).clip(-limit, limit)
-            product = (ratio * gradient).astype(np.int32)
-            root = roots[n][rows] = wide(scaled(product, *step.root_entry) + root)
-            ratio = wide(quotient(moved, root, step.step_exponent))
-            entry, shift = step.update_entry(self._task.learning_rate, part.bits)
-            masters[n][rows] = wide(scaled(ratio, entry, shift) + masters[n][rows])
-        later = tuple(step.after(bits) for step, bits in zip(steps, wanted, strict=True))
+            root = roots[n][rows]
+            ratio = wide(quotient(root, gradient, step.ratio_entry)).clip(-most, most)
+            product = np.multiply(ratio, gradient, dtype=np.int32)
+            root = roots[n][rows] = wide(scaled(product, step.root_entry) + root)
+            step_of_all = quotient(root, moved, step.update_entry(part.bits))
+            masters[n][rows] = wide(step_of_all + masters[n][rows])
+        told = self._told(steps)
+        later = tuple(step.after(bits) for step, bits in zip(steps, told, strict=True))
         after = Moments(tuple(first), tuple(roots), later, number, before.decays)
         return replace(self._state, masters=tuple(masters), moments=after)
 
-    def _gradient(self, part: _Part, factor: float) -> NDArray[np.int64]:
-        """Scale sums to the codes of gradients, `factor` being the code of one."""
-        q, right = multiplier(self._factor * factor)
-        return scaled(part.sums, Entry(q), held(part.sum_bits + right))
-
-    def _wanted_bits(self) -> tuple[int, ...]:
-        """Return the fraction bits with which the gradients of this step have GRADIENT_BITS."""
-        _, right = multiplier(self._factor)
-        found = [
-            (part.tensor, wanted_bits(magnitude_bits(part.sums), part.sum_bits, right))
-            for part in self._parts
-        ]
-        tensors = range(len(self._state.masters))
-        return tuple(min(bits for tensor, bits in found if tensor == n) for n in tensors)
+    def _told(self, steps: Sequence[MomentStep]) -> list[int]:
+        """Return the bits of the largest gradient of each tensor, as far as a step tells them."""
+        told = [LEAST_TOLD] * len(steps)
+        for part in self._parts:
+            shift = held(part.sum_bits + steps[part.tensor].right)
+            told[part.tensor] = raised(told[part.tensor], magnitude_bits(part.sums), shift)
+        return [min(max(each, LEAST_TOLD), MOST_TOLD) for each in told]
 
 
 def surveyed(moments: Moments) -> Moments:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Rounding
+from systola.arch.isa import QUOTIENT_BITS, Rounding
 from systola.golden.gates import exponential, sigmoid, tanh
 from systola.golden.requantise import INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, requantise
 from systola.golden.training import held, magnitude_bits, shifts
@@ -56,17 +56,24 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
     if entry.multiplier == HALF and not left and not entry.bias:
         # The same as below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 + r).
         return (sums.astype(np.int64) + (1 << right)) >> (right + 1)
+    if not left:
+        total = (sums.astype(np.int32) + np.int32(entry.bias)).astype(np.int64)
+        total *= entry.multiplier
+        total += 1 << (30 + right)
+        total >>= 31 + right
+        return total
     numbers = map(np.asarray, (entry.bias, entry.multiplier, left, right))
     return requantise(sums, *numbers, rounding=Rounding.SINGLE)
 
 
-def quotient(values: Integers, divisors: Wide, exponent: int) -> NDArray[np.int64]:
-    """Divide by 2^(1 + exponent + b), halves upwards; b are the magnitude bits of each divisor."""
+def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
+    """Divide by 2^b, b being the magnitude bits of each divisor, and requantise by an entry.
+
+    The dividends have QUOTIENT_BITS more then. The results are not clamped yet.
+    """
     magnitudes = (divisors ^ (divisors >> 15)).astype(np.float32)
-    right = np.frexp(magnitudes)[1] + exponent
-    left = np.clip(-right, 0, 7)
-    right = np.clip(right, 0, 31)
-    return ((values.astype(np.int64) << left) + (np.int64(1) << right)) >> (right + 1)
+    left = QUOTIENT_BITS - np.frexp(magnitudes)[1]
+    return scaled(values.astype(np.int32) << left, entry)
 
 
 def narrow(values: Integers, *, least: int = INT8_MIN) -> Narrow:

@@ -48,7 +48,7 @@ class CheckedEngine(FastEngine):
             "logits": ([batch.outputs], [again.outputs]),
             "loss": ([batch.loss], [again.loss]),
             "masters": (here.masters, there.masters),
-            "velocities": (here.velocities, there.velocities),
+            "velocities or moments": (_flat(here.beside), _flat(there.beside)),
             "fraction bits": (here.bits, there.bits),
         }
         wrong = [name for name, both in found.items() if not _equal(*both)]
@@ -59,3 +59,7 @@ class CheckedEngine(FastEngine):
 
 def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip_longest(first, second))
+
+
+def _flat(tensors: Sequence[Sequence[Any]]) -> list[Any]:
+    return [each for kind in tensors for each in kind]

@@ -30,6 +30,7 @@ from systola.training.optimizers import Optimizer
 from systola.training.stages import stages
 from systola.training.state import State, glorot, weights
 from systola.training.task import Task
+from systola.training.writer import Entry
 from systola.verif.kit.seeds import random_seed
 from systola.verif.training.data import digits
 from systola.verif.training.referee import Referee
@@ -40,14 +41,17 @@ SUM_BITS = 20
 LARGE = 1 << 14
 
 
-@pytest.mark.parametrize("exponent", [-128, -20, -7, -1, 0, 5, 30, 127])
-def test_quotients(exponent: int) -> None:
+@pytest.mark.parametrize("right", [0, 1, 14, 31])
+@pytest.mark.parametrize("bias", [0, -(1 << 30), 12345])
+def test_quotients(right: int, bias: int) -> None:
     values, divisors = (each.astype(np.int16) for each in np.meshgrid(ENDS, ENDS))
-    found = quotient(values, divisors, exponent)
+    entry = Entry((1 << 31) - 5, right, bias=bias)
+    found = quotient(divisors, values, entry)
     for value, divisor, each in zip(values.flat, divisors.flat, found.flat, strict=True):
         bits = int(divisor if divisor >= 0 else ~divisor).bit_length()
-        shift = min(max(exponent + bits, -7), 31)
-        assert each == floor(Fraction(int(value)) / Fraction(2) ** (1 + shift) + Fraction(1, 2))
+        dividend = Fraction(int(value) * 2 ** (15 - bits) + bias)
+        exact = dividend * entry.multiplier / 2 ** (31 + right)
+        assert each == floor(exact + Fraction(1, 2))
 
 
 def fresh(optimizer: Adam | RMSprop, shape: tuple[int, int]) -> State:
@@ -147,13 +151,14 @@ def test_scales_far_from_one() -> None:
         for unit in (2.0**-250, 1.0, 2.0**100, 2.0**250):
             scales = Scales(before, Scale(unit, LARGE), Scale(1 / unit, LARGE))
             for decays in (Adam().decays, RMSprop().decays):
-                step = MomentStep(decays, 1 << 20, scales)
-                for entry, exponent in (step.root_entry, step.update_entry(8.0, 32)):
-                    assert 1 << 30 <= entry.multiplier < 1 << 31
-                    assert abs(entry.bias) < 1 << 31
-                    assert -128 <= exponent <= 127
-                assert -128 <= step.quotient_exponent <= 127
-                assert -128 <= step.step_exponent <= 127
+                step = MomentStep(decays, 1 << 20, scales, 2.0**-10, 8.0)
+                shared = step.gradient_entry, step.first_entry
+                for entry in (*shared, step.ratio_entry, step.root_entry, step.update_entry(32)):
+                    assert 0 <= entry.multiplier < 1 << 31
+                    assert 0 <= entry.left <= 7 and 0 <= entry.right <= 31
+                    assert abs(entry.bias) <= 1 << 30
+                used = shared if decays.first else shared[:1]
+                assert max(entry.multiplier for entry in used) >= 1 << 30
 
 
 @pytest.mark.parametrize("optimizer", [Adam(), RMSprop(0.0005)])

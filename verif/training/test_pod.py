@@ -146,7 +146,7 @@ def test_the_largest_exponent(cores: int) -> None:
     """Of any that can be: each is told, wherever it is."""
     config, rng = preset(f"{SMALL}-links"), random.Random(random_seed())
     found = stages(SIMPLE, 64)
-    layout = Layout(config, found, 8, momentum=False)
+    layout = Layout(config, found, 8, beside=0)
     pod = Pod(config, cores)
     for most in range(LEAST, MOST + 1):
         values = [rng.randint(LEAST, most) for _ in range(cores)]
