@@ -15,12 +15,16 @@ from tqdm import tqdm
 from systola.arch.config import preset
 from systola.arch.pages import DOCS, filled, table
 from systola.bench.moment import commit, today
-from systola.training import SGD, Dense, Dropout, Sequential
+from systola.training import SGD, Adam, Dense, Dropout, Sequential
+from systola.training.optimizers import Optimizer
 
 RESULTS = Path(__file__).with_name("training.json")
 PAGE = DOCS / "training.md"
 INPUTS, UNITS, CLASSES = 784, 512, 10
 LATENCY = 30
+
+
+OPTIMIZERS: dict[str, Optimizer] = {"SGD": SGD(0.1), "momentum": SGD(0.1, 0.9), "Adam": Adam()}
 
 
 @dataclass(frozen=True)
@@ -29,21 +33,23 @@ class Step:
 
     name: str
     batch: int
-    momentum: float = 0.0
+    optimizer: str = "SGD"
+    """One of OPTIMIZERS."""
     bar: int | None = None
     """Most cycles that it may take."""
 
 
 STEPS = (
     Step("base-training", 64, bar=300_000),
-    Step("base-training", 64, momentum=0.9),
+    Step("base-training", 64, "momentum"),
+    Step("base-training", 64, "Adam"),
     Step("v1-training", 1024),
 )
 
 
 def measure(step: Step) -> dict[str, Any]:
-    """Cycles of the step, utilisation of the array, and whether the golden model agrees: weights,
-    velocities, loss."""
+    """Return the cycles of the step, the utilisation of the array, and whether the golden model
+    agrees: weights, velocities or moments, and loss."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (step.batch, INPUTS)).astype(np.float32)
     y = rng.integers(0, CLASSES, step.batch)
@@ -51,12 +57,13 @@ def measure(step: Step) -> dict[str, Any]:
     def trained(backend: str) -> tuple[Sequential, float]:
         layers = (Dense(UNITS, "relu"), Dropout(0.2), Dense(CLASSES))
         model = Sequential(layers)
-        optimizer = SGD(0.1, step.momentum)
+        optimizer = OPTIMIZERS[step.optimizer]
         model.compile(optimizer, preset=step.name, backend=backend, latency=LATENCY, seed=1)
         return model, model.fit(x, y, batch_size=step.batch, verbose=0).history["loss"][0]
 
     (expected, loss), (found, found_loss) = trained("iss"), trained("rtl")
-    tensors = [(*each.state().masters, *each.state().velocities) for each in (expected, found)]
+    states = expected.state(), found.state()
+    tensors = [[each for kind in (s.masters, *s.beside) for each in kind] for s in states]
     same = all(np.array_equal(one, other) for one, other in zip(*tensors, strict=True))
     config = preset(step.name)
     # Forward, gradient of the units, gradient of the weights; none of the samples.
@@ -66,7 +73,7 @@ def measure(step: Step) -> dict[str, Any]:
     return {
         "name": step.name,
         "batch": step.batch,
-        "momentum": step.momentum,
+        "optimizer": step.optimizer,
         "cycles": cycles,
         "utilization": round(macs / (cycles * config.rows * config.cols), 4),
         "bit_exact": same and loss == found_loss,
@@ -86,7 +93,7 @@ def steps_table(results: list[dict[str, Any]]) -> str:
         (
             f"`{each['name']}`",
             f"{each['batch']:,}",
-            "momentum" if each["momentum"] else "SGD",
+            each["optimizer"],
             f"{each['cycles']:,}",
             f"{each['utilization']:.1%}",
             f"{each['date']}, {each['commit']}",

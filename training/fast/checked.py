@@ -14,6 +14,7 @@ from systola.runtime.pod.linked import Linked
 from systola.training.engine import Batch, Codes, Engine, Weights
 from systola.training.errors import TrainingError
 from systola.training.fast.engine import FastEngine
+from systola.training.state import State
 from systola.training.task import Task
 
 
@@ -49,7 +50,7 @@ class CheckedEngine(FastEngine):
             "loss": ([batch.loss], [again.loss]),
             "masters": (here.masters, there.masters),
             "velocities or moments": (_flat(here.beside), _flat(there.beside)),
-            "fraction bits": (here.bits, there.bits),
+            "fraction bits": (_bits(here), _bits(there)),
         }
         wrong = [name for name, both in found.items() if not _equal(*both)]
         if wrong:
@@ -59,6 +60,11 @@ class CheckedEngine(FastEngine):
 
 def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip_longest(first, second))
+
+
+def _bits(state: State) -> list[Any]:
+    """Return the fraction bits of the masters, and the scales of their moments."""
+    return [*state.bits, *(state.moments.scales if state.moments else ())]
 
 
 def _flat(tensors: Sequence[Sequence[Any]]) -> list[Any]:

@@ -16,7 +16,7 @@ from systola.training import (
     Sequential,
 )
 from systola.training.engine import Engine
-from systola.training.optimizers import SGD
+from systola.training.optimizers import SGD, Adam, Optimizer, RMSprop
 from systola.verif.plan.selection import exhaustive, thorough
 
 INPUTS, CLASSES = 64, 10
@@ -54,7 +54,7 @@ def after_each_step(
     network,
     backend: str,
     steps: int,
-    optimizer: SGD,
+    optimizer: Optimizer,
     latency: int,
 ) -> tuple[list[bytes], list[float]]:
     """The host window after each program, weights, momenta and losses in it, and the losses that
@@ -87,6 +87,11 @@ def after_each_step(
         (SMALL_DENSE, 8, SGD(0.1, 0.9), 7),
         (MAPS, 4, SGD(0.1, 0.5), 7),
         (STEPS, 4, SGD(0.1, 0.5), 7),
+        (SMALL_DENSE, 4, Adam(), 7),
+        exhaustive(SMALL_DENSE, 40, Adam(), 30),
+        exhaustive(SMALL_DENSE, 8, RMSprop(), 0),
+        exhaustive(MAPS, 8, Adam(), 30),
+        exhaustive(WORDS, 8, Adam(), 7),
         exhaustive(DENSE, 200, SGD(0.1), 0),
         thorough(DENSE, 40, SGD(0.1, rounding="stochastic"), 7),
         exhaustive(DENSE, 200, SGD(0.1, rounding="stochastic"), 7),

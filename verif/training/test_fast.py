@@ -13,6 +13,7 @@ import pytest
 from systola.training import (
     LSTM,
     SGD,
+    Adam,
     Conv2D,
     Dense,
     Dropout,
@@ -20,11 +21,13 @@ from systola.training import (
     Flatten,
     Input,
     MaxPooling2D,
+    RMSprop,
     Sequential,
     TrainingError,
     load,
 )
 from systola.training.fast.step import Step
+from systola.training.optimizers import Optimizer
 from systola.training.state import State
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
@@ -92,15 +95,16 @@ def samples(layers: Sequence[Any], loss: str, count: int = SAMPLES) -> tuple[Any
     return x, rng.normal(size=(count, units))
 
 
-def trained(case: Case, optimizer: SGD, data: tuple[Any, Any], **how: Any) -> list[Any]:
+def trained(case: Case, optimizer: Optimizer, data: tuple[Any, Any], **how: Any) -> list[Any]:
     """Train for two epochs: losses, bytes of the state, and predictions."""
     model = Sequential(case.layers())
     model.compile(optimizer, loss=case.loss, metrics=["accuracy"], seed=3, **how)
     kept = data[0][:9], data[1][:9]
     history = model.fit(*data, batch_size=case.batch, epochs=2, validation_data=kept, verbose=0)
     state = model.state()
-    learnt = [each.tobytes() for each in (*state.masters, *state.velocities)]
-    bits = state.bits, state.unit_bits, state.velocity_bits
+    learnt = [each.tobytes() for kind in (state.masters, *state.beside) for each in kind]
+    scales = state.moments.scales if state.moments else ()
+    bits = state.bits, state.unit_bits, state.velocity_bits, scales
     return [history.history, learnt, bits, model.predict(data[0][:11]).tobytes()]
 
 
@@ -122,6 +126,37 @@ def test_bytes_of_the_golden_model(name: str, momentum: float) -> None:
         for backend in ("iss", "fast")
     )
     assert golden == fast
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        *(("dense", Adam(0.01)), ("squares", RMSprop(0.01, rho=0.5)), ("binary", RMSprop(0.01))),
+        *(thorough(name, Adam(0.01)) for name in CASES if name != "dense"),
+        *(thorough(name, RMSprop(0.01)) for name in CASES if name != "binary"),
+        thorough("three", Adam(1.0, 0.5, 0.5)),
+    ],
+)
+def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
+    """More epochs than a few updates, so that codes are looked at, halved and doubled."""
+    case = CASES[name]
+    data = samples(case.layers(), case.loss)
+    golden, fast = (
+        trained(case, optimizer, data, preset=MACHINE, backend=backend)
+        for backend in ("iss", "fast")
+    )
+    assert golden == fast
+
+
+@pytest.mark.parametrize("size", [0.0, thorough(2.0**-6), thorough(100.0)])
+def test_first_gradients_of_any_size(size: float) -> None:
+    """A first step is looked at more than once, where its gradients are far from the expected."""
+    case = CASES["squares"]
+    x, y = samples(case.layers(), case.loss)
+    left: list[Any] = []
+    for backend in ("iss", "fast"):
+        left.append(trained(case, Adam(), (x, y * size), preset=MACHINE, backend=backend))
+    assert left[0] == left[1]
 
 
 @pytest.mark.parametrize("rate", [8.0, thorough(2.0**-20)])
@@ -172,19 +207,25 @@ def test_rows_without_samples(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cores"),
+    ("name", "cores", "optimizer"),
     [
-        *(("words and a Dense", 2), ("pooled", 3)),
-        *(thorough(*each) for each in (("three", 3), ("sequences", 3), ("strides", 2))),
+        *(("words and a Dense", 2, SGD(0.1, 0.9)), ("pooled", 3, SGD(0.1, 0.9))),
+        ("squares", 3, Adam()),
+        *(
+            thorough(*each, SGD(0.1, 0.9))
+            for each in (("three", 3), ("sequences", 3), ("strides", 2))
+        ),
+        *(thorough(*each, Adam()) for each in (("three", 2), ("words", 3), ("pooled", 2))),
+        thorough("three", 3, RMSprop()),
     ],
 )
-def test_a_batch_that_is_shared(name: str, cores: int) -> None:
+def test_a_batch_that_is_shared(name: str, cores: int, optimizer: Optimizer) -> None:
     """Batches of 20 are two blocks and a half: cores have shares of several sizes, or none."""
     found = CASES[name]
     case = Case(found.layers, found.loss, 20)
     data = samples(case.layers(), case.loss)
-    pod = trained(case, SGD(0.1, 0.9), data, preset=MACHINE, backend="iss", cores=cores)
-    assert pod == trained(case, SGD(0.1, 0.9), data, preset=MACHINE, backend="fast")
+    pod = trained(case, optimizer, data, preset=MACHINE, backend="iss", cores=cores)
+    assert pod == trained(case, optimizer, data, preset=MACHINE, backend="fast")
 
 
 def test_a_batch_that_fits_no_machine() -> None:
@@ -202,9 +243,9 @@ def test_steps_are_checked_on_the_rtl(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["three"]
     data = samples(case.layers(), case.loss)
     how: dict[str, Any] = {"preset": MACHINE, "backend": "fast"}
-    assert trained(case, SGD(0.3), data, check_every=2, **how) == trained(
-        case, SGD(0.3), data, **how
-    )
+    for optimizer in (SGD(0.3), Adam()):
+        checked = trained(case, optimizer, data, check_every=2, **how)
+        assert checked == trained(case, optimizer, data, **how)
     learn = Step.learn
 
     def wrong(step: Step, found: Any) -> State:

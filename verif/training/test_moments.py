@@ -25,7 +25,15 @@ from systola.training import (
 )
 from systola.training.fast.adaptive import AdaptiveUpdate, surveyed
 from systola.training.fast.arithmetic import quotient
-from systola.training.moments import SURVEY_STEPS, Moments, MomentStep, Scale, Scales
+from systola.training.moments import (
+    LEAST_TOLD,
+    SURVEY_STEPS,
+    Moments,
+    MomentStep,
+    Scale,
+    Scales,
+    raised,
+)
 from systola.training.optimizers import Optimizer
 from systola.training.stages import stages
 from systola.training.state import State, glorot, weights
@@ -241,12 +249,38 @@ def test_mistakes(build: Any, says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("how", [{"backend": "iss"}, {"backend": "fast", "check_every": 2}])
-def test_programs_have_none(how: Any) -> None:
-    """The line comes before a machine is built."""
-    model = Sequential([Input((3,)), Dense(2)])
-    with pytest.raises(TrainingError, match="Adam runs on back end 'fast', and not with check_"):
-        model.compile("adam", **how)
-    model.compile("sgd", **how)
-    with pytest.raises(TrainingError, match="RMSprop runs on back end"):
-        model.use_optimizer(RMSprop())
+def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
+    """A machine goes on where back end "fast" has stopped, and the reverse, at any rate."""
+    whole = compiled("adam")
+    whole.fit(X, Y, batch_size=8, epochs=1, verbose=0)
+    whole.optimizer.learning_rate = 0.02
+    whole.fit(X, Y, batch_size=8, epochs=3, initial_epoch=1, verbose=0)
+    model = compiled("adam")
+    for epoch, backend in enumerate(("fast", "iss", "fast")):
+        if epoch == 1:
+            model.optimizer.learning_rate = 0.02
+        model.fit(X, Y, batch_size=8, epochs=epoch + 1, initial_epoch=epoch, verbose=0)
+        model.save(tmp_path / "m.tpu")
+        model = load(tmp_path / "m.tpu")
+        assert model.settings
+        following = {"fast": "iss", "iss": "fast"}[backend]
+        model.compile(model.settings["optimizer"], backend=following, preset="8x8-training")
+    found, expected = model.state(), whole.state()
+    assert found.moments and expected.moments and found.moments.scales == expected.moments.scales
+    for here, there in zip(
+        (*found.masters, *found.moments.first, *found.moments.roots),
+        (*expected.masters, *expected.moments.first, *expected.moments.roots),
+        strict=True,
+    ):
+        assert np.array_equal(here, there)
+
+
+def test_what_a_step_tells_is_kept_in_eight_bits() -> None:
+    """The largest of some magnitudes, less a shift, in whichever parts they come."""
+    for shift in (-100, -7, 0, 30, 90):
+        for parts in ([0], [3, 17, 5], [31, 0]):
+            told = LEAST_TOLD
+            for bits in parts:
+                told = raised(told, bits, shift)
+            exact = max(LEAST_TOLD, *(bits - shift for bits in parts))
+            assert (told - exact) % 256 == 0
