@@ -30,7 +30,7 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 
 .PHONY: help setup lock demo demo-train test test-all test-budget testplan soak sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
-	lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
+	bench-energy lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -182,6 +182,9 @@ bench-original: $(READY) ## The original's six applications at full size on the 
 bench-train: $(READY) ## Steps of training on the RTL, one of them at the original's size: minutes
 	@$(BIN)/python -m systola.bench.training
 
+bench-energy: $(READY) ## Counts of what networks do, for docs/energy.md and docs/original.md
+	@$(BIN)/python -m systola.bench.energy
+
 whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHEDULER=]
 	@$(BIN)/python -m systola.bench.original.whatif $(if $(JOBS),--jobs '$(JOBS)') \
 		$(if $(SCHEDULER),--scheduler '$(SCHEDULER)')
@@ -189,7 +192,7 @@ whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHED
 # Modules that write pages in docs/, or parts of them.
 PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page bench.picture \
 	verif.training.page verif.formal.page verif.plan.testplan verif.figures.page \
-	bench.original.page)
+	bench.energy_page bench.original.page)
 # The longest ones first, as each core takes the next.
 CHECKS := check-types check-budget check-verilog check-style check-english $(addprefix check-,$(PAGES))
 .PHONY: $(CHECKS)

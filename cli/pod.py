@@ -17,7 +17,7 @@ from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
 from systola.cli.model import check_options, in_file, print_notes
 from systola.cli.output import STANDARD_OUTPUT, npz, write_output
-from systola.cli.report import to_json
+from systola.cli.report import energy_figures, to_json
 from systola.cli.streams import printable
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
@@ -182,6 +182,7 @@ def describe_pod(model: PodModel, run: PodResult, reports: Sequence[Report]) -> 
         "mhz": mhz,
         "inferences_per_second": run.inferences_per_second(mhz) if mhz else None,
         "cores": core_figures(run.cores),
+        "energy": [energy_figures(report) for report in reports],
         "layers": [[asdict(row) for row in report.rows] for report in reports],
         "simulated_cycles_per_second": run.simulated_cycles_per_second,
     }

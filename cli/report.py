@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from systola.arch.registers import CycleClass
+from systola.runtime.report import Report
 
 BAR_WIDTH = 30
 
@@ -29,3 +31,11 @@ def cycle_table(counters: Mapping[str, int]) -> str:
             lines.append(f"  {label:<18}{count:>12,} {100 * count / total:6.2f} %  {bar}")
     lines.append(f"  {'total':<18}{sum(counters.values()):>12,} {100:6.2f} %")
     return "\n".join(lines)
+
+
+def energy_figures(report: Report) -> dict[str, object]:
+    """Return counts and energy of one inference, for JSON."""
+    return {
+        "activity": asdict(report.activity),
+        "energy": {each.technology: each.figures() for each in report.energy},
+    }

@@ -36,7 +36,7 @@ from systola.cli.model import (
 )
 from systola.cli.output import STANDARD_OUTPUT, npz, write_output
 from systola.cli.pod import add_cores, add_split, check_cores, run_on_pod
-from systola.cli.report import cycle_table, to_json
+from systola.cli.report import cycle_table, energy_figures, to_json
 from systola.cli.streams import printable
 from systola.cli.views import (
     add_report,
@@ -193,6 +193,7 @@ def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, 
         "inferences_per_second": run.inferences_per_second(report.mhz) if report.mhz else None,
         "spilled_bytes": spilled_bytes(model),
         "counters": run.counters,
+        **energy_figures(report),
         "layers": [asdict(row) for row in report.rows],
         "simulated_cycles_per_second": run.simulated_cycles_per_second,
     }

@@ -12,6 +12,8 @@ from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import CompiledNetwork
 from systola.compiler.program import LayerWork, Program
 from systola.runtime.measurements import Measurements, ProgramTimes
+from systola.timing.activity import Activity, activity
+from systola.timing.energy import Energy, energies
 from systola.timing.memory_speed import MemorySpeed
 
 MACHINE, HOST, OVERHEAD = "machine", "host", "overhead"
@@ -76,6 +78,10 @@ class Report:
     mhz: float | None
     inferences_per_second: float | None
     """At that clock."""
+    activity: Activity
+    """How often each part of the machine works, the host left out."""
+    energy: tuple[Energy, ...]
+    """The energy of that activity, in each technology of systola.timing.technology."""
 
     @property
     def cycles(self) -> float:
@@ -99,6 +105,7 @@ def make_report(
     rows: list[LayerRow] = []
     total_estimated, total_measured = 0.0, 0.0
     timed = True
+    done = Activity()
     for number, stage in enumerate(compiled.stages):
         if isinstance(stage, HostStage):
             rows.append(_host_row(stage))
@@ -110,6 +117,7 @@ def make_report(
         layers, cycles = _program_rows(config, stage.program, compiled.samples, times, memory)
         rows += layers
         total_estimated += cycles
+        done += activity(config, stage.program.image.program).scaled(1 / compiled.samples)
         if times:
             total_measured += times.cycles / times.runs / compiled.samples
         else:
@@ -134,6 +142,8 @@ def make_report(
         utilization=macs / (config.peak_macs * total) if total else 0.0,
         mhz=mhz,
         inferences_per_second=mhz * 1e6 / total if mhz and total else None,
+        activity=done,
+        energy=energies(config, done, macs),
     )
 
 

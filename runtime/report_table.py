@@ -15,6 +15,8 @@ WIDTH = 118
 """Longest line."""
 OPERATOR_WIDTH = 22
 SHAPE_WIDTH = 13
+ENERGY_PARTS = 3
+"""Parts of the machine that are named with their energy, at most."""
 
 Column = tuple[str, int, Callable[[LayerRow], str]]
 """Heading, width (negative: to the left), and the cell of a row."""
@@ -70,7 +72,40 @@ def report_table(report: Report) -> str:
         lines.append(
             f"{significant(report.inferences_per_second)} inferences a second at {report.mhz:g} MHz"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *energy_lines(report)])
+
+
+def energy_lines(report: Report) -> list[str]:
+    """Return the energy of an inference in each technology, and the largest parts of the first."""
+    found = [each for each in report.energy if each.joules]
+    if not found:
+        return []
+    texts = [
+        f"{joules(each.joules)} at {each.technology} ({tops_per_watt(each.tops_per_watt)})"
+        for each in found
+    ]
+    first = found[0]
+    named = first.largest[:ENERGY_PARTS]
+    parts = [f"{name} {percent(share)}" for name, share in named]
+    if rest := 1 - sum(share for _, share in named):
+        parts.append(f"others {percent(rest)}")
+    return [
+        f"energy of an inference by published constants: {', '.join(texts)}",
+        f"  of that at {first.technology}: {', '.join(parts)}",
+    ]
+
+
+def joules(energy: float) -> str:
+    """Write an energy in three digits or more: 1.20 uJ."""
+    for unit, prefix in ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")):
+        if energy >= unit:
+            return f"{significant(energy / unit)} {prefix}J"
+    return f"{significant(energy / 1e-12)} pJ"
+
+
+def tops_per_watt(tops: float | None) -> str:
+    """Write 10^12 operations a second for each watt; None is a network without any."""
+    return "no operations" if tops is None else f"{tops:.3f} TOPS/W"
 
 
 def _aligned(text: str, width: int) -> str:

@@ -17,7 +17,15 @@ from systola.compiler.printable import printable
 from systola.compiler.program import Program
 from systola.runtime.backend import Result
 from systola.runtime.report import HOST, LayerRow, Report
-from systola.runtime.report_table import compact, cycles, percent, shape_text, short_name
+from systola.runtime.report_table import (
+    compact,
+    cycles,
+    joules,
+    percent,
+    shape_text,
+    short_name,
+    tops_per_watt,
+)
 from systola.runtime.roofline import Dot, roofline
 from systola.runtime.run_result import RunResult
 from systola.views.memory_use import Stay, WeightTiles, buffer_stays, weight_tiles
@@ -123,6 +131,19 @@ def report_page(
             (name.replace("_", " "), f"{count:,}", percent(count / total), 100 * count / total)
             for name, count in sorted(run.counters.items(), key=lambda item: -item[1])
             if count
+        ],
+        energy=[
+            (
+                each.technology,
+                joules(each.joules),
+                tops_per_watt(each.tops_per_watt),
+                [
+                    (name, joules(each.units[name]), percent(share), 100 * share)
+                    for name, share in each.largest
+                ],
+            )
+            for each in report.energy
+            if each.joules
         ],
         charts=page.charts,
         recorded=bool(run.recorded),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from systola.arch.pages import DOCS, Pages, filled, quoted, table, write_or_check
+from systola.bench.energy import originals
 from systola.bench.original.prediction import stored as predictions
 from systola.bench.original.result import stored
 from systola.bench.original.roofline import roofline
@@ -49,7 +50,7 @@ def page() -> str:
         runs=runs,
         assumptions=assumptions,
         what_if=what_if(predictions()),
-        energy=energy(predictions()),
+        energy=energy(originals(), results),
     )
 
 

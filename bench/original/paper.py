@@ -23,6 +23,8 @@ class Measured:
     """Multiply-accumulates for each byte of weights."""
 
 
+BUSY_WATTS, IDLE_WATTS, TDP_WATTS = 40, 28, 75
+"""Power of the original's chip, of 28 nm: measured busy and idle, and as its server allows it."""
 MEASURED = {
     "mlp0": Measured(12.7, 12.5, 0.3, 53.9, 15.9, 17.5, 3.3, 6.1, 12.3, 200),
     "mlp1": Measured(10.6, 9.4, 1.2, 44.2, 13.4, 31.9, 8.4, 8.8, 9.7, 168),

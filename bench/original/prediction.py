@@ -7,8 +7,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from systola.bench.original.energy import Moved
-
 WHATIF = Path(__file__).with_name("whatif.json")
 UNCHANGED = "as it is"
 """The name of the machine that nothing has been changed of."""
@@ -23,7 +21,6 @@ class Prediction:
     cycles: int
     speed: float
     """Operations a second, by 10^12."""
-    moved: Moved
 
 
 def stored(path: Path = WHATIF) -> list[Prediction]:
@@ -31,4 +28,4 @@ def stored(path: Path = WHATIF) -> list[Prediction]:
     if not path.exists():
         return []
     content = json.loads(path.read_text(encoding="utf-8"))
-    return [Prediction(**{**entry, "moved": Moved(**entry["moved"])}) for entry in content]
+    return [Prediction(**entry) for entry in content]

@@ -7,10 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from systola.arch.pages import table
 from systola.arch.registers import CycleClass
-from systola.bench.original.energy import BUSY_WATTS
-from systola.bench.original.paper import MEASURED, Measured
+from systola.bench.energy import Counted
+from systola.bench.original.paper import (
+    BUSY_WATTS,
+    IDLE_WATTS,
+    MEASURED,
+    TDP_WATTS,
+    Measured,
+)
 from systola.bench.original.prediction import UNCHANGED, Prediction
 from systola.bench.original.result import MHZ, Result
+from systola.timing.energy import energies
+from systola.timing.technology import TECHNOLOGIES
 
 Row = tuple[str, Callable[[Measured], float], Callable[[Result], float]]
 
@@ -111,21 +119,33 @@ def what_if(predictions: Sequence[Prediction]) -> str:
     return table(["TOPS", *(name.upper() for name in names)], rows)
 
 
-def energy(predictions: Sequence[Prediction]) -> str:
-    """What each application costs by the constants of energy.py."""
+def energy(counted: Sequence[Counted], results: Mapping[str, Result]) -> str:
+    """Energy and power of each application on the RTL, beside the original's power."""
     rows: list[tuple[str, ...]] = []
-    for each in predictions:
-        if each.change == UNCHANGED:
-            seconds = each.cycles / (MHZ * 1e6)
-            watts = each.moved.joules / seconds
-            rows.append(
-                (
-                    each.application.upper(),
-                    f"{1e3 * each.moved.joules:.1f} mJ",
-                    f"{watts:.1f} W",
-                    f"{each.speed / watts:.2f}",
-                    f"{MEASURED[each.application].tops / BUSY_WATTS:.2f}",
-                )
+    for each in counted:
+        if (result := results.get(each.name)) is None:
+            continue
+        seconds = result.cycles / (MHZ * 1e6)
+        found = energies(each.config, each.activity, each.macs)
+        watts = found[0].joules / seconds + IDLE_WATTS
+        parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found[0].largest[:3])
+        theirs = MEASURED[each.name].tops
+        rows.append(
+            (
+                each.name.upper(),
+                *(f"{1e3 * one.joules:.1f} mJ, {one.joules / seconds:.1f} W" for one in found),
+                parts,
+                f"{watts:.1f} W, {result.tops / watts:.2f}",
+                f"{theirs / BUSY_WATTS:.2f}",
+                f"{theirs / TDP_WATTS:.2f}",
             )
-    heads = ("Application", "energy of a batch", "power", "TOPS/W", "paper's TOPS at its 40 W")
+        )
+    heads = (
+        "Application",
+        *(f"a batch at {each.name}" for each in TECHNOLOGIES),
+        f"largest parts at {TECHNOLOGIES[0].name}",
+        f"with {IDLE_WATTS} W idle: power, TOPS/W",
+        f"paper: TOPS/W at {BUSY_WATTS} W",
+        f"at {TDP_WATTS} W",
+    )
     return table(heads, rows)

@@ -18,7 +18,6 @@ from tqdm import tqdm
 
 from systola.arch.config import PRESETS, Config
 from systola.bench.original.compiled import compiled
-from systola.bench.original.energy import moved
 from systola.bench.original.page import write_pages
 from systola.bench.original.prediction import UNCHANGED, WHATIF, Prediction
 from systola.bench.original.result import PRESET
@@ -86,7 +85,6 @@ def predict(job: Job) -> Prediction:
         change.name,
         result.cycles,
         2 * work.macs * 0.7e-3 * change.clock / result.cycles,
-        moved(change.config, result),
     )
 
 

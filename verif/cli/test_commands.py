@@ -67,7 +67,11 @@ def test_run(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     status, out, err = run(f"{command} {inputs} --batch 4 --json {figures}", capsys)
     assert (status, err) == (0, "")
     assert f"{len(x)} samples" in out
-    assert json.loads(figures.read_text())["samples"] == len(x)
+    found = json.loads(figures.read_text())
+    assert found["samples"] == len(x)
+    assert "energy of an inference" in out and found["activity"]["macs"] > found["macs"] / len(x)
+    for each in found["energy"].values():
+        assert sum(each["units"].values()) == pytest.approx(each["joules"])
     with np.load(output) as archive:
         assert archive.files == ["y"]
         assert np.array_equal(archive["y"], expected)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a network's layers, its table and its roofline."""
 
+import re
 from math import inf
 
 import pytest
@@ -13,8 +14,17 @@ from systola.runtime.api import compile
 from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements
 from systola.runtime.report import HOST, MACHINE, OVERHEAD, LayerRow, Report, make_report
-from systola.runtime.report_table import WIDTH, compact, percent, report_table, short_name
+from systola.runtime.report_table import (
+    WIDTH,
+    compact,
+    energy_lines,
+    joules,
+    percent,
+    report_table,
+    short_name,
+)
 from systola.runtime.roofline import roofline
+from systola.timing.activity import Activity, activity
 from systola.timing.memory_speed import MemorySpeed
 from systola.verif.compiler.stored_networks import stored_model
 from systola.verif.compiler.test_onnx_refusals import convolution
@@ -151,8 +161,48 @@ def test_table():
     report = make_report(CONFIG, compiled(), memory=MemorySpeed(30))
     lines = report_table(report).split("\n")
     assert max(map(len, lines)) <= WIDTH
-    assert len(lines) == 1 + len(report.rows) + 2 + 1
-    assert lines[-1].startswith("on the host") and "SOFTMAX (10 elements, <0.1 %)" in lines[-1]
+    assert len(lines) == 1 + len(report.rows) + 2 + 1 + 2
+    assert lines[-3].startswith("on the host") and "SOFTMAX (10 elements, <0.1 %)" in lines[-3]
+    first, parts = lines[-2:]
+    assert first.startswith("energy of an inference") and first.count("TOPS/W") == 2
+    assert sum(map(float, re.findall(r"([\d.]+) %", parts))) == pytest.approx(100, abs=0.3)
+
+
+def test_energy_of_an_inference():
+    """The energy of a batch, shared by its samples; what the host does takes none."""
+    report = make_report(CONFIG, compiled())
+    _, program = device_stage(compiled())
+    done = activity(CONFIG, program.image.program)
+    assert report.activity.scaled(SAMPLES) == done
+    for each in report.energy:
+        assert each.macs == report.macs
+        assert each.joules == pytest.approx(sum(each.units.values()))
+    host_only = Report(
+        rows=(),
+        macs=0,
+        estimated_cycles=0.0,
+        measured_cycles=None,
+        utilization=0.0,
+        mhz=None,
+        inferences_per_second=None,
+        activity=Activity(),
+        energy=(),
+    )
+    assert energy_lines(host_only) == []
+
+
+@pytest.mark.parametrize(
+    ("energy", "text"),
+    [
+        (2.5, "2.50 J"),
+        (0.0012, "1.20 mJ"),
+        (45.6e-6, "45.6 uJ"),
+        (7e-9, "7 nJ"),
+        (3e-13, "0.30 pJ"),
+    ],
+)
+def test_joules(energy, text):
+    assert joules(energy) == text
 
 
 def test_numbers():
@@ -205,6 +255,8 @@ def test_roofline():
         utilization=0,
         mhz=None,
         inferences_per_second=None,
+        activity=Activity(),
+        energy=(),
     )
     roof = roofline(CONFIG, report)
     assert (roof.peak, roof.bandwidth) == (256, {"host": 16, "weights": 16})
@@ -234,6 +286,8 @@ def test_roofline_of_layers_that_overlap():
         utilization=0,
         mhz=None,
         inferences_per_second=None,
+        activity=Activity(),
+        energy=(),
     )
     first, second, third, _ = roofline(CONFIG, report).dots
     assert (first.x, first.y, first.is_open) == (16, 256, True)

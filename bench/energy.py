@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-energy`: counts of the README's networks and of the original's applications.
+
+The counts are in energy.json. Energies are made of them when a page is written.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from tqdm import tqdm
+
+from systola.arch.config import PRESETS, Config
+from systola.bench.networks import BATCHES, NETWORKS, StoredNetwork
+from systola.bench.original.compiled import compiled
+from systola.bench.original.result import PRESET as ORIGINAL
+from systola.bench.original.shapes import applications
+from systola.bench.workloads import PRESET
+from systola.runtime.api import compile
+from systola.timing.activity import Activity, activity
+
+RESULTS = Path(__file__).with_name("energy.json")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts of an inference of a network, on average, or of a batch of an application."""
+
+    name: str
+    batch: int
+    preset: str
+    macs: int
+    """Multiply-accumulates, without padding of any kind."""
+    activity: Activity
+
+    @property
+    def config(self) -> Config:
+        """The machine."""
+        return PRESETS[self.preset]
+
+
+def count_network(network: StoredNetwork, batch: int) -> Counted:
+    """Compile a stored network for `batch` inferences at a time, and count one of them."""
+    content = (files("systola.models") / network.file).read_bytes()
+    report = compile(content, preset=PRESET, batch=batch).estimate()
+    return Counted(network.title, batch, PRESET, report.macs, report.activity)
+
+
+def count_application(name: str) -> Counted:
+    """Compile an application of the original, and count a whole batch."""
+    config, application = PRESETS[ORIGINAL], applications()[name]
+    work = compiled(config, application)
+    done = activity(config, work.image.program)
+    return Counted(application.name, application.batch, ORIGINAL, work.macs, done)
+
+
+def stored(path: Path = RESULTS) -> list[Counted]:
+    """Return the counts of the last `make bench-energy`."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [Counted(**{**each, "activity": Activity(**each["activity"])}) for each in content]
+
+
+def originals() -> list[Counted]:
+    """Return the counts of the original's applications."""
+    return [each for each in stored() if each.preset == ORIGINAL]
+
+
+def main() -> int:
+    """Count everything, store it, and write the pages; return the exit status."""
+    from systola.bench.energy_page import write_pages
+
+    found = [
+        count_network(network, batch)
+        for network in tqdm(NETWORKS, desc="networks", unit="network")
+        for batch in BATCHES
+    ]
+    found += [count_application(name) for name in tqdm(applications(), desc="applications")]
+    content = [asdict(each) for each in found]
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_pages()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
