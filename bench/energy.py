@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-energy`: counts of the README's networks and of the original's applications.
+"""`make bench-energy`: counts of the README's networks, steps, and the original's applications.
 
 The counts are in energy.json. Energies are made of them when a page is written.
 """
@@ -14,11 +14,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from systola.arch.config import PRESETS, Config
+from systola.arch.config import PRESETS, Config, preset
 from systola.bench.networks import BATCHES, NETWORKS, StoredNetwork
 from systola.bench.original.compiled import compiled
 from systola.bench.original.result import PRESET as ORIGINAL
 from systola.bench.original.shapes import applications
+from systola.bench.training import STEPS, Step, trained
 from systola.bench.workloads import PRESET
 from systola.runtime.api import compile
 from systola.timing.activity import Activity, activity
@@ -28,7 +29,7 @@ RESULTS = Path(__file__).with_name("energy.json")
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of an inference of a network, on average, or of a batch of an application."""
+    """Counts of an inference of a network, on average, of a step, or of an application's batch."""
 
     name: str
     batch: int
@@ -40,7 +41,7 @@ class Counted:
     @property
     def config(self) -> Config:
         """The machine."""
-        return PRESETS[self.preset]
+        return preset(self.preset)
 
 
 def count_network(network: StoredNetwork, batch: int) -> Counted:
@@ -58,10 +59,24 @@ def count_application(name: str) -> Counted:
     return Counted(application.name, application.batch, ORIGINAL, work.macs, done)
 
 
+def count_step(step: Step) -> Counted:
+    """Count a step of training; back end "fast" has the same program as the machine."""
+    found = trained(step, "fast")[1].energy
+    assert found is not None
+    optimizer = "momentum" if step.momentum else "SGD"
+    name = f"784-512-10, {optimizer}"
+    return Counted(name, step.batch, step.name, found.operations // 2, found.activity)
+
+
 def stored(path: Path = RESULTS) -> list[Counted]:
     """Return the counts of the last `make bench-energy`."""
     content = json.loads(path.read_text(encoding="utf-8"))
     return [Counted(**{**each, "activity": Activity(**each["activity"])}) for each in content]
+
+
+def steps() -> list[Counted]:
+    """Return the counts of the steps of training."""
+    return [each for each in stored() if each.preset.endswith("-training")]
 
 
 def originals() -> list[Counted]:
@@ -78,6 +93,7 @@ def main() -> int:
         for network in tqdm(NETWORKS, desc="networks", unit="network")
         for batch in BATCHES
     ]
+    found += [count_step(step) for step in tqdm(STEPS, desc="steps", unit="step")]
     found += [count_application(name) for name in tqdm(applications(), desc="applications")]
     content = [asdict(each) for each in found]
     RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

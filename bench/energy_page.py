@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
-from systola.bench.energy import Counted, stored
+from systola.bench.energy import Counted, steps, stored
 from systola.bench.networks import BATCHES, NETWORKS
 from systola.bench.original import page as original
 from systola.runtime.report_table import compact, joules, tops_per_watt
@@ -81,6 +81,26 @@ def counts_table(counted: list[Counted]) -> str:
     return table(("network, 1 at a time", *heads), rows)
 
 
+def steps_table(counted: list[Counted]) -> str:
+    """Return the energy of steps of training as Markdown."""
+    rows: list[tuple[str, ...]] = []
+    for each in counted:
+        found = energies(each.config, each.activity, each.macs)
+        rows.append(
+            (
+                f"`{each.preset}`, {each.name}",
+                f"{each.batch:,}",
+                *(f"{joules(one.joules)}, {tops_per_watt(one.tops_per_watt)}" for one in found),
+                ", ".join(f"{name} {100 * share:.0f} %" for name, share in found[0].largest[:3]),
+            )
+        )
+    heads = (
+        *("step", "batch", *(each.name for each in TECHNOLOGIES)),
+        f"largest parts, {TECHNOLOGIES[0].name}",
+    )
+    return table(heads, rows)
+
+
 def page() -> str:
     """Return the text of docs/energy.md."""
     counted = stored()
@@ -89,6 +109,7 @@ def page() -> str:
         constants=constants_table(),
         networks=networks_table(counted),
         counts=counts_table(counted),
+        steps=steps_table(steps()),
     )
 
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from systola.arch.config import preset
 from systola.arch.pages import DOCS, filled, table
 from systola.bench.moment import commit, today
-from systola.training import SGD, Adam, Dense, Dropout, Sequential
+from systola.training import SGD, Adam, Dense, Dropout, History, Sequential
 from systola.training.optimizers import Optimizer
 
 RESULTS = Path(__file__).with_name("training.json")
@@ -47,21 +47,22 @@ STEPS = (
 )
 
 
-def measure(step: Step) -> dict[str, Any]:
-    """Return the cycles of the step, the utilisation of the array, and whether the golden model
-    agrees: weights, velocities or moments, and loss."""
+def trained(step: Step, backend: str) -> tuple[Sequential, History]:
+    """Take the step with samples that are made up."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (step.batch, INPUTS)).astype(np.float32)
     y = rng.integers(0, CLASSES, step.batch)
+    model = Sequential((Dense(UNITS, "relu"), Dropout(0.2), Dense(CLASSES)))
+    optimizer = OPTIMIZERS[step.optimizer]
+    model.compile(optimizer, preset=step.name, backend=backend, latency=LATENCY, seed=1)
+    return model, model.fit(x, y, batch_size=step.batch, verbose=0)
 
-    def trained(backend: str) -> tuple[Sequential, float]:
-        layers = (Dense(UNITS, "relu"), Dropout(0.2), Dense(CLASSES))
-        model = Sequential(layers)
-        optimizer = OPTIMIZERS[step.optimizer]
-        model.compile(optimizer, preset=step.name, backend=backend, latency=LATENCY, seed=1)
-        return model, model.fit(x, y, batch_size=step.batch, verbose=0).history["loss"][0]
 
-    (expected, loss), (found, found_loss) = trained("iss"), trained("rtl")
+def measure(step: Step) -> dict[str, Any]:
+    """Return the cycles of the step, the utilisation of the array, and whether the golden model
+    agrees: weights, velocities or moments, and loss."""
+    (expected, one), (found, other) = trained(step, "iss"), trained(step, "rtl")
+    loss, found_loss = (each.history["loss"][0] for each in (one, other))
     states = expected.state(), found.state()
     tensors = [[each for kind in (s.masters, *s.beside) for each in kind] for s in states]
     same = all(np.array_equal(one, other) for one, other in zip(*tensors, strict=True))

@@ -19,6 +19,7 @@ from systola.cli.output import STANDARD_OUTPUT, write_output
 from systola.cli.report import to_json
 from systola.runtime.make_backend import MAX_LATENCY
 from systola.runtime.pod.strategy import MAX_CORES
+from systola.runtime.report_table import compact, energy_lines
 from systola.sim.notices import is_quiet
 from systola.training import SGD, ModelCheckpoint, Sequential, TrainingError, from_keras, load
 from systola.training.checkpoint_names import NamesError
@@ -28,6 +29,7 @@ from systola.training.loss import LOSSES
 from systola.training.model import DEFAULT_PRESET
 from systola.training.optimizers import NAMES, ROUNDINGS
 from systola.training.settings import BACKENDS
+from systola.training.step_energy import StepEnergy
 
 DEFAULT_BATCH = 64
 HELP = "train a network, every step of it on the machine"
@@ -107,6 +109,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.tpu",
         help="save the model here after each epoch; {epoch} is its number, {loss} what it measured",
     )
+    parser.add_argument(
+        "--mhz", type=positive, metavar="F", help="clock, for operations in a second"
+    )
     add_json(parser)
 
 
@@ -127,13 +132,15 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     settings = model.settings
     assert settings is not None
+    step = history.energy
     figures: dict[str, object] = {
         "preset": settings["preset"].name,
         "backend": settings["backend"],
         "cores": settings["cores"],
         "epochs": model.epochs,
         "steps": model.steps,
-        "step_cycles": model.cycles(),
+        "step_cycles": step and step.cycles,
+        "step_energy": step and step.figures(),
         **history.history,
     }
     if arguments.json:
@@ -141,7 +148,17 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json != STANDARD_OUTPUT:
         for name, values in history.history.items():
             print(f"{name:<13} {values[-1]:.4f}")
+        if step:
+            print("\n".join(_step_lines(step, arguments.mhz)))
     return 0
+
+
+def _step_lines(step: StepEnergy, mhz: float | None) -> list[str]:
+    """Return energy and operations of a step as text."""
+    lines = energy_lines(f"a step of {step.samples} samples", step.energy)
+    if mhz and (rate := step.operations_per_second(mhz)):
+        lines.append(f"{compact(rate)} operations a second at {mhz:g} MHz")
+    return lines
 
 
 def _model_name(text: str) -> str:

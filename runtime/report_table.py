@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from systola.compiler.printable import printable
 from systola.runtime.report import HOST, LayerRow, Report
+from systola.timing.energy import Energy
 
 NOTHING = "-"
 WIDTH = 118
@@ -72,12 +73,12 @@ def report_table(report: Report) -> str:
         lines.append(
             f"{significant(report.inferences_per_second)} inferences a second at {report.mhz:g} MHz"
         )
-    return "\n".join([*lines, *energy_lines(report)])
+    return "\n".join([*lines, *energy_lines("an inference", report.energy)])
 
 
-def energy_lines(report: Report) -> list[str]:
-    """Return the energy of an inference in each technology, and the largest parts of the first."""
-    found = [each for each in report.energy if each.joules]
+def energy_lines(work: str, energy: Sequence[Energy]) -> list[str]:
+    """Return the energy of some work in each technology, and the largest parts of the first."""
+    found = [each for each in energy if each.joules]
     if not found:
         return []
     texts = [
@@ -90,7 +91,7 @@ def energy_lines(report: Report) -> list[str]:
     if rest := 1 - sum(share for _, share in named):
         parts.append(f"others {percent(rest)}")
     return [
-        f"energy of an inference by published constants: {', '.join(texts)}",
+        f"energy of {work} by published constants: {', '.join(texts)}",
         f"  of that at {first.technology}: {', '.join(parts)}",
     ]
 

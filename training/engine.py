@@ -107,6 +107,8 @@ class Engine:
         """Fraction bits of the units of each stage, the least in the epoch."""
         self.cycles: int | None = None
         """Of the last batch, on a machine with a clock."""
+        self.step_cycles: int | None = None
+        """Cycles of the last step with a whole batch, on a machine with a clock."""
         self._programs_of("train", batch)  # they must fit, before anything runs
 
     def load(self, state: State) -> None:
@@ -168,6 +170,8 @@ class Engine:
             batch = self._adapt(self._moments, x, y, step, weights)
         else:
             batch = self._feed("train", x, y, step, weights)
+        if len(x) == self.batch:
+            self.step_cycles = self.cycles
         self._note_unit_bits()
         if survey_is_due(step + 1):
             self._survey()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from os import PathLike
 from typing import Any, get_args
@@ -38,6 +39,7 @@ from systola.training.schedules import rate_at
 from systola.training.settings import FAST, MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, as_keras, from_weights, glorot, keras_shapes, weights
+from systola.training.step_energy import StepEnergy, step_energy
 from systola.training.summary import printable, table, weights_of_layers
 from systola.training.task import Task
 from systola.training.weight_files import read_weights, write_weights
@@ -255,6 +257,7 @@ class Sequential:
                 break
         for each in everyone:
             each.on_train_end(logs)
+        history.count_energy = self._count_energy(batch_size)
         return history
 
     @takes(**_OF_EVALUATE)
@@ -459,6 +462,13 @@ class Sequential:
         return self._engine.cycles if self._engine else None
 
     # How it is done.
+
+    def _count_energy(self, batch_size: int) -> Callable[[], StepEnergy | None]:
+        """Return a function that counts the energy of a step with a whole batch."""
+        engine = self._training_engine(batch_size)
+        config, cores = self._compiled()["preset"], self._compiled()["cores"]
+        task = replace(engine.task, cores=cores)
+        return partial(step_energy, config, task, engine.step_cycles)
 
     def _epoch(
         self,

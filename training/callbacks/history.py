@@ -3,17 +3,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from systola.training.arguments import constructor
 from systola.training.callbacks.callback import Callback, Logs
+from systola.training.step_energy import StepEnergy
 
 
 @constructor()
 class History(Callback):
-    """A callback that keeps the logs: `history` by name, `epoch` their numbers."""
+    """A callback that keeps the logs: `history` by name, `epoch` their numbers.
+
+    `energy` is the energy of a step, with its operations.
+    """
 
     def __init__(self) -> None:
         self.epoch: list[int] = []
         self.history: dict[str, list[float]] = {}
+        self.count_energy: Callable[[], StepEnergy | None] | None = None
+        """A function that fit() sets, for `energy`."""
+
+    @property
+    def energy(self) -> StepEnergy | None:
+        """The energy of a step, counted when it is asked for.
+
+        None before fit() has returned, and where the machine has no program for the step.
+        """
+        return self.count_energy() if self.count_energy else None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Add the logs of an epoch."""

@@ -43,7 +43,7 @@ class CheckedEngine(FastEngine):
         self._engine.load(self.state())
         again = self._engine.train(x, y, step, weights)
         batch = super().train(x, y, step, weights)
-        self.cycles = self._engine.cycles
+        self.cycles, self.step_cycles = self._engine.cycles, self._engine.step_cycles
         here, there = self.state(), self._engine.state()
         found = {
             "logits": ([batch.outputs], [again.outputs]),

@@ -46,6 +46,8 @@ class FastEngine:
         self.batch = batch
         self.cycles: int | None = None
         """The cycles of the last step that a machine has taken, too."""
+        self.step_cycles: int | None = None
+        """The cycles of such a step with a whole batch."""
         self._columns = config.cols
         self._state = State((), (), ())
         self._least_bits: list[int] = []

@@ -35,7 +35,7 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     status, out, err = run(f"train 24,dropout=0.1,10 --epochs 2 --save m.tpu {options}", capsys)
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == [
-        *("loss", "accuracy", "val_loss", "val_accuracy"),
+        *("loss", "accuracy", "val_loss", "val_accuracy", "energy", "of"),
     ]
     status, out, err = run(f"train m.tpu --data plain.npz -q --json - {MACHINE}", capsys)
     assert (status, err) == (0, "")
@@ -43,6 +43,10 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     # Four batches of 64 in each of two epochs, and one of 50.
     assert (figures["epochs"], figures["steps"], figures["preset"]) == (3, 9, "8x8-training")
     assert len(figures["loss"]) == 1 and "val_loss" not in figures
+    step = figures["step_energy"]
+    assert step["operations"] == 2 * 50 * (2 * 64 * 24 + 3 * 24 * 10)
+    assert figures["step_cycles"] is step["cycles"] is None
+    assert set(step["energy"]) == {"45 nm", "7 nm"}
     for model, options in (("m.tpu", "--preset 8x8"), ("p", "")):
         if model == "p":
             assert run("compile m.tpu -o p --preset 8x8 --batch 20", capsys)[0] == 0
@@ -117,6 +121,9 @@ def test_cores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found.append(json.loads(out))
     one, two = found
     assert (one.pop("cores"), two.pop("cores")) == (1, 2)
+    steps = [figures.pop("step_energy") for figures in found]
+    assert steps[0]["operations"] == steps[1]["operations"]
+    assert [bool(step["activity"]["links"]) for step in steps] == [False, True]
     assert one == two
 
 

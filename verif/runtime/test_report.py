@@ -188,7 +188,7 @@ def test_energy_of_an_inference():
         activity=Activity(),
         energy=(),
     )
-    assert energy_lines(host_only) == []
+    assert energy_lines("an inference", host_only.energy) == []
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,18 @@ from systola.arch.assembler import assemble
 from systola.arch.config import preset
 from systola.arch.isa import Rounding
 from systola.bench.convolution import make_case
-from systola.bench.energy import count_network, originals, stored
-from systola.bench.networks import NETWORKS
+from systola.bench.energy import (
+    count_application,
+    count_network,
+    count_step,
+    originals,
+    stored,
+)
+from systola.bench.networks import BATCHES, NETWORKS
 from systola.bench.original.result import stored as results_of_originals
 from systola.bench.original.shapes import applications
 from systola.bench.table import find, stored_results
+from systola.bench.training import STEPS
 from systola.bench.workloads import CONVOLUTIONS, IDEAL, PRODUCTS
 from systola.compiler.gemm import compile_gemm
 from systola.golden.window import Window
@@ -168,6 +175,14 @@ def test_stored_counts():
     assert found in stored()
     assert {each.name for each in stored() if each.batch == 1} == {each.title for each in NETWORKS}
     assert [each.name for each in originals()] == list(applications())
+
+
+@pytest.mark.exhaustive
+def test_all_stored_counts():
+    """`make bench-energy` has been run since a change of the compiler or of training."""
+    found = [count_network(network, batch) for network in NETWORKS for batch in BATCHES]
+    found += [count_step(step) for step in STEPS]
+    assert [*found, *map(count_application, applications())] == stored()
 
 
 @pytest.mark.parametrize("name", ["std_resnet8_cifar", "ds_cnn_kws", "lstm_digits_rows_k2"])

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Energy and operations of a step, from its compiled program."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import prod
+
+from systola.arch.config import Config
+from systola.timing.activity import Activity, activity
+from systola.timing.energy import Energy, energies
+from systola.training.errors import TrainingError
+from systola.training.layout import Layout
+from systola.training.programs import train_program
+from systola.training.stages import Stage
+from systola.training.task import Task
+
+
+@dataclass(frozen=True)
+class StepEnergy:
+    """The energy of a step with a whole batch, all cores together."""
+
+    samples: int
+    """Samples of the batch."""
+    operations: int
+    """Useful operations, two for each multiply-accumulate: forward, back, and for the weights."""
+    cycles: int | None
+    """Cycles of the last step, on a machine with a clock."""
+    activity: Activity
+    energy: tuple[Energy, ...]
+    """The energy in each technology of systola.timing.technology."""
+
+    @property
+    def joules(self) -> dict[str, float]:
+        """Joules of the step, by the technology's name."""
+        return {each.technology: each.joules for each in self.energy}
+
+    def operations_per_second(self, mhz: float) -> float | None:
+        """Return the operations in a second at that clock; None without cycles."""
+        return self.operations * mhz * 1e6 / self.cycles if self.cycles else None
+
+    def figures(self) -> dict[str, object]:
+        """Return the figures for JSON."""
+        return {
+            "samples": self.samples,
+            "operations": self.operations,
+            "cycles": self.cycles,
+            "activity": asdict(self.activity),
+            "energy": {each.technology: each.figures() for each in self.energy},
+        }
+
+
+def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
+    """Return the energy of a step of `task` with all its samples, on cores of `config`.
+
+    None where the machine has no program for it: for moments of Adam and RMSprop, or where the
+    batch has no room.
+    """
+    if task.decays:
+        return None
+    tasks = [replace(task, core=core) for core in range(task.cores)]
+    most = max(len(each.share(config.cols)) for each in tasks)
+    done = Activity()
+    try:
+        layout = Layout(config, task.stages, most, momentum=bool(task.momentum))
+        if layout.samples > config.accumulator_rows:
+            return None
+        for each in tasks:
+            done += activity(config, train_program(config, layout, each).code)
+    except TrainingError:
+        return None
+    macs = task.count * step_macs(task.stages)
+    return StepEnergy(task.count, 2 * macs, cycles, done, energies(config, done, macs))
+
+
+def step_macs(stages: tuple[Stage, ...]) -> int:
+    """Return the multiply-accumulates that a step needs for one sample, biases left out.
+
+    They make the sums, the gradient of the weights, and the gradient of the inputs where something
+    is learnt before them. Looking a word up in an Embedding is none.
+    """
+    total = 0
+    for number, stage in enumerate(stages):
+        uses = prod(stage.window.out) if stage.window else 1
+        learnt_before = number > 0
+        if stage.lstm:
+            uses = stage.lstm.steps
+            learnt_before = bool(stage.lstm.vocabulary)
+            total += 3 * uses * stage.lstm.units * stage.units
+        total += (3 if learnt_before else 2) * uses * stage.inputs * stage.units
+    return total

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Energy and operations of a step of training, in History."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from systola.training import (
+    LSTM,
+    SGD,
+    Adam,
+    Conv2D,
+    Dense,
+    Embedding,
+    Flatten,
+    Input,
+    Sequential,
+)
+from systola.training.engine import Engine
+from systola.training.step_energy import step_macs
+from systola.verif.training.data import digits
+
+SMALL = "8x8-training"
+
+
+def fitted(samples: int = 40, batch: int = 16, *, optimizer: Any = None, **how: Any) -> Any:
+    (x, y), _ = digits()
+    model = Sequential([Dense(24, "relu"), Dense(10)])
+    model.compile(optimizer or SGD(0.1), **{"preset": SMALL, "backend": "fast"} | how)
+    validation = (x[:9], y[:9])
+    return model.fit(
+        x[:samples], y[:samples], batch_size=batch, verbose=0, validation_data=validation
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "macs"),
+    [
+        # Sums, weights, and for all but the first layer the gradient of the inputs.
+        ([Input((784,)), Dense(512, "relu"), Dense(10)], 2 * 784 * 512 + 3 * 512 * 10),
+        # 6 x 6 pixels of 4 filters, each of 3 x 3 taps of 2 channels.
+        (
+            [Input((8, 8, 2)), Conv2D(4, 3), Flatten(), Dense(10)],
+            2 * 36 * 9 * 2 * 4 + 3 * 144 * 10,
+        ),
+        # Four gates of 5 units in 7 steps, which take the 3 numbers of a word and the state.
+        ([Input((7,)), Embedding(20, 3), LSTM(5), Dense(2)], 3 * 7 * (3 + 5) * 20 + 3 * 5 * 2),
+        # Numbers in place of words: nothing is learnt before the LSTM.
+        ([Input((7, 3)), LSTM(5), Dense(2)], 7 * (2 * 3 + 3 * 5) * 20 + 3 * 5 * 2),
+    ],
+)
+def test_operations_by_hand(layers: list[Any], macs: int) -> None:
+    assert step_macs(Sequential(layers).stages()) == macs
+
+
+def test_energy_of_a_step() -> None:
+    found = fitted().energy
+    assert (found.samples, found.operations) == (16, 2 * 16 * (2 * 64 * 24 + 3 * 24 * 10))
+    # Weights are operands from the unified buffer, the masters are read and written each step.
+    done = found.activity
+    assert done.weights == done.links == 0
+    assert done.host > 2 * 2 * 2 * (64 * 24 + 24 * 10)
+    # More multiply-adds of bytes than useful ones, as some operands have 16 bits.
+    assert done.macs + done.wide_macs > found.operations / 2
+    assert list(found.joules) == ["45 nm", "7 nm"]
+    assert found.cycles is None and found.operations_per_second(100) is None
+
+
+def test_back_ends_and_cores() -> None:
+    """The count comes from the program, on every back end; cores share the work."""
+    one, other = fitted().energy, fitted(backend="iss").energy
+    assert one == other
+    two = fitted(cores=2).energy
+    assert two.operations == one.operations and two.activity.links > 0
+    assert two.activity.macs + two.activity.wide_macs >= one.activity.macs + one.activity.wide_macs
+
+
+def test_momentum_takes_more() -> None:
+    plain, momentum = (fitted(optimizer=SGD(0.1, m)).energy for m in (0.0, 0.9))
+    assert momentum.activity.host > plain.activity.host
+    assert momentum.operations == plain.operations
+
+
+@pytest.mark.parametrize("how", [{"optimizer": Adam()}, {"batch": 5000, "samples": 1400}], ids=str)
+def test_a_step_without_a_program(how: dict[str, Any]) -> None:
+    """Back end "fast" takes steps that the machine has no program for."""
+    assert fitted(**how).energy is None
+
+
+def test_cycles_of_a_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the rest of an epoch nor an evaluation counts."""
+    run = Engine._run  # type: ignore[reportPrivateUsage]
+    calls: list[int] = []
+
+    def numbered(self: Engine, programs: Any, step: int = 0) -> int:
+        run(self, programs, step)
+        calls.append(step)
+        return len(calls)
+
+    monkeypatch.setattr(Engine, "_run", numbered)
+    monkeypatch.setattr("systola.training.engine.survey_is_due", lambda steps: False)
+    found = fitted(backend="iss").energy  # 16, 16 and 8 samples, and 9 that are evaluated
+    assert (found.cycles, len(calls)) == (2, 4)
+    assert found.operations_per_second(100) == found.operations * 100e6 / 2
